@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from pgsched import hidden_environment
-from pgsched.core.model import Kind
 from pgsched.errors import InputError
 
 ENVIRONMENT = {
@@ -35,7 +34,7 @@ MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
 BACKLOG_S = 300.0
 WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
-PROGRAMS = frozenset({Kind.COMMAND, Kind.SHELL})
+PROGRAMS = frozenset({"command", "shell"})  # as core.model.Kind has them; settings know no module above them
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_LOGIN = "PGSCHED_SQL_LOGIN"
 # Variables of libpq that say where the database is; what else they may set (PGPASSWORD ...), libpq reads by itself.
@@ -57,7 +56,7 @@ class WorkerSettings:
 
     concurrency: int = 8
     queues: tuple[str, ...] = ()
-    allow: frozenset[Kind] = frozenset({Kind.TASK})
+    allow: frozenset[str] = frozenset({"task"})  # kinds of runs (core.model.Kind)
     lease_s: float = 30.0
     poll_s: float = 1.0
     grace_s: float = 25.0
@@ -85,13 +84,13 @@ class WorkerSettings:
         require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
-        if self.http_allow and Kind.HTTP not in self.allow:
+        if self.http_allow and "http" not in self.allow:
             raise InputError(
                 "http-allow: this worker runs no http jobs: start it with --allow http as well", "http-allow"
             )
-        if self.run_as is not None and not self.allow & PROGRAMS:
+        if self.run_as is not None and not PROGRAMS & self.allow:
             raise InputError("run-as: this worker runs no programs: allow command or shell as well", "run-as")
-        if self.sql_as_worker and Kind.SQL not in self.allow:
+        if self.sql_as_worker and "sql" not in self.allow:
             raise InputError("sql-as-worker: this worker runs no sql jobs: allow sql as well", "sql-as-worker")
         if self.sql_as_worker and self.sql_login is not None:
             raise InputError("sql-as-worker: not together with --sql-login (PGSCHED_SQL_LOGIN)", "sql-as-worker")

@@ -13,8 +13,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pgsched.core.text import clean
-from pgsched.telemetry import tracing
+from pgsched.control_characters import clean
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -53,7 +52,19 @@ def told() -> dict[str, Any]:
         found = {"run": one.id, "attempt": one.attempt, "task": one.task[:80]}
         if one.job_id is not None:
             found["job"] = one.job_id
-    return found | tracing.ids()
+    return found | trace_ids()
+
+
+def trace_ids() -> dict[str, str]:
+    """The current trace and span of OpenTelemetry, as hexadecimal text; empty where there is none."""
+    api = sys.modules.get("opentelemetry.trace")
+    return {} if api is None else ids_of_span(api.get_current_span())
+
+
+def ids_of_span(span: Any) -> dict[str, str]:
+    """The trace and the span, as hexadecimal text; empty where the span is of no trace."""
+    found = span.get_span_context()
+    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"} if found.is_valid else {}
 
 
 def attempt_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

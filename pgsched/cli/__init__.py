@@ -192,7 +192,7 @@ def report(error: Exception) -> int:
 
 def complain(text: str, code: int) -> int:
     """Say it in one line, whatever the text holds."""
-    from pgsched.cli.output.printing import clean
+    from pgsched.control_characters import clean
 
     try:
         print(f"error: {clean(' '.join(text.split()))}", file=sys.stderr)

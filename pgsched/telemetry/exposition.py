@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pgsched.core.text import clean
+from pgsched.control_characters import clean
 from pgsched.telemetry.catalogue import METRICS
 from pgsched.telemetry.catalogue import Metric as Described
 from pgsched.telemetry.metrics import Sample

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pgsched.core.text import clean
+from pgsched.control_characters import clean
 
 LOOP_S = 10.0
 STARTING = "it has not come to work yet"

@@ -78,20 +78,6 @@ def _joined(headers: Any) -> Iterator[None]:
         context.detach(token)
 
 
-def ids() -> dict[str, str]:
-    """The current trace and span, for log lines; empty where there is none."""
-    api = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return {}
-    return ids_of(api.get_current_span())
-
-
-def ids_of(span: Any) -> dict[str, str]:
-    """The trace and the span, for log lines."""
-    found = span.get_span_context()
-    return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"} if found.is_valid else {}
-
-
 class Quiet:
     """Enqueueing that nobody traces."""
 

@@ -112,7 +112,7 @@ class Tracing:
                 mark(span, outcome)
         span.end()
         if bad:
-            self._ended[claim.key] = tracing.ids_of(span)
+            self._ended[claim.key] = log.ids_of_span(span)
 
     def told_of(self, claim: Claim) -> dict[str, Any]:
         """For the line that says how an attempt ended."""

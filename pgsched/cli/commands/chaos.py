@@ -84,7 +84,8 @@ def run(
 ) -> None:
     """Run the faults; the table at the end. Progress goes to stderr when JSON is asked for."""
     from pgsched.chaos import session
-    from pgsched.cli.output.printing import clean, print_text
+    from pgsched.cli.output.printing import print_text
+    from pgsched.control_characters import clean
 
     def tell(kind: str, text: str) -> None:
         indent = "" if kind == "fault" else "    "
@@ -167,7 +168,8 @@ def show_list(faults: list[Fault], json: bool) -> None:
 def check_file(path: Path, json: bool) -> None:
     """Check saved histories."""
     from pgsched.chaos import session
-    from pgsched.cli.output.printing import clean, print_json
+    from pgsched.cli.output.printing import print_json
+    from pgsched.control_characters import clean
 
     answers = []
     for one, violations in session.check_file(path):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, locate, migrate_embedded
-from pgsched.cli.output.printing import clean, folded, print_json
+from pgsched.cli.output.printing import folded, print_json
+from pgsched.control_characters import clean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:

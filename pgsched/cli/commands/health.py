@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pgsched.core.text import clean
+from pgsched.control_characters import clean
 
 ASK_S = 5.0
 

@@ -8,8 +8,9 @@ import typer
 
 from pgsched.cli.commands.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, clean, duration, print_json, print_table
+from pgsched.cli.output.printing import ago, duration, print_json, print_table
 from pgsched.cli.output.retention_text import kept, said
+from pgsched.control_characters import clean
 from pgsched.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]

@@ -96,7 +96,7 @@ def worker(
     from pgsched.worker.supervision.supervisor_link import line
 
     allowed = kinds(",".join(allow or ["task"]))
-    hides = bool(allowed & PROGRAMS) and hidden_environment.hide()  # before anything is started, or inherits
+    hides = bool(PROGRAMS & allowed) and hidden_environment.hide()  # before anything is started, or inherits
     link = line() if processes is not None else None
     if processes is None:
         leave_process_one()
@@ -129,7 +129,7 @@ def worker(
         # one of the environment is for all workers of the host
         if given and Kind.SQL not in allowed:
             raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
-    if allowed & PROGRAMS:
+    if PROGRAMS & allowed:
         tell_of_hiding(hides)
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
-from pgsched.core.text import clean as clean  # noqa: PLC0414  commands have it from here
+from pgsched.control_characters import clean
 
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),

@@ -8,10 +8,11 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pgsched.cli.commands.status import leader
-from pgsched.cli.output.printing import clean, duration
+from pgsched.cli.output.printing import duration
 from pgsched.cli.top import PAGES
 from pgsched.cli.top.pieces import ends, fitted, said, spark
 from pgsched.cli.top.state import State
+from pgsched.control_characters import clean
 from pgsched.core.text import figure
 from pgsched.services.charts import STRETCHES, Stretch, rate_of
 from pgsched.services.top import Look

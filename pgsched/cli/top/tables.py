@@ -10,8 +10,9 @@ from rich.text import Text
 
 from pgsched.cli.commands.status import due
 from pgsched.cli.commands.status import state as state_of
-from pgsched.cli.output.printing import ago, clean, duration
+from pgsched.cli.output.printing import ago, duration
 from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, said
+from pgsched.control_characters import clean
 from pgsched.core.facts import LiveWorker, Queue
 from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
 from pgsched.services.top import Look

@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from pgsched import log
 from pgsched.config import AlertSettings
-from pgsched.core.text import clean
+from pgsched.control_characters import clean
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import storable
 

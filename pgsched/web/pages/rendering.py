@@ -15,8 +15,9 @@ from markupsafe import Markup, escape
 
 from pgsched.cli.output.printing import ago, cut, due, duration, json_value
 from pgsched.cli.output.retention_text import said
+from pgsched.control_characters import CONTROL, clean
 from pgsched.core.schedule.zones import zone
-from pgsched.core.text import CONTROL, clean, figure
+from pgsched.core.text import figure
 
 SEEN_S = 15.0
 DOTTED = re.compile(r"~*\.{1,2}")

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from starlette.routing import Match
 
-from pgsched.core.text import CONTROL
+from pgsched.control_characters import CONTROL
 from pgsched.web.routes import ROUTES
 from tests.support.web.console import Browser, one
 from tests.support.web.oddities import build

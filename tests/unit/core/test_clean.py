@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pgsched.core.text import CONTROL, clean
+from pgsched.control_characters import CONTROL, clean
 
 # These marks of Arabic, Kaithi and hieroglyphs are seen.
 LEFT_ALONE = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from pgsched.app.annotations import mismatch
+from pgsched.control_characters import clean
 from pgsched.core import units
 from pgsched.core.backoff import delay
 from pgsched.core.explain import Facts, explain
@@ -18,7 +19,6 @@ from pgsched.core.policies import BACKOFF, CATCH_UP
 from pgsched.core.schedule import calendar, preview, zones
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
-from pgsched.core.text import clean
 from pgsched.errors import InputError, ScheduleError
 from tests.support.fuzz.profile import PURE, fuzz
 from tests.support.fuzz.values import WORDS, documents, fields, hostile, schedules

@@ -16,7 +16,8 @@ import typer
 from pgsched.cli.commands.run import options
 from pgsched.cli.commands.run.tree import change as change_tree
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import clean, print_json
+from pgsched.cli.output.printing import print_json
+from pgsched.control_characters import clean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import clean, json_value, print_json
+from pgsched.cli.output.printing import json_value, print_json
+from pgsched.control_characters import clean
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 ATTEMPT = "Only this attempt. Default: all, one after the other."

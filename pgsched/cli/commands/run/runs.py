@@ -15,7 +15,8 @@ from pgsched.cli.commands.run.logs import logs
 from pgsched.cli.commands.run.tree import tree
 from pgsched.cli.commands.run.watch import progress_words, watch
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, clean, cut, due, duration, print_fields, print_json, print_table
+from pgsched.cli.output.printing import ago, cut, due, duration, print_fields, print_json, print_table
+from pgsched.control_characters import clean
 
 LONGEST_TASK = 30
 EXPLAINED = 20  # a list says what each of its first 20 waiting runs waits for

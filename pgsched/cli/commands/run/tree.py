@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import clean, print_json
+from pgsched.cli.output.printing import print_json
+from pgsched.control_characters import clean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import typer
 
 from pgsched.cli.commands.run.logs import Id, Printer, note, print_lines, shown
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import STATES, clean, duration, json_value
+from pgsched.cli.output.printing import STATES, duration, json_value
+from pgsched.control_characters import clean
 from pgsched.core.progress import progress_of
 
 if TYPE_CHECKING:
