@@ -23,7 +23,7 @@ from pgsched.telemetry import tracing
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from pgsched.client.application import App
+    from pgsched.app.base import AppBase
 
 
 class Node:
@@ -51,7 +51,7 @@ class Graph:
     """Runs that wait for each other, made by `app.graph()`, filled by `add`, and enqueued in one transaction at the
     end of its `with` block, or by `enqueue`. An exception in the block makes nothing."""
 
-    def __init__(self, app: App, connection: Any = None) -> None:
+    def __init__(self, app: AppBase, connection: Any = None) -> None:
         self._app = app
         self._connection = connection
         self._new: list[NewRun] = []

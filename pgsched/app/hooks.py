@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from pgsched import log
 from pgsched.app.run import Run
-from pgsched.app.signals import Snooze
+from pgsched.app.signals import Snooze, meaning_of, one_line
 from pgsched.errors import PgschedError, TaskError
-from pgsched.execute.outcomes import one_line, said
 from pgsched.threads import Threads
 
 logger = log.get("hooks")
@@ -88,7 +87,7 @@ class Hooks:
     async def tell(self, run: Run, error: BaseException, plainly: Plainly) -> None:
         """Tell of an attempt that failed; a Snooze is no failure. `plainly` calls a plain hook where it blocks nobody.
         Raises nothing."""
-        if isinstance(said(error), Snooze):
+        if isinstance(meaning_of(error), Snooze):
             return
         for hook in self.on_error:
             await self._guarded("on_error", partial(hook, run, error), ON_ERROR_S, plainly)

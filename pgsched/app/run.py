@@ -12,13 +12,12 @@ from uuid import UUID
 from pgsched.app.control import Own
 from pgsched.app.transaction import Transaction
 from pgsched.core import payload
+from pgsched.core.text import log_line
 from pgsched.db.connection.connect import aconnect, connect
 from pgsched.db.queries.runs import dependencies, handler_transaction
 from pgsched.db.queries.runs.dependencies import Parent
 from pgsched.errors import TaskError
-from pgsched.execute.lazy_event import Signal
-from pgsched.execute.output.log_line import log_line
-from pgsched.execute.output.record import Record
+from pgsched.threads import Signal
 
 INFINITE = math.inf
 
@@ -42,7 +41,8 @@ class Run:
     queue: str = "default"
     max_attempts: int = 1
     own: Own = field(default_factory=Own, repr=False, compare=False)
-    record: Record | None = field(default=None, repr=False, compare=False)
+    # takes what the attempt says, by `write` and `progress`: a Record of execute.output, or None
+    record: Any = field(default=None, repr=False, compare=False)
 
     def log(self, text: str, **fields: Any) -> None:
         """Add a line to the run's output, with `name=value` after it for each field. Shown by `pgsched run logs`."""

@@ -9,8 +9,8 @@ from pgsched.app.graph import Graph, Node
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pgsched.app.base import AppBase
     from pgsched.app.task import Request, Task
-    from pgsched.client.application import App
 
 
 class Batch(Graph):
@@ -21,7 +21,7 @@ class Batch(Graph):
 
     def __init__(
         self,
-        app: App,
+        app: AppBase,
         callback: Task[..., Any] | Request[...] | None = None,
         args: Mapping[str, Any] | None = None,
         on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",

@@ -25,7 +25,7 @@ from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
     from pgsched.adapters.sqlalchemy import AsyncHeld, Held
-    from pgsched.client.application import App
+    from pgsched.app.base import AppBase
     from pgsched.db.connection.connect import AsyncConnection, Connection
 
     Sync = Connection[Any] | Held
@@ -41,7 +41,7 @@ class Task(Generic[P, R]):
 
     def __init__(  # noqa: PLR0913, PLR0917
         self,
-        app: App,
+        app: AppBase,
         function: Callable[..., R],
         name: str,
         defaults: Options,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 def similar(word: str, known: Iterable[str]) -> list[str]:
@@ -29,3 +30,37 @@ def figure(value: float) -> str:
         return f"{value:,.0f}"
     text = f"{value:.3g}"
     return f"{value:.3f}" if "e" in text else text
+
+
+def storable(text: str) -> str:
+    """The same text with something to see in place of what PostgreSQL refuses: NUL characters and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def escaped(text: str) -> str:
+    """The same text in ASCII, with escapes for the rest: for a database whose encoding has no place for it."""
+    return text.encode("ascii", "backslashreplace").decode()
+
+
+def log_line(text: str, fields: Mapping[str, Any]) -> str:
+    """`text name=value ...`, with a newline at its end; values with spaces are quoted. One call is one line of output,
+    whatever the values' own text does."""
+    parts = [
+        text if isinstance(text, str) else text_of(text),
+        *(f"{name}={value_text(fields[name])}" for name in fields),
+    ]
+    return " ".join(parts) + "\n"
+
+
+def value_text(value: Any) -> str:
+    """The value as one word."""
+    word = value if isinstance(value, str) else text_of(value)
+    return word if word and word.isprintable() and not any(mark in word for mark in ' ="') else repr(word)
+
+
+def text_of(value: Any) -> str:
+    """The value's text; its type where it has none."""
+    try:
+        return str(value)
+    except Exception as error:
+        return f"<{type(value).__name__}: its text raises {type(error).__name__}>"

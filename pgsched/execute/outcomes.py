@@ -9,44 +9,26 @@ import json
 import os
 import traceback
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pgsched.app.signals import Discard, Retry, Snooze, wait
+from pgsched.app.signals import (
+    ERROR_CHARACTERS,
+    Discard,
+    Kinds,
+    Retry,
+    Snooze,
+    consists_of,
+    meaning_of,
+    one_line,
+    wait_of,
+)
 from pgsched.core import payload
 from pgsched.core.model import DONE, Outcome, Result
+from pgsched.core.text import storable
 
-Kinds = tuple[type[BaseException], ...]
 OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("app", "execute", "worker"))
-ERROR_CHARACTERS = 1000
 TRACEBACK_CHARACTERS = 16_000
-NO_TIME = timedelta(0)
-
-
-def storable(text: str) -> str:
-    """The same text with something to see in place of what PostgreSQL refuses: NUL characters and lone surrogates."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def escaped(text: str) -> str:
-    """The same text in ASCII, with escapes for the rest: for a database whose encoding has no place for it."""
-    return text.encode("ascii", "backslashreplace").decode()
-
-
-def one_line(error: BaseException) -> str:
-    """`TypeName: message`, whatever the exception's own text does; of a group with its first error."""
-    try:
-        message = str(error)
-        if isinstance(error, BaseExceptionGroup):
-            first = leaves(error)[0]
-            message = f"{message}: {type(first).__name__}: {first}"
-    except BaseException as second:
-        message = f"(its text raises {type(second).__name__})"
-    name = type(error).__name__
-    message = " ".join(storable(message[: 4 * ERROR_CHARACTERS]).split())
-    line = f"{name}: {message}" if message else name
-    return line if len(line) <= ERROR_CHARACTERS else line[: ERROR_CHARACTERS - 3] + "..."
 
 
 def traceback_text(error: BaseException) -> str | None:
@@ -64,7 +46,7 @@ def traceback_text(error: BaseException) -> str | None:
 
 def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
     """The outcome of an attempt that raised. Exceptions of the kinds `no_retry` are not retried."""
-    meant = said(error)
+    meant = meaning_of(error)
     if isinstance(meant, Snooze):
         return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=wait_of(meant))
     return Outcome(
@@ -74,41 +56,6 @@ def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
         retry=isinstance(meant, Retry) or not consists_of(error, (Discard, *no_retry)),
         retry_in=wait_of(meant) if isinstance(meant, Retry) else None,
     )
-
-
-def said(error: BaseException) -> BaseException:
-    """What an exception means: itself; of a group that is all Snooze or all Retry, the one with the longest wait."""
-    if isinstance(error, BaseExceptionGroup) and (consists_of(error, (Snooze,)) or consists_of(error, (Retry,))):
-        return max(leaves(error), key=lambda one: wait_of(one) or NO_TIME)
-    return error
-
-
-def wait_of(error: BaseException) -> timedelta | None:
-    """How long a Retry or Snooze asks to wait: as its class takes it, seconds or a timedelta. None if it does not say,
-    or nothing that could be stored: a class of the user's may say anything."""
-    try:
-        after: Any = error.after  # type: ignore[attr-defined]
-        seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        return None if seconds is None else wait(type(error).__name__, seconds)
-    except BaseException:
-        return None
-
-
-def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group and in its groups, in order."""
-    found, left = [], [error]
-    while left:
-        one = left.pop()
-        if isinstance(one, BaseExceptionGroup):
-            left.extend(reversed(one.exceptions))
-        else:
-            found.append(one)
-    return found
-
-
-def consists_of(error: BaseException, kinds: Kinds) -> bool:
-    """Is it one of these kinds, or a group of nothing else (as asyncio.TaskGroup raises)?"""
-    return isinstance(error, kinds) or all(isinstance(one, kinds) for one in leaves(error))
 
 
 def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from pgsched.app.signals import one_line
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.db.sql_jobs import SqlJob, SqlText, TransactionEnded, elsewhere
 from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.outcomes import one_line, refused
+from pgsched.execute.outcomes import refused
 from pgsched.execute.output.record import Journal
 from pgsched.telemetry import tracing
 

@@ -7,8 +7,8 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgsched.app.base import AppBase
 from pgsched.app.task import Task
-from pgsched.client.application import App
 from pgsched.errors import InputError
 from pgsched.testing.database import runs_of
 from pgsched.testing.found import Enqueued, of_row
@@ -17,12 +17,12 @@ from pgsched.testing.recorder import Recorder
 NEAR = timedelta(seconds=1)
 
 
-def enqueued(what: App | Task[..., Any], *, connection: Any = None) -> list[Enqueued]:
+def enqueued(what: AppBase | Task[..., Any], *, connection: Any = None) -> list[Enqueued]:
     """The unfinished runs of a task, or of all tasks of an app's database, in the order in which they were made.
 
     `connection`: look on this one, into its open transaction.
     """
-    app, name = (what, None) if isinstance(what, App) else (what.app, what.name)
+    app, name = (what, None) if isinstance(what, AppBase) else (what.app, what.name)
     database: Any = app.database
     if isinstance(database, Recorder):
         return [run for run in database.runs if run.is_open and name in (None, run.task)]

@@ -24,12 +24,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def pgsched_app(request: pytest.FixtureRequest) -> App:
     """The app under test."""
-    from pgsched.client.application import load
+    from pgsched.app.base import load
+    from pgsched.client.application import App
 
     path = str(request.config.getini("pgsched_app") or "")
     if not path:
         pytest.fail('pgsched: set pgsched_app = "package.module:app" for pytest, or override the fixture pgsched_app')
-    return load(path)
+    found = load(path)
+    assert isinstance(found, App)
+    return found
 
 
 @pytest.fixture

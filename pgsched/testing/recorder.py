@@ -21,13 +21,12 @@ from uuid import uuid4
 from pgsched.app.declarations import JobDeclaration
 from pgsched.app.options import INHERITED, OPTIONS
 from pgsched.app.run import Run
-from pgsched.app.signals import Discard, Retry, Snooze
+from pgsched.app.signals import Discard, Retry, Snooze, consists_of, meaning_of, one_line, wait_of
 from pgsched.client.application import App
 from pgsched.core import payload
 from pgsched.core.model import FirstResult, How, RunId
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError
-from pgsched.execute.outcomes import consists_of, one_line, said, wait_of
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
 from pgsched.testing.keys import Keys
@@ -230,7 +229,7 @@ class Recorder:
 
     def _failed(self, run: Enqueued, error: BaseException) -> None:
         """What a handler asks for by a signal is done; anything else is the test's."""
-        run.error, meant = one_line(error), said(error)
+        run.error, meant = one_line(error), meaning_of(error)
         if isinstance(meant, Snooze) or (isinstance(meant, Retry) and run.attempt < run.max_attempts):
             run.attempt -= isinstance(meant, Snooze)
             run.state, run.at = "queued", self.clock.now() + (wait_of(meant) or timedelta(0))

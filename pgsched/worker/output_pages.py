@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgsched.core.model import Key
+from pgsched.core.text import storable
 from pgsched.db.queries.runs.run_output import Line, Page
-from pgsched.execute.outcomes import storable
 from pgsched.execute.output.record import Piece, Taken
 
 CHUNK_BYTES = 65_536

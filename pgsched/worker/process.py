@@ -40,7 +40,7 @@ from pgsched.worker.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pgsched.client.application import App
+    from pgsched.app.base import AppBase
     from pgsched.worker.supervision.supervisor_link import Line
     from pgsched.worker.tracing import Tracing
 
@@ -80,7 +80,7 @@ def refuse_other_database(dsn: str, app_dsn: str) -> None:
 
 def run_worker(
     settings: Settings,
-    app: App | None = None,
+    app: AppBase | None = None,
     on_start: Callable[[Worker], None] | None = None,
     line: Line | None = None,
 ) -> None:
@@ -111,7 +111,7 @@ def hear_of_children() -> None:
 
 async def serve(
     settings: Settings,
-    app: App | None,
+    app: AppBase | None,
     on_start: Callable[[Worker], None] | None = None,
     line: Line | None = None,
     observed: Observed | None = None,
@@ -128,7 +128,7 @@ async def serve(
 
 async def work(
     settings: Settings,
-    app: App | None,
+    app: AppBase | None,
     on_start: Callable[[Worker], None] | None,
     line: Line | None,
     observed: Observed | None,
@@ -189,7 +189,7 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
 
 
 def make_worker(
-    settings: Settings, app: App | None, observed: Observed | None = None, *, declares: bool = False
+    settings: Settings, app: AppBase | None, observed: Observed | None = None, *, declares: bool = False
 ) -> Worker:
     """A worker with an executor for each allowed kind, and what it says of itself. `declares`: it writes the jobs that
     the app's code declares."""

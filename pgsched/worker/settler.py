@@ -17,11 +17,11 @@ from typing import Any
 from pgsched import log
 from pgsched.core.backoff import delay
 from pgsched.core.model import Claim, Outcome, Result, Settlement
+from pgsched.core.text import escaped
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.queries.runs.claims import LOCKED, plan_settlements, settle, settle_unlocked
 from pgsched.errors import PgschedError
-from pgsched.execute.outcomes import escaped
 from pgsched.worker.settling_later import Aside
 
 logger = log.get("settle")

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from pgsched.client.application import load
+from pgsched.app.base import load
 from pgsched.config import WorkerSettings
 from pgsched.db.queries.runs import workers
 from pgsched.execute.python.executor import PythonExecutor

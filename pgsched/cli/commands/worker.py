@@ -139,7 +139,7 @@ def worker(
 
     tasks = None
     if app is not None:
-        from pgsched.client.application import load
+        from pgsched.app.base import load
 
         tasks = load(app)
     with database(dsn, tasks.dsn if tasks is not None else None) as address:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
+from pgsched.app.signals import one_line
 from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
 from pgsched.execute.http import redirect
 from pgsched.execute.http.allowlist import AllowList, Forbidden, Resolve, resolved
 from pgsched.execute.http.request import Ask, read
 from pgsched.execute.http.response import outcome
-from pgsched.execute.outcomes import one_line, refused
+from pgsched.execute.outcomes import refused
 
 
 class HttpExecutor:

@@ -14,9 +14,10 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
+from pgsched.app.signals import ERROR_CHARACTERS
 from pgsched.core import payload
 from pgsched.core.model import Outcome, Result
-from pgsched.execute.outcomes import ERROR_CHARACTERS, storable
+from pgsched.core.text import storable
 
 BODY_BYTES = 64 * 1024
 LOG_CHARACTERS = 8 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgsched.execute.outcomes import storable
+from pgsched.core.text import storable
 
 HEAD_BYTES = 8 * 1024
 TAIL_BYTES = 24 * 1024

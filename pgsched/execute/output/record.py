@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pgsched.core.model import Claim, Key
-from pgsched.execute.outcomes import storable
+from pgsched.core.text import storable, text_of
 from pgsched.execute.output.head_tail import Output
-from pgsched.execute.output.log_line import shown
 
 HEAD_SHARE = 4  # a quarter of what is kept is the beginning
 PIECE_BYTES = 8192
@@ -227,7 +226,7 @@ def in_json(progress: Progress) -> Progress | None:
     it has no numbers."""
     done, total, note = progress
     try:
-        said = None if note is None else storable(shown(note))[:NOTE_CHARACTERS]
+        said = None if note is None else storable(text_of(note))[:NOTE_CHARACTERS]
         return number(done), None if total is None else number(total), said
     except Exception:  # user code
         return None

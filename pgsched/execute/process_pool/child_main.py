@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pgsched import hidden_environment, log
 from pgsched.app import app_location
+from pgsched.app.signals import one_line
 from pgsched.errors import PgschedError
 from pgsched.execute import signal_isolation
-from pgsched.execute.outcomes import one_line, traceback_text
+from pgsched.execute.outcomes import traceback_text
 from pgsched.execute.output.relay import Relay
 from pgsched.execute.output.streams import print_at_once
 from pgsched.execute.process_pool import child_attempt
@@ -32,7 +33,7 @@ from pgsched.execute.subprocess.child import DIE_WITH
 from pgsched.telemetry import otel
 
 if TYPE_CHECKING:
-    from pgsched.client.application import App
+    from pgsched.app.base import AppBase
 
 
 def main(descriptors: str) -> None:
@@ -86,9 +87,9 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
     place.close()
 
 
-def imported(message: Message) -> App:
+def imported(message: Message) -> AppBase:
     """The worker's app."""
-    from pgsched.client.application import load
+    from pgsched.app.base import load
 
     app_location.importing = True
     try:

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from pgsched.app.app_location import Home
 from pgsched.app.control import Control
+from pgsched.core.text import storable
 from pgsched.execute.anonymous_file import anonymous_file
-from pgsched.execute.outcomes import storable
 from pgsched.execute.output.record import Record
 from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, hear, length, obey
 from pgsched.execute.subprocess.child import Group

@@ -17,10 +17,11 @@ from pgsched.app.batch_item import Item
 from pgsched.app.batch_options import Gathering
 from pgsched.app.hooks import caught
 from pgsched.app.run import Run
+from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.errors import TaskError
 from pgsched.execute.base import ITSELF, kill_after_s
-from pgsched.execute.outcomes import Kinds, failed, kept, refused, succeeded
+from pgsched.execute.outcomes import failed, kept, refused, succeeded
 from pgsched.threads import Threads
 
 Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so

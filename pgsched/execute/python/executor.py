@@ -22,18 +22,18 @@ from pgsched.app.control import Control, Own
 from pgsched.app.hooks import Hooks, caught, in_thread
 from pgsched.app.placement import Place
 from pgsched.app.run import Run
+from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
 from pgsched.execute.base import ITSELF, Stopped, kill_after_s
-from pgsched.execute.lazy_event import Signal
-from pgsched.execute.outcomes import Kinds, failed, never_fits, refused, succeeded
+from pgsched.execute.outcomes import failed, never_fits, refused, succeeded
 from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.pool import Pool
 from pgsched.execute.python.batches import Batches
-from pgsched.threads import Threads
+from pgsched.threads import Signal, Threads
 
 Call = Callable[[], Any]
 Misfit = Callable[[str, str], Awaitable[Outcome]]  # of this task, for this reason

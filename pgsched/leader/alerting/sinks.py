@@ -28,8 +28,8 @@ from urllib.parse import unquote, urlsplit
 from pgsched import log
 from pgsched.config import AlertSettings
 from pgsched.control_characters import clean
+from pgsched.core.text import storable
 from pgsched.errors import InputError
-from pgsched.execute.outcomes import storable
 
 logger = log.get("alerts")
 WEBHOOK_S = 10.0

@@ -13,13 +13,14 @@ from datetime import timedelta
 
 from pgsched import log
 from pgsched.core.model import Outcome, Result
+from pgsched.core.text import storable
 from pgsched.core.waiting_reasons import NEWEST_RELEASE
 from pgsched.db.connection.connect import DatabaseError, aconnect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.runs import tasks
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.errors import PgschedError
-from pgsched.execute.outcomes import refused, storable
+from pgsched.execute.outcomes import refused
 from pgsched.worker.claiming.claimer import Claimer
 
 logger = log.get("worker")

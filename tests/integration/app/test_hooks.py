@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pgsched import App, PgschedError, Run, TaskError
-from pgsched.client.application import load
+from pgsched.app.base import load
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import cancel_when, claim, execute

@@ -16,8 +16,8 @@ import pytest
 import pgsched
 from pgsched import App, InputError, Run, ScheduleError, TaskError
 from pgsched.app.arguments import encode
+from pgsched.app.base import load
 from pgsched.app.declarations import POLICIES
-from pgsched.client.application import load
 from tests.support.paths import ROOT
 
 CustomerId = NewType("CustomerId", int)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgsched.client.application import load
+from pgsched.app.base import load
 from pgsched.errors import InputError
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pgsched import Discard, Retry, Snooze
+from pgsched.app.signals import one_line
 from pgsched.core.model import Result
-from pgsched.execute.outcomes import failed, one_line
+from pgsched.execute.outcomes import failed
 
 
 def group(*errors: Exception) -> Exception:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from pgsched.execute.lazy_event import Signal
+from pgsched.threads import Signal
 
 
 def test_it_is_an_event_in_all_that_events_can() -> None:

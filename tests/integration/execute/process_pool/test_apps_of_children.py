@@ -12,7 +12,7 @@ import pytest
 
 from pgsched import App, TaskError
 from pgsched.app.app_location import home
-from pgsched.client.application import load
+from pgsched.app.base import load
 from pgsched.core.model import Result
 from pgsched.execute.process_pool.pool import Pool
 from tests.support.executing import claim

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pgsched import App, TaskError
-from pgsched.client.application import load
+from pgsched.app.base import load
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.process_pool import child_process
 from pgsched.execute.process_pool.child_process import PoolChild

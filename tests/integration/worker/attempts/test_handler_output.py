@@ -7,7 +7,7 @@ import sys
 import psycopg
 import pytest
 
-from pgsched.client.application import load
+from pgsched.app.base import load
 from tests.support.working import CAP, LEFT_OUT, add, all_ended, output, work
 
 app = load("tests.support.apps.talking:app")

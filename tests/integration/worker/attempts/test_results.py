@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.client.application import load
+from pgsched.app.base import load
 from tests.support.working import add, all_ended, work
 
 app = load("tests.support.apps.talking:app")

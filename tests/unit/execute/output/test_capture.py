@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from pgsched.core.text import log_line
 from pgsched.execute.output import record as record_module
-from pgsched.execute.output.log_line import log_line
 from pgsched.execute.output.record import Journal, Record, in_json
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.worker.output_pages import Book
