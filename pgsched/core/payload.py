@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from pgsched.config import MAX_PAYLOAD_BYTES
 
@@ -55,3 +57,14 @@ def stored_bytes(value: Any) -> int:
             # A numeric: header, padding, and two bytes for every four decimal digits.
             found += 12 + len(repr(one)) // 2
     return found
+
+
+def json_value(value: Any) -> Any:
+    """What JSON has no word for: instants as ISO text, durations as seconds."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

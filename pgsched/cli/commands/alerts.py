@@ -8,7 +8,8 @@ import typer
 
 from pgsched.cli.commands.worker import Command, Webhook, alert_settings
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, print_json, print_table
+from pgsched.cli.output.printing import print_json, print_table
+from pgsched.core.wording import ago
 
 
 def register(app: typer.Typer) -> None:

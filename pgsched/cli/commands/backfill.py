@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.output.printing import cell, print_fields, print_json, print_table
+from pgsched.core.wording import ago
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
@@ -100,7 +101,7 @@ def note(undecided_from: Any) -> None:
 
 def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     """Show how it goes until it has ended; the last state. An interrupt ends the watching, not the backfill."""
-    from pgsched.services.waiting import progress
+    from pgsched.services.runs.waiting import progress
 
     number, shown = added["id"], added
     label = f"backfill {number}"

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, clean, duration, print_fields, print_json, print_table
-from pgsched.cli.output.retention_text import for_programs, kept, said, said_of_all, within
+from pgsched.cli.output.printing import print_fields, print_json, print_table
+from pgsched.control_characters import clean
+from pgsched.core.input_values import kept, retention_texts, within
+from pgsched.core.wording import ago, describe_keep, describe_keep_of_all, duration
 from pgsched.errors import InputError
 
 Keep = Annotated[
@@ -97,10 +99,10 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
         found = retention.settings(conn)
         now = conn.execute("SELECT clock_timestamp()").fetchone()
     if json:
-        return print_json(for_programs(found))
+        return print_json(retention_texts(found))
     print_fields(
         {
-            "runs": said_of_all(found["keep"]),
+            "runs": describe_keep_of_all(found["keep"]),
             "archive": "into pgsched.archived_runs" if found["archive"] else "no",
             "figures by minute": duration(found["keep_minutes"]),
             "figures by hour": duration(found["keep_hours"]),
@@ -108,7 +110,7 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
             "counted until": ago(found["counted_until"], now[0]) if now and found["counted_until"] else "not yet",
         }
     )
-    lines = [[what, one["name"], said(one["keep"])] for what in ("queue", "job") for one in found[f"{what}s"]]
+    lines = [[what, one["name"], describe_keep(one["keep"])] for what in ("queue", "job") for one in found[f"{what}s"]]
     print() if lines else None
     return print_table(["OF", "NAME", "RUNS"], lines)
 
@@ -144,8 +146,8 @@ def set_retention(
     with session(dsn) as conn:
         found = retention.change(conn, given)
     if json:
-        return print_json(for_programs(found))
-    print(f"runs: {said_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))
+        return print_json(retention_texts(found))
+    print(f"runs: {describe_keep_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))
     named = {"keep_minutes": "figures by minute", "keep_hours": "figures by hour", "keep_audit": "audit"}
     for column, words in named.items():
         if column in given:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from pgsched.cli.commands.limits import NONE, Burst, Concurrency, Rate, bounds, span, told, whole
+from pgsched.cli.commands.limits import Burst, Concurrency, Rate
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, duration, print_json, print_table
-from pgsched.cli.output.retention_text import kept, said
+from pgsched.cli.output.printing import print_json, print_table
 from pgsched.control_characters import clean
+from pgsched.core.input_values import NONE, bounds, kept, span, whole
+from pgsched.core.wording import ago, describe_queue, duration
 from pgsched.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
@@ -81,21 +82,7 @@ def set_queue(
         note = name_hints.unknown(conn, "queue", name)
         row = queues.set_queue(conn, name, values)
     complain(note)
-    print_json(row) if json else print(f"queue {clean(name)}: {settings(row)}")
-
-
-def settings(row: dict[str, Any]) -> str:
-    """What is set for a queue, for people."""
-    parts = [told(row, row["concurrency_limit"])]
-    if row["fair"]:
-        parts.append("keys take turns")
-    if row["ageing"] is not None:
-        parts.append(f"priorities rise every {duration(row['ageing'])}")
-    if row["max_depth"] is not None:
-        parts.append(f"at most {row['max_depth']} wait, then {row['on_full']}")
-    if row.get("keep"):
-        parts.append(f"keeps {said(row['keep'])}")
-    return ", ".join(part for part in parts if part != "not limited") or "not limited"
+    print_json(row) if json else print(f"queue {clean(name)}: {describe_queue(row)}")
 
 
 def state(row: dict[str, Any]) -> str:
@@ -118,7 +105,7 @@ def list_queues(dsn: Dsn = None, json: Json = False) -> None:
         found = queues.list_queues(conn)
     if json:
         return print_json(found)
-    lines = [[row["name"], row["depth"], row["running"], state(row), settings(row)] for row in found]
+    lines = [[row["name"], row["depth"], row["running"], state(row), describe_queue(row)] for row in found]
     return print_table(["QUEUE", "DEPTH", "RUNNING", "STATE", "SETTINGS"], lines, "no queues")
 
 

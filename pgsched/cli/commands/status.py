@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, duration, folded, print_json, print_table
+from pgsched.cli.output.printing import cell, folded, print_json, print_table
 from pgsched.control_characters import clean
 from pgsched.core.text import figure
+from pgsched.core.wording import duration
 
 if TYPE_CHECKING:
     from pgsched.core.facts import LiveWorker

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pgsched.cli.output.printing import duration
+from pgsched.core.wording import duration
 from pgsched.services.live_view import Live
 
 COLOURS = {"succeeded": "green", "running": "cyan", "queued": "yellow", "scheduled": "yellow", "waiting": "yellow"}

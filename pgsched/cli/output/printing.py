@@ -14,9 +14,10 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
-from uuid import UUID
 
 from pgsched.control_characters import clean
+from pgsched.core.payload import json_value
+from pgsched.core.wording import duration
 
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),
@@ -26,48 +27,6 @@ STATES = {
 }
 LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep for that
 LEAST_CELLS, TIGHT_CELLS = 12, 11  # what it needs, and what others keep for that
-UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def duration(seconds: float | timedelta | None) -> str:
-    """`90` as `1m 30s`; at most two units, a decimal below ten seconds, milliseconds below one."""
-    if seconds is None:
-        return "-"
-    left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    sign, left = ("-", -left) if left < 0 else ("", left)
-    if left < 0.9995:
-        return f"{sign}{left * 1000:.0f}ms" if left >= 0.0005 else "0s"
-    if left < 10:
-        return f"{sign}{left:.3g}s"
-    parts, left = [], int(left)
-    for size, unit in UNITS:
-        if left >= size:
-            parts.append(f"{left // size}{unit}")
-            left %= size
-    return sign + " ".join(parts[:2])
-
-
-def ago(moment: datetime | None, now: datetime) -> str:
-    """How far an instant is from now: `3m 5s ago`, `in 20s`."""
-    if moment is None:
-        return "-"
-    seconds = (now - moment).total_seconds()
-    return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
-
-
-def due(run: Mapping[str, Any]) -> datetime:
-    """When a run without a slot may start, or might; while it waits for others, when it was made. The pause after its
-    last attempt is none that anybody waits for."""
-    at: datetime | None = run["available_at"]
-    if at is None:
-        return run["created_at"]  # type: ignore[no-any-return]
-    ended = run["finished_at"] is not None and run["started_at"] is not None
-    return min(at, run["started_at"]) if ended else at
-
-
-def cut(text: str, most: int) -> str:
-    """The text, or its beginning with a sign that it goes on."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def cell(value: Any) -> str:
@@ -83,17 +42,6 @@ def cell(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return clean(json.dumps(value, ensure_ascii=False, default=json_value))
     return clean(str(value))
-
-
-def json_value(value: Any) -> Any:
-    """What JSON has no word for: instants as ISO text, durations as seconds."""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, UUID):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def print_json(value: Any) -> None:

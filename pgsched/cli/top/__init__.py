@@ -70,7 +70,8 @@ def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> No
     import json
     import time
 
-    from pgsched.cli.output.printing import json_value, print_json
+    from pgsched.cli.output.printing import print_json
+    from pgsched.core.payload import json_value
     from pgsched.services.top import Looking, Page
 
     looking = Looking()

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from pgsched.cli.commands.run.logs import shown
 from pgsched.cli.commands.run.watch import heading
-from pgsched.cli.output.printing import STATES, ago, cell, due, duration
+from pgsched.cli.output.printing import STATES, cell
 from pgsched.cli.top.pieces import Column, Item, Table, fitted, plain, progress, said
 from pgsched.cli.top.tables import run_item, tries
 from pgsched.control_characters import clean
 from pgsched.core.progress import progress_of
+from pgsched.core.wording import ago, due, duration
 from pgsched.services.top import Look
 
 Row = dict[str, Any]

@@ -8,12 +8,12 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pgsched.cli.commands.status import leader
-from pgsched.cli.output.printing import duration
 from pgsched.cli.top import PAGES
 from pgsched.cli.top.pieces import ends, fitted, said, spark
 from pgsched.cli.top.state import State
 from pgsched.control_characters import clean
 from pgsched.core.text import figure
+from pgsched.core.wording import duration
 from pgsched.services.charts import STRETCHES, Stretch, rate_of
 from pgsched.services.top import Look
 

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from pgsched.cli.commands.status import due
 from pgsched.cli.commands.status import state as state_of
-from pgsched.cli.output.printing import ago, duration
 from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, said
 from pgsched.control_characters import clean
 from pgsched.core.facts import LiveWorker, Queue
+from pgsched.core.wording import ago, duration
 from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
 from pgsched.services.top import Look
 
@@ -87,10 +87,10 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
 
 def queues(look: Look) -> list[Table]:
     """All queues: with open runs, settings or a pause."""
-    from pgsched.cli.commands.queues import settings
+    from pgsched.core.wording import describe_queue
 
     known = {queue.name: queue for queue in look.status.queues}
-    told = {row["name"]: settings(row).replace("not limited", "open") for row in look.rows["queues"]}
+    told = {row["name"]: describe_queue(row).replace("not limited", "open") for row in look.rows["queues"]}
     names = sorted(known.keys() | told.keys())
     items = tuple(queue_item(look, known.get(name) or Queue(name), told.get(name, "open")) for name in names)
     found = [Table(QUEUE_COLUMNS, items, "no queues")]

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from pgsched.cli.output.printing import json_value
 from pgsched.core import policies
+from pgsched.core.payload import json_value
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, PgschedError

@@ -7,17 +7,13 @@ from dataclasses import asdict, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pgsched.cli.commands.job.calendars import plain, span_of
-from pgsched.cli.commands.job.preview import instant
-from pgsched.cli.commands.limits import rate_of, span
-from pgsched.cli.option_values import moment
-from pgsched.cli.output.retention_text import TIMES, for_programs
+from pgsched.core.input_values import RETENTION_TIMES, instant, moment, rate_of, retention_texts, span, span_of
 from pgsched.core.model import State
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.preview import preview, preview_job
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs import backfills, calendars, jobs, queues
+from pgsched.db.queries.jobs import backfills, jobs, queues
 from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.jobs.job_columns import SETTABLE
 from pgsched.db.queries.leader import retention
@@ -25,7 +21,7 @@ from pgsched.db.queries.runs import graphs, run_filter, run_output, runs, worker
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.services import charts, status
+from pgsched.services import charts, excluded_dates, status
 from pgsched.services.explain import explain_slot
 
 Given = Mapping[str, Any]
@@ -100,15 +96,15 @@ def foresee(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_dates(conn: Connection[Any], given: Given) -> Any:
-    return {"dates": [plain(entry) for entry in calendars.entries(conn, given["job"])]}
+    return {"dates": [asdict(one) for one in excluded_dates.entries(conn, given["job"])]}
 
 
 def exclude_dates(conn: Connection[Any], given: Given) -> Any:
-    return plain(calendars.add(conn, given["job"], *dates(given), given.get("reason")))
+    return asdict(excluded_dates.exclude(conn, given["job"], *dates(given), given.get("reason")))
 
 
 def allow_dates(conn: Connection[Any], given: Given) -> Any:
-    return {"dates": [plain(entry) for entry in calendars.remove(conn, given["job"], *dates(given))]}
+    return {"dates": [asdict(one) for one in excluded_dates.allow(conn, given["job"], *dates(given))]}
 
 
 def dates(given: Given) -> tuple[date, date]:
@@ -283,14 +279,14 @@ def resume(conn: Connection[Any], given: Given) -> Any:
 
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:
-    return for_programs(retention.settings(conn))
+    return retention_texts(retention.settings(conn))
 
 
 def set_retention(conn: Connection[Any], given: Given) -> Any:
     if not given:
         raise InputError("nothing to set: give at least one field")
-    values = {n: span(n, value) if n in TIMES else value for n, value in given.items()}
-    return for_programs(retention.change(conn, values))
+    values = {n: span(n, value) if n in RETENTION_TIMES else value for n, value in given.items()}
+    return retention_texts(retention.change(conn, values))
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:

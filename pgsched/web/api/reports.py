@@ -6,13 +6,13 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.cli.option_values import moment
+from pgsched.core.input_values import moment
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
-from pgsched.db.queries.reports.audit import entries
 from pgsched.errors import InputError
 from pgsched.services import long_charts, slots
+from pgsched.services.changes import changes
 from pgsched.web.api.operations import Given
 
 LISTED = 100
@@ -53,7 +53,7 @@ def list_alerts(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_changes(conn: Connection[Any], given: Given) -> Any:
-    found = entries(
+    found = changes(
         conn, given.get("what"), given.get("name"), who=given.get("who"), since=moment("since", given.get("since")),
         before_id=given.get("before"), limit=given.get("limit", LISTED),
     )  # fmt: skip

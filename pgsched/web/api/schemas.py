@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pgsched.cli.output.retention_text import TIMES
 from pgsched.core import policies
+from pgsched.core.input_values import RETENTION_TIMES
 from pgsched.core.model import Kind, State
 from pgsched.core.planning.backfill import MODES
 from pgsched.db.queries.jobs.job_columns import SETTABLE
@@ -120,7 +120,9 @@ ANSWERS: dict[str, Schema] = {
                       "what": {"type": "string"}, "name": {"type": "string"}}, for_user=NULLABLE_TEXT),
     "Finding": record({"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")),
                        "text": {"type": "string"}}),
-    "Retention": record({"keep": {"type": "object"}, "archive": {"type": "boolean"}} | dict.fromkeys(TIMES, text(30))),
+    "Retention": record(
+        {"keep": {"type": "object"}, "archive": {"type": "boolean"}} | dict.fromkeys(RETENTION_TIMES, text(30))
+    ),
     "Changed": record({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
     "Result": record({"id": {"type": "integer"}, "result": {"type": "string"}}),
     "Thing": {"type": "object"},

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.commands.job.calendars import span_of
+from pgsched.core.input_values import span_of
 from pgsched.core.schedule.calendar import said
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs import calendars
 from pgsched.errors import InputError
+from pgsched.services import excluded_dates
 from pgsched.web.pages.responses import Done, given, job_url
 
 
@@ -26,12 +26,12 @@ def asked(request: Request) -> tuple[date, date]:
 def exclude(request: Request, conn: Connection[Any]) -> Done:
     """The job does not run on them."""
     name, dates = request.path_params["name"], asked(request)
-    calendars.add(conn, name, *dates, given(request, "reason"))
+    excluded_dates.exclude(conn, name, *dates, given(request, "reason"))
     return Done(f"{job_url(name)}#dates", f"It does not run: {said(*dates, given(request, 'reason'))}.")
 
 
 def allow(request: Request, conn: Connection[Any]) -> Done:
     """It runs on them again."""
     name, dates = request.path_params["name"], asked(request)
-    calendars.remove(conn, name, *dates)
+    excluded_dates.allow(conn, name, *dates)
     return Done(f"{job_url(name)}#dates", f"It runs again: no {said(*dates, None)} any more.")

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pgsched.cli.output.printing import duration
+from pgsched.core.wording import duration
 from pgsched.web.pages.rendering import count
 
 WIDTH, HEIGHT = 600.0, 120.0

@@ -12,10 +12,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from pgsched.cli.option_values import arguments, moment
-from pgsched.cli.output.printing import json_value
 from pgsched.core import policies
+from pgsched.core.input_values import json_arguments, moment
 from pgsched.core.model import Kind
+from pgsched.core.payload import json_value
 from pgsched.core.schedule import preview as previews
 from pgsched.core.schedule.calendar import INSTANT, calendar
 from pgsched.core.schedule.cron import parse
@@ -213,7 +213,7 @@ def value_of(name: str, text: str) -> Any:
     if not text:
         return None
     if name == "args":
-        return json_of(text)
+        return json_arguments(text)
     if name == "keep":
         return keep_of(text)
     if name == "after_jobs":
@@ -221,13 +221,6 @@ def value_of(name: str, text: str) -> Any:
     if name in LISTS:
         return [item.strip() for item in text.strip("{}").split(",") if item.strip()]
     return text == "yes" if FIELDS[name].tick else text
-
-
-def json_of(text: str) -> Any:
-    """JSON typed into a form; the command line's `@file` and `-` would read files of this machine."""
-    if text[0] in "@-" and not text[1:2].isdigit():
-        raise InputError("args: is not JSON", "args")
-    return arguments(text)
 
 
 def texts_of(conn: Connection[Any], job: Row) -> dict[str, str]:

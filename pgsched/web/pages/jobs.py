@@ -7,12 +7,11 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.option_values import moment
-from pgsched.cli.output.printing import duration
-from pgsched.cli.output.retention_text import said
 from pgsched.core import policies
+from pgsched.core.input_values import json_arguments, moment
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
+from pgsched.core.wording import describe_keep, duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.leader import alerts
@@ -23,7 +22,6 @@ from pgsched.services.explain import explain_slot
 from pgsched.services.job_order import neighbours
 from pgsched.web.pages import months
 from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
-from pgsched.web.pages.job_form import json_of
 from pgsched.web.pages.responses import Done, View, given, job_url
 
 PAGE = 50
@@ -137,7 +135,7 @@ POLICIES = (
 def facts(job: Row) -> dict[str, Any]:
     """The policies that are set."""
     found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
-    return found | ({"keep": said(job["keep"])} if job["keep"] else {})
+    return found | ({"keep": describe_keep(job["keep"])} if job["keep"] else {})
 
 
 # ---- one button
@@ -160,7 +158,7 @@ def run(request: Request, conn: Connection[Any]) -> Done:
     """Run it now."""
     name = request.path_params["name"]
     args = given(request, "args")
-    run_id = jobs.trigger(conn, name, args and json_of(args), given(request, "overlap") or "allow")
+    run_id = jobs.trigger(conn, name, args and json_arguments(args), given(request, "overlap") or "allow")
     return Done(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
 
 

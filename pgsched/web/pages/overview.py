@@ -7,8 +7,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.output.printing import duration
 from pgsched.core.text import figure
+from pgsched.core.wording import duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.services import charts, long_charts, status

@@ -7,10 +7,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.commands.limits import NONE, bounds, span, told, whole
-from pgsched.cli.commands.queues import settings
-from pgsched.cli.output.retention_text import span_text
 from pgsched.core import policies
+from pgsched.core.input_values import NONE, bounds, span, span_text, whole
+from pgsched.core.wording import describe_limit, describe_queue
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.errors import InputError
@@ -22,8 +21,10 @@ def index(request: Request, conn: Connection[Any]) -> View:
     """All of them."""
     queues, limits = queue_settings.list_queues(conn), queue_settings.list_limits(conn)
     values = {
-        "queues": [row | {"said": settings(row), "rate_text": rate_text(row)} for row in queues],
-        "limits": [row | {"said": told(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits],
+        "queues": [row | {"said": describe_queue(row), "rate_text": rate_text(row)} for row in queues],
+        "limits": [
+            row | {"said": describe_limit(row, row["concurrency"]), "rate_text": rate_text(row)} for row in limits
+        ],
         "pauses": queue_settings.list_pauses(conn), "ageing_text": ageing_text, "keep_text": retention.keep_text,
         "kept": retention.shown(conn), "on_full": policies.ON_FULL,
     }  # fmt: skip
@@ -61,7 +62,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
         "ageing": None if ageing is None else span("ageing", ageing), "keep": retention.keep_of(given(request, "keep")),
     }  # fmt: skip
     row = queue_settings.set_queue(conn, name, values)
-    return Done("/queues", f"Queue {name}: {settings(row)}.")
+    return Done("/queues", f"Queue {name}: {describe_queue(row)}.")
 
 
 def save_limit(request: Request, conn: Connection[Any]) -> Done:
@@ -72,7 +73,7 @@ def save_limit(request: Request, conn: Connection[Any]) -> Done:
     row = queue_settings.set_limit(
         conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight}
     )
-    return Done("/queues#limits", f"Limit {name}: {told(row, row['concurrency'])}.")
+    return Done("/queues#limits", f"Limit {name}: {describe_limit(row, row['concurrency'])}.")
 
 
 def remove_limit(request: Request, conn: Connection[Any]) -> Done:

@@ -13,11 +13,11 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pgsched.cli.output.printing import ago, cut, due, duration, json_value
-from pgsched.cli.output.retention_text import said
 from pgsched.control_characters import CONTROL, clean
+from pgsched.core.payload import json_value
 from pgsched.core.schedule.zones import zone
 from pgsched.core.text import figure
+from pgsched.core.wording import ago, cut, describe_keep, due, duration
 
 SEEN_S = 15.0
 DOTTED = re.compile(r"~*\.{1,2}")
@@ -135,7 +135,7 @@ def make() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "moment": moment, "since": since, "duration": duration, "visible": visible, "pretty": pretty, "count": count,
-        "state": state, "kept": said, "segment": segment, "took": took, "broken": broken,
+        "state": state, "kept": describe_keep, "segment": segment, "took": took, "broken": broken,
         "due": due, "cut": cut, "counted": counted, "lately": lately, "as_it_is": as_it_is, "local": local,
     }  # fmt: skip
     made.globals |= {"query": query}

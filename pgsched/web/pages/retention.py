@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.cli.commands.limits import span
-from pgsched.cli.output.retention_text import TIMES, kept, said, span_text
+from pgsched.core.input_values import RETENTION_TIMES, kept, span, span_text
+from pgsched.core.wording import describe_keep
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
@@ -48,14 +48,14 @@ def keep_of(text: str | None) -> Any:
 def shown(conn: Connection[Any]) -> dict[str, Any]:
     """What holds for everything, with the texts of the form."""
     found = retention.settings(conn)
-    texts = {name: span_text(found[name]) for name in TIMES}
-    return found | {"said": said(found["keep"]), "texts": texts | {"keep": keep_text(found["keep"])}}
+    texts = {name: span_text(found[name]) for name in RETENTION_TIMES}
+    return found | {"said": describe_keep(found["keep"]), "texts": texts | {"keep": keep_text(found["keep"])}}
 
 
 def save(request: Request, conn: Connection[Any]) -> Done:
     """Set what was changed in the form."""
     before = shown(conn)
-    texts = {name: given(request, name) or "" for name in ("keep", *TIMES)}
+    texts = {name: given(request, name) or "" for name in ("keep", *RETENTION_TIMES)}
     changed = [name for name, text in texts.items() if text != before["texts"][name]]
     if empty := [name for name in changed if not texts[name]]:
         raise InputError(f"{empty[0].replace('_', ' ')}: must be said: something holds for everything", empty[0])
@@ -67,4 +67,4 @@ def save(request: Request, conn: Connection[Any]) -> Done:
     if not values:
         return Done("/queues#kept", "Nothing was changed.")
     row = retention.change(conn, values)
-    return Done("/queues#kept", f"Runs are kept: {said(row['keep'])}{'; archived' if row['archive'] else ''}.")
+    return Done("/queues#kept", f"Runs are kept: {describe_keep(row['keep'])}{'; archived' if row['archive'] else ''}.")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pgsched.cli.commands.run.tree import lines, summary
-from pgsched.cli.option_values import moment
-from pgsched.cli.output.printing import duration
+from pgsched.core.input_values import moment
 from pgsched.core.model import Kind, State
 from pgsched.core.progress import progress_of
+from pgsched.core.wording import duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports import name_hints
@@ -23,8 +22,9 @@ from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
 from pgsched.db.rows import Row
 from pgsched.errors import InputError, NotFound
-from pgsched.services import run_pages
-from pgsched.services.run_detail import Span, whole
+from pgsched.services.runs import pages
+from pgsched.services.runs.detail import Span, whole
+from pgsched.services.runs.tree import lines, summary
 from pgsched.web.pages.rendering import query
 from pgsched.web.pages.responses import Done, View, an_id, given, local, status_of
 
@@ -33,7 +33,6 @@ TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
 TIMES = ("since", "until", "ended_since", "ended_until")
 TREE_SHOWN = 500
 WIDTH = 600.0
-LINE = re.compile(r"(?P<lead>\D*)(?P<id>\d+)(?P<mark>\*?)(?:  (?P<state>\w+))?(?P<rest>.*)", re.DOTALL)
 
 
 def wanted(request: Request) -> Filter:
@@ -52,9 +51,9 @@ def index(request: Request, conn: Connection[Any]) -> View:
     """The newest runs that the filters mean."""
     before, problem, similar = an_id(request, "before", "run"), None, []
     try:
-        found = run_pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
+        found = pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
     except (InputError, NotFound) as error:
-        found, problem = run_pages.Page([], more=False), error
+        found, problem = pages.Page([], more=False), error
         similar = jobs.similar(conn, given(request, "job") or "") if isinstance(error, NotFound) else []
     told = f'there is no job named "{given(request, "job")}".' if similar else problem and str(problem)
     filters = {what: given(request, what) for what in ("queue", "task", "tag")} if not found.runs else {}
@@ -110,16 +109,9 @@ def tree(request: Request, conn: Connection[Any]) -> View:
     """The graph that it belongs to."""
     run_id = request.path_params["id"]
     found = graphs.tree(conn, run_id)
-    shown = [text for _, text in zip(range(TREE_SHOWN), lines(found, run_id), strict=False)]
-    values = {"run_id": run_id, "lines": [of_line(text) for text in shown], "summary": summary(found)}
+    shown = list(islice(lines(found, run_id), TREE_SHOWN))
+    values = {"run_id": run_id, "lines": shown, "summary": summary(found)}
     return View("tree.html", values | {"count": len(found)})
-
-
-def of_line(text: str) -> dict[str, str]:
-    """A line of the graph: what leads to the run, its id, its state, and the rest."""
-    found = LINE.fullmatch(text)
-    assert found is not None
-    return found.groupdict("")
 
 
 def log(request: Request, conn: Connection[Any]) -> Response:

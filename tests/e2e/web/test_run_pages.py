@@ -10,7 +10,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.services import run_pages
 from pgsched.web import app as web
 from tests.support.web.console import JOB, Browser, one
 
@@ -98,8 +97,8 @@ def test_dependencies_are_shown_on_both_sides(browser: Browser, db: psycopg.Conn
 def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
     browser: Browser, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_pages, "READ", 3)
-    monkeypatch.setattr(run_pages, "BAD", 3)
+    monkeypatch.setattr("pgsched.services.runs.pages.READ", 3)
+    monkeypatch.setattr("pgsched.services.runs.pages.BAD", 3)
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('rare')")
     dead(db, 9, "x")
     db.execute("UPDATE pgsched.runs SET finished_at = now() - id * interval '1 s', task = 'rare' WHERE id = 2")

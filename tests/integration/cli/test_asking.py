@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.leader import backfill
-from pgsched.services import waiting
+from pgsched.services.runs import waiting
 from tests.support.db.leading import lead
 from tests.support.db.setting import Aside
 from tests.support.waiting import wait_until

@@ -12,9 +12,9 @@ import pytest
 from pgsched.db.connection.connect import connect
 from pgsched.db.queries.jobs import calendars, jobs, queues
 from pgsched.db.queries.leader import retention
-from pgsched.db.queries.reports.audit import entries
 from pgsched.db.queries.runs import runs, workers
 from pgsched.errors import InputError
+from pgsched.services.changes import changes
 from tests.support.db.leading import lead
 from tests.support.logins import Logins
 
@@ -26,7 +26,7 @@ def conn(dsn: str) -> Any:
 
 
 def noted(conn: psycopg.Connection[Any]) -> list[tuple[str, str, str]]:
-    return [(row["action"], row["what"], row["name"]) for row in reversed(entries(conn))]
+    return [(row["action"], row["what"], row["name"]) for row in reversed(changes(conn))]
 
 
 def test_the_life_of_a_job_is_noted(conn: psycopg.Connection[Any]) -> None:
@@ -49,11 +49,11 @@ def test_the_life_of_a_job_is_noted(conn: psycopg.Connection[Any]) -> None:
         ("retried", "run", str(run)),
         ("deleted", "job", "nightly"),
     ]
-    edit = entries(conn, "job", "nightly")[-2]
+    edit = changes(conn, "job", "nightly")[-2]
     assert edit["change"] == {"schedule": ["0 2 * * *", "0 3 * * *"], "args": [{"a": 1}, {"a": 2}]}
     assert edit["who"] == conn.info.user
     assert edit["application"].startswith("pgsched cli")
-    assert entries(conn, "run")[-1]["change"] == {"state": "queued", "task": "t", "why": "no more"}
+    assert changes(conn, "run")[-1]["change"] == {"state": "queued", "task": "t", "why": "no more"}
 
 
 def test_settings_and_pauses_are_noted(conn: psycopg.Connection[Any]) -> None:
@@ -71,7 +71,7 @@ def test_settings_and_pauses_are_noted(conn: psycopg.Connection[Any]) -> None:
         ("paused", "pause", "queue q"),
         ("resumed", "pause", "queue q"),
     ]
-    assert entries(conn, "queue")[0]["change"] == {"concurrency_limit": [2, 3]}
+    assert changes(conn, "queue")[0]["change"] == {"concurrency_limit": [2, 3]}
 
 
 def test_what_is_rolled_back_was_not_done(conn: psycopg.Connection[Any]) -> None:
@@ -101,7 +101,7 @@ def test_what_the_leader_writes_is_not_noted(conn: psycopg.Connection[Any], db: 
 
 def test_a_long_value_is_noted_by_its_beginning(conn: psycopg.Connection[Any]) -> None:
     jobs.add(conn, {"name": "big", "task": "t", "args": {"text": "x" * 100_000}})
-    kept = entries(conn)[0]["change"]["args"]
+    kept = changes(conn)[0]["change"]["args"]
     assert kept.startswith('{"text": "xxx')
     assert "100012 bytes" in kept
     assert len(kept) < 600
@@ -116,9 +116,9 @@ def test_who_it_was_is_the_login_and_the_role_it_acted_as(
         db.execute(f'GRANT "{group}" TO "{logins.name("alice")}"'.encode())
         alice.execute(f'SET ROLE "{group}"'.encode())
         alice.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('ours', 't')")
-        found = entries(conn)[0]
+        found = changes(conn)[0]
         assert (found["who"], found["acting_as"]) == (logins.name("alice"), group)
-        assert entries(conn, who=group) == entries(conn, who=logins.name("alice")) == [found]
+        assert changes(conn, who=group) == changes(conn, who=logins.name("alice")) == [found]
     finally:
         alice.close()
         db.execute(f'DROP ROLE "{group}"'.encode())
@@ -126,7 +126,7 @@ def test_who_it_was_is_the_login_and_the_role_it_acted_as(
 
 def test_what_is_asked_for_is_checked(conn: psycopg.Connection[Any]) -> None:
     with pytest.raises(InputError, match="not one of job"):
-        entries(conn, "jobs")
+        changes(conn, "jobs")
 
 
 def test_the_command_lists_and_pages(conn: psycopg.Connection[Any], dsn: str, capsys: Any) -> None:
@@ -167,7 +167,7 @@ def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
     with leader.transaction():
         retention.tidy(leader, 86_400, 1000)
     assert db.execute(kept.encode()).fetchone() == (1,)
-    assert entries(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]
+    assert changes(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]
 
 
 def test_the_person_for_whom_a_console_acts_is_noted_and_nobody_elses_word_for_it(
@@ -204,7 +204,7 @@ def test_the_audit_is_filtered_by_the_person(conn: Any) -> None:
     jobs.add(conn, {"name": "hers", "schedule": "0 2 * * *", "task": "t"})
     conn.acting_for = None
     jobs.add(conn, {"name": "mine", "schedule": "0 2 * * *", "task": "t"})
-    assert [row["name"] for row in entries(conn, who="carol")] == ["hers"]
+    assert [row["name"] for row in changes(conn, who="carol")] == ["hers"]
 
 
 def test_excluded_dates_and_drains_are_noted(logins: Logins, db: psycopg.Connection[Any]) -> None:
@@ -217,7 +217,7 @@ def test_excluded_dates_and_drains_are_noted(logins: Logins, db: psycopg.Connect
         calendars.remove(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1))
         workers.drain(opened, 1, None)
         jobs.delete(opened, "nightly")
-        found = [(row["who"], row["action"], row["what"], row["name"], row["change"]) for row in entries(opened)]
+        found = [(row["who"], row["action"], row["what"], row["name"], row["change"]) for row in changes(opened)]
     ops, span = logins.name("ops"), ["2026-12-24", "2030-01-01", "never"]
     assert found[3:1:-1] == [
         (ops, "changed", "job", "nightly", {"excluded": [None, span]}),

@@ -30,4 +30,4 @@ def test_numbers_for_people_are_rounded_in_one_place() -> None:
     """Beside durations, which have units."""
     package = ROOT / "pgsched"
     found = {str(path.relative_to(package)) for path in package.rglob("*.py") if ".3g}" in path.read_text()}
-    assert found == {"core/text.py", "cli/output/printing.py"}
+    assert found == {"core/text.py", "core/wording.py"}

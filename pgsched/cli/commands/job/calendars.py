@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, astuple
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import cell, print_json, print_table
+from pgsched.core.input_values import span_of
 from pgsched.errors import InputError
 
 ACTIONS = ("add", "remove", "list")
@@ -39,25 +41,23 @@ def calendar(
     Example:
       pgsched job calendar nightly add 2026-12-24..2026-12-26 --reason Christmas
     """
-    from pgsched.db.queries.jobs import calendars
+    from pgsched.services import excluded_dates
 
     span = asked(action, dates, reason)
     with session(dsn) as conn:
         if span is None:
-            found = calendars.entries(conn, name)
+            found = excluded_dates.entries(conn, name)
         elif action == "add":
-            found = [calendars.add(conn, name, *span, reason)]
+            found = [excluded_dates.exclude(conn, name, *span, reason)]
         else:
-            found = calendars.remove(conn, name, *span)
+            found = excluded_dates.allow(conn, name, *span)
     if json:
-        return print_json([plain(entry) for entry in found])
+        return print_json([asdict(entry) for entry in found])
     if action != "list":
         verb = "does not run" if action == "add" else "runs again"
         print(f"job {cell(name)} {verb} on {cell(dates)}")
         return None
-    return print_table(
-        ["FROM", "UNTIL", "REASON"], [list(plain(entry).values()) for entry in found], "no excluded dates"
-    )
+    return print_table(["FROM", "UNTIL", "REASON"], [astuple(entry) for entry in found], "no excluded dates")
 
 
 def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, date] | None:
@@ -70,20 +70,3 @@ def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, dat
         wanted = "takes none" if action == "list" else "needs a date, or the first and the last: 2026-12-24..2026-12-26"
         raise InputError(f"dates: {action} {wanted}", "dates")
     return None if dates is None else span_of(dates)
-
-
-def span_of(text: str) -> tuple[date, date]:
-    """`2026-12-25` or `2026-12-24..2026-12-26`."""
-    first, dots, last = text.partition("..")
-    try:
-        found = date.fromisoformat(first), date.fromisoformat(last if dots else first)
-    except ValueError:
-        raise InputError(f'dates: "{text}" is not DATE or DATE..DATE, such as 2026-12-25', "dates") from None
-    if found[1] < found[0]:
-        raise InputError(f"dates: {last} is earlier than {first}", "dates")
-    return found
-
-
-def plain(entry: dict[str, Any]) -> dict[str, Any]:
-    """An entry with its dates as texts."""
-    return {name: str(value) if isinstance(value, date) else value for name, value in entry.items()}

@@ -31,8 +31,9 @@ from pgsched.cli.commands.job.options import (
 from pgsched.cli.commands.job.views import list_jobs, show
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.option_values import arguments, columns
-from pgsched.cli.output.printing import cell, cut, print_json
-from pgsched.cli.output.retention_text import kept
+from pgsched.cli.output.printing import cell, print_json
+from pgsched.core.input_values import kept
+from pgsched.core.wording import cut
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
        "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
@@ -254,7 +255,7 @@ def run(
     from pgsched.db.queries.jobs import jobs
     from pgsched.db.queries.runs import runs
     from pgsched.execute.subprocess.command import refuse_arguments
-    from pgsched.services import waiting
+    from pgsched.services.runs import waiting
 
     payload = arguments(args)
     with session(dsn) as conn:

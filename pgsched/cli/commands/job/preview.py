@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.option_values import moment
-from pgsched.cli.output.printing import duration, print_json, print_table, print_text
-from pgsched.errors import InputError
+from pgsched.cli.output.printing import print_json, print_table, print_text
+from pgsched.core.input_values import instant
+from pgsched.core.wording import duration
 
 if TYPE_CHECKING:
     from pgsched.core.schedule.preview import Fire
@@ -98,18 +97,6 @@ def preview_job(
     for note in found.notes:
         print_text(f"- {note}", "  ")
     return show(found.fires, "no slots to come")
-
-
-def instant(option: str, text: str | None) -> datetime:
-    """The instant to look from; an age is that long ago. The bounds are those of a job's instants."""
-    when = moment(option, text)
-    try:
-        found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
-        if 1970 <= found.astimezone(UTC).year < 9000:
-            return found
-    except OverflowError:
-        pass
-    raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
 
 
 def shorter(fire: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import typer
 
 from pgsched.cli.commands.job.options import Name
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, cell, print_fields, print_json, print_table
+from pgsched.cli.output.printing import cell, print_fields, print_json, print_table
+from pgsched.core.wording import ago
 
 
 def list_jobs(

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import json_value, print_json
+from pgsched.cli.output.printing import print_json
 from pgsched.control_characters import clean
+from pgsched.core.payload import json_value
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
 ATTEMPT = "Only this attempt. Default: all, one after the other."
@@ -37,7 +38,7 @@ def logs(
       pgsched run logs 4711 --follow
     """
     from pgsched.db.queries.runs import run_output
-    from pgsched.services.follow import looks, output
+    from pgsched.services.runs.follow import looks, output
 
     with session(dsn) as conn:
         run = run_output.state(conn, run_id)

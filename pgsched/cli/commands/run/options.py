@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.option_values import moment
+from pgsched.core.input_values import moment
 
 if TYPE_CHECKING:
     from pgsched.db.queries.runs.run_filter import Filter

@@ -15,8 +15,9 @@ from pgsched.cli.commands.run.logs import logs
 from pgsched.cli.commands.run.tree import tree
 from pgsched.cli.commands.run.watch import progress_words, watch
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import ago, cut, due, duration, print_fields, print_json, print_table
+from pgsched.cli.output.printing import print_fields, print_json, print_table
 from pgsched.control_characters import clean
+from pgsched.core.wording import ago, cut, due, duration
 
 LONGEST_TASK = 30
 EXPLAINED = 20  # a list says what each of its first 20 waiting runs waits for
@@ -139,7 +140,8 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     """
     from pgsched.db.queries.reports import name_hints
     from pgsched.db.queries.runs import graphs, runs
-    from pgsched.services import limits, waiting
+    from pgsched.services import limits
+    from pgsched.services.runs import waiting
 
     with session(dsn) as conn:
         found = runs.show(conn, run_id)

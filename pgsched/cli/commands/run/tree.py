@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
-from pgsched.control_characters import clean
 from pgsched.errors import InputError
+from pgsched.services.runs.tree import amount, lines, summary
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 Id = Annotated[int, typer.Argument(metavar="ID", help="Any run of the graph.")]
 Limit = Annotated[int, typer.Option(help="Show at most so many runs.", min=1)]
-DEEPEST = 36  # columns of lines to the left of a run
-NAMED = 5
 
 
 def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) -> None:
@@ -44,59 +41,13 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
     if json:
         return print_json(found)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for number, text in enumerate(lines(found, run_id)):
+    for number, text in enumerate(map(str, lines(found, run_id))):
         if number == limit:
             typer.echo(f"and {len(found) - limit:,} more: --limit {len(found)} shows all", err=True)
             break
         print(text if width is None or len(text) <= width else text[: width - 1] + "…")
     print(summary(found))
     return None
-
-
-def lines(found: list[Row], wanted: int) -> Iterator[str]:
-    """The tree as text, a line for each run."""
-    runs = {run["id"]: run for run in found}
-    below: dict[int | None, list[int]] = defaultdict(list)
-    for run in found:
-        below[max((parent["id"] for parent in run["parents"]), default=None)].append(run["id"])
-    todo = [(run_id, "", "", True) for run_id in reversed(below[None])]
-    while todo:
-        run_id, before, branch, last = todo.pop()
-        lead = before + branch
-        lead = lead if len(lead) <= DEEPEST else "… " + lead[-DEEPEST + 2 :]
-        yield lead + told(runs[run_id], run_id == wanted)
-        inner = before + ("" if not branch else "   " if last else "│  ")
-        children = below[run_id]
-        for child in reversed(children):
-            end = child == children[-1]
-            todo.append((child, inner, "└─ " if end else "├─ ", end))
-
-
-def told(run: Row, wanted: bool) -> str:
-    """One run: id, state, task, what else it waits for, and why it is where it is."""
-    if run["state"] is None:
-        return f"{run['id']}  (pruned)"
-    mark = "*" if wanted else ""
-    others = sorted(run["parents"], key=lambda parent: parent["id"])[:-1]
-    parts = [f"{run['id']}{mark}", run["state"], clean(run["task"])]
-    if others:
-        named = ", ".join(str(parent["id"]) for parent in others[:NAMED])
-        parts.append(f"(also after {named}{f' and {len(others) - NAMED} more' if len(others) > NAMED else ''})")
-    if any(parent["any_of"] for parent in run["parents"]):
-        parts.append("(one of them is enough)")
-    why = run["error"] if run["state"] == "dead" else run["reason"]
-    return "  ".join(parts) + (f"  {clean(' '.join(why.split()))}" if why else "")
-
-
-def summary(found: list[Row]) -> str:
-    """How many runs, and how they are."""
-    counts = Counter(run["state"] or "pruned" for run in found)
-    return f"{amount(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
-
-
-def amount(count: int) -> str:
-    """So many runs, in words."""
-    return f"{count:,} run{'' if count == 1 else 's'}"
 
 
 def change(

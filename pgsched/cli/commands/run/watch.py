@@ -12,14 +12,16 @@ import typer
 
 from pgsched.cli.commands.run.logs import Id, Printer, note, print_lines, shown
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import STATES, duration, json_value
+from pgsched.cli.output.printing import STATES
 from pgsched.control_characters import clean
+from pgsched.core.payload import json_value
 from pgsched.core.progress import progress_of
+from pgsched.core.wording import duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from pgsched.services.follow import Seen
+    from pgsched.services.runs.follow import Seen
 
 KEPT_CHARACTERS = 20_000
 FACTS = ("state", "attempt", "progress", "worker")
@@ -41,7 +43,7 @@ def watch(
     Example:
       pgsched run watch 4711
     """
-    from pgsched.services.follow import looks
+    from pgsched.services.runs.follow import looks
 
     with session(dsn) as conn:
         seen = looks(conn, run_id, note=note)

@@ -9,7 +9,8 @@ from typing import Any
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output, runs
 from pgsched.db.rows import Row, rows
-from pgsched.services import limits, waiting
+from pgsched.services import limits
+from pgsched.services.runs import waiting
 
 RELATIVES = 20
 LAST_ROWS = 200

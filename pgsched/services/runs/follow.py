@@ -14,7 +14,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
 from pgsched.db.rows import Row
-from pgsched.services.waiting import PATIENCE_S, offered, what
+from pgsched.services.runs.waiting import PATIENCE_S, offered, what
 
 EVERY_S = 0.5
 

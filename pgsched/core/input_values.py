@@ -1,0 +1,159 @@
+"""Texts that people give, as values: ages and instants, lengths of time, rates, dates, retention, arguments in JSON.
+
+Most functions take the name of the option or field, and raise InputError with that name for a text that does not fit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from pgsched.config import MAX_PAYLOAD_BYTES
+from pgsched.errors import InputError
+
+RATE = re.compile(r"(\d{1,9})/(\d{0,9})(ms|s|m|h|d)")
+SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
+AGO = re.compile(r"(\d{1,9})(s|m|h|d|w)")
+UNITS = {
+    "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks",
+}  # fmt: skip
+NONE = "none"  # takes a setting away
+WRITTEN = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))  # milliseconds of each unit
+# The settings of retention that are lengths of time.
+RETENTION_TIMES = ("keep_minutes", "keep_hours", "keep_audit")
+DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
+# Text of this length can hold a payload that fits, written with much white space; more is not even parsed.
+LONGEST = 4 * MAX_PAYLOAD_BYTES
+
+
+def moment(option: str, text: str | None) -> datetime | timedelta | None:
+    """`2h` as a time that long ago; ISO text as an instant (UTC where it names no offset)."""
+    if text is None:
+        return None
+    if found := AGO.fullmatch(text):
+        try:
+            return timedelta(**{UNITS[found[2]]: int(found[1])})
+        except OverflowError:
+            raise InputError(f'{option}: "{text}" is too long ago', option) from None
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        problem = f'{option}: "{text}" is neither an age (90s, 15m, 2h, 3d, 1w) nor an ISO instant'
+        raise InputError(problem, option) from None
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
+def instant(option: str, text: str | None) -> datetime:
+    """The instant to look from; an age is that long ago. The bounds are those of a job's instants."""
+    when = moment(option, text)
+    try:
+        found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
+        if 1970 <= found.astimezone(UTC).year < 9000:
+            return found
+    except OverflowError:
+        pass
+    raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
+
+
+def span(option: str, text: str) -> timedelta:
+    """`90s`, `10m`, `1h`: a stretch of time."""
+    found = SPAN.fullmatch(text)
+    try:
+        if found is None or not int(found[1]):
+            raise ValueError
+        return timedelta(**{UNITS[found[2]]: int(found[1])})
+    except (ValueError, OverflowError):
+        raise InputError(f'{option}: "{text}" is not a time such as 90s, 10m, 1h or 2d', option) from None
+
+
+def span_text(value: timedelta) -> str:
+    """A time as options and forms take it: `90s`, `10m`."""
+    ms = round(value.total_seconds() * 1000)
+    size, unit = next((size, unit) for size, unit in WRITTEN if ms % size == 0)
+    return f"{ms // size}{unit}"
+
+
+def rate_of(text: str) -> tuple[int, timedelta]:
+    """`100/m` or `5/10s`: how many, in what period."""
+    found = RATE.fullmatch(text)
+    if found is None or not int(found[1]) or found[2] == "0":
+        raise InputError(f'rate: "{text}" is not N/PERIOD, such as 100/m or 5/10s', "rate")
+    return int(found[1]), span("rate", (found[2] or "1") + found[3])
+
+
+def whole(option: str, text: str, least: int) -> int | None:
+    """A whole number, or None for `none`."""
+    if text == NONE:
+        return None
+    if not text.isdecimal() or not least <= int(text) <= 1_000_000_000:
+        raise InputError(f'{option}: "{text}" is neither a whole number from {least} on nor none', option)
+    return int(text)
+
+
+def bounds(column: str, concurrency: str | None, rate: str | None, burst: str | None) -> dict[str, Any]:
+    """The columns that --concurrency, --rate and --burst set; None puts the default back."""
+    found: dict[str, Any] = {}
+    if concurrency is not None:
+        found[column] = whole("concurrency", concurrency, 0)
+    if rate == NONE:
+        found |= {"rate": None, "rate_period": None, "rate_burst": None}
+    elif rate is not None:
+        found["rate"], found["rate_period"] = rate_of(rate)
+    if burst is not None and rate != NONE:
+        found["rate_burst"] = whole("burst", burst, 1)
+    return found
+
+
+def span_of(text: str) -> tuple[date, date]:
+    """`2026-12-25` or `2026-12-24..2026-12-26`."""
+    first, dots, last = text.partition("..")
+    try:
+        found = date.fromisoformat(first), date.fromisoformat(last if dots else first)
+    except ValueError:
+        raise InputError(f'dates: "{text}" is not DATE or DATE..DATE, such as 2026-12-25', "dates") from None
+    if found[1] < found[0]:
+        raise InputError(f"dates: {last} is earlier than {first}", "dates")
+    return found
+
+
+def kept(given: Iterable[str] | None) -> dict[str, str] | None:
+    """`7d`, `dead=90d` as the column `keep`; outcomes are checked by the database. None: nothing was said."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        outcome, sign, time = text.rpartition("=")
+        outcome = outcome if sign else "any"
+        if outcome in found:
+            raise InputError(f"keep: {outcome} is given twice", "keep")
+        found[outcome] = f"{span('keep', time).total_seconds():.15g} seconds"
+    return found or None
+
+
+def within(option: str, text: str | None, least: str, most: str) -> timedelta | None:
+    """How long figures are kept. Raises InputError."""
+    found = span(option, text) if text else None
+    if found is not None and not DAYS[least] <= found / timedelta(days=1) <= DAYS[most]:
+        raise InputError(f"{option}: {text} is not between {least} and {most}", option)
+    return found
+
+
+def retention_texts(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of retention as JSON has them: times as the options take them, as those in `keep` are text, too."""
+    return {name: span_text(value) if name in RETENTION_TIMES else value for name, value in found.items()}
+
+
+def json_arguments(text: str) -> Any:
+    """The arguments of a run, from JSON."""
+    if len(text) > LONGEST:
+        raise InputError(f"args: {len(text)} characters; at most {MAX_PAYLOAD_BYTES} bytes of JSON are allowed", "args")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise InputError("args: is nested too deeply for JSON", "args") from None
+    except ValueError as error:
+        raise InputError(f"args: is not JSON: {error}", "args") from None
+    if value is None:
+        raise InputError("args: must not be null", "args")
+    return value

@@ -1,0 +1,104 @@
+"""Words for people, the same on the command line and in the console: lengths of time, ages, limits, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def duration(seconds: float | timedelta | None) -> str:
+    """`90` as `1m 30s`; at most two units, a decimal below ten seconds, milliseconds below one."""
+    if seconds is None:
+        return "-"
+    left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    sign, left = ("-", -left) if left < 0 else ("", left)
+    if left < 0.9995:
+        return f"{sign}{left * 1000:.0f}ms" if left >= 0.0005 else "0s"
+    if left < 10:
+        return f"{sign}{left:.3g}s"
+    parts, left = [], int(left)
+    for size, unit in UNITS:
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return sign + " ".join(parts[:2])
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """How far an instant is from now: `3m 5s ago`, `in 20s`."""
+    if moment is None:
+        return "-"
+    seconds = (now - moment).total_seconds()
+    return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+
+
+def due(run: Mapping[str, Any]) -> datetime:
+    """When a run without a slot may start, or might; while it waits for others, when it was made. The pause after its
+    last attempt is none that anybody waits for."""
+    at: datetime | None = run["available_at"]
+    if at is None:
+        return run["created_at"]  # type: ignore[no-any-return]
+    ended = run["finished_at"] is not None and run["started_at"] is not None
+    return min(at, run["started_at"]) if ended else at
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning with a sign that it goes on."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def describe_limit(row: dict[str, Any], concurrency: int | None) -> str:
+    """What a limit says: `5 at once, 100 in 1m, burst 10`."""
+    parts = []
+    if concurrency is not None:
+        parts.append(f"{concurrency} at once")
+    if row["rate"] is not None:
+        period = row["rate_s"] if "rate_s" in row else row["rate_period"]
+        burst = row["rate_burst"] or max(1, row["rate"] // 10)
+        parts.append(f"{row['rate']} in {duration(period)}, burst {burst}")
+    if row.get("ordered"):
+        parts.append("in order")
+    return ", ".join(parts) or "not limited"
+
+
+def describe_queue(row: dict[str, Any]) -> str:
+    """What is set for a queue, for people."""
+    parts = [describe_limit(row, row["concurrency_limit"])]
+    if row["fair"]:
+        parts.append("keys take turns")
+    if row["ageing"] is not None:
+        parts.append(f"priorities rise every {duration(row['ageing'])}")
+    if row["max_depth"] is not None:
+        parts.append(f"at most {row['max_depth']} wait, then {row['on_full']}")
+    if row.get("keep"):
+        parts.append(f"keeps {describe_keep(row['keep'])}")
+    return ", ".join(part for part in parts if part != "not limited") or "not limited"
+
+
+def describe_keep(keep: Mapping[str, Any] | None) -> str:
+    """`dead 90 days, any other 7 days`."""
+    if not keep:
+        return "-"
+    named = [f"{outcome} {readable(time)}" for outcome, time in keep.items() if outcome != "any"]
+    rest = [("all " if not named else "any other ") + readable(keep["any"])] if "any" in keep else []
+    return ", ".join(named + rest)
+
+
+def describe_keep_of_all(keep: Mapping[str, Any]) -> str:
+    """What holds where nothing else is said; of what is not named, the default."""
+    return describe_keep({"any": "7 days", **keep})
+
+
+def readable(time: str) -> str:
+    """`604800 seconds` as `7 days`; what people wrote stays as they wrote it."""
+    number, _, unit = time.partition(" ")
+    if unit != "seconds" or not number.isdigit():
+        return time
+    for size, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if int(number) % size == 0 and int(number):
+            count = int(number) // size
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return time

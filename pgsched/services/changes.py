@@ -1,0 +1,86 @@
+"""Who changed what: the changes that a filter means, and each of them in words."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.reports import audit
+from pgsched.db.queries.reports.audit import KINDS
+from pgsched.db.rows import Row
+from pgsched.errors import InputError
+
+# Of what was made or ended, the columns that say what it is.
+TELLING = (
+    "task", "schedule", "run_at", "queue", "why", "reason", "state", "run", "job", "from", "to", "concurrency",
+    "concurrency_limit", "rate", "max_depth", "resume_at",
+)  # fmt: skip
+
+
+def changes(
+    conn: Connection[Any],
+    what: str | None = None,
+    name: str | None = None,
+    *,
+    who: str | None = None,
+    since: datetime | timedelta | None = None,
+    before_id: int | None = None,
+    limit: int = 50,
+) -> list[Row]:
+    """The newest changes first (see audit_list in sql/audit.sql); `before_id` goes on where a page ended.
+
+    `since`: an instant, or how long ago. Raises InputError.
+    """
+    if what is not None and what not in KINDS:
+        raise InputError(f'what: "{what}" is not one of {", ".join(KINDS)}', "what")
+    if not 1 <= limit <= 10_000:
+        raise InputError(f"limit: {limit} is out of range 1-10000", "limit")
+    return audit.entries(conn, what, name, who, since, before_id, limit)
+
+
+def author(row: dict[str, Any]) -> str:
+    """The person, where a console named one; the user of the database, and the role that it acted as."""
+    login = str(row["who"]) if row["acting_as"] is None else f"{row['who']} as {row['acting_as']}"
+    return login if row["for_user"] is None else f"{row['for_user']} by {login}"
+
+
+def describe_change(row: dict[str, Any]) -> str:
+    """An edit as `column: before -> after`; of what was made, the columns that say what it is."""
+    values = row["change"] or {}
+    if all(isinstance(pair, list) and len(pair) == 2 for pair in values.values()):
+        return "; ".join(f"{column}: {short(pair[0])} -> {short(pair[1])}" for column, pair in values.items())
+    return "; ".join(f"{column}: {short(values[column])}" for column in TELLING if values.get(column) is not None)
+
+
+def short(value: Any) -> str:
+    """A value in a table's cell."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def with_jobs_named(conn: Connection[Any], found: list[Row]) -> list[Row]:
+    """The changes with names instead of the numbers of jobs, and whether the job that each is about is there."""
+    ids = {n for row in found for value in (row["change"] or {}).get("after_jobs") or () for n in numbers(value)}
+    names = {row["name"] for row in found if row["what"] == "job"}
+    known = audit.jobs_known(conn, sorted(names), sorted(ids))
+    there = set(known.values())
+    return [row | {"change": with_names(row["change"], known), "is_there": row["name"] in there} for row in found]
+
+
+def numbers(value: Any) -> list[int]:
+    """The ids in a value of after_jobs."""
+    items = value if isinstance(value, list) else [value]
+    return [one for one in items if isinstance(one, int) and 0 < one < 2**63]
+
+
+def with_names(change: Any, known: dict[int, str]) -> Any:
+    """The change with the names of the jobs that it is about."""
+    if not isinstance(change, dict) or not isinstance(change.get("after_jobs"), list):
+        return change
+
+    def name(value: Any) -> Any:
+        return [name(one) for one in value] if isinstance(value, list) else known.get(value, value)
+
+    return change | {"after_jobs": name(change["after_jobs"])}

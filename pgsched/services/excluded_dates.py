@@ -1,0 +1,39 @@
+"""A job's excluded dates: exclude some, allow them again, list them. Both ends count, in the job's time zone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Self
+
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import calendars
+from pgsched.db.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedDates:
+    """The first and the last of some dates, as `2026-12-24`, and why the job does not run on them."""
+
+    from_date: str
+    until_date: str
+    reason: str | None
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        return cls(str(row["from_date"]), str(row["until_date"]), row["reason"])
+
+
+def exclude(conn: Connection[Any], job: str, first: date, last: date, reason: str | None = None) -> ExcludedDates:
+    """Let the job not run on these dates. NotFound, or InputError where they meet others."""
+    return ExcludedDates.of(calendars.add(conn, job, first, last, reason))
+
+
+def allow(conn: Connection[Any], job: str, first: date, last: date) -> list[ExcludedDates]:
+    """Let the job run on these dates again; returns the entries that were cut or removed, as they were."""
+    return [ExcludedDates.of(row) for row in calendars.remove(conn, job, first, last)]
+
+
+def entries(conn: Connection[Any], job: str) -> list[ExcludedDates]:
+    """All excluded dates of a job. NotFound."""
+    return [ExcludedDates.of(row) for row in calendars.entries(conn, job)]

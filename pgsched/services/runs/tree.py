@@ -1,0 +1,78 @@
+"""A graph of runs as a whole: which runs it has, how they stand, and a change of all of them.
+
+Invariant: each run has one line, below the last of the runs that it waits for; the others are named beside it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pgsched.control_characters import clean
+from pgsched.db.rows import Row
+
+DEEPEST = 36  # columns of lines to the left of a run
+NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A run in the drawing of its graph: what leads to it, its id, a mark of the run that was asked about, its state
+    (empty for one that is pruned), and the rest."""
+
+    lead: str
+    id: int
+    mark: str
+    state: str
+    rest: str
+
+    def __str__(self) -> str:
+        return f"{self.lead}{self.id}{self.mark}{'  ' if self.state else ''}{self.state}{self.rest}"
+
+
+def lines(found: list[Row], wanted: int) -> Iterator[Line]:
+    """The tree, a line for each run; `wanted` is the run that was asked about."""
+    runs = {run["id"]: run for run in found}
+    below: dict[int | None, list[int]] = defaultdict(list)
+    for run in found:
+        below[max((parent["id"] for parent in run["parents"]), default=None)].append(run["id"])
+    todo = [(run_id, "", "", True) for run_id in reversed(below[None])]
+    while todo:
+        run_id, before, branch, last = todo.pop()
+        lead = before + branch
+        lead = lead if len(lead) <= DEEPEST else "… " + lead[-DEEPEST + 2 :]
+        yield line(lead, runs[run_id], run_id == wanted)
+        inner = before + ("" if not branch else "   " if last else "│  ")
+        children = below[run_id]
+        for child in reversed(children):
+            end = child == children[-1]
+            todo.append((child, inner, "└─ " if end else "├─ ", end))
+
+
+def line(lead: str, run: Row, wanted: bool) -> Line:
+    """The line of one run: id, state, task, what else it waits for, and why it is where it is."""
+    if run["state"] is None:
+        return Line(lead, run["id"], "", "", "  (pruned)")
+    others = sorted(run["parents"], key=lambda parent: parent["id"])[:-1]
+    parts = [clean(run["task"])]
+    if others:
+        named = ", ".join(str(parent["id"]) for parent in others[:NAMED])
+        parts.append(f"(also after {named}{f' and {len(others) - NAMED} more' if len(others) > NAMED else ''})")
+    if any(parent["any_of"] for parent in run["parents"]):
+        parts.append("(one of them is enough)")
+    why = run["error"] if run["state"] == "dead" else run["reason"]
+    if why:
+        parts.append(clean(" ".join(why.split())))
+    return Line(lead, run["id"], "*" if wanted else "", run["state"], "".join(f"  {part}" for part in parts))
+
+
+def summary(found: list[Row]) -> str:
+    """How many runs, and how they are."""
+    counts = Counter(run["state"] or "pruned" for run in found)
+    return f"{amount(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+def amount(count: int) -> str:
+    """So many runs, in words."""
+    return f"{count:,} run{'' if count == 1 else 's'}"
