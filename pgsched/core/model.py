@@ -20,6 +20,9 @@ HELD_BACK = 8998
 How = Literal["created", "existing", "replaced", "repeated"]
 
 
+Row = dict[str, Any]  # a row of a statement, by the names of its columns
+
+
 class Kind(StrEnum):
     """How `task` is read: the name of a registered handler, a program, a command line, a statement, a URL."""
 

@@ -14,7 +14,7 @@ from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, sa
 from pgsched.control_characters import clean
 from pgsched.core.facts import LiveWorker, Queue
 from pgsched.core.wording import ago, duration
-from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
+from pgsched.services.runs.changes import CANCEL, RETRY
 from pgsched.services.top import Look
 
 Row = dict[str, Any]
@@ -24,7 +24,7 @@ SHOWN_PROBLEMS = 5
 
 def run_item(row: Row, *cells: Any) -> Item:
     """A line about a run."""
-    can = {"cancel"} if row["state"] in CANCELLED else {"retry"} if row["state"] in RETRIED else set()
+    can = {"cancel"} if row["state"] in CANCEL.states else {"retry"} if row["state"] in RETRY.states else set()
     name = clean(row.get("job") or row.get("task") or "")[:NAMES]
     return Item(cells, ("run", row["id"]), frozenset(can), f"run {row['id']} {name}".rstrip(), row.get("job"))
 

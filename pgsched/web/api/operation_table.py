@@ -21,6 +21,7 @@ from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, PgschedError
 from pgsched.services import long_charts
 from pgsched.services.charts import RANGES
+from pgsched.services.runs.changes import MOST
 from pgsched.web.api import operations as do
 from pgsched.web.api import reports as tell
 from pgsched.web.api.operations import Call
@@ -80,7 +81,7 @@ def list_of(plural: str, name: str) -> Schema:
 
 COUNT = {"count": whole(1, 1000)}
 PAUSED = {"what": one_of(policies.PAUSED), "name": text(200)}
-MANY = {"ids": {"type": "array", "items": ID, "maxItems": do.MOST}, **FILTERS, **DRY}
+MANY = {"ids": {"type": "array", "items": ID, "maxItems": MOST}, **FILTERS, **DRY}
 op = Operation
 OPERATIONS = (
     op("GET", "/status", "The whole system and its health", do.show_status, ref("Thing")),

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from typing import Any
 
 from pgsched.core.input_values import RETENTION_TIMES, instant, moment, rate_of, retention_texts, span, span_of
-from pgsched.core.model import State
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.preview import preview, preview_job
@@ -17,17 +16,16 @@ from pgsched.db.queries.jobs import backfills, jobs, queues
 from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.jobs.job_columns import SETTABLE
 from pgsched.db.queries.leader import retention
-from pgsched.db.queries.runs import graphs, run_filter, run_output, runs, workers
+from pgsched.db.queries.runs import graphs, run_output, runs, workers
 from pgsched.db.queries.runs.run_filter import Filter
-from pgsched.db.rows import Row
 from pgsched.errors import InputError
 from pgsched.services import charts, excluded_dates, status
 from pgsched.services.explain import explain_slot
+from pgsched.services.runs import changes
 
 Given = Mapping[str, Any]
 Call = Callable[[Connection[Any], Given], Any]
 INSTANTS = ("since", "until", "ended_since", "ended_until")
-MOST = 10_000
 
 
 def show_status(conn: Connection[Any], given: Given) -> Any:
@@ -123,7 +121,7 @@ def backfill(conn: Connection[Any], given: Given) -> Any:
         return backfills.add(conn, given["job"], wanted)
     found, choices = backfills.preview(conn, given["job"], wanted)
     return {"job": found.job["name"], "slots": found.slots, "undecided_from": found.undecided_from,
-            "choices": [asdict(choice) for choice in choices[:MOST]]}  # fmt: skip
+            "choices": [asdict(choice) for choice in choices[:changes.MOST]]}  # fmt: skip
 
 
 def list_backfills(conn: Connection[Any], given: Given) -> Any:
@@ -158,11 +156,11 @@ def show_run(conn: Connection[Any], given: Given) -> Any:
 
 
 def retry_run(conn: Connection[Any], given: Given) -> Any:
-    return {"id": given["id"], "result": runs.retry(conn, given["id"])}
+    return {"id": given["id"], "result": changes.retry(conn, given["id"]).state}
 
 
 def cancel_run(conn: Connection[Any], given: Given) -> Any:
-    return {"id": given["id"], "result": runs.cancel(conn, given["id"], given.get("reason"))}
+    return asdict(changes.cancel(conn, given["id"], given.get("reason")))
 
 
 def run_tree(conn: Connection[Any], given: Given) -> Any:
@@ -170,11 +168,11 @@ def run_tree(conn: Connection[Any], given: Given) -> Any:
 
 
 def retry_tree(conn: Connection[Any], given: Given) -> Any:
-    return {"runs": graphs.retry(conn, given["id"])}
+    return {"runs": changes.retry_graph(conn, given["id"])}
 
 
 def cancel_tree(conn: Connection[Any], given: Given) -> Any:
-    return {"runs": graphs.cancel(conn, given["id"], given.get("reason"))}
+    return {"runs": changes.cancel_graph(conn, given["id"], given.get("reason")).rows}
 
 
 def run_log(conn: Connection[Any], given: Given) -> Any:
@@ -187,37 +185,23 @@ def run_log(conn: Connection[Any], given: Given) -> Any:
 
 
 def retry_many(conn: Connection[Any], given: Given) -> Any:
-    usual = runs.RETRIED if given.get("ids") is not None else runs.RETRIED[:1]
-    return many(conn, given, usual, runs.RETRIED, lambda ids, states: runs.retry_many(conn, ids, states))
+    return change_many(conn, changes.RETRY, given)
 
 
 def cancel_many(conn: Connection[Any], given: Given) -> Any:
-    states, reason = runs.CANCELLED, given.get("reason")
-    return many(conn, given, states, states, lambda ids, some: runs.cancel_many(conn, ids, reason, some))
+    return change_many(conn, changes.CANCEL, given)
 
 
-def many(
-    conn: Connection[Any],
-    given: Given,
-    usual: tuple[State, ...],
-    allowed: tuple[State, ...],
-    act: Callable[[list[int], tuple[State, ...]], list[Row]],
-) -> Any:
+def change_many(conn: Connection[Any], verb: changes.Verb, given: Given) -> Any:
     """A change of the runs with these ids, or else of those that the filters mean."""
-    wanted = chosen(given)
-    if (given.get("ids") is None) == (wanted == Filter()):
+    wanted, ids = chosen(given), given.get("ids")
+    if (ids is None) == (wanted == Filter()):
         raise InputError("name runs either by ids or by a filter", "ids")
-    if wanted.state is not None and wanted.state not in allowed:
-        raise InputError(f"state: not of a run that is {wanted.state}; {', '.join(allowed)}", "state")
-    states = usual if wanted.state is None else (State(wanted.state),)
-    ids = given["ids"] if given.get("ids") is not None else run_filter.ids(conn, wanted, states)
-    if len(ids) > MOST:
-        raise InputError(f"{len(ids)} runs are meant; at most {MOST} can be changed at once", "ids")
+    choice = changes.choose(conn, verb, wanted if ids is None else ids, most=changes.MOST)
     if given.get("dry_run"):
-        return {"dry_run": True, "changed": 0, "skipped": 0, "ids": sorted(set(ids))}
-    done = act(ids, states)
-    skipped = sum(row["skipped"] is not None for row in done)
-    return {"dry_run": False, "changed": len(done) - skipped, "skipped": skipped, "runs": done}
+        return {"dry_run": True, "changed": 0, "skipped": 0, "ids": choice.ids}
+    done = changes.change(conn, choice, reason=given.get("reason"))
+    return {"dry_run": False, "changed": done.count, "skipped": len(done.left), "runs": done.rows}
 
 
 # ---- queues, limits, pauses, retention, workers

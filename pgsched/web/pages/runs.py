@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from pgsched.core.input_values import moment
-from pgsched.core.model import Kind, State
+from pgsched.core.model import Kind, Row, State
 from pgsched.core.progress import progress_of
 from pgsched.core.wording import duration
 from pgsched.db.connection.connect import Connection
@@ -20,9 +20,8 @@ from pgsched.db.queries.reports import name_hints
 from pgsched.db.queries.runs import graphs, run_output, runs
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
-from pgsched.db.rows import Row
 from pgsched.errors import InputError, NotFound
-from pgsched.services.runs import pages
+from pgsched.services.runs import changes, pages
 from pgsched.services.runs.detail import Span, whole
 from pgsched.services.runs.tree import lines, summary
 from pgsched.web.pages.rendering import query
@@ -72,8 +71,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
 
 def verbs(state: str | None) -> list[str]:
     """What can be done to runs in this state; None: in any."""
-    return [verb for verb, states in (("retry", runs.RETRIED), ("cancel", runs.CANCELLED))
-            if state is None or state in states]  # fmt: skip
+    return [verb.name for verb in changes.VERBS.values() if state is None or state in verb.states]
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
@@ -82,7 +80,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
     run = found.run
     hint = "" if found.offered or run["kind"] != Kind.TASK else name_hints.not_offered(conn, run["task"])
     values = {"found": found, "run": run, "hint": hint, "timeline": timeline(found.spans),
-              "open": run["finished_at"] is None, "retried": run["state"] in runs.RETRIED,
+              "open": run["finished_at"] is None, "retried": run["state"] in changes.RETRY.states,
               "progress": progress_of(run["progress"], run["attempt"]),
               "related": bool(found.before or found.behind)}  # fmt: skip
     return View("run.html", values, every_s=1.0 if run["state"] == "running" else None)
@@ -139,24 +137,22 @@ def log(request: Request, conn: Connection[Any]) -> Response:
 
 def retry(request: Request, conn: Connection[Any]) -> Done:
     run_id = request.path_params["id"]
-    return back(request, f"Run {run_id} is {runs.retry(conn, run_id)} again.")
+    return back(request, f"Run {run_id} is {changes.retry(conn, run_id).state} again.")
 
 
 def cancel(request: Request, conn: Connection[Any]) -> Done:
     run_id = request.path_params["id"]
-    what = runs.cancel(conn, run_id, given(request, "reason"))
-    words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
-    return back(request, f"Run {run_id} {words.get(what, f'had ended already: {what}')}.")
+    return back(request, f"Run {run_id} {changes.cancel(conn, run_id, given(request, 'reason')).words}.")
 
 
 def retry_tree(request: Request, conn: Connection[Any]) -> Done:
-    done = graphs.retry(conn, request.path_params["id"])
+    done = changes.retry_graph(conn, request.path_params["id"])
     return Done(f"/runs/{request.path_params['id']}/tree", f"Retried {len(done)} runs.")
 
 
 def cancel_tree(request: Request, conn: Connection[Any]) -> Done:
-    done = graphs.cancel(conn, request.path_params["id"], given(request, "reason"))
-    return Done(f"/runs/{request.path_params['id']}/tree", f"Cancelled {len(done)} runs.")
+    done = changes.cancel_graph(conn, request.path_params["id"], given(request, "reason"))
+    return Done(f"/runs/{request.path_params['id']}/tree", f"Cancelled {len(done.rows)} runs.")
 
 
 def back(request: Request, told: str) -> Done:

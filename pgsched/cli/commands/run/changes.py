@@ -6,9 +6,8 @@ The rule: many are never changed by a slip. More than ASK are shown and asked ab
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,9 +20,9 @@ from pgsched.control_characters import clean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.core.model import State
     from pgsched.db.connection.connect import Connection
     from pgsched.db.queries.runs.run_filter import Filter
+    from pgsched.services.runs.changes import Changed, Choice, Verb
 
 ASK = 10
 SHOWN = 20
@@ -33,7 +32,6 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help=f"Do not ask, though more
 Tree = Annotated[bool, typer.Option("--tree", help="The whole graph of runs that wait for each other.")]
 Now = Annotated[bool, typer.Option("--now", help="Start them, whatever became of runs that they waited for.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many, the oldest first.", min=1)]
-Row = dict[str, Any]
 
 
 def retry(
@@ -71,7 +69,7 @@ def retry(
       pgsched run retry 4711
       pgsched run retry --queue mail --error "connection refused" --ended-since 2h --dry-run
     """
-    from pgsched.db.queries.runs import runs
+    from pgsched.services.runs import changes
 
     times = (since, until, ended_since, ended_until)
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
@@ -84,25 +82,23 @@ def retry(
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
             return retry_one(conn, run_ids[0], now, json)
-        many = Many(conn, "retry", "retried", run_ids, dry_run, yes, json)
-        usual = runs.RETRIED if run_ids is not None else runs.RETRIED[:1]
-        states = many.allowed(wanted, usual, runs.RETRIED)
-        ids = many.choose(wanted, states, limit)
-        return many.change(ids, lambda: runs.retry_many(conn, ids, states, now))
+        many = Many(conn, changes.RETRY, run_ids, dry_run, yes, json)
+        choice = many.choose(wanted, limit)
+        return many.change(choice, lambda: changes.change(conn, choice, now=now))
 
 
 def retry_one(conn: Connection[Any], run_id: int, now: bool, json: bool) -> None:
     """Revive one run, and say what it waits for."""
-    from pgsched.db.queries.runs import graphs, runs
+    from pgsched.services.runs import changes
 
-    after = runs.retry(conn, run_id, now)
-    parents = graphs.waits_for(conn, run_id) if after == "waiting" else []
+    done = changes.retry(conn, run_id, now=now)
+    parents = done.waits_for
     if json:
-        return print_json({"id": run_id, "state": after, **({"waits_for": parents} if parents else {})})
+        return print_json({"id": run_id, "state": done.state, **({"waits_for": parents} if parents else {})})
     more = f" and {len(parents) - SHOWN} more" if len(parents) > SHOWN else ""
     named = ", ".join(map(str, parents[:SHOWN])) + more
     words = f" for run{'s' * (len(parents) > 1)} {named}; --now starts it without" if parents else ""
-    print(f"run {run_id} is {after} again{words}")
+    print(f"run {run_id} is {done.state} again{words}")
     return None
 
 
@@ -135,7 +131,7 @@ def cancel(
       pgsched run cancel 4711 --reason "wrong month"
       pgsched run cancel --job nightly --state queued --dry-run
     """
-    from pgsched.db.queries.runs import runs
+    from pgsched.services.runs import changes
 
     wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, (since, until, None, None))
     with session(dsn) as conn:
@@ -144,88 +140,72 @@ def cancel(
             return change_tree(conn, "cancel", run_ids, reason, dry_run, json)
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
-            what = runs.cancel(conn, run_ids[0], reason)
-            words = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
-            text = words.get(what, f"had ended already: {what}")
-            return print_json({"id": run_ids[0], "result": what}) if json else print(f"run {run_ids[0]} {text}")
-        many = Many(conn, "cancel", "cancelled", run_ids, dry_run, yes, json)
-        states = many.allowed(wanted, runs.CANCELLED, runs.CANCELLED)
-        ids = many.choose(wanted, states, limit)
-        return many.change(ids, lambda: runs.cancel_many(conn, ids, reason, states))
+            done = changes.cancel(conn, run_ids[0], reason)
+            return print_json(asdict(done)) if json else print(f"run {done.id} {done.words}")
+        many = Many(conn, changes.CANCEL, run_ids, dry_run, yes, json)
+        choice = many.choose(wanted, limit)
+        return many.change(choice, lambda: changes.change(conn, choice, reason=reason))
 
 
 class Many:
     """A change of many runs: chosen, shown, asked about, done, told."""
 
     def __init__(
-        self, conn: Connection[Any], verb: str, done: str, given: list[int] | None, dry: bool, yes: bool, json: bool
+        self, conn: Connection[Any], verb: Verb, given: list[int] | None, dry: bool, yes: bool, json: bool
     ) -> None:
-        self.conn, self.verb, self.done = conn, verb, done
+        self.conn, self.verb = conn, verb
         self.given, self.dry, self.yes, self.json = given, dry, yes, json
 
-    def allowed(self, wanted: Filter, usual: tuple[State, ...], all_of: tuple[State, ...]) -> tuple[State, ...]:
-        """The states that are meant."""
-        if wanted.state is None:
-            return usual
-        if wanted.state not in all_of:
-            raise InputError(
-                f"state: a run that is {wanted.state} cannot be {self.done}; {', '.join(all_of)} can", "state"
-            )
-        return tuple(state for state in all_of if state == wanted.state)
+    def choose(self, wanted: Filter, limit: int | None) -> Choice:
+        """The runs that are meant, asked about if they are many."""
+        from pgsched.db.queries.runs.run_filter import Filter
+        from pgsched.services.runs import changes
 
-    def choose(self, wanted: Filter, states: tuple[State, ...], limit: int | None) -> list[int]:
-        """The ids that are meant, asked about if they are many."""
-        from pgsched.db.queries.runs import run_filter
-
+        verb = self.verb.name
         if self.given is not None:
+            changes.allowed(self.verb, wanted.state)
             refuse_both(wanted)
-            ids = sorted(set(self.given))
-        elif wanted == run_filter.Filter():
-            raise InputError(
-                f"nothing to {self.verb}: name runs by id, or by a filter such as --job, --queue or --state"
-            )
-        else:
-            ids = run_filter.ids(self.conn, wanted, states)[:limit]
-        if len(ids) > ASK and not (self.dry or self.yes):
+        elif wanted == Filter():
+            raise InputError(f"nothing to {verb}: name runs by id, or by a filter such as --job, --queue or --state")
+        choice = changes.choose(self.conn, self.verb, wanted if self.given is None else self.given, oldest=limit)
+        count = len(choice.ids)
+        if count > ASK and not (self.dry or self.yes):
             if self.json or not sys.stdin.isatty():
-                raise InputError(f"{self.verb} {len(ids)} runs? Add --yes, or --dry-run to see them")
-            self.show(ids)
-            if not typer.confirm(f"{self.verb} these {len(ids)} runs?", err=True):
+                raise InputError(f"{verb} {count} runs? Add --yes, or --dry-run to see them")
+            self.show(choice)
+            if not typer.confirm(f"{verb} these {count} runs?", err=True):
                 raise typer.Exit(1)
-        return ids
+        return choice
 
-    def change(self, ids: list[int], act: Callable[[], list[Row]]) -> None:
+    def change(self, choice: Choice, act: Callable[[], Changed]) -> None:
         """Do it, or only say it."""
         if self.dry:
-            print_json({"dry_run": True, "count": len(ids), "ids": ids}) if self.json else self.show(ids)
+            ids = choice.ids
+            print_json({"dry_run": True, "count": len(ids), "ids": ids}) if self.json else self.show(choice)
             return
-        rows = act()
-        left = [row for row in rows if row["skipped"] is not None]
+        done = act()
         if self.json:
-            print_json({self.done: len(rows) - len(left), "skipped": len(left), "runs": rows})
+            print_json({self.verb.done: done.count, "skipped": len(done.left), "runs": done.rows})
         else:
-            self.tell(rows, left)
-        if left and self.given is not None:
+            self.tell(done)
+        if done.left and self.given is not None:
             raise typer.Exit(1)
 
-    def tell(self, rows: list[Row], left: list[Row]) -> None:
+    def tell(self, done: Changed) -> None:
         """How many, and why not the others."""
-        asked = sum(row["after"] == "requested" for row in rows)
-        running = f" ({asked} of them run: their workers were asked to stop them)" if asked else ""
-        print(f"{self.done} {len(rows) - len(left)} of {len(rows)} runs{running}")
-        for why, count in Counter(row["skipped"] for row in left).most_common():
-            ids = [str(row["id"]) for row in left if row["skipped"] == why]
-            more = f" and {count - SHOWN} more" if count > SHOWN else ""
-            print(f"left alone: {', '.join(ids[:SHOWN])}{more}: {clean(why)}")
+        print(f"{self.verb.done} {done.words}")
+        for why, ids in done.reasons:
+            more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
+            print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {clean(why)}")
 
-    def show(self, ids: list[int]) -> None:
+    def show(self, choice: Choice) -> None:
         """How many and which."""
         from pgsched.cli.commands.run.runs import print_runs
-        from pgsched.db.queries.runs import run_filter
+        from pgsched.services.runs import changes
 
-        print(f"{self.verb}: {len(ids)} runs" + (f", the first {SHOWN} of them:" if len(ids) > SHOWN else ""))
-        found = run_filter.by_id(self.conn, ids[:SHOWN])
-        print_runs(found)
+        count = len(choice.ids)
+        print(f"{self.verb.name}: {count} runs" + (f", the first {SHOWN} of them:" if count > SHOWN else ""))
+        print_runs(changes.first(self.conn, choice, SHOWN))
 
 
 def refuse_both(wanted: Filter) -> None:

@@ -54,25 +54,23 @@ def change(
     conn: Connection[Any], verb: str, run_ids: list[int] | None, reason: str | None, dry: bool, json: bool
 ) -> None:
     """What `--tree` does: retry or cancel the graph that one run belongs to."""
-    from pgsched.db.queries.runs import graphs
-    from pgsched.db.queries.runs.runs import CANCELLED, RETRIED
+    from pgsched.services.runs import changes
 
     if run_ids is None or len(run_ids) != 1:
         raise InputError("tree: name one run of the graph by its id", "tree")
-    states = RETRIED if verb == "retry" else CANCELLED
     if dry:
-        ids = [run["id"] for run in graphs.tree(conn, run_ids[0]) if run["state"] in states]
+        ids = changes.graph_choice(conn, changes.VERBS[verb], run_ids[0]).ids
         print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(f"{verb}: {amount(len(ids))}")
         return
     if verb == "retry":
-        done = graphs.retry(conn, run_ids[0])
-        states_now = Counter(row["state"] for row in done)
+        revived = changes.retry_graph(conn, run_ids[0])
+        states_now = Counter(row["state"] for row in revived)
         words = ", ".join(f"{count:,} {state}" for state, count in states_now.most_common())
-        print_json({"retried": len(done), "runs": done}) if json else print(
-            f"retried {amount(len(done))}" + (f": {words}" if words else "; none had ended without success")
+        print_json({"retried": len(revived), "runs": revived}) if json else print(
+            f"retried {amount(len(revived))}" + (f": {words}" if words else "; none had ended without success")
         )
         return
-    done = graphs.cancel(conn, run_ids[0], reason)
-    asked = sum(row["after"] == "requested" for row in done)
-    running = f" ({asked} of them run: their workers were asked to stop them)" if asked else ""
-    print_json({"cancelled": len(done), "runs": done}) if json else print(f"cancelled {amount(len(done))}{running}")
+    rows = changes.cancel_graph(conn, run_ids[0], reason).rows
+    print_json({"cancelled": len(rows), "runs": rows}) if json else print(
+        f"cancelled {amount(len(rows))}{changes.requested_words(rows)}"
+    )

@@ -1,0 +1,190 @@
+"""Retry and cancel: of one run, of many that are named by ids or meant by a filter, and of a graph of runs.
+
+Invariant: of many, what is to be changed is chosen first and shown if somebody asks; what others change in between is
+left alone, and the result says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgsched.core.model import Row, State
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.runs import graphs, run_filter, runs
+from pgsched.db.queries.runs.run_filter import Filter
+from pgsched.errors import InputError
+
+MOST = 10_000  # runs that the console and the API change at once
+REQUESTED = "requested"  # what a cancel comes to while a worker runs it
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """What can be done with runs. `states`: in which it can; `usual`: those that a filter means that names none."""
+
+    name: str
+    done: str
+    states: tuple[State, ...]
+    usual: tuple[State, ...]
+
+
+RETRY = Verb("retry", "retried", runs.RETRIED, runs.RETRIED[:1])
+CANCEL = Verb("cancel", "cancelled", runs.CANCELLED, runs.CANCELLED)
+VERBS = {verb.name: verb for verb in (RETRY, CANCEL)}
+
+
+# ---- one run
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """A run that was revived: its new state, and the runs that it waits for again."""
+
+    id: int
+    state: str
+    waits_for: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel came to: `cancelled`, `requested` of the worker that runs it, or the terminal state it had."""
+
+    id: int
+    result: str
+
+    @property
+    def words(self) -> str:
+        """The same as the end of a sentence about the run."""
+        words = {"cancelled": "is cancelled", REQUESTED: "is running: its worker was asked to stop it"}
+        return words.get(self.result, f"had ended already: {self.result}")
+
+
+def retry(conn: Connection[Any], run_id: int, *, now: bool = False) -> Retried:
+    """Revive a run that ended without success. `now`: whatever became of runs that it waited for. Raises InputError or
+    NotFound."""
+    state = runs.retry(conn, run_id, now)
+    return Retried(run_id, state, graphs.waits_for(conn, run_id) if state == State.WAITING else [])
+
+
+def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> Cancelled:
+    """Cancel a run, or ask its worker to stop it. Raises NotFound."""
+    return Cancelled(run_id, runs.cancel(conn, run_id, reason))
+
+
+# ---- many runs
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Runs that are to be changed, by ids, as long as they are in one of these states."""
+
+    verb: Verb
+    ids: list[int]
+    states: tuple[State, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What became of each: rows of id, before, after and skipped (null, or why the run was left alone)."""
+
+    rows: list[Row]
+
+    @property
+    def left(self) -> list[Row]:
+        """Those that were left alone."""
+        return [row for row in self.rows if row["skipped"] is not None]
+
+    @property
+    def count(self) -> int:
+        """How many were changed."""
+        return len(self.rows) - len(self.left)
+
+    @property
+    def words(self) -> str:
+        """`3 of 4 runs`, and how many of them run."""
+        return f"{self.count} of {len(self.rows)} runs{requested_words(self.rows)}"
+
+    @property
+    def reasons(self) -> list[tuple[str, list[int]]]:
+        """Why runs were left alone, and which: the most frequent reason first."""
+        counts = Counter(row["skipped"] for row in self.left)
+        return [(why, [row["id"] for row in self.left if row["skipped"] == why]) for why, _ in counts.most_common()]
+
+
+def choose(
+    conn: Connection[Any],
+    verb: Verb,
+    meant: Sequence[int] | Filter,
+    *,
+    oldest: int | None = None,
+    most: int | None = None,
+) -> Choice:
+    """The runs that are meant, by ids or by a filter: at most so many of the `oldest`.
+
+    Raises InputError for a state in which no run can be changed so, and for more than `most` runs.
+    """
+    if isinstance(meant, Filter):
+        states = allowed(verb, meant.state)
+        ids = run_filter.ids(conn, meant, states)[:oldest]
+    else:
+        states, ids = verb.states, sorted(set(meant))
+    if most is not None and len(ids) > most:
+        raise InputError(f"{len(ids):,} runs are meant; at most {most:,} can be changed at once: narrow them, or use"
+                         " `pgsched run`", "ids")  # fmt: skip
+    return Choice(verb, ids, states)
+
+
+def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
+    """The states that a filter means. Raises InputError."""
+    if state is None:
+        return verb.usual
+    if state not in verb.states:
+        raise InputError(f"state: a run that is {state} cannot be {verb.done}; {', '.join(verb.states)} can", "state")
+    return (State(state),)
+
+
+def first(conn: Connection[Any], choice: Choice, n: int) -> list[Row]:
+    """The first runs of a choice, as in a list."""
+    return run_filter.by_id(conn, choice.ids[:n])
+
+
+def without_unfit(conn: Connection[Any], choice: Choice) -> tuple[Choice, list[Row]]:
+    """The choice without the runs that are in other states now, and those runs."""
+    unfit = [run for run in run_filter.by_id(conn, choice.ids) if run["state"] not in choice.states]
+    gone = {run["id"] for run in unfit}
+    return Choice(choice.verb, [run_id for run_id in choice.ids if run_id not in gone], choice.states), unfit
+
+
+def change(conn: Connection[Any], choice: Choice, *, reason: str | None = None, now: bool = False) -> Changed:
+    """Retry or cancel the runs of a choice. `reason`: of a cancel; `now`: of a retry, as in `retry`."""
+    if choice.verb is RETRY:
+        return Changed(runs.retry_many(conn, choice.ids, choice.states, now))
+    return Changed(runs.cancel_many(conn, choice.ids, reason, choice.states))
+
+
+# ---- a graph of runs
+
+
+def graph_choice(conn: Connection[Any], verb: Verb, run_id: int) -> Choice:
+    """The runs of the graph of this run that would be changed. Raises NotFound."""
+    ids = [run["id"] for run in graphs.tree(conn, run_id) if run["state"] in verb.states]
+    return Choice(verb, ids, verb.states)
+
+
+def retry_graph(conn: Connection[Any], run_id: int) -> list[Row]:
+    """Revive all runs of the graph that ended and did not succeed: their ids and new states. Raises NotFound."""
+    return graphs.retry(conn, run_id)
+
+
+def cancel_graph(conn: Connection[Any], run_id: int, reason: str | None = None) -> Changed:
+    """Cancel all runs of the graph that have not ended. Raises NotFound."""
+    return Changed(graphs.cancel(conn, run_id, reason))
+
+
+def requested_words(rows: list[Row]) -> str:
+    """How many of these runs still run, in brackets; nothing if none do."""
+    asked = sum(row["after"] == REQUESTED for row in rows)
+    return f" ({asked} of them run: their workers were asked to stop them)" if asked else ""
