@@ -46,6 +46,14 @@ def moment(option: str, text: str | None) -> datetime | timedelta | None:
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 
+def fixed_instant(option: str, text: str | None) -> datetime | None:
+    """An instant, None where there is no text; an age is none."""
+    found = moment(option, text)
+    if isinstance(found, timedelta):
+        raise InputError(f"{option}: is not an instant", option)
+    return found
+
+
 def instant(option: str, text: str | None) -> datetime:
     """The instant to look from; an age is that long ago. The bounds are those of a job's instants."""
     when = moment(option, text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -18,9 +19,10 @@ from pgsched.core import policies
 from pgsched.core.payload import json_value
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.reports.audit import KINDS
-from pgsched.errors import InputError, PgschedError
+from pgsched.errors import InputError, NotPermitted, PgschedError
 from pgsched.services import long_charts
 from pgsched.services.charts import RANGES
+from pgsched.services.check import Finding
 from pgsched.services.runs.changes import MOST
 from pgsched.web.api import operations as do
 from pgsched.web.api import reports as tell
@@ -44,7 +46,10 @@ from pgsched.web.api.schemas import (
     text,
     whole,
 )  # fmt: skip
+from pgsched.web.pages.doctor import Diagnosis
 from pgsched.web.pages.responses import Endpoint, connection, explained, status_of
+from pgsched.web.security.secrets import Role
+from pgsched.web.security.visitors import Visitor
 
 PREFIX = "/api/v1"
 REASON = {"reason": text(500)}
@@ -54,7 +59,8 @@ DATES = {"from": text(10, description="2026-12-24"), "to": text(10)}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation."""
+    """One operation: what it is called, who may, what it takes and what it answers. `needs`: what it takes of the
+    request beside the parameters, by the names of CONTEXT."""
 
     method: str
     path: str
@@ -64,6 +70,8 @@ class Operation:
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: Mapping[str, Schema] | None = None
     required: tuple[str, ...] = ()
+    permission: Role = "write"
+    needs: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> list[str]:
@@ -83,76 +91,79 @@ COUNT = {"count": whole(1, 1000)}
 PAUSED = {"what": one_of(policies.PAUSED), "name": text(200)}
 MANY = {"ids": {"type": "array", "items": ID, "maxItems": MOST}, **FILTERS, **DRY}
 op = Operation
+look = partial(Operation, "GET", permission="read")
 OPERATIONS = (
-    op("GET", "/status", "The whole system and its health", do.show_status, ref("Thing")),
-    op("GET", "/jobs", "Jobs by name", do.list_jobs, list_of("jobs", "Job"),
+    look("/status", "The whole system and its health", do.show_status, ref("Thing")),
+    look("/jobs", "Jobs by name", do.list_jobs, list_of("jobs", "Job"),
       {"state": one_of(("active", "paused", "error", "done")), "queue": text(), "after": text(),
        "limit": whole(1, 1000)}),
     op("POST", "/jobs", "Create a job: any column of the table jobs", do.add_job, ref("Job"), {}, COLUMNS,
       ("name", "task")),
-    op("POST", "/jobs/{job}/pause", "Stop its schedule", do.pause_job, ref("Job"), {}, REASON),
+    op("POST", "/jobs/{job}/pause", "Stop its schedule", do.pause_job, ref("Job"), {}, REASON, needs=("user",)),
     op("POST", "/jobs/{job}/resume", "Start its schedule again", do.resume_job, ref("Job"), {},
       {"from": one_of(("now", "pause"))}),
     op("POST", "/jobs/{job}/run", "Run it now, beside its schedule", do.run_job, ref("Run"), {},
       {"args": ANY, "overlap": one_of(policies.OVERLAP)}),
-    op("GET", "/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Thing"), COUNT),
-    op("GET", "/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text(50)}),
+    look("/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Thing"), COUNT),
+    look("/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text(50)}),
     op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill, ref("Thing"),
       {}, RANGE, ("from", "to")),
-    op("GET", "/jobs/{job}/slots", "Its newest slots and what became of them", tell.list_slots,
+    look("/jobs/{job}/slots", "Its newest slots and what became of them", tell.list_slots,
       list_of("slots", "Slot"), {"from": text(50), "until": text(50), "limit": whole(1, 1000)}),
-    op("GET", "/jobs/{job}/rates", "Its durations and outcomes, also of runs that are gone", tell.show_job_rates,
+    look("/jobs/{job}/rates", "Its durations and outcomes, also of runs that are gone", tell.show_job_rates,
       ref("Rates"), {"range": one_of(long_charts.OF_A_JOB)}),
-    op("GET", "/jobs/{job}/dates", "The dates on which it does not run", do.list_dates, list_of("dates", "Dates")),
+    look("/jobs/{job}/dates", "The dates on which it does not run", do.list_dates, list_of("dates", "Dates")),
     op("POST", "/jobs/{job}/dates", "Exclude dates: both count, in its time zone", do.exclude_dates, ref("Dates"), {},
       {**DATES, **REASON}, ("from",)),
     op("DELETE", "/jobs/{job}/dates", "Let it run on them again", do.allow_dates, list_of("dates", "Dates"),
       {"from": text(10, required=True), "to": text(10)}),
-    op("GET", "/jobs/{job}", "One job, whole", do.show_job, ref("Job")),
+    look("/jobs/{job}", "One job, whole", do.show_job, ref("Job")),
     op("PATCH", "/jobs/{job}", "Change columns; null puts a default back", do.change_job, ref("Job"), {}, COLUMNS),
     op("DELETE", "/jobs/{job}", "Delete it; its unstarted runs are cancelled", do.delete_job, ref("Thing")),
-    op("GET", "/schedule/preview", "What a schedule means, and its next slots", do.foresee, ref("Thing"),
+    look("/schedule/preview", "What a schedule means, and its next slots", do.foresee, ref("Thing"),
       {"expression": text(512, required=True), "timezone": text(100), "from": text(50), **COUNT}),
-    op("GET", "/backfills", "The newest backfills", do.list_backfills, list_of("backfills", "Backfill"),
+    look("/backfills", "The newest backfills", do.list_backfills, list_of("backfills", "Backfill"),
       {"limit": whole(1, 1000)}),
-    op("GET", "/backfills/{id}", "One backfill", do.show_backfill, ref("Backfill")),
+    look("/backfills/{id}", "One backfill", do.show_backfill, ref("Backfill")),
     op("POST", "/backfills/{id}/cancel", "End it with its open runs", do.cancel_backfill, ref("Result"), {}, REASON),
-    op("GET", "/runs", "The newest runs that the filters mean", do.list_runs, list_of("runs", "Run"),
+    look("/runs", "The newest runs that the filters mean", do.list_runs, list_of("runs", "Run"),
       {**FILTERS, "limit": whole(1, 1000), "before": ID}),
     op("POST", "/runs/retry", "Revive many: by ids, or by a filter (the dead ones)", do.retry_many, ref("Changed"), {},
       MANY),
     op("POST", "/runs/cancel", "Cancel many: by ids, or by a filter", do.cancel_many, ref("Changed"), {},
       {**MANY, **REASON}),
-    op("GET", "/runs/{id}", "One run, with its attempts", do.show_run, ref("Run")),
+    look("/runs/{id}", "One run, with its attempts", do.show_run, ref("Run")),
     op("POST", "/runs/{id}/retry", "Revive it", do.retry_run, ref("Result"), {}, {}),
     op("POST", "/runs/{id}/cancel", "Cancel it, or ask its worker to", do.cancel_run, ref("Result"), {}, REASON),
-    op("GET", "/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Thing")),
+    look("/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Thing")),
     op("POST", "/runs/{id}/tree/retry", "Revive what failed of that graph", do.retry_tree, ref("Thing"), {}, {}),
     op("POST", "/runs/{id}/tree/cancel", "Cancel what is unfinished of it", do.cancel_tree, ref("Thing"), {}, REASON),
-    op("GET", "/runs/{id}/log", "A page of its output", do.run_log, list_of("lines", "Line"),
+    look("/runs/{id}/log", "A page of its output", do.run_log, list_of("lines", "Line"),
       {"attempt": whole(1, 2**31 - 1), "stream": one_of(("stdout", "stderr", "log")),
        "after_attempt": whole(0, 2**31 - 1), "after_seq": whole(-1, 2**31 - 1)}),
-    op("GET", "/queues", "Queues with settings, a pause or open runs", do.list_queues, list_of("queues", "Queue")),
+    look("/queues", "Queues with settings, a pause or open runs", do.list_queues, list_of("queues", "Queue")),
     op("PUT", "/queues/{name}", "Set something for a queue; null takes it away", do.set_queue, ref("Queue"), {}, QUEUE),
-    op("GET", "/limits", "Limits of keys", do.list_limits, list_of("limits", "Limit")),
+    look("/limits", "Limits of keys", do.list_limits, list_of("limits", "Limit")),
     op("PUT", "/limits/{name}", "Set a limit of keys; null takes it away", do.set_limit, ref("Limit"), {}, LIMIT),
     op("DELETE", "/limits/{name}", "Remove a limit", do.remove_limit, ref("Limit")),
-    op("GET", "/pauses", "What is paused", do.list_pauses, list_of("pauses", "Pause")),
+    look("/pauses", "What is paused", do.list_pauses, list_of("pauses", "Pause")),
     op("POST", "/pauses", "Let nothing of it start", do.pause, ref("Pause"), {}, {**PAUSED, **REASON, "for": text(30)},
-      ("what",)),
+      ("what",), needs=("user",)),
     op("POST", "/pauses/end", "Let it start again", do.resume, ref("Pause"), {}, PAUSED, ("what",)),
-    op("GET", "/retention", "How long things are kept", do.show_retention, ref("Retention")),
+    look("/retention", "How long things are kept", do.show_retention, ref("Retention")),
     op("PATCH", "/retention", "Change that", do.set_retention, ref("Retention"), {}, RETENTION),
-    op("GET", "/rates", "Throughput, latency, lateness and errors, stretch by stretch", tell.show_rates, ref("Rates"),
+    look("/rates", "Throughput, latency, lateness and errors, stretch by stretch", tell.show_rates, ref("Rates"),
       {"range": one_of((*RANGES, *long_charts.LONGER))}),
-    op("GET", "/alerts", "Incidents that are open, or all", tell.list_alerts, list_of("alerts", "Alert"),
+    look("/alerts", "Incidents that are open, or all", tell.list_alerts, list_of("alerts", "Alert"),
       {"all": {"type": "boolean"}, "limit": whole(1, 1000)}),
-    op("GET", "/audit", "Who changed what, the newest first", tell.list_changes, list_of("changes", "Change"),
+    look("/audit", "Who changed what, the newest first", tell.list_changes, list_of("changes", "Change"),
       {"what": one_of(KINDS), "name": text(), "who": text(), "since": text(50), "before": ID,
        "limit": whole(1, 1000)}),
-    op("GET", "/doctor", "What `pgsched doctor` said last", tell.diagnose, list_of("findings", "Finding")),
-    op("GET", "/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
-    op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("Thing"), {}, {}),
+    look("/doctor", "What `pgsched doctor` said last", tell.diagnose, list_of("findings", "Finding"),
+         needs=("diagnosis",)),
+    look("/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
+    op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("Thing"), {}, {},
+      needs=("user",)),
 )  # fmt: skip
 
 
@@ -176,6 +187,7 @@ def answered(request: Request, operation: Operation) -> Response:
 def called(request: Request, operation: Operation) -> Response:
     """The answer, or the refusal."""
     try:
+        permit(operation, request.state.visitor)
         given = read(request, operation)
         with connection(request) as conn:
             found = operation.call(conn, given)
@@ -196,12 +208,25 @@ def read(request: Request, operation: Operation) -> dict[str, Any]:
             raise InputError(f"{name}: is missing", name)
     body = {} if operation.body is None else body_of(request, operation)
     path = {name: part(name, request.path_params[name]) for name in operation.parameters}
-    more: dict[str, Any] = {}
-    if "pause" in operation.path or "drain" in operation.path:
-        more["user"] = request.state.visitor.user or None
-    if operation.call is tell.diagnose:
-        more |= {"diagnosis": request.app.state.diagnosis, "may_write": request.state.visitor.may_write}
-    return {**query, **body, **path, **more}
+    return {**query, **body, **path, **{name: CONTEXT[name](request) for name in operation.needs}}
+
+
+def permit(operation: Operation, visitor: Visitor) -> None:
+    """Raise NotPermitted for whom this operation is not. The guard in front refuses by method; this by the table."""
+    if visitor.role == "none" or (operation.permission == "write" and not visitor.may_write):
+        raise NotPermitted(f"{operation.summary}: you may look here but not change anything")
+
+
+def last_diagnosis(request: Request) -> tuple[list[Finding] | None, float]:
+    """What the doctor found at his last look, and how many seconds ago; None before the first."""
+    diagnosis: Diagnosis = request.app.state.diagnosis
+    return diagnosis.last(all_of_it=request.state.visitor.may_write)
+
+
+CONTEXT: dict[str, Callable[[Request], Any]] = {
+    "user": lambda request: request.state.visitor.user or None,
+    "diagnosis": last_diagnosis,
+}
 
 
 def part(name: str, given: Any) -> Any:

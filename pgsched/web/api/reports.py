@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
-from pgsched.core.input_values import moment
+from pgsched.core.input_values import fixed_instant, moment
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
@@ -31,21 +31,13 @@ def show_job_rates(conn: Connection[Any], given: Given) -> Any:
 def list_slots(conn: Connection[Any], given: Given) -> Any:
     """The newest slots that have a row, of a stretch of time: without one, of the last 30 days."""
     job = jobs.show(conn, given["job"])
-    since, until = (an_instant(name, given.get(name)) for name in ("from", "until"))
+    since, until = (fixed_instant(name, given.get(name)) for name in ("from", "until"))
     until = until or job["now"]
     try:
         since = since or (until - timedelta(days=30))
     except OverflowError:
         raise InputError("until: is too early", "until") from None
     return {"slots": slots.between(conn, job["id"], since, until, given.get("limit", LISTED))}
-
-
-def an_instant(name: str, text: str | None) -> datetime | None:
-    """An instant, or none. Raises InputError."""
-    found = moment(name, text)
-    if isinstance(found, timedelta):
-        raise InputError(f"{name}: is not an instant", name)
-    return found
 
 
 def list_alerts(conn: Connection[Any], given: Given) -> Any:
@@ -62,6 +54,6 @@ def list_changes(conn: Connection[Any], given: Given) -> Any:
 
 def diagnose(conn: Connection[Any], given: Given) -> Any:
     """What the doctor found at his last look; the first look takes seconds, and until then there is nothing."""
-    findings, age_s = given["diagnosis"].last(all_of_it=given["may_write"])
+    findings, age_s = given["diagnosis"]
     looked = findings is not None
     return {"findings": [asdict(one) for one in findings or ()], "age_s": round(age_s, 1) if looked else None}
