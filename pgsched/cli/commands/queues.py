@@ -183,28 +183,27 @@ def hold(
     what: str, name: str, reason: str | None, by: str | None, lasts: str | None, dsn: str | None, json: bool
 ) -> None:
     """Pause something and say so."""
-    from pgsched.db.queries.jobs import queues
-    from pgsched.db.queries.reports import name_hints
+    from pgsched.services import pauses
 
-    given = None if lasts is None else span("for", lasts)
+    given, target = None if lasts is None else span("for", lasts), pauses.Target(what, name)
     with session(dsn) as conn:
-        note = name_hints.unknown(conn, what, name) if what in ("queue", "task") else None
-        row = queues.pause(conn, what, name, reason, by, given)
+        note = pauses.unknown(conn, target)
+        row = pauses.pause(conn, target, reason, by, given)
     complain(note)
     if json:
         return print_json(row)
     until = "until it is resumed" if row["resume_at"] is None else f"for {duration(given)}"
-    return print(f"{clean(queues.said(what, name))} is paused {until}")
+    return print(f"{clean(target.words)} is paused {until}")
 
 
 def release(what: str, name: str, dsn: str | None, json: bool) -> None:
     """End a pause and say so."""
-    from pgsched.db.queries.jobs import queues
+    from pgsched.services import pauses
 
+    target = pauses.Target(what, name)
     with session(dsn) as conn:
-        row = queues.resume(conn, what, name)
-        now = conn.execute("SELECT clock_timestamp()").fetchone()
+        ended = pauses.resume(conn, target)
     if json:
-        return print_json(row)
-    since = ago(row["paused_at"], now[0]) if now else ""
-    return print(f"{clean(queues.said(what, name))} goes on (it was paused {since} by {clean(row['paused_by'])})")
+        return print_json(ended.row)
+    since = ago(ended.row["paused_at"], ended.at)
+    return print(f"{clean(target.words)} goes on (it was paused {since} by {clean(ended.row['paused_by'])})")

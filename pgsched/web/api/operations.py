@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pgsched.core.input_values import RETENTION_TIMES, instant, moment, rate_of, retention_texts, span, span_of
+from pgsched.core.input_values import RETENTION_TIMES, instant, rate_of, retention_texts, span, span_of
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.preview import preview, preview_job
@@ -19,13 +19,13 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import graphs, run_output, runs, workers
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.errors import InputError
-from pgsched.services import charts, excluded_dates, status
+from pgsched.services import charts, excluded_dates, job_changes, pauses, status
 from pgsched.services.explain import explain_slot
 from pgsched.services.runs import changes
+from pgsched.services.runs.filters import filter_of
 
 Given = Mapping[str, Any]
 Call = Callable[[Connection[Any], Given], Any]
-INSTANTS = ("since", "until", "ended_since", "ended_until")
 
 
 def show_status(conn: Connection[Any], given: Given) -> Any:
@@ -41,7 +41,7 @@ def list_jobs(conn: Connection[Any], given: Given) -> Any:
 
 
 def add_job(conn: Connection[Any], given: Given) -> Any:
-    return jobs.add(conn, row_of(given))
+    return job_changes.add(conn, row_of(given))
 
 
 def show_job(conn: Connection[Any], given: Given) -> Any:
@@ -49,7 +49,7 @@ def show_job(conn: Connection[Any], given: Given) -> Any:
 
 
 def change_job(conn: Connection[Any], given: Given) -> Any:
-    return jobs.update(conn, given["job"], row_of(given))
+    return job_changes.update(conn, given["job"], row_of(given))
 
 
 def row_of(given: Given) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def row_of(given: Given) -> dict[str, Any]:
 
 
 def delete_job(conn: Connection[Any], given: Given) -> Any:
-    return jobs.delete(conn, given["job"])
+    return job_changes.delete(conn, given["job"]).result
 
 
 def pause_job(conn: Connection[Any], given: Given) -> Any:
@@ -74,7 +74,7 @@ def resume_job(conn: Connection[Any], given: Given) -> Any:
 
 
 def run_job(conn: Connection[Any], given: Given) -> Any:
-    run_id = jobs.trigger(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
+    run_id = job_changes.run(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
     return runs.show(conn, run_id)
 
 
@@ -139,15 +139,8 @@ def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
 # ---- runs
 
 
-def chosen(given: Given) -> Filter:
-    """The filter that the parameters make."""
-    texts = {name: given.get(name) for name in ("state", "job", "queue", "task", "kind", "error", "tag", "worker")}
-    times = {name: moment(name, given.get(name)) for name in INSTANTS}
-    return Filter(**texts, **times)  # type: ignore[arg-type]
-
-
 def list_runs(conn: Connection[Any], given: Given) -> Any:
-    wanted = replace(chosen(given), limit=given.get("limit", 50), before_id=given.get("before"))
+    wanted = replace(filter_of(given.get), limit=given.get("limit", 50), before_id=given.get("before"))
     return {"runs": runs.list_runs(conn, wanted)}
 
 
@@ -194,7 +187,7 @@ def cancel_many(conn: Connection[Any], given: Given) -> Any:
 
 def change_many(conn: Connection[Any], verb: changes.Verb, given: Given) -> Any:
     """A change of the runs with these ids, or else of those that the filters mean."""
-    wanted, ids = chosen(given), given.get("ids")
+    wanted, ids = filter_of(given.get), given.get("ids")
     if (ids is None) == (wanted == Filter()):
         raise InputError("name runs either by ids or by a filter", "ids")
     choice = changes.choose(conn, verb, wanted if ids is None else ids, most=changes.MOST)
@@ -245,21 +238,18 @@ def list_pauses(conn: Connection[Any], given: Given) -> Any:
     return {"pauses": queues.list_pauses(conn)}
 
 
-def paused(given: Given) -> tuple[str, str]:
+def target(given: Given) -> pauses.Target:
     """What a pause is about."""
-    what, name = given["what"], given.get("name") or ""
-    if (what != "all") != bool(name.strip()):
-        raise InputError("name: a queue and a task have one, everything has none", "name")
-    return what, name
+    return pauses.Target(given["what"], given.get("name") or "")
 
 
 def pause(conn: Connection[Any], given: Given) -> Any:
     lasts: timedelta | None = None if given.get("for") is None else span("for", given["for"])
-    return queues.pause(conn, *paused(given), given.get("reason"), given.get("user"), lasts)
+    return pauses.pause(conn, target(given), given.get("reason"), given.get("user"), lasts)
 
 
 def resume(conn: Connection[Any], given: Given) -> Any:
-    return queues.resume(conn, *paused(given))
+    return pauses.resume(conn, target(given)).row
 
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, Response
 
 from pgsched.core import policies
 from pgsched.core.input_values import json_arguments, moment
-from pgsched.core.model import Kind
+from pgsched.core.model import Kind, Row
 from pgsched.core.payload import json_value
 from pgsched.core.schedule import preview as previews
 from pgsched.core.schedule.calendar import INSTANT, calendar
@@ -22,8 +22,8 @@ from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import declarations, jobs
-from pgsched.db.rows import Row
 from pgsched.errors import InputError, NotFound
+from pgsched.services import job_changes
 from pgsched.services.job_order import neighbours
 from pgsched.web.pages.rendering import ENVIRONMENT
 from pgsched.web.pages.responses import Done, View, given, job_url
@@ -148,7 +148,7 @@ def create(request: Request, conn: Connection[Any]) -> View | Done:
     texts = sent(request)
     try:
         filled = {name: text for name, text in texts.items() if text != FIELDS[name].default}
-        job = jobs.add(conn, columns(conn, filled) | paused(request))
+        job = job_changes.add(conn, columns(conn, filled) | paused(request))
     except InputError as problem:
         return form(None, texts, problem)
     return Done(job_url(job["name"]), f"Job {job['name']} is made.")
@@ -174,7 +174,7 @@ def change(request: Request, conn: Connection[Any]) -> View | Done:
         changes = columns(conn, {name: text for name, text in mine.items() if text != now[name]})
         if not changes:
             return Done(job_url(job["name"]), "Nothing was changed.")
-        job = jobs.update(conn, job["name"], changes)
+        job = job_changes.update(conn, job["name"], changes)
     except InputError as problem:
         return form(job, texts, problem, seen=now, theirs=theirs)
     return Done(job_url(job["name"]), f"Changed: {', '.join(changes)}.")

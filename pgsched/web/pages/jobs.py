@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from starlette.requests import Request
 
 from pgsched.core import policies
-from pgsched.core.input_values import json_arguments, moment
+from pgsched.core.input_values import fixed_instant, json_arguments
+from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
 from pgsched.core.wording import describe_keep, duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.leader import alerts
-from pgsched.db.rows import Row
 from pgsched.errors import InputError
-from pgsched.services import long_charts, slots
+from pgsched.services import job_changes, long_charts, slots
 from pgsched.services.explain import explain_slot
 from pgsched.services.job_order import neighbours
 from pgsched.web.pages import months
@@ -55,7 +55,9 @@ def show(request: Request, conn: Connection[Any]) -> View:
     today = job["now"].astimezone(zones.zone(job["timezone"])).date()
     day = a_date(request, "day")
     first = (a_date(request, "month") or day or today).replace(day=1)
-    of_day = slots.of_day(conn, job, day, an_instant(request, "before"), DAY_SHOWN + 1) if day else []
+    of_day = (
+        slots.of_day(conn, job, day, fixed_instant("before", given(request, "before")), DAY_SHOWN + 1) if day else []
+    )
     span = given(request, "range")
     span = span if span in long_charts.OF_A_JOB else None
     recent = slots.strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
@@ -115,14 +117,6 @@ def a_date(request: Request, name: str) -> date | None:
     return found
 
 
-def an_instant(request: Request, name: str) -> datetime | None:
-    """An instant in the URL."""
-    found = moment(name, given(request, name))
-    if isinstance(found, timedelta):
-        raise InputError(f"{name}: is not an instant", name)
-    return found
-
-
 POLICIES = (
     "overlap", "max_buffer", "retry_within", "misfire_after", "catch_up", "max_catch_up", "catch_up_window",
     "start_deadline", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base", "backoff_max",
@@ -158,7 +152,7 @@ def run(request: Request, conn: Connection[Any]) -> Done:
     """Run it now."""
     name = request.path_params["name"]
     args = given(request, "args")
-    run_id = jobs.trigger(conn, name, args and json_arguments(args), given(request, "overlap") or "allow")
+    run_id = job_changes.run(conn, name, args and json_arguments(args), given(request, "overlap") or "allow")
     return Done(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
 
 
@@ -167,6 +161,6 @@ def delete(request: Request, conn: Connection[Any]) -> Done:
     name = request.path_params["name"]
     if given(request, "name") != name:
         return Done(job_url(name), "Not deleted: the name that you typed is not this job's.", bad=True)
-    gone = jobs.delete(conn, name)
+    gone = job_changes.delete(conn, name).result
     still = f" {gone['running']} of its runs still run." if gone["running"] else ""
     return Done("/jobs", f"Job {name} is deleted.{still}")

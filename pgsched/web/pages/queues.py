@@ -13,6 +13,8 @@ from pgsched.core.wording import describe_limit, describe_queue
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.errors import InputError
+from pgsched.services import pauses
+from pgsched.services.pauses import Target
 from pgsched.web.pages import retention
 from pgsched.web.pages.responses import Done, View, given
 
@@ -82,29 +84,21 @@ def remove_limit(request: Request, conn: Connection[Any]) -> Done:
     return Done("/queues#limits", f"Limit {name} is gone.")
 
 
-def paused(request: Request) -> tuple[str, str]:
+def target(request: Request) -> Target:
     """What a pause is about."""
-    what, name = given(request, "what") or "", given(request, "name") or ""
-    if what not in policies.PAUSED or (what != "all") != bool(name):
-        raise InputError("name a queue or a task, or choose everything", "name")
-    return what, name
+    return Target(given(request, "what") or "", given(request, "name") or "")
 
 
 def pause(request: Request, conn: Connection[Any]) -> Done:
     """Let nothing of it start."""
-    what, name = paused(request)
-    lasts = given(request, "lasts")
+    wanted, lasts = target(request), given(request, "lasts")
     user = request.state.visitor.user or None
-    queue_settings.pause(
-        conn, what, name, given(request, "reason"), user, None if lasts is None else span("for", lasts)
-    )
-    said = queue_settings.said(what, name)
-    return Done("/queues", f"{said[:1].upper()}{said[1:]} is paused. What runs goes on.")
+    pauses.pause(conn, wanted, given(request, "reason"), user, None if lasts is None else span("for", lasts))
+    return Done("/queues", f"{wanted.words[:1].upper()}{wanted.words[1:]} is paused. What runs goes on.")
 
 
 def resume(request: Request, conn: Connection[Any]) -> Done:
     """End a pause."""
-    what, name = paused(request)
-    queue_settings.resume(conn, what, name)
-    said = queue_settings.said(what, name)
-    return Done("/queues", f"{said[:1].upper()}{said[1:]} goes on.")
+    wanted = target(request)
+    pauses.resume(conn, wanted)
+    return Done("/queues", f"{wanted.words[:1].upper()}{wanted.words[1:]} goes on.")

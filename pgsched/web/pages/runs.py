@@ -10,7 +10,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pgsched.core.input_values import moment
 from pgsched.core.model import Kind, Row, State
 from pgsched.core.progress import progress_of
 from pgsched.core.wording import duration
@@ -23,27 +22,24 @@ from pgsched.db.queries.runs.run_output import BEGINNING, Place
 from pgsched.errors import InputError, NotFound
 from pgsched.services.runs import changes, pages
 from pgsched.services.runs.detail import Span, whole
+from pgsched.services.runs.filters import FIELDS, filter_of
 from pgsched.services.runs.tree import lines, summary
 from pgsched.web.pages.rendering import query
 from pgsched.web.pages.responses import Done, View, an_id, given, local, status_of
 
 PAGE = 50
-TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
-TIMES = ("since", "until", "ended_since", "ended_until")
 TREE_SHOWN = 500
 WIDTH = 600.0
 
 
 def wanted(request: Request) -> Filter:
     """The filter that the URL or a form names. Raises InputError."""
-    texts: dict[str, Any] = {name: given(request, name) for name in TEXTS}
-    times: dict[str, Any] = {name: moment(name, given(request, name)) for name in TIMES}
-    return Filter(**texts, **times)
+    return filter_of(lambda name: given(request, name))
 
 
 def fields(request: Request) -> dict[str, str]:
     """The filter as the URL has it."""
-    return {name: text for name in (*TEXTS, *TIMES) if (text := given(request, name)) is not None}
+    return {name: text for name in FIELDS if (text := given(request, name)) is not None}
 
 
 def index(request: Request, conn: Connection[Any]) -> View:

@@ -84,18 +84,15 @@ def add(
       pgsched job add nightly --task reports.build --schedule '0 2 * * *' \\
           --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
     """
-    from pgsched.db.queries.jobs import jobs
-    from pgsched.db.queries.reports import name_hints
-    from pgsched.execute.subprocess.command import refuse_arguments
+    from pgsched.services import job_changes
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
     options |= {"name": name, "args": arguments(args), "paused": paused or None, "keep": kept(keep)}
     values = columns(assignments, options)
-    refuse_arguments(values.get("kind"), values.get("task"), values.get("args"))
     with session(dsn) as conn:
-        job = jobs.add(conn, values)
-        notes = name_hints.about_job(conn, job)
+        job = job_changes.add(conn, values)
+        notes = job_changes.notes(conn, job)
     report_change(job, "created", json, notes)
 
 
@@ -129,32 +126,20 @@ def update(
     Example:
       pgsched job update nightly --schedule '30 3 * * *' --set tags='{eu,slow}'
     """
-    from pgsched.db.queries.jobs import jobs
-    from pgsched.db.queries.reports import name_hints
-    from pgsched.execute.subprocess.command import refuse_arguments
+    from pgsched.services import job_changes
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
     options["keep"] = kept(keep)
     changes = columns(assignments, options)
     with session(dsn) as conn:
-        if changes.get("args") is not None:
-            before = {**jobs.show(conn, name), **changes}
-            refuse_arguments(before["kind"], before["task"], before["args"])
-        job = jobs.update(conn, name, changes)
-        notes = name_hints.about_job(conn, job) if {"task", "kind", "queue", "args"} & changes.keys() else []
+        job = job_changes.update(conn, name, changes)
+        notes = job_changes.notes(conn, job, changes)
     report_change(job, "updated", json, notes)
 
 
-def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[str] = ()) -> None:
-    """Print what was done to a job (`what`: created or updated), warnings and `notes` first."""
-    from pgsched.core.schedule.preview import ended_unstarted
-
-    if job["declared_by"] is not None:
-        owner = f"the code of {job['declared_by']} declares this job: its next start puts the declared values back"
-        complain(owner)
-    if (warning := ended_unstarted(job)) is not None:
-        complain(warning)
+def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[str]) -> None:
+    """Print what was done to a job (`what`: created or updated), `notes` first."""
     for note in notes:
         complain(note)
     if json:
@@ -252,17 +237,13 @@ def run(
     Example:
       pgsched job run nightly --args '{"region": "us"}' --overlap skip --wait
     """
-    from pgsched.db.queries.jobs import jobs
     from pgsched.db.queries.runs import runs
-    from pgsched.execute.subprocess.command import refuse_arguments
+    from pgsched.services import job_changes
     from pgsched.services.runs import waiting
 
     payload = arguments(args)
     with session(dsn) as conn:
-        if payload is not None:
-            job = jobs.show(conn, name)
-            refuse_arguments(job["kind"], job["task"], payload)
-        run_id = jobs.trigger(conn, name, payload, overlap)
+        run_id = job_changes.run(conn, name, payload, overlap)
         found = waiting.until_ended(conn, run_id, complain) if wait else runs.show(conn, run_id)
     state, why = found["state"], found["reason"] or found["error"]
     shown = {"id": run_id, "job": name, "state": state, "reason": found["reason"], "error": found["error"]}
@@ -285,12 +266,12 @@ def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job delete nightly
     """
-    from pgsched.db.queries.jobs import jobs
+    from pgsched.services import job_changes
 
     with session(dsn) as conn:
-        declared = jobs.show(conn, name)["declared_by"]
-        gone = jobs.delete(conn, name)
-    if declared is not None:
-        complain(f"the code of {declared} declares this job: the next start of its workers makes it again")
+        done = job_changes.delete(conn, name)
+    gone = done.result
+    if done.declared_by is not None:
+        complain(f"the code of {done.declared_by} declares this job: the next start of its workers makes it again")
     still = f"; {gone['running']} of its runs still running" if gone["running"] else ""
     print_json(gone) if json else print(f"deleted job {cell(name)}{still}")

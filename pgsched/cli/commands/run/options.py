@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.core.input_values import moment
-
 if TYPE_CHECKING:
     from pgsched.db.queries.runs.run_filter import Filter
 
@@ -39,11 +37,7 @@ def chosen(
     times: tuple[str | None, str | None, str | None, str | None],
 ) -> Filter:
     """The filter that these options make; `times` are --since, --until, --ended-since and --ended-until."""
-    from pgsched.db.queries.runs.run_filter import Filter
+    from pgsched.services.runs.filters import FIELDS, filter_of
 
-    since, until, ended_since, ended_until = times
-    return Filter(
-        state=state, job=job, queue=queue, task=task, kind=kind, error=error, tag=tag, worker=worker,
-        since=moment("since", since), until=moment("until", until),
-        ended_since=moment("ended-since", ended_since), ended_until=moment("ended-until", ended_until),
-    )  # fmt: skip
+    given = dict(zip(FIELDS, (state, job, queue, task, kind, error, tag, worker, *times), strict=True))
+    return filter_of(given.get, lambda name: name.replace("_", "-"))

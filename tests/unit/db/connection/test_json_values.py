@@ -18,7 +18,7 @@ OTHERS = {
     "pgsched/chaos/checks/limits.py": "a ledger's lines",
     "pgsched/chaos/faults/leader.py": "what a command printed",
     "pgsched/chaos/history.py": "a log's lines",
-    "pgsched/cli/option_values.py": "an argument",
+    "pgsched/core/input_values.py": "an argument",
     "pgsched/client/application.py": "what was just encoded",
     "pgsched/core/payload.py": "what was just encoded",
     "pgsched/execute/http/response.py": "an answer",

@@ -1,0 +1,21 @@
+"""Which runs somebody means, from the texts of options, of a form or of a URL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pgsched.core.input_values import moment
+from pgsched.db.queries.runs.run_filter import Filter
+
+TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
+TIMES = ("since", "until", "ended_since", "ended_until")
+FIELDS = (*TEXTS, *TIMES)
+
+
+def filter_of(given: Callable[[str], str | None], option: Callable[[str], str] = str) -> Filter:
+    """The filter of these texts. `given`: the text of a field, None where there is none; `option`: what a field is
+    called in errors. Raises InputError for a time that is none; what else is wrong a query says."""
+    texts: dict[str, Any] = {name: given(name) for name in TEXTS}
+    times: dict[str, Any] = {name: moment(option(name), given(name)) for name in TIMES}
+    return Filter(**texts, **times)
