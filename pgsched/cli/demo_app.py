@@ -13,7 +13,7 @@ from pgsched import App, Run
 from pgsched.core.schedule.cron import parse
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.rows import column, value
+from pgsched.db.queries.reports import live
 
 app = App("demo")
 
@@ -92,7 +92,7 @@ def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[st
     """By job: the slots due in (start, end] whose run has not succeeded."""
     found: dict[str, list[datetime]] = {}
     for job in demo_jobs(conn):
-        ran = set(column(conn, "succeeded_slots", {"job_id": job["id"], "start": start}))
+        ran = set(live.succeeded_slots(conn, job["id"], start))
         missing = sorted(expected_slots(job, start, end) - ran)
         if missing:
             found[job["name"]] = missing
@@ -101,4 +101,4 @@ def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[st
 
 def open_runs(conn: Connection[Any]) -> int:
     """How many runs of the demo's jobs have not ended."""
-    return int(value(conn, "open_runs", {"names": list(NAMES)}))
+    return live.open_runs(conn, NAMES)

@@ -14,22 +14,13 @@ import psycopg
 from psycopg import sql as composing
 from psycopg.rows import class_row, dict_row, tuple_row
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explained
 from pgsched.db.statements import sql
 
 T = TypeVar("T")
-Row = dict[str, Any]
 Statement = bytes | composing.Composed
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn the database's refusal into the error that says which field, why and what to do."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise explain(error) from error
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, Window, choose, default_burst, tokens_now, wanted
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import limits
-from pgsched.db.rows import Row
 
 logger = log.get("leader")
 GROUPS = 5000

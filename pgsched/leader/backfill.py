@@ -14,13 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from pgsched import log
+from pgsched.core.model import Row
 from pgsched.core.planning.backfill import Choice, Late, batch, count_on, up_to
 from pgsched.core.schedule.cron import Schedule, parse
-from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.backfills import decided, left_out
-from pgsched.db.rows import Row, fetch
-from pgsched.db.statements import sql
+from pgsched.db.queries.leader import backfills
 from pgsched.errors import InputError, PgschedError
 from pgsched.leader.isolation.guard import ends_session, is_conflict
 
@@ -62,8 +61,7 @@ def work(conn: Connection[Any], turn: Turn | None = None, aside: Sequence[int] =
     cannot do now (a run or the job is locked) must not stop the others."""
     turn, done = turn or Turn(), Done()
     until = time.monotonic() + LONGEST_S
-    values = {"n": BACKFILLS, "look": LOOK, "after": turn.after, "aside": literal(aside)}
-    looked = fetch(conn, "backfill_open", values)
+    looked = backfills.open_backfills(conn, BACKFILLS, LOOK, turn.after, aside)
     found = [row for row in looked if row["id"] is not None]
     for place, wanted in enumerate(found):
         if place and time.monotonic() > until:  # one, however long it took to ask for them
@@ -122,18 +120,15 @@ def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, 
         return False
     if not found:
         raise InputError("there is no slot in that range")
-    conn.execute(sql("backfill_count"), {"id": wanted["id"], "slots": found})
+    backfills.set_slots(conn, wanted["id"], found)
     return True
 
 
 def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
     """Make the runs of these slots; returns how many there are."""
-    values = {name: wanted[name] for name in ("id", "job_id", "priority")}
     new = [choice.slot for choice in chosen if choice.action == "run"]
     again = [choice.run_id for choice in chosen if choice.action == "again"]
-    born = fetch(conn, "backfill_insert", values | {"slots": new}) if new else []
-    revived = fetch(conn, "backfill_rerun", values | {"ids": again}) if again else []
-    return len(born) + len(revived)
+    return backfills.insert_runs(conn, wanted, new) + backfills.rerun(conn, wanted, again)
 
 
 def ended(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
@@ -148,8 +143,4 @@ def advance(
     finished: bool = False, error: str | None = None,
 ) -> None:  # fmt: skip
     """Write down how far a backfill is."""
-    conn.execute(
-        sql("backfill_advance"),
-        {"id": wanted["id"], "cursor_at": cursor_at, "considered": considered, "started": started,
-         "finished": finished, "error": error},
-    )  # fmt: skip
+    backfills.advance(conn, wanted["id"], cursor_at, considered, started, finished, error)

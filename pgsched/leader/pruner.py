@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.leader.retention import BEGINNING, Picked, Rules
-from pgsched.db.rows import Row
 
 AGAIN_S = 3600.0
 REST = 2.0  # between two batches others get so many times as long as a batch takes

@@ -14,11 +14,9 @@ from pgsched import log
 from pgsched.core.planning.intervals import parts
 from pgsched.core.planning.plan import SlotRow
 from pgsched.core.schedule.cron import parse
-from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
-from pgsched.db.queries.leader import ticks
-from pgsched.db.rows import fetch, value
+from pgsched.db.queries.leader import backfills, ticks
 from pgsched.errors import PgschedError
 from pgsched.leader.isolation.bisecting import apart
 
@@ -29,7 +27,7 @@ BATCH = 200
 def record(conn: Connection[Any], n: int = BATCH, aside: Sequence[int] = ()) -> int:
     """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were. Those
     set `aside` stay."""
-    stretches = fetch(conn, "passed_over_take", {"n": n, "aside": literal(aside)})
+    stretches = backfills.take_passed_over(conn, n, aside)
     slots: list[tuple[tuple[int], SlotRow]] = []
     told: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
     for stretch in stretches:
@@ -43,8 +41,7 @@ def record(conn: Connection[Any], n: int = BATCH, aside: Sequence[int] = ()) -> 
 
 def first(conn: Connection[Any], aside: Sequence[int]) -> int | None:
     """The stretch that `record` would begin with."""
-    found: int | None = value(conn, "passed_over_first", {"aside": literal(aside)})
-    return found
+    return backfills.first_passed_over(conn, aside)
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from pgsched.config import AlertSettings
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
-from pgsched.db.rows import value
+from pgsched.db.queries.reports.live import database_now
 from pgsched.leader.alerting.sinks import sinks, tell
 
 PATIENCE_S = 30.0
@@ -26,7 +26,7 @@ def rehearse(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, A
 
 def from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
     """Both events, without an incident in the database."""
-    now = value(conn, "now")
+    now = database_now(conn)
     told = []
     for sink in sinks(settings)[1:]:
         for event in ("opened", "closed"):

@@ -6,10 +6,10 @@ import json
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import audit
 from pgsched.db.queries.reports.audit import KINDS
-from pgsched.db.rows import Row
 from pgsched.errors import InputError
 
 # Of what was made or ended, the columns that say what it is.

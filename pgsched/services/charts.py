@@ -8,8 +8,9 @@ from datetime import datetime
 from threading import Lock
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.queries.reports import charts
 
 STRETCHES = 60
 COUNTED = 20_000  # of the runs that ended in a stretch
@@ -39,9 +40,7 @@ class Stretch:
 
 def rates(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
     """The last `count` stretches of a range, oldest first."""
-    found = rows(conn, "runs_finished_by_stretch", {"width_s": RANGES[span], "count": count, "n": SAMPLE,
-                                                       "most": COUNTED})  # fmt: skip
-    return [stretch(row) for row in found]
+    return [stretch(row) for row in charts.finished_by_stretch(conn, RANGES[span], count, SAMPLE, COUNTED)]
 
 
 def stretch(row: Row) -> Stretch:
@@ -93,21 +92,19 @@ def rate_of(lately: Sequence[Stretch], seconds: float) -> float:
 
 def depth(conn: Connection[Any]) -> Row:
     """How many runs have not ended, by state (see runs_open_counted in sql/charts.sql)."""
-    found = one(conn, "runs_open_counted", {"n": DEPTH_COUNTED})
-    assert found is not None
-    return found
+    return charts.open_runs(conn, DEPTH_COUNTED)
 
 
 def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
     """The newest runs that ended badly."""
-    return rows(conn, "runs_failed_newest", {"n": n})
+    return charts.failed_runs(conn, n)
 
 
 def workers(conn: Connection[Any]) -> list[Row]:
     """The workers that are alive."""
-    return rows(conn, "workers_alive_draining")
+    return charts.alive_workers(conn)
 
 
 def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
     """Those that have gone within the last hour."""
-    return rows(conn, "workers_gone", {"n": n})
+    return charts.gone_workers(conn, n)

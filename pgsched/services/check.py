@@ -15,11 +15,12 @@ from typing import Any, Literal
 from uuid import UUID
 
 from pgsched.config import ENVIRONMENT, find_dsn, find_patience, fleet, source_of_dsn
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, connect, ssl_problem
 from pgsched.db.connection.dsn import shown
 from pgsched.db.embedded import server
 from pgsched.db.embedded.cluster import MAJOR, Cluster
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.queries.reports import inspection
 from pgsched.db.schema import version
 from pgsched.errors import DatabaseReadOnly, EmbeddedUnavailable, InputError, NotPermitted, PgschedError, WrongFleet
 from pgsched.log import FORMATS, LEVELS
@@ -136,8 +137,7 @@ def database(dsn: str, wanted: UUID | None = None) -> list[Finding]:
     """The database behind a DSN. `wanted`: the fleet that it is to be of."""
     try:
         with connect(dsn, purpose="check", timeout_s=10) as conn:
-            facts = one(conn, "check_server")
-            assert facts is not None
+            facts = inspection.server(conn)
             where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
             found = [ok("connection", where), *encryption(conn), *server_facts(facts), *durability(facts), *load(facts)]
             return found + list(schema(conn, facts, wanted))
@@ -212,14 +212,14 @@ def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Ite
     yield ok("schema", f"version {version.SCHEMA_VERSION}")
     if wanted is not None:
         try:
-            one(conn, "check_fleet", {"fleet": wanted})
+            inspection.assert_fleet(conn, wanted)
         except (WrongFleet, NotPermitted) as error:
             yield fail("PGSCHED_FLEET", error)
-    held = [row["role"] for row in rows(conn, "check_roles")]
+    held = inspection.roles_held(conn)
     if held and "owner" not in held:
         yield from acting(facts["role"], held)
         return
-    missing = [row["missing"] for row in rows(conn, "check_grants")]
+    missing = inspection.missing_grants(conn)
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         text = f"role {facts['role']} lacks {', '.join(missing[:3])}{more}: ask the owner of schema pgsched for them"

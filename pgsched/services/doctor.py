@@ -14,12 +14,13 @@ from functools import partial
 from typing import Any
 
 import pgsched
+from pgsched.core.model import Row
 from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import set_aside
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.queries.reports import inspection, live
 from pgsched.errors import NotPermitted, PgschedError
 from pgsched.services import check
 from pgsched.services.check import Finding, fail, ok, warn
@@ -90,7 +91,7 @@ def rights(conn: Connection[Any]) -> Iterator[Finding]:
 
 def sees_all(conn: Connection[Any]) -> bool:
     """May this role see what other roles' sessions do?"""
-    return bool((one(conn, "doctor_server") or {})["all_queries"])
+    return bool(inspection.replication(conn)["all_queries"])
 
 
 def exit_code(found: list[Finding], strict: bool = False) -> int:
@@ -191,7 +192,7 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
     from pgsched.db.schema import expected_objects
     from pgsched.db.schema.check import drift
 
-    found = [f"{row['what']} {row['name']} of {row['of']} {row['text']}" for row in rows(conn, "doctor_objects")]
+    found = [f"{row['what']} {row['name']} of {row['of']} {row['text']}" for row in inspection.broken_objects(conn)]
     found += drift(conn) + expected_objects.differences(conn)
     for text in found:
         broken = "valid" in text or "not ready" in text
@@ -247,7 +248,7 @@ def replication(facts: Row) -> Iterator[Finding]:
 
 def poolers(conn: Connection[Any]) -> Iterator[Finding]:
     """What is between this command, or a worker, and the server?"""
-    here, workers = pooler.of(conn), rows(conn, "workers_alive")
+    here, workers = pooler.of(conn), live.workers(conn)
     polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
     if here == "transaction" or polling:
         text = "a pooler in transaction mode: no notification passes, so work is found a poll period later (--poll)"
@@ -259,15 +260,9 @@ def poolers(conn: Connection[Any]) -> Iterator[Finding]:
 
 def vacuum(conn: Connection[Any], trend_s: float) -> Iterator[Finding]:
     """Do dead rows pile up? Looks twice."""
-    before, began = tables(conn), time.monotonic()
+    before, began = inspection.tables(conn), time.monotonic()
     time.sleep(max(0.0, trend_s))
-    conn.execute("SELECT pg_stat_clear_snapshot()")
-    yield from dead_rows(before, tables(conn), time.monotonic() - began)
-
-
-def tables(conn: Connection[Any]) -> list[Row]:
-    """The figures of dead rows."""
-    return rows(conn, "doctor_tables")
+    yield from dead_rows(before, inspection.tables(conn), time.monotonic() - began)
 
 
 def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Finding]:
@@ -295,17 +290,17 @@ def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Fin
 # Who is in the way: these read no table of ours, so they answer also while all of them are locked.
 SESSIONS: tuple[Check, ...] = (
     ("rights", rights),
-    ("blocked", lambda conn: locks(rows(conn, "doctor_locks", {"longer_s": WAITS_S}))),
-    ("blocked", lambda conn: waits(rows(conn, "doctor_waits", {"longer_s": WAITS_S}))),
-    ("leader", lambda conn: leader(rows(conn, "doctor_leader"))),
-    ("xmin", lambda conn: pins(rows(conn, "doctor_pins", {"older_s": PINNED_WARN_S}), sees_all(conn))),
-    ("notify", lambda conn: notifications(one(conn, "doctor_notify") or {}, sees_all(conn))),
-    ("standby", lambda conn: replication(one(conn, "doctor_server") or {})),
+    ("blocked", lambda conn: locks(inspection.locks(conn, WAITS_S))),
+    ("blocked", lambda conn: waits(inspection.waits(conn, WAITS_S))),
+    ("leader", lambda conn: leader(inspection.leader_locks(conn))),
+    ("xmin", lambda conn: pins(inspection.vacuum_pins(conn, PINNED_WARN_S), sees_all(conn))),
+    ("notify", lambda conn: notifications(inspection.notification_queue(conn), sees_all(conn))),
+    ("standby", lambda conn: replication(inspection.replication(conn))),
 )
 WORK: tuple[Check, ...] = (
     ("work", work),
     ("duty", undone),
     ("objects", objects),
-    ("worker", lambda conn: workers(rows(conn, "doctor_workers"))),
+    ("worker", lambda conn: workers(inspection.workers(conn))),
     ("pooler", poolers),
 )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Self
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import calendars
-from pgsched.db.rows import Row
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,17 @@ from typing import Any
 
 from pgsched.core.explain import Explanation, Facts, explain, without_slot
 from pgsched.core.explanations import Around, unfinished
-from pgsched.core.model import Kind
+from pgsched.core.model import Kind, Row
 from pgsched.core.planning import backfill
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import explained
 from pgsched.db.queries.jobs import backfills, jobs
+from pgsched.db.queries.reports import evidence
 from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import runs
-from pgsched.db.rows import Row, explained, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 from pgsched.services import limits
 
@@ -67,7 +68,7 @@ def found_job(conn: Connection[Any], name: str) -> Row:
 def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
     """The slot that is meant, and its neighbours where the instant is none. None: the job is in error, and has none."""
     if instant is not None:
-        exact = one(conn, "explain_row", {"job_id": job["id"], "at": instant})
+        exact = evidence.run_at(conn, job["id"], instant)
         if exact is not None:
             return exact["scheduled_at"], None
     if job["schedule"] is None and job["run_at"] is not None:
@@ -82,8 +83,7 @@ def once(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
     """The slot of a job that runs once, or one that it had before an edit."""
     if instant is None:
         return job["run_at"], None
-    known = rows(conn, "explain_near", {"job_id": job["id"], "at": instant})
-    return closest([job["run_at"], *(row["scheduled_at"] for row in known)], instant, job)
+    return closest([job["run_at"], *evidence.slots_near(conn, job["id"], instant)], instant, job)
 
 
 def evaluated(job: Row) -> Schedule | None:
@@ -99,7 +99,7 @@ def evaluated(job: Row) -> Schedule | None:
 
 def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
     """The nearest slot that has a row."""
-    found = [row["scheduled_at"] for row in rows(conn, "explain_near", {"job_id": job["id"], "at": instant})]
+    found = evidence.slots_near(conn, job["id"], instant)
     if job["error"] is not None and (instant is None or not found):
         return None
     return closest(found, instant, job)
@@ -160,8 +160,8 @@ def no_slots(job: Row) -> InputError:
 def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | None, nearest: Any) -> Facts:
     """All that bears on one slot."""
     run = row_of(conn, job["id"], slot)
-    terms = rows(conn, "explain_terms", {"since": min(slot, job["now"] - timedelta(minutes=1))})
-    passed = one(conn, "explain_passed_over", {"job_id": job["id"], "slot": slot}) if run is None else None
+    terms = evidence.terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
+    passed = evidence.passed_over(conn, job["id"], slot) if run is None else None
     excluded = backfills.left_out(conn, job["id"], job["timezone"]).excluded(slot)
     around = Around() if run is None else around_of(conn, run)
     return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, behind_last(job, slot))
@@ -200,11 +200,11 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
     if run["state"] == "waiting" and run["ready_at"] is not None:
         return Around(held=held or "the leader to release it")
     if run["state"] == "waiting" and run["available_at"] is None:
-        return Around(parents=rows(conn, "explain_parents", {"id": run["id"]}))
+        return Around(parents=evidence.parents(conn, run["id"]))
     if run["state"] == "waiting":
-        return Around(others=rows(conn, "explain_open", {"id": run["id"]}))
+        return Around(others=evidence.open_runs(conn, run["id"]))
     if run["state"] == "queued":
-        offered = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}
+        offered = evidence.workers_offering(conn, run)
         hint = "" if offered.get("workers") or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
         return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held, hint=hint)
     return Around()

@@ -7,13 +7,13 @@ from typing import Any
 
 from pgsched.core import waiting_reasons
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one
+from pgsched.db.queries.reports.evidence import holding
 
 
 def why(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
     """What keeps this run from starting, if it is pauses or limits."""
     if run["state"] not in ("queued", "waiting"):
         return None
-    row = one(conn, "run_holding", {"id": run["id"]})
+    row = holding(conn, run["id"])
     limited = run["state"] == "waiting" and run["ready_at"] is not None
     return None if row is None else waiting_reasons.why(row, "waiting" if limited else "queued", run["queue"])

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows, value
+from pgsched.db.queries.reports import live
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,12 @@ class Live:
     workers: list[dict[str, Any]]
 
 
-def live(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
+def look(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
     """Read the moment; counts and lateness are over runs since `since`."""
     return Live(
-        now=database_now(conn),
-        jobs=rows(conn, "jobs_live", {"since": since, "n": n_jobs}),
-        runs=rows(conn, "runs_live", {"n": n_runs}),
-        leader=one(conn, "leader_newest_term"),
-        workers=rows(conn, "workers_alive"),
+        now=live.database_now(conn),
+        jobs=live.jobs(conn, since, n_jobs),
+        runs=live.newest_runs(conn, n_runs),
+        leader=live.newest_leader(conn),
+        workers=live.workers(conn),
     )
-
-
-def database_now(conn: Connection[Any]) -> datetime:
-    """The one clock."""
-    moment: datetime = value(conn, "now")
-    return moment

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import rollups
 from pgsched.db.queries.leader.rollups import Stretches
-from pgsched.db.rows import Row
 from pgsched.services.charts import STRETCHES, Stretch, rates
 
 FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as high

@@ -21,10 +21,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.leader import retention
-from pgsched.db.rows import Row
 from pgsched.errors import InputError
 from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import Counting

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import Fire, preview
 from pgsched.core.schedule.zones import Change
-from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, rows
+from pgsched.db.queries.reports import slots
 from pgsched.errors import ScheduleError
 
 SHOWN = 50
@@ -43,7 +43,7 @@ class Month:
 def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
     """The newest slots of jobs, oldest first, each with its `look`."""
     found: dict[int, list[Row]] = {}
-    for row in rows(conn, "slots_of_jobs_newest", {"ids": plain(job_ids), "n": n}):
+    for row in slots.newest(conn, job_ids, n):
         found.setdefault(row["job_id"], []).append(row | {"look": look(row)})
     return found
 
@@ -58,7 +58,7 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
     end = (first + 31 * DAY).replace(day=1)
     dates = [first + n * DAY for n in range((end - first).days)]
     edges = [midnight(day, job["timezone"]) for day in (*dates, end)]
-    found = rows(conn, "slots_of_job_by_day", {"job_id": job["id"], "edges": edges, "n": READ})
+    found = slots.by_day(conn, job["id"], edges, READ)
     counts: dict[int, dict[str, int]] = {}
     for row in found:
         counts.setdefault(row["day"], {})[row["kind"]] = row["slots"]
@@ -75,8 +75,7 @@ def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n
 
 def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
     """The newest slots of a stretch of time that have a row, newest first, each with its `look`."""
-    values = {"job_id": job_id, "from_at": from_at, "until_at": until_at, "n": n}
-    return [row | {"look": look(row)} for row in rows(conn, "slots_of_job", values)]
+    return [row | {"look": look(row)} for row in slots.between(conn, job_id, from_at, until_at, n)]
 
 
 def midnight(day: date, timezone: str) -> datetime:

@@ -10,11 +10,11 @@ from typing import Any
 
 from pgsched.config import find_patience
 from pgsched.core.health import Patience, judge
+from pgsched.core.model import Row
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.reports import health
+from pgsched.db.queries.reports import health, slots
 from pgsched.db.queries.reports.health import build
-from pgsched.db.rows import Row, one, rows
 from pgsched.services.status_model import Attention, Finished, NextFire, Status
 
 SAMPLE = 10_000
@@ -36,8 +36,8 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '3s'")
         facts = health.facts(conn, MOST_OPEN)
         finished = newest_finished(conn, sample, most)
-        attention = build(Attention, one(conn, "runs_needing_attention", {"n": sample, "older": OLDER}))
-        fires = next_fires(rows(conn, "slots_next", {"n": 10 + PUT_OFF}))[:10]
+        attention = build(Attention, health.needing_attention(conn, sample, OLDER))
+        fires = next_fires(slots.next_of_jobs(conn, 10 + PUT_OFF))[:10]
     return Status(
         judge(facts, patience), facts.leader, facts.workers, facts.queues, facts.jobs, finished, attention,
         facts.unroutable, fires, facts.errors, facts.counted_all, facts.paused, facts.limits, facts.full,
@@ -47,8 +47,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
 
 def newest_finished(conn: Connection[Any], sample: int, most: int) -> Finished:
     """Counts over the newest finished runs; `sampled_s` and `counted_s` only where there were more than were read."""
-    row = one(conn, "runs_finished_lately", {"n": sample, "most": most})
-    assert row is not None
+    row = health.finished_lately(conn, sample, most)
     sampled_s = row["sampled_s"] if row["read"] >= sample else None
     counted_s = row["counted_s"] if row["counted"] >= most else None
     return build(Finished, row | {"sampled_s": sampled_s, "counted_s": counted_s})

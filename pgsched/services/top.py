@@ -8,18 +8,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.queries.jobs import queues as queue_settings
 from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.reports import top
+from pgsched.db.queries.reports.live import database_now
 from pgsched.db.queries.runs import runs
-from pgsched.db.rows import Row, rows
 from pgsched.db.schema.version import check
 from pgsched.errors import NotFound, NotPermitted
-from pgsched.services import charts, status
+from pgsched.services import charts, pauses, status
 from pgsched.services import limits as held
 from pgsched.services.charts import Stretch
-from pgsched.services.live_view import database_now
+from pgsched.services.pauses import Target
+from pgsched.services.runs import changes
 from pgsched.services.status_model import Status
 
 SPAN = "15m"
@@ -95,15 +97,15 @@ def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"running": rows(conn, "runs_running_longest", {"n": LISTED, "deep": DEEP, "fronts": FRONTS})}
+    return {"running": top.running_longest(conn, LISTED, DEEP, FRONTS)}
 
 
 def queues(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"queues": rows(conn, "queues_set_or_paused")}
+    return {"queues": top.queues(conn)}
 
 
 def listed_jobs(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    found = rows(conn, "jobs_of_interest", {"n": LISTED, "find": page.find or None})
+    found = top.jobs(conn, LISTED, page.find or None)
     return {"jobs": [row | {"next_at": next_at(row)} for row in found]}
 
 
@@ -113,7 +115,7 @@ def next_at(job: Row) -> datetime | None:
 
 
 def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    failing = rows(conn, "runs_failing", {"n": LISTED, "deep": LATER})
+    failing = top.failing(conn, LISTED, LATER)
     return {"failing": failing, "failures": charts.failures(conn, LISTED)}
 
 
@@ -124,7 +126,7 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     found = runs.show(conn, int(page.key or 0))
     why = held.why(conn, found)
-    log = rows(conn, "run_log_end", {"id": found["id"], "n": LOG_ROWS, "characters": LOG_CHARACTERS})
+    log = top.log_end(conn, found["id"], LOG_ROWS, LOG_CHARACTERS)
     return {"run": [found | {"held": why}], "log": log}
 
 
@@ -134,7 +136,7 @@ def job(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
-    return {"runs": rows(conn, "runs_of_queue", {"queue": page.key, "n": LISTED})}
+    return {"runs": top.runs_of_queue(conn, page.key, LISTED)}
 
 
 PAGES: dict[str, Callable[[Connection[Any], Page], dict[str, list[Row]]]] = {
@@ -162,13 +164,11 @@ def act(conn: Connection[Any], change: Change) -> str:
 
 
 def cancel(conn: Connection[Any], change: Change) -> str:
-    done = runs.cancel(conn, int(change.key), change.reason)
-    said = {"cancelled": "is cancelled", "requested": "is running: its worker was asked to stop it"}
-    return f"run {change.key} {said.get(done, f'had ended: {done}')}"
+    return f"run {change.key} {changes.cancel(conn, int(change.key), change.reason).words}"
 
 
 def retry(conn: Connection[Any], change: Change) -> str:
-    return f"run {change.key} is {runs.retry(conn, int(change.key))} again"
+    return f"run {change.key} is {changes.retry(conn, int(change.key)).state} again"
 
 
 def pause_job(conn: Connection[Any], change: Change) -> str:
@@ -181,12 +181,12 @@ def resume_job(conn: Connection[Any], change: Change) -> str:
 
 
 def pause_queue(conn: Connection[Any], change: Change) -> str:
-    queue_settings.pause(conn, "queue", str(change.key), change.reason, None, None)
+    pauses.pause(conn, Target("queue", str(change.key)), change.reason)
     return f"queue {change.key} is paused"
 
 
 def resume_queue(conn: Connection[Any], change: Change) -> str:
-    queue_settings.resume(conn, "queue", str(change.key))
+    pauses.resume(conn, Target("queue", str(change.key)))
     return f"queue {change.key} goes on"
 
 

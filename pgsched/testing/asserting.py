@@ -9,8 +9,8 @@ from typing import Any
 
 from pgsched.app.base import AppBase
 from pgsched.app.task import Task
+from pgsched.db.queries.testing import unfinished_runs
 from pgsched.errors import InputError
-from pgsched.testing.database import runs_of
 from pgsched.testing.found import Enqueued, of_row
 from pgsched.testing.recorder import Recorder
 
@@ -26,7 +26,7 @@ def enqueued(what: AppBase | Task[..., Any], *, connection: Any = None) -> list[
     database: Any = app.database
     if isinstance(database, Recorder):
         return [run for run in database.runs if run.is_open and name in (None, run.task)]
-    return [of_row(row) for row in database.send(connection, lambda conn: runs_of(conn, name))]
+    return [of_row(row) for row in database.send(connection, lambda conn: unfinished_runs(conn, name))]
 
 
 def assert_enqueued(

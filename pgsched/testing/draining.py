@@ -11,6 +11,7 @@ from typing import Any
 from pgsched.client.application import App
 from pgsched.config import Settings, WorkerSettings
 from pgsched.db.connection.connect import connect
+from pgsched.db.queries.testing import ended_runs, open_runs
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from pgsched.testing import database
@@ -61,7 +62,7 @@ async def drain_async(
         leading.start()
         working = asyncio.create_task(worker.run())
         try:
-            await _until_empty(working, lambda: database.unfinished(conn, list(app.tasks), queues, scheduled), timeout)
+            await _until_empty(working, lambda: open_runs(conn, list(app.tasks), queues, scheduled), timeout)
         finally:
             worker.stop()
             leader.stop()
@@ -69,7 +70,7 @@ async def drain_async(
             await asyncio.to_thread(leading.join, 5.0)
             await app.hooks.shutdown()
         working.result()
-        return database.finished(conn, since, queues)
+        return ended_runs(conn, since, queues)
 
 
 async def _until_empty(working: asyncio.Task[None], look: Callable[[], list[Any]], timeout_s: float) -> None:

@@ -11,7 +11,6 @@ from pgsched.db.queries.jobs import registration as rows
 from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare_in_turn
 from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
-from pgsched.db.rows import value
 from pgsched.errors import LockTimeout, PgschedError
 
 logger = log.get("process")
@@ -57,7 +56,7 @@ def declare_again(conn: Connection[Any], registration: Registration, *, update: 
     try:
         with conn.transaction():
             conn.execute("SELECT set_config('lock_timeout', %s, true)", [f"{1000 * PATIENCE_S:.0f}ms"])
-            if not value(conn, "declare_try_lock"):
+            if not rows.try_declare_lock(conn):
                 return False
             done = declare_in_turn(
                 conn, registration.jobs, registration.app, remove=False, update=update, wait_s=PATIENCE_S

@@ -22,7 +22,7 @@ from pgsched.app.control import Control
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result
 from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import first_line
-from pgsched.db.statements import sql
+from pgsched.db.queries.runs.run_output import keep_traces
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.python.executor import PythonExecutor
@@ -62,7 +62,7 @@ class Keeper:
         self._conn = self._conn or await aconnect(self._dsn, purpose="tracing", timeout_s=KEEP_S)
         batch, self._waiting = self._waiting, []
         ids, attempts, texts = (list(column) for column in zip(*batch, strict=True))
-        await self._conn.execute(sql("trace_keep"), {"ids": ids, "attempts": attempts, "traces": texts})
+        await keep_traces(self._conn, ids, attempts, texts)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -148,6 +148,39 @@ def test_each_statement_has_one_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+def test_statements_are_named_in_queries_only() -> None:
+    """One place knows what a statement is called, what it takes and what its rows mean."""
+    names = {
+        name
+        for path in (ROOT / "sql").glob("*.sql")
+        for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.MULTILINE)
+    }
+    calls = re.compile(r"(^|\.)(sql|fetch|fetch_as|column|value|rows|one)$")
+    outside = [
+        f"{relative(path)}:{node.lineno}: {given.value}"
+        for path in (ROOT / "pgsched").rglob("*.py")
+        if not relative(path).startswith("pgsched/db/queries/") and relative(path) != "pgsched/db/rows.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and calls.search(ast.unparse(node.func))
+        for given in node.args
+        if isinstance(given, ast.Constant) and given.value in names
+    ]
+    assert outside == []
+
+
+def test_many_runs_are_changed_in_one_place() -> None:
+    """Which runs are meant, how many at most and what is said of those left alone is one rule for every door."""
+    doors = [
+        f"{relative(path)}:{node.lineno}"
+        for path in (ROOT / "pgsched").rglob("*.py")
+        if not relative(path).startswith("pgsched/db/queries/")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("retry_many", "cancel_many")
+        if ast.unparse(node.value) != "do"  # the operations of the API, which call the service
+    ]
+    assert {door.split(":")[0] for door in doors} == {"pgsched/services/runs/changes.py"}
+
+
 # Containers may have no directory to write to, and users no home: who needs one says so when it is missing.
 NEEDS_A_PLACE = re.compile(
     r"\b(Path\.home|expanduser|getuser|getpwuid|info\.get_parameters|TemporaryFile|NamedTemporaryFile|mkdtemp|mkstemp)\("

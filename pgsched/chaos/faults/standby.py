@@ -14,8 +14,8 @@ from pgsched.chaos.faults.server import FIRST_CLAIM, FIRST_SLOT, under_load
 from pgsched.chaos.registry import fault
 from pgsched.chaos.site.servers import Pair, PlainServer, dsn_of, several
 from pgsched.chaos.stage import Stage
-from pgsched.db.queries.runs.claims import ended, heartbeat
-from pgsched.db.statements import sql
+from pgsched.db.queries.runs.claims import heartbeat
+from pgsched.db.queries.testing import settle
 
 SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
 STANDBYS = "SELECT count(*) FROM pg_stat_replication"
@@ -158,7 +158,7 @@ def lose(stage: Stage, cut_at: float) -> None:
 
 def let_in(stage: Stage, number: int, token: UUID) -> bool:
     """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
-    settled = stage.db.execute(sql("settle_succeeded"), ended([number], [token])).rowcount
+    settled = settle(stage.db, [number], [token])
     beat = heartbeat(stage.db, -1, LEASE_S, [(number, token.int)])
     try:
         stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])

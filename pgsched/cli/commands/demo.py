@@ -95,7 +95,7 @@ def interrupts() -> Iterator[list[int]]:
 def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
     """Create what is missing, printing every statement; returns the database's time before the first."""
     from pgsched.cli import demo_app as content
-    from pgsched.services.live_view import database_now
+    from pgsched.db.queries.reports.live import database_now
 
     existing = content.existing(conn)
     start = database_now(conn)
@@ -159,7 +159,8 @@ def watch(
 
     from pgsched.cli import demo_app as content
     from pgsched.cli.output.live_view import render
-    from pgsched.services.live_view import database_now, live
+    from pgsched.db.queries.reports.live import database_now
+    from pgsched.services.live_view import look
 
     until = None if seconds is None else time.monotonic() + seconds
     plain = not console.is_terminal
@@ -168,13 +169,13 @@ def watch(
         while not interrupted and process.poll() is None and (until is None or time.monotonic() < until):
             if not plain or time.monotonic() - shown >= 5:
                 shown = time.monotonic()
-                view.update(render(live(conn, start), until and until - shown), refresh=True)
+                view.update(render(look(conn, start), until and until - shown), refresh=True)
             time.sleep(0.25)
         end = database_now(conn)
         patience = time.monotonic() + SETTLE_S
         while content.unfinished(conn, start, end) and time.monotonic() < patience and process.poll() is None:
             time.sleep(0.1)
-        view.update(render(live(conn, start), None), refresh=True)
+        view.update(render(look(conn, start), None), refresh=True)
     return end
 
 

@@ -94,10 +94,11 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
       pgsched retention show
     """
     from pgsched.db.queries.leader import retention
+    from pgsched.db.queries.reports.live import database_now
 
     with session(dsn) as conn:
         found = retention.settings(conn)
-        now = conn.execute("SELECT clock_timestamp()").fetchone()
+        now = database_now(conn)
     if json:
         return print_json(retention_texts(found))
     print_fields(
@@ -107,7 +108,7 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
             "figures by minute": duration(found["keep_minutes"]),
             "figures by hour": duration(found["keep_hours"]),
             "audit": duration(found["keep_audit"]),
-            "counted until": ago(found["counted_until"], now[0]) if now and found["counted_until"] else "not yet",
+            "counted until": ago(found["counted_until"], now) if found["counted_until"] else "not yet",
         }
     )
     lines = [[what, one["name"], describe_keep(one["keep"])] for what in ("queue", "job") for one in found[f"{what}s"]]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 
 import psycopg
@@ -160,3 +161,12 @@ def explain(error: psycopg.Error) -> PgschedError:
     if code.startswith(("22", "23")):
         return InputError(reason, error.diag.column_name)
     return PgschedError(f"the database refused the statement: {reason}")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the database's refusal into the error that says which field, why and what to do."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explain(error) from error

@@ -12,7 +12,8 @@ from typing import Any
 
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.connection.transaction_pooling import begin
-from pgsched.db.statements import folder, sql
+from pgsched.db.queries import migration
+from pgsched.db.statements import folder
 
 HEAD = """-- The whole schema after all revisions: written by `python -m pgsched.db.schema.dump`, not by hand.
 -- Read this to see what is there; read the revisions (1000_initial/*.sql and later ones) to see why.
@@ -21,10 +22,6 @@ SET check_function_bodies = off;
 
 CREATE SCHEMA pgsched;
 """
-PARTS = (
-    *("sequences", "tables", "references", "functions", "aggregates", "views"),
-    *("indexes", "triggers", "grants", "comments"),
-)
 SETTINGS = {"search_path": "pg_catalog", "TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "postgres"}
 
 
@@ -39,7 +36,7 @@ def schema_text(conn: Connection[Any]) -> str:
     try:
         for name, value in SETTINGS.items():
             conn.execute("SELECT set_config(%s, %s, true)", [name, value])
-        parts = {part: [row[0] for row in conn.execute(sql(f"catalog_{part}")).fetchall()] for part in PARTS}
+        parts = migration.catalog(conn)
     finally:
         conn.rollback()
     texts = [HEAD]

@@ -14,11 +14,11 @@ from typing import Any
 from pgsched.db.connection.connect import Connection, DatabaseError, connect, look_for_client
 from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.rows import value
+from pgsched.db.queries import migration
 from pgsched.db.schema import roles
 from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
-from pgsched.db.statements import folder, sql
+from pgsched.db.statements import folder
 from pgsched.errors import InputError
 
 WAIT_S = 600.0
@@ -76,10 +76,9 @@ def upgrade(
                     refuse_shadowed(conn)
                 move(conn, before, target, wait_s, tell)
                 conn.execute(validation())
-                if before != target or value(conn, "flags_may_rebuild"):
-                    conn.execute(sql("flags_rebuild"))
-                if target == SCHEMA_VERSION and value(conn, "identity_missing"):
-                    conn.execute(sql("identity_make"))
+                migration.rebuild_flags(conn, migrated=before != target)
+                if target == SCHEMA_VERSION:
+                    migration.make_identity(conn)
                 if with_roles:
                     patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
                 if set_search_path:

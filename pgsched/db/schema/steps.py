@@ -19,9 +19,9 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.dsn import in_use
-from pgsched.db.rows import fetch
+from pgsched.db.queries import migration
 from pgsched.db.schema.revision import LOCKS
-from pgsched.db.statements import folder, sql
+from pgsched.db.statements import folder
 from pgsched.errors import PgschedError
 
 LOCK_WAIT = "500ms"
@@ -97,8 +97,7 @@ def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: 
 
 def in_the_way(conn: Connection[Any]) -> str:
     """Who holds locks on our tables, the oldest transaction first."""
-    row = conn.execute(sql("migrate_in_the_way")).fetchone()
-    return "a transaction that has ended by now" if row is None else str(row[0])
+    return migration.in_the_way(conn) or "a transaction that has ended by now"
 
 
 @contextmanager
@@ -106,7 +105,7 @@ def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
     """Our turn to migrate. Asked for again and again: who waits in one statement holds a snapshot, and whoever builds
     an index would wait for that. Anybody may hold the lock: of one who may not migrate the next key is tried."""
     asked = 0
-    while not (row := fetch(conn, "migrate_turn", {"key": key})[0])["got"]:
+    while not (row := migration.take_turn(conn, key))["got"]:
         if not row["waits"]:
             key += 1
             continue
@@ -143,8 +142,8 @@ def watch(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> N
     while not done.wait(TELL_EVERY_S):
         try:
             with connect(dsn, purpose="migrate") as looking:
-                row = looking.execute(sql("migrate_progress"), {"pid": pid}).fetchone()
+                text = migration.index_progress(looking, pid)
         except PgschedError:
             continue
-        if row is not None and not done.is_set():
-            tell(f"{one.name}: {row[0]}")
+        if text is not None and not done.is_set():
+            tell(f"{one.name}: {text}")

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.runs import run_output, runs
-from pgsched.db.rows import Row, rows
+from pgsched.db.queries.runs import run_output, run_pages, runs
 from pgsched.services import limits
 from pgsched.services.runs import waiting
 
@@ -46,7 +46,7 @@ def whole(conn: Connection[Any], run_id: int) -> Whole:
     """Read it. Raises NotFound."""
     run = runs.show(conn, run_id)
     offered = run["state"] != "queued" or waiting.offered(conn, run)
-    related = rows(conn, "run_relatives", {"id": run_id, "n": RELATIVES})
+    related = run_pages.relatives(conn, run_id, RELATIVES)
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
     log = run_output.last(conn, run_id, LAST_ROWS + 1)
     end = ending(log)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from pgsched.core.lifecycle import ENDED_STATES
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output
 from pgsched.db.queries.runs.run_output import BEGINNING, Place
-from pgsched.db.rows import Row
 from pgsched.services.runs.waiting import PATIENCE_S, offered, what
 
 EVERY_S = 0.5

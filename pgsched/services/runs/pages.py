@@ -8,11 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.lifecycle import OPEN_STATES
-from pgsched.core.model import State
+from pgsched.core.model import Row, State
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.runs import run_filter
+from pgsched.db.queries.runs import run_filter, run_pages
 from pgsched.db.queries.runs.run_filter import Filter
-from pgsched.db.rows import Row, one, rows
 
 READ, BAD = 100_000, 2000
 FEW = (State.DEAD, State.MISSED)
@@ -49,8 +48,7 @@ def cut(found: list[Row], wanted: Filter, end_id: int | None = None, end_at: dat
 
 def by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """A job's runs: its index is in the order of slots."""
-    values = {"job": wanted.job, "before_id": wanted.before_id, "n": asked.limit}
-    ids = [row["id"] for row in rows(conn, "runs_of_job_newest", values)]
+    ids = run_pages.newest_of_job(conn, wanted.job, wanted.before_id, asked.limit)
     found = {row["id"]: row for row in run_filter.by_id(conn, ids)} if ids else {}
     return cut([found[run_id] for run_id in ids if run_id in found], wanted)
 
@@ -60,8 +58,7 @@ def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     if wanted.ended_since is not None:
         return cut(run_filter.list_runs(conn, asked), wanted)
     until = wanted.ended_until if isinstance(wanted.ended_until, datetime) else None
-    row = one(conn, "runs_bad_since", {"until": until, "n": BAD})
-    since = None if row is None else row["finished_at"]
+    since = run_pages.bad_since(conn, until, BAD)
     return cut(run_filter.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
 
 
@@ -69,9 +66,7 @@ def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """What no index answers: the newest READ ids are looked at."""
     newest = wanted.before_id
     if newest is None:
-        row = one(conn, "run_newest_id")
-        assert row is not None
-        newest = row["id"] + 1
+        newest = run_pages.newest_id(conn) + 1
     end = newest - READ - 1 if newest > READ + 1 else None
     with conn.transaction():
         # the order by id then comes from the primary key alone, whose range is what bounds the reading

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pgsched.control_characters import clean
-from pgsched.db.rows import Row
+from pgsched.core.model import Row
 
 DEEPEST = 36  # columns of lines to the left of a run
 NAMED = 5

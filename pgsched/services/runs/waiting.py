@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgsched.core.lifecycle import ENDED_STATES
-from pgsched.core.model import Kind
+from pgsched.core.model import Kind, Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
+from pgsched.db.queries.reports.evidence import workers_offering
 from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import runs
-from pgsched.db.rows import Row, one
 
 EVERY_S = 0.2
 PATIENCE_S = 3.0
@@ -47,8 +47,7 @@ def progress(
 
 def offered(conn: Connection[Any], run: Row) -> bool:
     """Does any live worker take such a run?"""
-    row = one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")})
-    return bool(row and row["workers"])
+    return bool(workers_offering(conn, run).get("workers"))
 
 
 def what(run: Row) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 
+from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
-from pgsched.db.rows import Row
 from pgsched.services.slots import Month
 
 FORESEEN = 100  # slots to come, at most, that are counted

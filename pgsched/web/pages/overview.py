@@ -11,9 +11,9 @@ from pgsched.core.text import figure
 from pgsched.core.wording import duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
+from pgsched.db.queries.reports.live import database_now
 from pgsched.services import charts, long_charts, status
 from pgsched.services.charts import RANGES, STRETCHES, Stretch
-from pgsched.services.live_view import database_now
 from pgsched.services.long_charts import LONGER
 from pgsched.services.status_model import Status
 from pgsched.web.pages.charts import SAMPLED, Chart, Series, chart, number

@@ -19,10 +19,10 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import queues
-from pgsched.db.rows import Row
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
 from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, segment
 from pgsched.web.security.visitors import SAFE, Visitor

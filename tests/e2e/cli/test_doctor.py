@@ -15,6 +15,7 @@ import pytest
 import pgsched
 from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db.queries.leader.leadership import elect, fence
+from pgsched.db.queries.reports import inspection
 from pgsched.db.queries.runs import claims
 from pgsched.db.schema import expected_objects
 from pgsched.db.schema.migrate import upgrade
@@ -158,9 +159,8 @@ def test_who_holds_a_lock_that_pgsched_waits_for_is_named(db: psycopg.Connection
         waiting = threading.Thread(target=lambda: waiter.execute("SELECT FROM pgsched.runs"))
         waiting.start()
         watcher = connect()
-        wanted = {"longer_s": 0.1}
-        wait_until(lambda: doctor.rows(watcher, "doctor_waits", wanted), 20, "the lock to be waited for")
-        text = " ".join(one.text for one in doctor.waits(doctor.rows(watcher, "doctor_waits", wanted)))
+        wait_until(lambda: inspection.waits(watcher, 0.1), 20, "the lock to be waited for")
+        text = " ".join(one.text for one in doctor.waits(inspection.waits(watcher, 0.1)))
     waiting.join()
     assert "pgsched settle here has waited" in text
     assert f"pid {locker.info.backend_pid}" in text
@@ -294,7 +294,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
     now = time.time()
     monkeypatch.setattr("pgsched.db.queries.runs.claims.time.time", lambda: now + 7200)
     claims.heartbeat(db, 1, 30.0, [], name="w")
-    text = told(list(doctor.workers(doctor.rows(connect(), "doctor_workers"))), "clock")
+    text = told(list(doctor.workers(inspection.workers(connect()))), "clock")
     assert re.search(r"the clock of h differed from the database's by \+7(200|199) s at the last heartbeat of w", text)
 
 
@@ -307,7 +307,7 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
     db.execute(add, ["gone", "900 s", 0.01, "2025a"])
     db.execute(add, ["old", "1 s", 0.01, "2025a"])
     db.execute(add, ["new", "1 s", -3600, "2026z"])
-    found = list(doctor.workers(doctor.rows(connect(), "doctor_workers")))
+    found = list(doctor.workers(inspection.workers(connect())))
     assert "gone was last seen 9" in told(found, "worker", "warn")
     assert "the clock of h differed from the database's by -3600 s at the last heartbeat of new" in told(found, "clock")
     assert "2025a (old)" in told(found, "tz_version")

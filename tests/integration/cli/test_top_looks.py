@@ -151,7 +151,7 @@ def test_what_is_done_is_what_the_commands_do(db: psycopg.Connection, conn: Conn
     assert act(conn, Change("cancel", "run", run_id, "why")) == f"run {run_id} is cancelled"
     assert act(conn, Change("retry", "run", run_id)) == f"run {run_id} is queued again"
     db.execute("UPDATE pgsched.runs SET state = 'dead', finished_at = now()")
-    assert act(conn, Change("cancel", "run", run_id)) == f"run {run_id} had ended: dead"
+    assert act(conn, Change("cancel", "run", run_id)) == f"run {run_id} had ended already: dead"
     assert act(conn, Change("pause", "job", "nightly", "why")).startswith("job nightly is paused by ")
     assert act(conn, Change("resume", "job", "nightly")) == "job nightly is active"
     assert act(conn, Change("pause", "queue", "mail", "why")) == "queue mail is paused"

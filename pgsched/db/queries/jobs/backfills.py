@@ -12,14 +12,16 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.core.planning import backfill
 from pgsched.core.planning.backfill import Choice
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.calendar import Calendar, calendar
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import explained
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.rows import Row, explained, fetch, one, rows
+from pgsched.db.rows import fetch, one, rows
 from pgsched.errors import InputError, NotFound
 
 INSTANT = timedelta(microseconds=1)

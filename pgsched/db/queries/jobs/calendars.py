@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.core.schedule.calendar import said
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.jobs import known, show
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.rows import one, rows
 from pgsched.errors import InputError
 
 __all__ = ["add", "entries", "remove"]

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain
-from pgsched.db.rows import acting, explained
+from pgsched.db.connection.failures import explain, explained
+from pgsched.db.rows import acting
 from pgsched.errors import InputError, PgschedError
 
 # Each with the type that its text is read as (a test compares it with the catalog).

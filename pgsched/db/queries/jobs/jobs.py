@@ -11,12 +11,13 @@ from typing import Any
 from psycopg import sql as composing
 
 from pgsched.core import text
+from pgsched.core.model import Row
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.jobs.job_columns import checked, json_text, write
-from pgsched.db.rows import Row, column, one, rows
+from pgsched.db.rows import column, one, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [

@@ -7,9 +7,10 @@ from typing import Any
 
 from psycopg import sql as composing
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.job_columns import keeping
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.rows import one, rows
 from pgsched.errors import InputError, NotFound
 
 DEFAULTS: dict[str, dict[str, Any]] = {

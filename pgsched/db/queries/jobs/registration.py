@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 
 from pgsched.config import WITHDRAW_AFTER_S
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import HELD, Declaration, compare, declare_in_turn, remove_others
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
-from pgsched.db.rows import Row, fetch, value
+from pgsched.db.rows import fetch, value
 from pgsched.db.statements import sql
 from pgsched.errors import LockTimeout
 
@@ -88,3 +89,8 @@ def withdraw(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
     # asked under the lock, with a snapshot that is younger: a process may just have declared one of them
     found = withdrawn(conn, grace_s, n)
     return fetch(conn, "declare_withdraw", {"ids": [row["id"] for row in found]})
+
+
+def try_declare_lock(conn: Connection[Any]) -> bool:
+    """Take the lock by which processes declare their jobs one after the other; False: another has it."""
+    return bool(value(conn, "declare_try_lock"))

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, one, rows
+from pgsched.db.rows import fetch, one, rows
 from pgsched.db.statements import sql
 
 JOBS = 200

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, fetch_as, value
+from pgsched.db.rows import fetch, fetch_as, value
 from pgsched.db.statements import sql
 
 

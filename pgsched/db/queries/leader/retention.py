@@ -14,9 +14,10 @@ from typing import Any
 from psycopg import sql as composing
 from psycopg.types.json import Jsonb
 
+from pgsched.core.model import Row
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, one, rows
+from pgsched.db.rows import fetch, one, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"

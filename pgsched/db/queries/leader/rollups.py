@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, rows
+from pgsched.db.rows import fetch, rows
 from pgsched.db.statements import sql
 
 # Of many hours some are read, but every hour of a day and of a week is among them: 11 divides neither.

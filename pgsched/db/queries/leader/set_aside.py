@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, fetch_as, rows
+from pgsched.db.rows import fetch, fetch_as, rows
 from pgsched.db.statements import sql
 
 LONGEST_TEXT = 1000  # characters, of at most four bytes each

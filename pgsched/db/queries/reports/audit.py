@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, rows
+from pgsched.db.rows import rows
 
 KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention", "worker", "alert", "key", "task")
 

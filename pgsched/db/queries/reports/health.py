@@ -32,12 +32,13 @@ from pgsched.core.facts import (
     Unroutable,
 )
 from pgsched.core.health import AHEAD_S, LISTED
+from pgsched.core.model import Row
 from pgsched.core.waiting_reasons import NEWEST_RELEASE
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports import name_hints
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.rows import one, rows
 from pgsched.errors import NotPermitted
 
 LEADER_SEEN_S = 5.0
@@ -197,3 +198,15 @@ def unpruned(conn: Connection[Any]) -> Unpruned | None:
     """A run that should have gone."""
     row = one(conn, "health_unpruned", {"n": LOOKED_AT})
     return None if row is None else Unpruned(row["id"], row["age_s"], row["keep_s"])
+
+
+def finished_lately(conn: Connection[Any], n: int, most: int) -> Row:
+    """Counts over the newest `n` finished runs; `most` are counted: runs_finished_lately in sql/status.sql."""
+    found = one(conn, "runs_finished_lately", {"n": n, "most": most})
+    assert found is not None
+    return found
+
+
+def needing_attention(conn: Connection[Any], n: int, older: int) -> Row | None:
+    """Runs that ended badly: of the last day at most `n` are read, of those before `older`."""
+    return one(conn, "runs_needing_attention", {"n": n, "older": older})

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, value
+from pgsched.db.rows import fetch, value
 
 MOST_RUNS = 1_000_000  # counted of each phase
 

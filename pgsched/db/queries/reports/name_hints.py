@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.core.model import Kind
+from pgsched.core.model import Kind, Row
 from pgsched.core.text import did_you_mean, similar
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, rows, value
+from pgsched.db.rows import rows, value
 
 NEWEST = 1000  # runs in which names are looked for
 UNKNOWN = {

@@ -18,12 +18,12 @@ from psycopg.rows import dict_row
 
 from pgsched.config import CRASH_LIMIT
 from pgsched.core import payload
-from pgsched.core.model import DONE, SUCCEEDED, Claim, Claims, Key, Settlement, keys_of
+from pgsched.core.model import DONE, SUCCEEDED, Claim, Claims, Key, Row, Settlement, keys_of
 from pgsched.db import fleets
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs.claim_rows import claimed, prepare
-from pgsched.db.rows import Row, fetch
+from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
 LOCKED = "locked"

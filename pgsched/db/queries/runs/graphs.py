@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs.runs import CANCELLED, cancel_many, checked, unknown
-from pgsched.db.rows import Row, rows
+from pgsched.db.rows import rows
 
 
 def tree(conn: Connection[Any], run_id: int) -> list[Row]:

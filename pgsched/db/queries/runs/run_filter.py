@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgsched.core.model import HELD_BACK, Kind, State
+from pgsched.core.model import HELD_BACK, Kind, Row, State
 from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, rows
+from pgsched.db.rows import rows
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from psycopg.rows import dict_row
 
-from pgsched.core.model import Key
+from pgsched.core.model import Key, Row
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs.claims import fences
 from pgsched.db.queries.runs.runs import checked, known
-from pgsched.db.rows import Row, one, rows
+from pgsched.db.rows import one, rows
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
 
@@ -103,3 +103,10 @@ def behind(found: Sequence[Row]) -> Place:
 def last(conn: Connection[Any], run_id: int, n: int) -> list[Row]:
     """The last `n` rows of a run's newest output, oldest first. A row has up to 64 KiB."""
     return rows(conn, "run_log_last", {"id": checked(run_id), "n": n})
+
+
+async def keep_traces(
+    conn: AsyncConnection[Any], ids: Sequence[int], attempts: Sequence[int], traces: Sequence[str]
+) -> None:
+    """Leave the trace contexts of failed attempts in the rows of their runs, for the next attempts."""
+    await conn.execute(sql("trace_keep"), {"ids": list(ids), "attempts": list(attempts), "traces": list(traces)})

@@ -12,12 +12,12 @@ from typing import Any
 
 import psycopg
 
-from pgsched.core.model import State
+from pgsched.core.model import Row, State
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.runs.run_filter import Filter, list_runs, unheld
-from pgsched.db.rows import Row, fetch, one, rows
+from pgsched.db.rows import fetch, one, rows
 from pgsched.errors import InputError, NotFound
 
 __all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show"]

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgsched.core.model import Row
 from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db import fleets
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import Row, fetch, one
+from pgsched.db.rows import fetch, one
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
