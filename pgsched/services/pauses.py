@@ -1,4 +1,4 @@
-"""Pauses of everything, of a queue or of a task: nothing of it starts, and what runs goes on."""
+"""Let nothing start, while what runs goes on: pauses of everything, of a queue or of a task, and draining a worker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.reports import name_hints
 from pgsched.db.queries.reports.live import database_now
+from pgsched.db.queries.runs import workers
 from pgsched.errors import InputError
 
 
@@ -59,3 +60,8 @@ def unknown(conn: Connection[Any], target: Target) -> str | None:
 def resume(conn: Connection[Any], target: Target) -> Ended:
     """End a pause. Raises NotFound."""
     return Ended(queues.resume(conn, target.what, target.name), database_now(conn))
+
+
+def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
+    """Let a worker take no more and end; returns its row. Raises NotFound."""
+    return workers.drain(conn, worker_id, by)

@@ -20,6 +20,7 @@ from pgsched.errors import NotFound, NotPermitted
 from pgsched.services import charts, pauses, status
 from pgsched.services import limits as held
 from pgsched.services.charts import Stretch
+from pgsched.services.jobs import job_changes
 from pgsched.services.pauses import Target
 from pgsched.services.runs import changes
 from pgsched.services.status_model import Status
@@ -172,11 +173,11 @@ def retry(conn: Connection[Any], change: Change) -> str:
 
 
 def pause_job(conn: Connection[Any], change: Change) -> str:
-    return f"job {change.key} is paused by {jobs.pause(conn, str(change.key), change.reason)['paused_by']}"
+    return f"job {change.key} is paused by {job_changes.pause(conn, str(change.key), change.reason)['paused_by']}"
 
 
 def resume_job(conn: Connection[Any], change: Change) -> str:
-    jobs.resume(conn, str(change.key))
+    job_changes.resume(conn, str(change.key))
     return f"job {change.key} is active"
 
 

@@ -181,6 +181,33 @@ def test_many_runs_are_changed_in_one_place() -> None:
     assert {door.split(":")[0] for door in doors} == {"pgsched/services/runs/changes.py"}
 
 
+CHANGES = {
+    "add", "cancel", "cancel_many", "change", "delete", "drain", "pause", "remove", "remove_limit", "reset_mark",
+    "resume", "retry", "retry_many", "set_limit", "set_queue", "trigger", "update",
+}  # fmt: skip
+
+
+def test_command_line_and_console_change_things_through_services() -> None:
+    """What is checked before a change, and what is said of it, is then the same for people and programs."""
+    by_themselves = []
+    for path in [*(ROOT / "pgsched/cli").rglob("*.py"), *(ROOT / "pgsched/web").rglob("*.py")]:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        for function in [node for node in nodes if isinstance(node, ast.Module | ast.FunctionDef)]:
+            queries = {
+                alias.asname or alias.name
+                for node in function.body
+                if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pgsched.db.queries")
+                for alias in node.names
+            }
+            by_themselves += [
+                f"{relative(path)}:{node.lineno}: {ast.unparse(node)}"
+                for node in ast.walk(function)
+                if isinstance(node, ast.Attribute) and node.attr in CHANGES
+                if isinstance(node.value, ast.Name) and node.value.id in queries
+            ]
+    assert by_themselves == []
+
+
 # Containers may have no directory to write to, and users no home: who needs one says so when it is missing.
 NEEDS_A_PLACE = re.compile(
     r"\b(Path\.home|expanduser|getuser|getpwuid|info\.get_parameters|TemporaryFile|NamedTemporaryFile|mkdtemp|mkstemp)\("

@@ -15,6 +15,7 @@ from pgsched.core.wording import ago
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
+    from pgsched.services.jobs.backfilling import Foreseen
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
 EXAMPLE = """\b
@@ -63,13 +64,14 @@ def start(
     Example:
       pgsched backfill nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
     """
-    from pgsched.db.queries.jobs import backfills
+    from pgsched.db.queries.jobs.backfills import Request
+    from pgsched.services.jobs import backfilling
 
-    request = backfills.Request(begin, end, mode, max_active, reverse, priority)
+    request = Request(begin, end, mode, max_active, reverse, priority)
     with session(dsn) as conn:
         if dry_run:
-            return preview(*backfills.preview(conn, job, request), json)
-        added = backfills.add(conn, job, request)
+            return preview(backfilling.preview(conn, job, request), json)
+        added = backfilling.start(conn, job, request)
         note(added["undecided_from"])
         found = watch(conn, added) if wait else added
     print_json(found) if json else print(line(found))
@@ -78,8 +80,9 @@ def start(
     return None
 
 
-def preview(found: Any, choices: list[Any], json: bool) -> None:
+def preview(foreseen: Foreseen, json: bool) -> None:
     """Every slot and what would become of it."""
+    found, choices = foreseen.range, foreseen.choices
     note(found.undecided_from)
     if json:
         told = {"job": found.job["name"], "from": found.start, "to": found.end, "slots": found.slots}
@@ -191,9 +194,8 @@ def cancel(
     Example:
       pgsched backfill cancel 3 --reason "wrong month"
     """
-    from pgsched.db.queries.jobs import backfills
+    from pgsched.services.jobs import backfilling
 
     with session(dsn) as conn:
-        what = backfills.cancel(conn, number, reason)
-    text = "is cancelled" if what == "cancelled" else "had ended already"
-    print_json({"id": number, "result": what}) if json else print(f"backfill {number} {text}")
+        done = backfilling.cancel(conn, number, reason)
+    print_json(asdict(done)) if json else print(f"backfill {number} {done.words}")

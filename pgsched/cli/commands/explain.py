@@ -33,7 +33,7 @@ def explain(
     Example:
       pgsched explain nightly 2026-05-01T02:00
     """
-    from pgsched.services.explain import explain_slot
+    from pgsched.services.jobs.explain import explain_slot
 
     with session(dsn) as conn:
         found = explain_slot(conn, job, at)

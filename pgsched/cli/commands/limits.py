@@ -55,14 +55,14 @@ def set_limit(
     Example:
       pgsched limit set customer --concurrency 2 --rate 100/m
     """
-    from pgsched.db.queries.jobs import queues
+    from pgsched.services import settings
 
     values = bounds("concurrency", concurrency, rate, burst)
     values |= {column: value for column, value in (("ordered", ordered), ("weight", weight)) if value is not None}
     if not values:
         raise InputError("limit set: give --concurrency, --rate, --burst, --ordered or --weight", "concurrency")
     with session(dsn) as conn:
-        row = queues.set_limit(conn, name, values)
+        row = settings.set_limit(conn, name, values)
     print_json(row) if json else print(f"limit {cell(name)}: {describe_limit(row, row['concurrency'])}")
 
 
@@ -100,8 +100,8 @@ def remove(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched limit remove customer
     """
-    from pgsched.db.queries.jobs import queues
+    from pgsched.services import settings
 
     with session(dsn) as conn:
-        queues.remove_limit(conn, name)
+        settings.remove_limit(conn, name)
     print_json({"name": name, "removed": True}) if json else print(f"limit {cell(name)} is gone")

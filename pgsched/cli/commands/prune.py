@@ -135,7 +135,7 @@ def set_retention(
     Example:
       pgsched retention set --keep 7d --keep dead=90d --archive
     """
-    from pgsched.db.queries.leader import retention
+    from pgsched.services import settings
 
     values: dict[str, Any] = {"keep": kept(keep), "archive": archive}
     values["keep_minutes"] = within("keep-minutes", keep_minutes, "1 hour", "10 years")
@@ -145,7 +145,7 @@ def set_retention(
     if not given:
         raise InputError("retention set: say what: see `pgsched retention set --help`", "keep")
     with session(dsn) as conn:
-        found = retention.change(conn, given)
+        found = settings.change_retention(conn, given)
     if json:
         return print_json(retention_texts(found))
     print(f"runs: {describe_keep_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))

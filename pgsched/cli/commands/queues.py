@@ -63,24 +63,21 @@ def set_queue(
     Example:
       pgsched queue set emails --concurrency 20 --rate 100/s --fair
     """
-    from pgsched.db.queries.jobs import queues
-    from pgsched.db.queries.reports import name_hints
+    from pgsched.services import settings
 
     values = bounds("concurrency_limit", concurrency, rate, burst)
     if max_depth is not None:
         values["max_depth"] = whole("max-depth", max_depth, 1)
     if ageing is not None:
         values["ageing"] = None if ageing == NONE else span("ageing", ageing)
-    if on_full not in (None, "reject", "shed_oldest"):
-        raise InputError(f'on-full: "{on_full}" is neither reject nor shed_oldest', "on-full")
     if keep:
         values["keep"] = None if keep == [NONE] else kept(keep)
     values |= {column: value for column, value in (("fair", fair), ("on_full", on_full)) if value is not None}
     if not values:
         raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
     with session(dsn) as conn:
-        note = name_hints.unknown(conn, "queue", name)
-        row = queues.set_queue(conn, name, values)
+        note = settings.unknown_queue(conn, name)
+        row = settings.set_queue(conn, name, values)
     complain(note)
     print_json(row) if json else print(f"queue {clean(name)}: {describe_queue(row)}")
 

@@ -16,11 +16,12 @@ from pgsched.db.queries.jobs import backfills, jobs, queues
 from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.jobs.job_columns import SETTABLE
 from pgsched.db.queries.leader import retention
-from pgsched.db.queries.runs import graphs, run_output, runs, workers
+from pgsched.db.queries.runs import graphs, run_output, runs
 from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.errors import InputError
-from pgsched.services import charts, excluded_dates, job_changes, pauses, status
-from pgsched.services.explain import explain_slot
+from pgsched.services import charts, pauses, settings, status
+from pgsched.services.jobs import backfilling, excluded_dates, job_changes
+from pgsched.services.jobs.explain import explain_slot
 from pgsched.services.runs import changes
 from pgsched.services.runs.filters import filter_of
 
@@ -66,11 +67,11 @@ def delete_job(conn: Connection[Any], given: Given) -> Any:
 
 
 def pause_job(conn: Connection[Any], given: Given) -> Any:
-    return jobs.pause(conn, given["job"], given.get("reason"), given.get("user"))
+    return job_changes.pause(conn, given["job"], given.get("reason"), given.get("user"))
 
 
 def resume_job(conn: Connection[Any], given: Given) -> Any:
-    return jobs.resume(conn, given["job"], given.get("from", "now"))
+    return job_changes.resume(conn, given["job"], given.get("from", "now"))
 
 
 def run_job(conn: Connection[Any], given: Given) -> Any:
@@ -118,10 +119,11 @@ def backfill(conn: Connection[Any], given: Given) -> Any:
     wanted = Request(given["from"], given["to"], given.get("mode", "missing"), given.get("max_active", 1),
                      given.get("reverse", False), given.get("priority", 9))  # fmt: skip
     if not given.get("dry_run"):
-        return backfills.add(conn, given["job"], wanted)
-    found, choices = backfills.preview(conn, given["job"], wanted)
+        return backfilling.start(conn, given["job"], wanted)
+    foreseen = backfilling.preview(conn, given["job"], wanted)
+    found = foreseen.range
     return {"job": found.job["name"], "slots": found.slots, "undecided_from": found.undecided_from,
-            "choices": [asdict(choice) for choice in choices[:changes.MOST]]}  # fmt: skip
+            "choices": [asdict(choice) for choice in foreseen.choices[:changes.MOST]]}  # fmt: skip
 
 
 def list_backfills(conn: Connection[Any], given: Given) -> Any:
@@ -133,7 +135,7 @@ def show_backfill(conn: Connection[Any], given: Given) -> Any:
 
 
 def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
-    return {"id": given["id"], "result": backfills.cancel(conn, given["id"], given.get("reason"))}
+    return asdict(backfilling.cancel(conn, given["id"], given.get("reason")))
 
 
 # ---- runs
@@ -200,7 +202,7 @@ def change_many(conn: Connection[Any], verb: changes.Verb, given: Given) -> Any:
 # ---- queues, limits, pauses, retention, workers
 
 
-def settings(given: Given) -> dict[str, Any]:
+def values_of(given: Given) -> dict[str, Any]:
     """The columns that a body sets; a rate is given as one text."""
     values = {name: value for name, value in given.items() if name != "name"}
     if "rate" in values:
@@ -208,8 +210,6 @@ def settings(given: Given) -> dict[str, Any]:
         values |= {"rate": rate, "rate_period": period} | ({"rate_burst": None} if rate is None else {})
     if values.get("ageing") is not None:
         values["ageing"] = span("ageing", values["ageing"])
-    if not values:
-        raise InputError("nothing to set: give at least one field")
     return values
 
 
@@ -218,7 +218,7 @@ def list_queues(conn: Connection[Any], given: Given) -> Any:
 
 
 def set_queue(conn: Connection[Any], given: Given) -> Any:
-    return queues.set_queue(conn, given["name"], settings(given))
+    return settings.set_queue(conn, given["name"], values_of(given))
 
 
 def list_limits(conn: Connection[Any], given: Given) -> Any:
@@ -226,11 +226,11 @@ def list_limits(conn: Connection[Any], given: Given) -> Any:
 
 
 def set_limit(conn: Connection[Any], given: Given) -> Any:
-    return queues.set_limit(conn, given["name"], settings(given))
+    return settings.set_limit(conn, given["name"], values_of(given))
 
 
 def remove_limit(conn: Connection[Any], given: Given) -> Any:
-    queues.remove_limit(conn, given["name"])
+    settings.remove_limit(conn, given["name"])
     return {"name": given["name"]}
 
 
@@ -257,14 +257,12 @@ def show_retention(conn: Connection[Any], given: Given) -> Any:
 
 
 def set_retention(conn: Connection[Any], given: Given) -> Any:
-    if not given:
-        raise InputError("nothing to set: give at least one field")
     values = {n: span(n, value) if n in RETENTION_TIMES else value for n, value in given.items()}
-    return retention_texts(retention.change(conn, values))
+    return retention_texts(settings.change_retention(conn, values))
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:
-    return workers.drain(conn, given["id"], given.get("user"))
+    return pauses.drain(conn, given["id"], given.get("user"))
 
 
 def list_workers(conn: Connection[Any], given: Given) -> Any:

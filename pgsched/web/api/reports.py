@@ -11,8 +11,9 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
 from pgsched.errors import InputError
-from pgsched.services import long_charts, slots
+from pgsched.services import long_charts
 from pgsched.services.changes import changes
+from pgsched.services.jobs import slots
 from pgsched.web.api.operations import Given
 
 LISTED = 100

@@ -11,6 +11,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request as Wanted
 from pgsched.errors import InputError
+from pgsched.services.jobs import backfilling
 from pgsched.web.pages.responses import Done, View, given, job_url, number
 
 MODES = ("missing", "failed", "all")
@@ -23,8 +24,9 @@ def ask(request: Request, conn: Connection[Any]) -> View:
     values: dict[str, Any] = {"job": job, "modes": MODES, "problem": None, "found": None}
     if given(request, "from") or given(request, "to"):
         try:
-            found, choices = backfills.preview(conn, job["name"], wanted(request))
-            values |= {"found": found, "choices": choices[:SHOWN], "count": len(choices),
+            found = backfilling.preview(conn, job["name"], wanted(request))
+            choices = found.choices
+            values |= {"found": found.range, "choices": choices[:SHOWN], "count": len(choices),
                        "decisions": Counter(choice.action for choice in choices)}  # fmt: skip
         except InputError as error:
             values["problem"] = str(error)
@@ -47,7 +49,7 @@ def start(request: Request, conn: Connection[Any]) -> Done:
     """Ask the leader for it."""
     name = request.path_params["name"]
     try:
-        added = backfills.add(conn, name, wanted(request))
+        added = backfilling.start(conn, name, wanted(request))
     except InputError as error:
         return Done(job_url(name, "backfill"), str(error), bad=True)
     return Done(f"/backfills/{added['id']}", f"Backfill {added['id']} is asked for; the leader works on it.")
@@ -60,8 +62,5 @@ def show(request: Request, conn: Connection[Any]) -> View:
 
 def cancel(request: Request, conn: Connection[Any]) -> Done:
     """End it, with its open runs."""
-    number_ = request.path_params["id"]
-    what = backfills.cancel(conn, number_, given(request, "reason"))
-    return Done(
-        f"/backfills/{number_}", f"The backfill {'is cancelled' if what == 'cancelled' else 'had ended already'}."
-    )
+    done = backfilling.cancel(conn, request.path_params["id"], given(request, "reason"))
+    return Done(f"/backfills/{done.id}", f"The backfill {done.words}.")

@@ -11,7 +11,7 @@ from pgsched.core.input_values import span_of
 from pgsched.core.schedule.calendar import said
 from pgsched.db.connection.connect import Connection
 from pgsched.errors import InputError
-from pgsched.services import excluded_dates
+from pgsched.services.jobs import excluded_dates
 from pgsched.web.pages.responses import Done, given, job_url
 
 

@@ -23,8 +23,8 @@ from pgsched.core.schedule.describe import describe
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import declarations, jobs
 from pgsched.errors import InputError, NotFound
-from pgsched.services import job_changes
-from pgsched.services.job_order import neighbours
+from pgsched.services.jobs import job_changes
+from pgsched.services.jobs.order import neighbours
 from pgsched.web.pages.rendering import ENVIRONMENT
 from pgsched.web.pages.responses import Done, View, given, job_url
 from pgsched.web.pages.retention import keep_of, keep_text

@@ -17,9 +17,10 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.leader import alerts
 from pgsched.errors import InputError
-from pgsched.services import job_changes, long_charts, slots
-from pgsched.services.explain import explain_slot
-from pgsched.services.job_order import neighbours
+from pgsched.services import long_charts
+from pgsched.services.jobs import job_changes, slots
+from pgsched.services.jobs.explain import explain_slot
+from pgsched.services.jobs.order import neighbours
 from pgsched.web.pages import months
 from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
 from pgsched.web.pages.responses import Done, View, given, job_url
@@ -138,13 +139,13 @@ def facts(job: Row) -> dict[str, Any]:
 def pause(request: Request, conn: Connection[Any]) -> Done:
     name = request.path_params["name"]
     user = request.state.visitor.user or None
-    jobs.pause(conn, name, given(request, "reason"), user)
+    job_changes.pause(conn, name, given(request, "reason"), user)
     return Done(job_url(name), "The schedule is paused. Runs that exist go on.")
 
 
 def resume(request: Request, conn: Connection[Any]) -> Done:
     name = request.path_params["name"]
-    jobs.resume(conn, name, given(request, "from") or "now")
+    job_changes.resume(conn, name, given(request, "from") or "now")
     return Done(job_url(name), "The job is active again.")
 
 

@@ -13,7 +13,7 @@ from datetime import date
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
-from pgsched.services.slots import Month
+from pgsched.services.jobs.slots import Month
 
 FORESEEN = 100  # slots to come, at most, that are counted
 # what became of slots: how it looks and what it is called

@@ -12,8 +12,7 @@ from pgsched.core.input_values import NONE, bounds, span, span_text, whole
 from pgsched.core.wording import describe_limit, describe_queue
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues as queue_settings
-from pgsched.errors import InputError
-from pgsched.services import pauses
+from pgsched.services import pauses, settings
 from pgsched.services.pauses import Target
 from pgsched.web.pages import retention
 from pgsched.web.pages.responses import Done, View, given
@@ -54,8 +53,6 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
     """Set all that can be set for a queue."""
     name = given(request, "name") or ""
     on_full = given(request, "on_full") or "reject"
-    if on_full not in policies.ON_FULL:
-        raise InputError(f'on full: "{on_full}" is neither reject nor shed_oldest', "on_full")
     values = bounds("concurrency_limit", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
     ageing = given(request, "ageing")
     values |= {
@@ -63,7 +60,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
         "max_depth": whole("max depth", text(request, "max_depth"), 1),
         "ageing": None if ageing is None else span("ageing", ageing), "keep": retention.keep_of(given(request, "keep")),
     }  # fmt: skip
-    row = queue_settings.set_queue(conn, name, values)
+    row = settings.set_queue(conn, name, values)
     return Done("/queues", f"Queue {name}: {describe_queue(row)}.")
 
 
@@ -72,15 +69,13 @@ def save_limit(request: Request, conn: Connection[Any]) -> Done:
     name = given(request, "name") or ""
     values = bounds("concurrency", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
     weight = whole("weight", given(request, "weight") or "1", 1)
-    row = queue_settings.set_limit(
-        conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight}
-    )
+    row = settings.set_limit(conn, name, values | {"ordered": given(request, "ordered") == "yes", "weight": weight})
     return Done("/queues#limits", f"Limit {name}: {describe_limit(row, row['concurrency'])}.")
 
 
 def remove_limit(request: Request, conn: Connection[Any]) -> Done:
     name = given(request, "name") or ""
-    queue_settings.remove_limit(conn, name)
+    settings.remove_limit(conn, name)
     return Done("/queues#limits", f"Limit {name} is gone.")
 
 

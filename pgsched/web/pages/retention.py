@@ -16,6 +16,7 @@ from pgsched.core.wording import describe_keep
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
+from pgsched.services import settings
 from pgsched.web.pages.responses import Done, given
 
 SECONDS = {"second": 1, "sec": 1, "minute": 60, "min": 60, "hour": 3600, "day": 86_400, "week": 604_800}
@@ -66,5 +67,5 @@ def save(request: Request, conn: Connection[Any]) -> Done:
         values["archive"] = archive
     if not values:
         return Done("/queues#kept", "Nothing was changed.")
-    row = retention.change(conn, values)
+    row = settings.change_retention(conn, values)
     return Done("/queues#kept", f"Runs are kept: {describe_keep(row['keep'])}{'; archived' if row['archive'] else ''}.")

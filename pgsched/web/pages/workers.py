@@ -8,8 +8,7 @@ from starlette.requests import Request
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import health
-from pgsched.db.queries.runs import workers as fleet
-from pgsched.services import charts, status
+from pgsched.services import charts, pauses, status
 from pgsched.web.pages.overview import SAMPLE
 from pgsched.web.pages.responses import Done, View
 
@@ -22,7 +21,7 @@ def workers(request: Request, conn: Connection[Any]) -> View:
 
 def drain(request: Request, conn: Connection[Any]) -> Done:
     """Ask one to take no more and to end."""
-    gone = fleet.drain(conn, request.path_params["id"], request.state.visitor.user or None)
+    gone = pauses.drain(conn, request.path_params["id"], request.state.visitor.user or None)
     return Done("/workers", f"{gone['name']} was asked to drain: it hears of it within a third of its lease.")
 
 

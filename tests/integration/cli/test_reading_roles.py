@@ -12,7 +12,7 @@ import pytest
 from pgsched.core.explain import Explanation
 from pgsched.db.connection.connect import connect
 from pgsched.db.queries.jobs import jobs
-from pgsched.services.explain import explain_slot
+from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.explaining import hour
 from tests.support.db.passing import lead, pass_time
 from tests.support.logins import Logins, one

@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.db.queries.leader import retention
 from pgsched.leader.pruner import Pruner
-from pgsched.services.explain import explain_slot
+from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.pruning import count, ended, keep, left, prune, slots_of
 from tests.support.db.setting import Open
 

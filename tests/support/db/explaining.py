@@ -9,7 +9,7 @@ import psycopg
 
 from pgsched.core.explain import Explanation
 from pgsched.db.queries.jobs import jobs
-from pgsched.services.explain import explain_slot
+from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.passing import now, pass_time
 
 HOUR = timedelta(hours=1)

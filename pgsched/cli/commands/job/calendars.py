@@ -41,7 +41,7 @@ def calendar(
     Example:
       pgsched job calendar nightly add 2026-12-24..2026-12-26 --reason Christmas
     """
-    from pgsched.services import excluded_dates
+    from pgsched.services.jobs import excluded_dates
 
     span = asked(action, dates, reason)
     with session(dsn) as conn:

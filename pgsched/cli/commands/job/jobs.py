@@ -84,7 +84,7 @@ def add(
       pgsched job add nightly --task reports.build --schedule '0 2 * * *' \\
           --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
     """
-    from pgsched.services import job_changes
+    from pgsched.services.jobs import job_changes
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
@@ -126,7 +126,7 @@ def update(
     Example:
       pgsched job update nightly --schedule '30 3 * * *' --set tags='{eu,slow}'
     """
-    from pgsched.services import job_changes
+    from pgsched.services.jobs import job_changes
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
@@ -163,10 +163,10 @@ def pause(
     Example:
       pgsched job pause nightly --reason "incident 7"
     """
-    from pgsched.db.queries.jobs import jobs
+    from pgsched.services.jobs import job_changes
 
     with session(dsn) as conn:
-        job = jobs.pause(conn, name, reason, by)
+        job = job_changes.pause(conn, name, reason, by)
     print_json(job) if json else print(f"job {cell(name)} is paused by {cell(job['paused_by'])}")
 
 
@@ -186,10 +186,10 @@ def resume(
     Example:
       pgsched job resume nightly --from pause
     """
-    from pgsched.db.queries.jobs import jobs
+    from pgsched.services.jobs import job_changes
 
     with session(dsn) as conn:
-        job = jobs.resume(conn, name, since)
+        job = job_changes.resume(conn, name, since)
     print_json(job) if json else print(f"job {cell(name)} is active")
 
 
@@ -203,10 +203,10 @@ def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job reset-mark nightly
     """
-    from pgsched.db.queries.jobs import jobs
+    from pgsched.services.jobs import job_changes
 
     with session(dsn) as conn:
-        found = jobs.reset_mark(conn, name)
+        found = job_changes.reset_mark(conn, name)
     if json:
         return print_json({"name": name, **found})
     until = cell(found["mark"])
@@ -238,7 +238,7 @@ def run(
       pgsched job run nightly --args '{"region": "us"}' --overlap skip --wait
     """
     from pgsched.db.queries.runs import runs
-    from pgsched.services import job_changes
+    from pgsched.services.jobs import job_changes
     from pgsched.services.runs import waiting
 
     payload = arguments(args)
@@ -266,7 +266,7 @@ def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job delete nightly
     """
-    from pgsched.services import job_changes
+    from pgsched.services.jobs import job_changes
 
     with session(dsn) as conn:
         done = job_changes.delete(conn, name)

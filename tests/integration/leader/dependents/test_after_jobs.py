@@ -13,7 +13,7 @@ from pgsched.db.queries.leader import retention, ticks
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader.dependents import resolve
 from pgsched.leader.ticker import tick
-from pgsched.services.explain import explain_slot
+from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.pruning import prune
 from tests.support.db.setting import Aside, Open, cut, put_back, wait_until_blocked
 

@@ -13,7 +13,7 @@ from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.runs.runs import show
 from pgsched.leader.loop import Duties
-from pgsched.services.explain import explain_slot
+from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.leading import lead
 from tests.support.db.passing import add, finish, job, now, pass_time, runs, states
 

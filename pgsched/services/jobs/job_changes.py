@@ -51,6 +51,21 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED) ->
     return found + (name_hints.about_job(conn, job) if ROUTED & set(changed) else [])
 
 
+def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
+    """Stop deciding slots of a job; runs that exist go on. `by`: None is the session's user. Raises NotFound."""
+    return jobs.pause(conn, name, reason, by)
+
+
+def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
+    """Decide slots again, since `now` or since the `pause`. Raises InputError or NotFound."""
+    return jobs.resume(conn, name, since)
+
+
+def reset_mark(conn: Connection[Any], name: str) -> Row:
+    """Set a mark that lies ahead of the clock back: (before, mark, now). Raises NotFound."""
+    return jobs.reset_mark(conn, name)
+
+
 def run(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
     """Run a job now, beside its schedule; returns the run's id. `overlap`: the policy that it obeys towards unfinished
     runs of the job. Raises InputError or NotFound."""

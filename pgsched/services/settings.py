@@ -1,0 +1,49 @@
+"""What people set: queues, limits of keys, and how long things are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pgsched.core import policies
+from pgsched.core.model import Row
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs import queues
+from pgsched.db.queries.leader import retention
+from pgsched.db.queries.reports import name_hints
+from pgsched.errors import InputError
+
+
+def set_queue(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
+    """Set something for a queue, None puts a default back; returns its row. Raises InputError."""
+    on_full = values.get("on_full")
+    if on_full is not None and on_full not in policies.ON_FULL:
+        raise InputError(f'on-full: "{on_full}" is neither {" nor ".join(policies.ON_FULL)}', "on-full")
+    return queues.set_queue(conn, name, something(values))
+
+
+def unknown_queue(conn: Connection[Any], name: str) -> str | None:
+    """A note about a queue that nothing in the database names yet; None if something does."""
+    return name_hints.unknown(conn, "queue", name)
+
+
+def set_limit(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
+    """Make a limit of keys or change it, None puts a default back; returns its row. Raises InputError."""
+    return queues.set_limit(conn, name, something(values))
+
+
+def remove_limit(conn: Connection[Any], name: str) -> None:
+    """Remove a limit of keys; what it held goes on. Raises NotFound."""
+    queues.remove_limit(conn, name)
+
+
+def change_retention(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
+    """Set how long everything is kept; returns what holds now. Raises InputError."""
+    return retention.change(conn, something(values))
+
+
+def something(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values. Raises InputError where there are none."""
+    if not values:
+        raise InputError("nothing to set: give at least one field")
+    return dict(values)
