@@ -116,17 +116,6 @@ def test_many_runs_are_changed_by_a_filter_after_a_dry_run(ask: Callable[..., An
     assert ask("POST", "/runs/cancel", {"ids": [1], "queue": "mail"})[0] == 422
 
 
-def test_arguments_with_which_a_program_can_never_run_are_refused(ask: Callable[..., Any]) -> None:
-    """As `pgsched job add`, `job update` and `job run` refuse them."""
-    new = {"name": "a", "kind": "command", "task": "true"}
-    status, why = ask("POST", "/jobs", {**new, "args": {"argw": ["x"]}})
-    assert status == 422 and why["error"].startswith("args"), why
-    assert ask("POST", "/jobs", new)[0] == 200
-    assert ask("PATCH", "/jobs/a", {"args": {"cwd": ""}})[0] == 422
-    assert ask("POST", "/jobs/a/run", {"args": {"argw": ["x"]}})[0] == 422
-    assert ask("POST", "/jobs/a/run", {"args": {"argv": ["x"]}})[0] == 200
-
-
 def test_queues_limits_and_pauses_are_set(ask: Callable[..., Any]) -> None:
     assert ask("PUT", "/queues/mail", {"rate": "100/m", "fair": True})[1]["rate_period"] == 60
     assert ask("PUT", "/queues/mail", {"rate": None})[1]["rate"] is None
