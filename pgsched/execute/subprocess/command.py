@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.app.annotations import mismatch
-from pgsched.core.model import Claim, Kind, Outcome, Unreadable
+from pgsched.core.model import Claim, Outcome, Unreadable
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import refused
 from pgsched.execute.subprocess.child import Program
@@ -56,16 +56,6 @@ def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
         cwd=args.get("cwd"),
         stdin=args.get("stdin") or "",
     )
-
-
-def refuse_arguments(kind: str | None, task: str | None, args: Any) -> None:
-    """Arguments with which a command or a shell line can never run. Raises InputError that names the place."""
-    if args is None or task is None:
-        return
-    if kind == Kind.COMMAND:
-        read([task], {"argv": args} if isinstance(args, list) else args, tuple(KEYS))
-    elif kind == Kind.SHELL:
-        read([task], {} if args == [] else args, SHELL_KEYS)
 
 
 def unusable(key: str, value: Any) -> str | None:

@@ -1,5 +1,5 @@
-"""Jobs as people make, change, run and delete them. The database checks the values; what it cannot know is checked
-here: arguments with which a program can never run, and what a person should be told of a change."""
+"""Jobs as people make, change, pause, run and delete them. The database checks the values; here is what a person
+should be told of a change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pgsched.core.schedule.preview import ended_unstarted
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports import name_hints
-from pgsched.execute.subprocess.command import refuse_arguments
 
 ROUTED = {"task", "kind", "queue", "args"}  # columns that say who runs it, and with what
 
@@ -28,15 +27,11 @@ class Deleted:
 
 def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     """Make a job; returns it whole. Raises InputError."""
-    refuse_arguments(values.get("kind"), values.get("task"), values.get("args"))
     return jobs.add(conn, values)
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     """Change columns of a job; returns it whole. Raises InputError or NotFound."""
-    if changes.get("args") is not None:
-        job = {**jobs.show(conn, name), **changes}
-        refuse_arguments(job["kind"], job["task"], job["args"])
     return jobs.update(conn, name, changes)
 
 
@@ -69,9 +64,6 @@ def reset_mark(conn: Connection[Any], name: str) -> Row:
 def run(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
     """Run a job now, beside its schedule; returns the run's id. `overlap`: the policy that it obeys towards unfinished
     runs of the job. Raises InputError or NotFound."""
-    if args is not None:
-        job = jobs.show(conn, name)
-        refuse_arguments(job["kind"], job["task"], args)
     return jobs.trigger(conn, name, args, overlap)
 
 

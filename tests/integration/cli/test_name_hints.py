@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.errors import InputError
-from pgsched.execute.subprocess.command import refuse_arguments
+from pgsched.execute.subprocess.command import KEYS, SHELL_KEYS, read
 from tests.support.cli.said import Said
 
 Program = Callable[..., Said]
@@ -191,7 +191,15 @@ def test_an_insert_of_arguments_that_can_never_run_is_refused(
             db.execute(statement.encode(), {"kind": kind, "args": args})
         assert refused.value.diag.message_primary == why, statement
     with pytest.raises(InputError) if kind != "sql" else nullcontext():
-        refuse_arguments(kind, "ls", json.loads(args))
+        executed(kind, json.loads(args))
+
+
+def executed(kind: str, args: Any) -> None:
+    """Read them as the executor of this kind does."""
+    if kind == "command":
+        read(["ls"], {"argv": args} if isinstance(args, list) else args, tuple(KEYS))
+    elif kind == "shell":
+        read(["ls"], {} if args == [] else args, SHELL_KEYS)
 
 
 RUNNABLE = [
@@ -202,7 +210,7 @@ RUNNABLE = [
 
 @pytest.mark.parametrize(("kind", "args"), RUNNABLE)
 def test_arguments_that_a_program_takes_are_taken(kind: str, args: str, db: psycopg.Connection[Any]) -> None:
-    refuse_arguments(kind, "ls", json.loads(args))
+    executed(kind, json.loads(args))
     db.execute("INSERT INTO pgsched.runs (kind, task, args) VALUES (%s, 'ls', %s)", [kind, args])
 
 
