@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pgsched.core.model import Row
+from pgsched.core.model import Kind, Row
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import run_output, run_pages, runs
 from pgsched.services import limits
 from pgsched.services.runs import waiting
@@ -28,13 +29,21 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """What keeps a run from starting, if anything does. `offered`: a live worker takes it, or it is not queued; `hint`:
+    what workers offer instead of its task; `held_by`: the pauses and limits."""
+
+    offered: bool
+    hint: str
+    held_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Whole:
-    """A run with all that a page shows of it. `held_by`: the pauses and limits that keep it from starting; `before`:
-    the runs it waits for; `behind`: those that wait for it."""
+    """A run with all that a page shows of it. `before`: the runs it waits for; `behind`: those that wait for it."""
 
     run: Row
-    offered: bool
-    held_by: str | None
+    standing: Standing
     log: list[Row]
     log_is_whole: bool
     before: list[Row]
@@ -45,12 +54,18 @@ class Whole:
 def whole(conn: Connection[Any], run_id: int) -> Whole:
     """Read it. Raises NotFound."""
     run = runs.show(conn, run_id)
-    offered = run["state"] != "queued" or waiting.offered(conn, run)
     related = run_pages.relatives(conn, run_id, RELATIVES)
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
     log = run_output.last(conn, run_id, LAST_ROWS + 1)
     end = ending(log)
-    return Whole(run, offered, limits.why(conn, run), end, len(end) == len(log), before, behind, spans(run))
+    return Whole(run, standing(conn, run), end, len(end) == len(log), before, behind, spans(run))
+
+
+def standing(conn: Connection[Any], run: Row) -> Standing:
+    """Say what keeps a run from starting."""
+    offered = run["state"] != "queued" or waiting.offered(conn, run)
+    hint = "" if offered or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
+    return Standing(offered, hint, limits.why(conn, run))
 
 
 def ending(log: list[Row]) -> list[Row]:

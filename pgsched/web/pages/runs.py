@@ -74,8 +74,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
     """One run."""
     found = whole(conn, request.path_params["id"])
     run = found.run
-    hint = "" if found.offered or run["kind"] != Kind.TASK else name_hints.not_offered(conn, run["task"])
-    values = {"found": found, "run": run, "hint": hint, "timeline": timeline(found.spans),
+    values = {"found": found, "run": run, "standing": found.standing, "timeline": timeline(found.spans),
               "open": run["finished_at"] is None, "retried": run["state"] in changes.RETRY.states,
               "progress": progress_of(run["progress"], run["attempt"]),
               "related": bool(found.before or found.behind)}  # fmt: skip

@@ -138,23 +138,20 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched run show 4711
     """
-    from pgsched.db.queries.reports import name_hints
     from pgsched.db.queries.runs import graphs, runs
-    from pgsched.services import limits
-    from pgsched.services.runs import waiting
+    from pgsched.services.runs import detail, waiting
 
     with session(dsn) as conn:
         found = runs.show(conn, run_id)
-        waited = graphs.waits_for(conn, run_id)
-        found["held_by"] = limits.why(conn, found)
-        found["unroutable"] = found["state"] == "queued" and not waiting.offered(conn, found)
-        hint = name_hints.not_offered(conn, found["task"]) if found["unroutable"] and found["kind"] == "task" else ""
-    found["waits_for"] = waited or None
+        waited, standing = graphs.waits_for(conn, run_id), detail.standing(conn, found)
+    found |= {"held_by": standing.held_by, "unroutable": not standing.offered, "waits_for": waited or None}
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")
     if found.pop("unroutable"):
-        found["reason"] = f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}{hint}"
+        found["reason"] = (
+            f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}{standing.hint}"
+        )
     found["progress"] = progress_words(found["progress"], found["attempt"]) or None
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})
     for attempt in attempts:
