@@ -29,9 +29,9 @@ from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import BY_INDEX, Connection, connect
 from pgsched.db.queries.leader import rollups
-from pgsched.leader.periodic import breather
 from pgsched.leader.pruner import REST, Pruner
 from pgsched.leader.rollups import BATCH
+from pgsched.leader.timing.periodic import breather
 
 JOBS = 50
 ENOUGH = 75_000  # rows a second that a pruner may take away

@@ -38,8 +38,8 @@ from pgsched.errors import PgschedError
 from pgsched.leader.alerting.incidents import Watch
 from pgsched.leader.loop import Duties
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.leader.periodic import Sleep
 from pgsched.leader.reaper import Search
+from pgsched.leader.timing.periodic import Sleep
 
 logger = log.get("leader")
 

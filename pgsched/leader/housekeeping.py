@@ -23,8 +23,8 @@ from pgsched.leader.isolation import pieces
 from pgsched.leader.isolation.guard import DutyGuard, Pieces
 from pgsched.leader.isolation.set_aside import SetAside
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.leader.periodic import Timetable, breather, clear_notifications
 from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.timing.periodic import Timetable, breather, clear_notifications
 
 LONGEST_PAUSE_S = 2.5  # how late a lost notification may be noticed
 WAITING_PAUSE_S = 1.0
@@ -56,22 +56,22 @@ class Housekeeping:
     def keep(self, now: float, *, count: bool, ended: bool, trusted: bool) -> None:
         """Do what it is time for. `ended`: something may have to be counted; `trusted`: the clock has not jumped."""
         timetable = self.timetable
-        if count and timetable.counting.now(now, lull=timetable.lull):
+        if count and timetable.counting.is_due(now, lull=timetable.lull):
             timetable.counting.within(now, self.settings.count_every_s, LONGEST_PAUSE_S)  # first, as below
             self._do("figures", lambda: self._count(now, ended))
-        if trusted and timetable.watching.now(now, lull=timetable.lull):
+        if trusted and timetable.watching.is_due(now, lull=timetable.lull):
             timetable.watching.within(now, EVERY_S, LONGEST_PAUSE_S)  # first, as below
             self._do("alerts", self._watch)
-        if timetable.pruning.now(now, lull=timetable.lull):
+        if timetable.pruning.is_due(now, lull=timetable.lull):
             # first: a prune that fails must not hold up every round
             timetable.pruning.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)
             self._do("pruning", self._prune)
             if not self._pruner.more:
                 self._do("tidying", self._tidy)
-        if timetable.withdrawing.now(now, lull=timetable.lull):
+        if timetable.withdrawing.is_due(now, lull=timetable.lull):
             timetable.withdrawing.within(now, self.settings.prune_every_s, LONGEST_PAUSE_S)  # first, as above
             self._do("declarations", lambda: withdraw(self.conn, self.leading, self.settings.withdraw_after_s))
-        if timetable.clearing.now(now, lull=timetable.lull):
+        if timetable.clearing.is_due(now, lull=timetable.lull):
             timetable.clearing.within(now, CLEAR_EVERY_S, CLEAR_EVERY_S)  # first, as above
             self._do("notifications", lambda: clear_notifications(self.conn))
 

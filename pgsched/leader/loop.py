@@ -27,10 +27,10 @@ from pgsched.leader.isolation.set_aside import JOB_MOST_S
 from pgsched.leader.preparation import NotAsPrepared, PreparationLead
 from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search, tell_expired
 from pgsched.leader.replanning import Replanning
-from pgsched.leader.stall_detector import Stall
 from pgsched.leader.ticker import tick
 from pgsched.leader.timing.clock_step import DatabaseClock
 from pgsched.leader.timing.floors import Floors
+from pgsched.leader.timing.stall_detector import StallDetector
 
 logger = log.get("leader")
 UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none, and where others watch how old the term's row is
@@ -49,7 +49,7 @@ class Duties(Housekeeping):
     ) -> None:
         super().__init__(conn, term, settings, reap_from, locked=locked)
         self._held_up = 0
-        self.stall = Stall()
+        self.stall = StallDetector()
         self.search = Search()
         self._lead = PreparationLead()
         self.floors = Floors()
@@ -74,7 +74,7 @@ class Duties(Housekeeping):
 
     def _perform(self, now: float) -> float:
         timetable = self.timetable
-        reap, count = timetable.reaping.now(now), timetable.counting.now(now, lull=timetable.lull)
+        reap, count = timetable.reaping.is_due(now), timetable.counting.is_due(now, lull=timetable.lull)
         since, searched_s, aside = self.floors.since, self.search.began_s, self.aside.numbers(pieces.JOBS)
         due = leadership.look(
             self.conn,
@@ -98,7 +98,7 @@ class Duties(Housekeeping):
         trusted = self.clock.is_trusted(now)
         if ticked := self._do("tick", self._tick) if due.jobs and trusted else 0:
             timetable.lull_until = time.monotonic() + LULL_S
-        reap = reap and timetable.reaping.now(now, lull=timetable.lull)
+        reap = reap and timetable.reaping.is_due(now, lull=timetable.lull)
         done = self._do("claims", lambda: self._reclaim(now, due, reap))
         if due.waiting and now >= self._circles.at:
             done += self._do("circles", lambda: self._circles.work(self.conn, self.leading))

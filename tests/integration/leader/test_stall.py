@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.leader import stall_detector
 from pgsched.leader.loop import Duties
+from pgsched.leader.timing import stall_detector
 from tests.support.db.leading import lead
 from tests.support.db.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
 from tests.support.waiting import wait_until

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.leader import periodic
-from pgsched.leader.periodic import AHEAD_S, Sleep
+from pgsched.leader.timing import periodic
+from pgsched.leader.timing.periodic import AHEAD_S, Sleep
 
 
 class Clock:

@@ -17,7 +17,7 @@ NOTICED_S = 0.3  # no lease is so short that its claims end in less
 MOST = 3  # times in a row: where every round is slow, claims must end all the same
 
 
-class Stall:
+class StallDetector:
     """How long the rounds of one leader took."""
 
     def __init__(self) -> None:

@@ -23,8 +23,8 @@ RENEW_S = 3.0
 DEAF_S, FEW_IN_VAIN, MOST_IN_VAIN = 0.005, 3, 13
 
 
-class Due:
-    """All times are monotonic seconds of this process."""
+class Periodic:
+    """When one thing is due again. All times are monotonic seconds of this process."""
 
     def __init__(self, at: float) -> None:
         self.exactly(at)
@@ -38,8 +38,8 @@ class Due:
         self.by = now + period_s
         self.at = self.by - min(early_s, period_s / 2)
 
-    def now(self, now: float, *, lull: bool = False) -> bool:
-        """May it be done? In a `lull` only if it can wait no longer."""
+    def is_due(self, now: float, *, lull: bool = False) -> bool:
+        """Whether it may be done at `now`; in a `lull`, only if it can wait no longer."""
         return now >= (self.by if lull else self.at)
 
 
@@ -52,10 +52,10 @@ class Timetable:
 
     def __init__(self, reap_from: float, prune_every_s: float) -> None:
         prune_from = time.monotonic() + prune_every_s
-        self.reaping = Due(reap_from)
-        self.pruning = Due(prune_from)
-        self.withdrawing = Due(max(reap_from, prune_from))
-        self.counting, self.watching, self.clearing = Due(0.0), Due(0.0), Due(0.0)
+        self.reaping = Periodic(reap_from)
+        self.pruning = Periodic(prune_from)
+        self.withdrawing = Periodic(max(reap_from, prune_from))
+        self.counting, self.watching, self.clearing = Periodic(0.0), Periodic(0.0), Periodic(0.0)
         self.lull_until = -math.inf
 
     @property
