@@ -36,9 +36,10 @@ from pgsched.db.queries.leader import leadership, set_aside
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.errors import PgschedError
 from pgsched.leader.alerting.incidents import Watch
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.metrics import LeaderMeter
 from pgsched.leader.reaper import Search
+from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Sleep
 
 logger = log.get("leader")
@@ -187,42 +188,42 @@ class Leader:
         return leadership.vacant(conn, gone_s, locked=self._locked)
 
     def _lead(self, conn: Connection[Any]) -> None:
-        term, grace_s = self._begin_term(conn)
-        if term is None:
+        number, grace_s = self._begin_term(conn)
+        if number is None:
             return
-        self._leads(term)
-        logger.info("leading", term=term, reaps_in_s=round(grace_s, 1))
+        self._leads(number)
+        logger.info("leading", term=number, reaps_in_s=round(grace_s, 1))
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
-        duties = Duties(conn, term, self.settings, reap_from=time.monotonic() + grace_s, locked=self._locked)
-        duties.counted = self.counted
-        duties.watch, duties.search = Watch(self._nudged), Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
+        term = Term(conn, number, self.settings, locked=self._locked, meter=self.counted)
+        search = Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
+        loop = LeaderLoop(term, time.monotonic() + grace_s, search=search, watch=Watch(self._nudged))
         sleep = Sleep()
-        duties.aside.load(conn)
+        term.set_aside.load(conn)
         try:
             while not self._stop.is_set():
-                self._round(conn, duties, sleep)
-            duties.resign()
+                self._round(conn, loop, sleep)
+            term.resign()
             if not is_shared(conn):
                 leadership.wake_candidates(conn, locked=self._locked)
         except NotLeading as reason:
             # closing the session gives the lock back
-            logger.warning("leadership lost", term=term, reason=str(reason))
+            logger.warning("leadership lost", term=number, reason=str(reason))
         except (DatabaseError, PgschedError):
-            if duties.guard.cost is not None:
-                self._cost = duties.guard.cost
+            if term.guard.cost is not None:
+                self._cost = term.guard.cost
                 logger.warning("the session was lost in a duty", duty=self._cost[0], error=self._cost[1])
             raise
 
-    def _round(self, conn: Connection[Any], duties: Duties, sleep: Sleep) -> None:
+    def _round(self, conn: Connection[Any], loop: LeaderLoop, sleep: Sleep) -> None:
         """What is due, and a pause. A server that has no room, or a table that somebody has locked, keeps its leader,
         who asks less and less often."""
         try:
-            seconds = duties.perform()
+            seconds = loop.run_once()
             self._broken_off = 0
         except NotLeading:
             # A candidate may be looking behind the fence just now: the term tells who leads.
-            if leadership.newest(conn) != duties.term:
+            if leadership.newest(conn) != loop.term.number:
                 raise
             self.pause(conn, 0.1)
         except DatabaseError as error:
@@ -237,7 +238,7 @@ class Leader:
                 leadership.clear_notifications(conn)
             self.pause(None, delay)
         else:
-            deaf_s = sleep.deaf_s(useful=duties.useful)
+            deaf_s = sleep.deaf_s(useful=loop.useful)
             if self.pause(conn, sleep.pause_s(conn, seconds), deaf_s):
                 sleep.woken()
 

@@ -11,7 +11,8 @@ from pgsched.db.queries.jobs.registration import register
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
-from tests.support.db.leading import lead
+from pgsched.leader.duties.housekeeping import DeclarationsDuty
+from tests.support.db.leading import duty_of, lead
 from tests.support.fleet import one
 
 
@@ -43,8 +44,8 @@ def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
 
     def one_round() -> psycopg.Connection:
         retention.tidy(db, 7 * 86_400.0, 1000)
-        leader.timetable.withdrawing.exactly(0)
-        leader.perform()
+        duty_of(leader, DeclarationsDuty).period.exactly(0)
+        leader.run_once()
         return db
 
     return one_round

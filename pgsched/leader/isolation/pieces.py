@@ -6,63 +6,29 @@ Invariant: each piece is a fenced transaction of its own, so that what went thro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.leader.retention import Picked
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader import admission, skipped_slots
-from pgsched.leader.dependents import CHUNK, ENDED, FRESH, JUDGED, SLOTS, adopt_apart, find_parents, judge_apart
-from pgsched.leader.isolation.guard import DutyGuard, Leading, Pieces
-from pgsched.leader.isolation.set_aside import SetAside
+from pgsched.leader.dependents import ENDED, FRESH, JUDGED, SLOTS, adopt_apart, find_parents, judge_apart
+from pgsched.leader.isolation.guard import Pieces
 from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import Counting
+from pgsched.leader.term import Term
 
 JOBS, BACKFILLS, STRETCHES, GROUPS = "jobs", "backfills", "passed over slots", "limited runs"
 PRUNING, FIGURES, CLAIMS = "pruning", "figures", "expired claims"
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What the pieces of one term share."""
-
-    conn: Connection[Any]
-    leading: Leading
-    aside: SetAside
-    guard: DutyGuard
-
-
-def of_duties(
-    site: Site,
-    settings: LeaderSettings,
-    batch: int,
-    tick: Callable[[int], int],
-    standing: admission.Standing,
-    counting: Counting,
-    pruner: Pruner,
-) -> dict[str, list[Pieces]]:
-    """Of each duty that has any, by its name."""
-    return {
-        "tick": jobs(site, tick, settings.tick_batch),
-        "dependencies": dependents(site, min(batch, CHUNK)),
-        "admission": admitting(site, batch),
-        "limits": limited(site, standing),
-        "passed over slots": stretches(site),
-        "backfills": own(BACKFILLS),
-        "figures": figures(site, counting, batch),
-        "pruning": pruning(site, pruner, settings.prune_batch),
-    }
-
-
-def jobs(site: Site, work: Callable[[int], int], most: int) -> list[Pieces]:
+def jobs(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
     """Of the tick; `work(n)`: it decides up to `n` jobs."""
 
     def first() -> str | None:
-        due = ticks.due_jobs(site.conn, 1, 0.0, site.aside.numbers(JOBS))
+        due = ticks.due_jobs(term.conn, 1, 0.0, term.set_aside.numbers(JOBS))
         return str(due[0].id) if due else None
 
     def some(n: int) -> tuple[int, bool]:
@@ -72,26 +38,26 @@ def jobs(site: Site, work: Callable[[int], int], most: int) -> list[Pieces]:
     return [Pieces(JOBS, most, some, first)]
 
 
-def admitting(site: Site, most: int) -> list[Pieces]:
+def admitting(term: Term, most: int) -> list[Pieces]:
     """Of what only time, or other runs of the job, held."""
-    return [admitting_step(site, step, name, most) for step, name in ticks.ADMITTING.items()]
+    return [admitting_step(term, step, name, most) for step, name in ticks.ADMITTING.items()]
 
 
-def admitting_step(site: Site, step: str, name: str, most: int) -> Pieces:
+def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
     """Of one of its statements."""
 
     def work(n: int) -> tuple[int, bool]:
-        with site.leading() as conn:
-            done = ticks.admit_step(conn, step, n, site.aside.numbers(name))
+        with term.leading() as conn:
+            done = ticks.admit_step(conn, step, n, term.set_aside.numbers(name))
         return done, done > 0
 
     def first() -> str | None:
-        return text(ticks.admit_first(site.conn, step, site.aside.numbers(name)))
+        return text(ticks.admit_first(term.conn, step, term.set_aside.numbers(name)))
 
     return Pieces(name, most, work, first)
 
 
-def dependents(site: Site, most: int) -> list[Pieces]:
+def dependents(term: Term, most: int) -> list[Pieces]:
     """Of runs that wait for others. Children that cannot be let go of are set aside one by one, behind their edges."""
 
     def judge(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, Mapping[int, Exception]]:
@@ -101,45 +67,45 @@ def dependents(site: Site, most: int) -> list[Pieces]:
         return done, failed
 
     def fresh(n: int) -> tuple[int, bool]:
-        with site.leading() as conn:
+        with term.leading() as conn:
             dependencies.begin_again(conn)
-        with site.leading() as conn:
-            watched, more, loose = adopt_apart(conn, n, site.aside.numbers(FRESH))
+        with term.leading() as conn:
+            watched, more, loose = adopt_apart(conn, n, term.set_aside.numbers(FRESH))
             done, failed = judge(conn, loose)
-        leave(site, JUDGED, failed, done)
+        leave(term, JUDGED, failed, done)
         return watched, more
 
     def ended(n: int) -> tuple[int, bool]:
-        with site.leading() as conn:
-            more, free, _ = dependencies.release(conn, 0, n, site.aside.numbers(ENDED))
+        with term.leading() as conn:
+            more, free, _ = dependencies.release(conn, 0, n, term.set_aside.numbers(ENDED))
             done, failed = judge(conn, free)
-        leave(site, JUDGED, failed, done)
+        leave(term, JUDGED, failed, done)
         return len(free), more
 
     slots_after = 0
 
     def slots(n: int) -> tuple[int, bool]:
         nonlocal slots_after
-        with site.leading() as conn:
-            found, after = find_parents(conn, slots_after, n, site.aside.numbers(SLOTS))
+        with term.leading() as conn:
+            found, after = find_parents(conn, slots_after, n, term.set_aside.numbers(SLOTS))
         slots_after = after  # once it is committed
         return found, after > 0
 
     def first_slot() -> str | None:
-        found = dependencies.slots(site.conn, slots_after, 1, site.aside.numbers(SLOTS))
+        found = dependencies.slots(term.conn, slots_after, 1, term.set_aside.numbers(SLOTS))
         return str(found[0].run_id) if found else None
 
     def again(_: int) -> tuple[int, bool]:
-        with site.leading() as conn:
-            done, failed = judge(conn, [int(row) for row in site.aside.over(JUDGED)])
-        leave(site, JUDGED, failed, done)
+        with term.leading() as conn:
+            done, failed = judge(conn, [int(row) for row in term.set_aside.over(JUDGED)])
+        leave(term, JUDGED, failed, done)
         return done, False
 
     def first_fresh() -> str | None:
-        return text(next(iter(dependencies.fresh(site.conn, 0, 1, site.aside.numbers(FRESH))), None))
+        return text(next(iter(dependencies.fresh(term.conn, 0, 1, term.set_aside.numbers(FRESH))), None))
 
     def first_ended() -> str | None:
-        return text(dependencies.release(site.conn, 0, 1, site.aside.numbers(ENDED), act=False)[2])
+        return text(dependencies.release(term.conn, 0, 1, term.set_aside.numbers(ENDED), act=False)[2])
 
     return [
         Pieces(SLOTS, most, slots, first_slot, lambda: slots_after == 0),
@@ -149,50 +115,50 @@ def dependents(site: Site, most: int) -> list[Pieces]:
     ]
 
 
-def limited(site: Site, standing: admission.Standing) -> list[Pieces]:
+def limited(term: Term, standing: admission.Standing) -> list[Pieces]:
     """Of runs that only limits hold: groups, by queue and key."""
 
     def work(n: int) -> tuple[int, bool]:
-        return limit(site, standing, n), standing.more and not at_start()
+        return limit(term, standing, n), standing.more and not at_start()
 
     def at_start() -> bool:
         return standing.after == ("", "")
 
-    return [Pieces(GROUPS, admission.GROUPS, work, lambda: admission.first_group(site.conn, standing.after), at_start)]
+    return [Pieces(GROUPS, admission.GROUPS, work, lambda: admission.first_group(term.conn, standing.after), at_start)]
 
 
-def limit(site: Site, standing: admission.Standing, n: int = admission.GROUPS) -> int:
+def limit(term: Term, standing: admission.Standing, n: int = admission.GROUPS) -> int:
     """A pass over groups that wait for limits alone, `n` at most; how many runs were admitted or taken back."""
     # Not in a pipeline: between its statements the server keeps no time, and a leader that is parted from it or
     # frozen there would hold the locks for as long as TCP lets it.
     before = standing.after
     try:
-        with site.leading() as conn:
-            return admission.admit(conn, standing, n, site.aside.ids(GROUPS))
+        with term.leading() as conn:
+            return admission.admit(conn, standing, n, term.set_aside.ids(GROUPS))
     except Exception:
         standing.after = before
         raise
 
 
-def stretches(site: Site) -> list[Pieces]:
+def stretches(term: Term) -> list[Pieces]:
     """Of slots that an edit or a resume passed over."""
 
     def work(n: int) -> tuple[int, bool]:
-        with site.leading() as conn:
-            done = skipped_slots.record(conn, n, site.aside.numbers(STRETCHES))
+        with term.leading() as conn:
+            done = skipped_slots.record(conn, n, term.set_aside.numbers(STRETCHES))
         return done, done >= n
 
     def first() -> str | None:
-        return text(skipped_slots.first(site.conn, site.aside.numbers(STRETCHES)))
+        return text(skipped_slots.first(term.conn, term.set_aside.numbers(STRETCHES)))
 
     return [Pieces(STRETCHES, skipped_slots.BATCH, work, first)]
 
 
-def pruning(site: Site, pruner: Pruner, most: int) -> list[Pieces]:
+def pruning(term: Term, pruner: Pruner, most: int) -> list[Pieces]:
     """Of ended runs that nothing keeps any longer."""
 
     def work(n: int) -> tuple[int, bool]:
-        return prune(site, pruner, n), pruner.more
+        return prune(term, pruner, n), pruner.more
 
     def first() -> str | None:
         picked: Picked | None = pruner.picked
@@ -201,43 +167,43 @@ def pruning(site: Site, pruner: Pruner, most: int) -> list[Pieces]:
     return [Pieces(PRUNING, most, work, first)]
 
 
-def prune(site: Site, pruner: Pruner, n: int) -> int:
+def prune(term: Term, pruner: Pruner, n: int) -> int:
     """A batch of `n` ended runs; how many went."""
     try:
-        with site.leading() as conn:
-            return pruner.work(conn, n, site.aside.numbers(PRUNING))
+        with term.leading() as conn:
+            return pruner.work(conn, n, term.set_aside.numbers(PRUNING))
     except Exception:
         pruner.undo()
         raise
 
 
-def figures(site: Site, counting: Counting, most: int) -> list[Pieces]:
+def figures(term: Term, counting: Counting, most: int) -> list[Pieces]:
     """Of what ended and is counted. A run that is set aside is never counted."""
 
     def work(n: int) -> tuple[int, bool]:
-        counted = counting.work(site.conn, site.leading, n, site.aside.numbers(FIGURES))
+        counted = counting.work(term.conn, term.leading, n, term.set_aside.numbers(FIGURES))
         return counted, counting.waits and counted > 0
 
     def first() -> str | None:
-        with site.conn.transaction():
-            return text(counting.first(site.conn, site.aside.numbers(FIGURES)))
+        with term.conn.transaction():
+            return text(counting.first(term.conn, term.set_aside.numbers(FIGURES)))
 
     return [Pieces(FIGURES, most, work, first)]
 
 
-def claims(site: Site, run_ids: Sequence[int], reap: Callable[[list[int]], int]) -> list[Pieces]:
+def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int]) -> list[Pieces]:
     """Of claims whose lease has ended."""
     left = list(run_ids)
 
     def work(n: int) -> tuple[int, bool]:
-        aside = set(site.aside.numbers(CLAIMS))
+        aside = set(term.set_aside.numbers(CLAIMS))
         some = [run for run in left if run not in aside][:n]
         done = reap(some) if some else 0
         left[:] = [run for run in left if run not in set(some)]
         return done, bool(some)
 
     def first() -> str | None:
-        aside = set(site.aside.numbers(CLAIMS))
+        aside = set(term.set_aside.numbers(CLAIMS))
         return next((str(run) for run in left if run not in aside), None)
 
     return [Pieces(CLAIMS, max(1, len(left)), work, first)]
@@ -248,11 +214,11 @@ def own(name: str) -> list[Pieces]:
     return [Pieces(name, 1, unable, nothing)]
 
 
-def leave(site: Site, name: str, failed: Mapping[int, Exception], went: int) -> None:
+def leave(term: Term, name: str, failed: Mapping[int, Exception], went: int) -> None:
     """Set rows aside that failed alone while `went` others did not."""
     if failed:
         rows = ((str(row), first_line(error)) for row, error in failed.items())
-        site.guard.set_aside(name, rows, proven=went > 0)
+        term.guard.set_aside(name, rows, proven=went > 0)
 
 
 def text(row: int | None) -> str | None:

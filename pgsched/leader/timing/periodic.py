@@ -10,13 +10,11 @@ import math
 import time
 from typing import Any
 
-from pgsched import log
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership
 
-logger = log.get("leader")
-NOTIFICATIONS_FULL = 0.5  # of the server's queue: from then on nobody here notifies (pgsched.notify)
+LONGEST_PAUSE_S = 2.5  # of the leader: how late a lost notification may be noticed
 FIRST_S, LATER = 0.02, 10.0
 AHEAD_S = 5.5  # for so long it is told: longer than any pause
 RENEW_S = 3.0
@@ -24,17 +22,23 @@ DEAF_S, FEW_IN_VAIN, MOST_IN_VAIN = 0.005, 3, 13
 
 
 class Periodic:
-    """When one thing is due again. All times are monotonic seconds of this process."""
+    """When one thing is due again, from `at` on. All times are monotonic seconds of this process.
 
-    def __init__(self, at: float) -> None:
+    `every_s`: its period. `early_s`: how much earlier it may be done in a round that there is anyway, half of the
+    period at most.
+    """
+
+    def __init__(self, at: float, every_s: float = 0.0, early_s: float = LONGEST_PAUSE_S) -> None:
+        self.every_s = every_s
+        self.early_s = early_s
         self.exactly(at)
 
     def exactly(self, at: float) -> None:
-        """Not before, and not later."""
+        """Not before `at`, and not later."""
         self.at = self.by = at
 
     def within(self, now: float, period_s: float, early_s: float) -> None:
-        """A period from now at the latest, and by so much sooner (half of the period at most)."""
+        """A period from `now` at the latest, and earlier by `early_s` at most."""
         self.by = now + period_s
         self.at = self.by - min(early_s, period_s / 2)
 
@@ -42,26 +46,20 @@ class Periodic:
         """Whether it may be done at `now`; in a `lull`, only if it can wait no longer."""
         return now >= (self.by if lull else self.at)
 
+    def start(self, now: float, *, lull: bool = False) -> bool:
+        """Whether it is due; if so, it is due again a period from `now`."""
+        if not self.is_due(now, lull=lull):
+            return False
+        self.within(now, self.every_s, self.early_s)
+        return True
 
-class Timetable:
-    """When each duty of one term that is done again and again is due.
-
-    During a lull, which ends at `lull_until`, the machine is left to the workers: only what can wait no longer is done.
-    All times are monotonic seconds of this process.
-    """
-
-    def __init__(self, reap_from: float, prune_every_s: float) -> None:
-        prune_from = time.monotonic() + prune_every_s
-        self.reaping = Periodic(reap_from)
-        self.pruning = Periodic(prune_from)
-        self.withdrawing = Periodic(max(reap_from, prune_from))
-        self.counting, self.watching, self.clearing = Periodic(0.0), Periodic(0.0), Periodic(0.0)
-        self.lull_until = -math.inf
-
-    @property
-    def lull(self) -> bool:
-        """Is there a lull now?"""
-        return time.monotonic() < self.lull_until
+    def pause_s(self, lull_until: float, not_before: float = -math.inf) -> float:
+        """Seconds until there has to be a round for it: at `by`, or at the end of a lull that it waits for. Before
+        `not_before` there need be none."""
+        now, wake_at = time.monotonic(), self.by
+        if now < lull_until and self.at <= lull_until:
+            wake_at = min(wake_at, lull_until)
+        return max(wake_at, not_before) - now
 
 
 class Sleep:
@@ -109,10 +107,3 @@ def breather(began: float, times: float = 1.0) -> float:
     """When to go on with what has many batches: others get so many times as much time as the last one took."""
     now = time.monotonic()
     return now + max(0.005, times * (now - began))
-
-
-def clear_notifications(conn: Connection[Any]) -> int:
-    """A queue of notifications that was full stays so, although the cause is gone, until somebody does this."""
-    if (usage := leadership.clear_notifications(conn)) >= NOTIFICATIONS_FULL:
-        logger.warning("the notification queue fills up: nobody is notified", usage=round(usage, 2))
-    return 0

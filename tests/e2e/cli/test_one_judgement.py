@@ -128,7 +128,7 @@ def a_duty_that_fails(scene: Scene) -> None:
     leader = lead(db, prune_every_s=0.01, count_every_s=0.01)
 
     def noted() -> bool:
-        leader.perform()
+        leader.run_once()
         return db.execute(
             "SELECT count(*) > 0 FROM pgsched.set_aside WHERE duty = 'pruning' AND row_id = ''"
         ).fetchone() == (True,)
@@ -303,7 +303,7 @@ def test_what_a_lost_worker_held_is_known_once_it_is_taken_back(scene: Scene) ->
     leader = lead(scene.db)
 
     def reaped() -> bool:
-        leader.perform()
+        leader.run_once()
         return scene.db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'running'").fetchone() == (0,)
 
     wait_until(reaped, 30, "the claims to be taken back")
@@ -316,10 +316,10 @@ def test_a_duty_that_goes_through_again_is_a_problem_no_more(scene: Scene) -> No
     scene.db.execute("DROP TRIGGER mine ON pgsched.runs")
     scene.db.execute("UPDATE pgsched.set_aside SET next_at = clock_timestamp()")
     leader = lead(scene.db, prune_every_s=0.01, count_every_s=0.01)
-    leader.aside.load(scene.db)
+    leader.term.set_aside.load(scene.db)
 
     def over() -> bool:
-        leader.perform()
+        leader.run_once()
         return in_status(scene) == []
 
     wait_until(over, 30, "the next prune")

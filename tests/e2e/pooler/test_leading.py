@@ -15,7 +15,7 @@ from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.db.statements import sql
 from pgsched.leader.election import Leader
-from pgsched.leader.loop import Duties
+from pgsched.leader.term import Term
 from tests.support.bouncer import Bouncer
 from tests.support.fleet import Fleet, clock, fleet_on, one, wait_for_leader
 from tests.support.pooled import SECONDLY, check_slots
@@ -66,10 +66,10 @@ def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db
             leadership.fence(new, None)
             second, _ = leadership.elect(new, "new")
         assert second == first + 1
-        with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
+        with pytest.raises(NotLeading), Term(old, first, LeaderSettings()).leading():
             pytest.fail("the old leader may write")
-        with Duties(new, second, LeaderSettings(), 0).leading() as writing:
-            with pytest.raises(NotLeading), Duties(old, second, LeaderSettings(), 0).leading():
+        with Term(new, second, LeaderSettings()).leading() as writing:
+            with pytest.raises(NotLeading), Term(old, second, LeaderSettings()).leading():
                 pytest.fail("two write at once")
             writing.execute("SELECT 1")
 
@@ -108,7 +108,7 @@ def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(b
             leadership.fence(old, None)
             first, _ = leadership.elect(old, "old")
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
-        with Duties(old, first, LeaderSettings(), 0).leading(), pytest.raises(NotLeading), new.transaction():
+        with Term(old, first, LeaderSettings()).leading(), pytest.raises(NotLeading), new.transaction():
             leadership.fence(new, None)
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
         assert leadership.vacant(new, 10)
@@ -117,9 +117,9 @@ def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(b
             assert leadership.vacant(new, 10)
             second, _ = leadership.elect(new, "new")
         assert not leadership.vacant(old, 10)
-        with pytest.raises(NotLeading), Duties(old, first, LeaderSettings(), 0).leading():
+        with pytest.raises(NotLeading), Term(old, first, LeaderSettings()).leading():
             pytest.fail("the old leader may write")
-        with Duties(new, second, LeaderSettings(), 0).leading():
+        with Term(new, second, LeaderSettings()).leading():
             pass
 
 

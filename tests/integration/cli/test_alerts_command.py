@@ -63,7 +63,7 @@ def test_a_leader_tells_its_webhook_its_program_and_its_log(
     url, told = hook
     monkeypatch.setattr(incidents, "EVERY_S", 0.1)
     monkeypatch.setattr(incidents, "UNWATCHED_S", 0.1)
-    monkeypatch.setattr("pgsched.leader.housekeeping.EVERY_S", 0.1)
+    monkeypatch.setattr("pgsched.leader.duties.housekeeping.EVERY_S", 0.1)
     file = tmp_path / "told"
     settings = AlertSettings((f"{url}/flaky?key=secret",), (f"/bin/sh -c 'cat >> {file}; echo >> {file}'",))
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
@@ -107,7 +107,7 @@ def test_a_test_alert_goes_through_the_sinks_of_the_leader(
     pgsched: Call, dsn: str, hook: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, told = hook
-    monkeypatch.setattr("pgsched.leader.housekeeping.EVERY_S", 0.1)
+    monkeypatch.setattr("pgsched.leader.duties.housekeeping.EVERY_S", 0.1)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
     thread = threading.Thread(target=leader.run, daemon=True)
     with alerting(Settings(dsn, alerts=AlertSettings((url,))), leader, stands=True):

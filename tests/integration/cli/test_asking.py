@@ -37,11 +37,11 @@ def leader(
 
     def start(ending: str) -> None:
         conn = connect()
-        duties = lead(conn)
+        loop = lead(conn)
 
         def work() -> None:
             while not stop.is_set():
-                stop.wait(min(duties.perform(), 0.02))
+                stop.wait(min(loop.run_once(), 0.02))
                 conn.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), error = 'e',"
                              " attempt = 1 WHERE phase = 2", [ending])  # fmt: skip
 

@@ -17,16 +17,16 @@ def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection)
     a_worker(db)
     add_runs(db, 1)
     (claim,) = take(db)
-    duties = lead(db)
-    duties.perform()
-    duties.timetable.reaping.exactly(0)
+    loop = lead(db)
+    loop.run_once()
+    loop.claims.period.exactly(0)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'")  # what the clock does to it
-    moved(duties, 2 * HOUR)
-    duties.perform()
+    moved(loop, 2 * HOUR)
+    loop.run_once()
     assert row_of(db, claim.id)["state"] == "running"
-    assert 25 < duties.timetable.reaping.at - time.monotonic() <= 30, "a lease for everybody to renew"
-    duties.timetable.reaping.exactly(0)
-    duties.perform()
+    assert 25 < loop.claims.period.at - time.monotonic() <= 30, "a lease for everybody to renew"
+    loop.claims.period.exactly(0)
+    loop.run_once()
     assert row_of(db, claim.id)["state"] == "queued", "who has not renewed by then is gone"
 
 
@@ -46,12 +46,12 @@ def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psyc
     worker = a_worker(db)
     add_runs(db, 2)
     held, other = take(db, 2)
-    duties = lead(db)
-    duties.perform()
+    loop = lead(db)
+    loop.run_once()
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
     db.execute("UPDATE pgsched.runs SET worker_id = -1 WHERE id = %s", [other.id])
-    moved(duties, -HOUR)
-    duties.perform()
+    moved(loop, -HOUR)
+    loop.run_once()
     left = "SELECT extract(epoch FROM lease_until - clock_timestamp())::float8 FROM pgsched.runs WHERE id = %s"
     assert 25 < db.execute(left, [held.id]).fetchone()[0] <= 30  # type: ignore[index]
     assert 55 < db.execute(left, [other.id]).fetchone()[0] <= 60, "of a worker that nobody knows"  # type: ignore[index]
@@ -63,18 +63,18 @@ def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
     worker = a_worker(db)
     add_runs(db, 1)
     (claim,) = take(db)
-    duties = lead(db)
-    duties.perform()
+    loop = lead(db)
+    loop.run_once()
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
-    moved(duties, -HOUR)
+    moved(loop, -HOUR)
 
     def conflict(*_: object) -> int:
         raise psycopg.errors.DeadlockDetected("deadlock detected")
 
     with monkeypatch.context() as patched:
         patched.setattr(expired_leases, "shorten_leases", conflict)
-        duties.perform()
-    duties.perform()
+        loop.run_once()
+    loop.run_once()
     left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"
     assert db.execute(left, [claim.id]).fetchone() == (True,)
 
@@ -84,13 +84,13 @@ def test_a_new_leader_shortens_leases_that_a_clock_moved_back_before_its_time_le
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
-    lead(db).perform()
+    lead(db).run_once()
     left = "SELECT lease_until < clock_timestamp() + interval '31 s' FROM pgsched.runs WHERE id = %s"
     assert db.execute(left, [claim.id]).fetchone() == (True,)
 
 
 def test_a_leader_says_that_it_is_alive_although_its_clock_was_moved_back(db: psycopg.Connection) -> None:
-    duties = lead(db)
+    loop = lead(db)
     db.execute("UPDATE pgsched.leader SET seen_at = seen_at + interval '1 hour'")
-    duties.perform()
+    loop.run_once()
     assert db.execute("SELECT seen_at <= clock_timestamp() FROM pgsched.leader").fetchone() == (True,)

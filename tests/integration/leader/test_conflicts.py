@@ -13,7 +13,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db.queries.leader import expired_leases
 from pgsched.leader import election
 from pgsched.leader.election import Leader
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from tests.support.db.clocks import HOUR, a_worker, moved
 from tests.support.db.leading import lead
 from tests.support.db.setting import Open, add_runs, let_expire, row_of, slots, take
@@ -63,51 +63,51 @@ def running(db: psycopg.Connection) -> int:
     return claim.id
 
 
-def let_renew(db: psycopg.Connection, duties: Duties, run: int) -> None:
+def let_renew(db: psycopg.Connection, loop: LeaderLoop, run: int) -> None:
     """The next round takes no claim, and one a lease later does."""
     began = time.monotonic()
-    duties.perform()
+    loop.run_once()
     assert row_of(db, run)["state"] == "running", "its worker waited as well"
-    wait_until(lambda: duties.perform() >= 0 and row_of(db, run)["state"] == "queued", what="the reaping")
+    wait_until(lambda: loop.run_once() >= 0 and row_of(db, run)["state"] == "queued", what="the reaping")
     assert time.monotonic() - began > LEASE_S * 0.8
 
 
 def test_looks_in_vain_are_an_outage_as_long_as_all_of_them(
     db: psycopg.Connection, connect: Open, running: int
 ) -> None:
-    duties = lead(connect(options="-c lock_timeout=100ms"), reap_every_s=0.05)
-    duties.perform()
+    loop = lead(connect(options="-c lock_timeout=100ms"), reap_every_s=0.05)
+    loop.run_once()
     let_expire(db)
     holder, began = connect(autocommit=False), time.monotonic()
     holder.execute("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE")
     while time.monotonic() - began < LEASE_S:
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            duties.perform()
+            loop.run_once()
     holder.rollback()
-    let_renew(db, duties, running)
+    let_renew(db, loop, running)
 
 
 def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    duties = lead(connect(), reap_every_s=0.05)
-    duties.perform()
+    loop = lead(connect(), reap_every_s=0.05)
+    loop.run_once()
     let_expire(db)
-    duties.stall.took(LEASE_S)
+    loop.stall.took(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
         patched.setattr(expired_leases, "leases", conflict)
-        duties.perform()
-    let_renew(db, duties, running)
+        loop.run_once()
+    let_renew(db, loop, running)
 
 
 def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    duties = lead(connect(), reap_every_s=0.05)
-    duties.perform()
+    loop = lead(connect(), reap_every_s=0.05)
+    loop.run_once()
     let_expire(db)
-    moved(duties, HOUR)
+    moved(loop, HOUR)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
         patched.setattr(expired_leases, "leases", conflict)
-        duties.perform()
-    let_renew(db, duties, running)
+        loop.run_once()
+    let_renew(db, loop, running)

@@ -17,10 +17,11 @@ from pgsched.core.schedule import zones
 from pgsched.db.queries.leader import expired_leases, ticks
 from pgsched.errors import PgschedError
 from pgsched.leader import election, ticker
-from pgsched.leader import loop as work
 from pgsched.leader.dependents import Turn
+from pgsched.leader.duties import claims as claims_duty
+from pgsched.leader.duties import waiting as waiting_duties
 from pgsched.leader.election import Leader
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.ticker import tick
 from tests.support.db.leading import lead
 from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_of, slots, take
@@ -60,7 +61,7 @@ def test_a_handler_s_transaction_holds_up_no_other_job(
 def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "BATCH", 2)
+    monkeypatch.setattr(waiting_duties, "BATCH", 2)
     db.execute("INSERT INTO pgsched.jobs (name, task, paused) VALUES ('paused', 't', true), ('load', 't', false)")
     db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, available_at, options)"
@@ -72,11 +73,11 @@ def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
                " SELECT id, '2020-01-01Z', 't' FROM pgsched.jobs WHERE name = 'load'")  # fmt: skip
     leader = lead(db)
     for _ in range(4):
-        leader.perform()
+        leader.run_once()
     assert db.execute("SELECT run_id, parent_id FROM pgsched.dependencies").fetchall() == [(6, 7)]
     db.execute("UPDATE pgsched.jobs SET paused = false")
     for _ in range(10):
-        leader.perform()
+        leader.run_once()
     reasons = db.execute("SELECT DISTINCT reason FROM pgsched.runs WHERE id < 6").fetchall()
     assert reasons == [('after_jobs: job "paused" has no such slot',)]
 
@@ -84,7 +85,7 @@ def test_slots_that_cannot_be_decided_yet_hold_up_no_others(
 def test_runs_whose_parent_is_locked_hold_up_no_others(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "BATCH", 2)
+    monkeypatch.setattr(waiting_duties, "BATCH", 2)
     add_runs(db, 8)
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 2")
     person = connect(autocommit=False)
@@ -93,14 +94,14 @@ def test_runs_whose_parent_is_locked_hold_up_no_others(
                " SELECT id, CASE WHEN id < 8 THEN 1 ELSE 2 END FROM pgsched.runs WHERE id > 2")  # fmt: skip
     leader = lead(db)
     for _ in range(4):
-        leader.perform()
+        leader.run_once()
     assert row_of(db, 8)["state"] == "queued"
     person.rollback()
     for _ in range(4):
-        leader.perform()
+        leader.run_once()
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 1")
     for _ in range(4):
-        leader.perform()
+        leader.run_once()
     assert db.execute("SELECT DISTINCT state FROM pgsched.runs WHERE id > 2").fetchall() == [("queued",)]
 
 
@@ -128,12 +129,12 @@ def test_a_due_job_that_somebody_edits_does_not_make_the_leader_spin(
     add_jobs(db, 1, 3)
     person = connect(autocommit=False)
     person.execute("UPDATE pgsched.jobs SET description = 'being edited'")
-    duties = lead(impatient)
-    waits = [duties.perform() for _ in range(12)]
+    loop = lead(impatient)
+    waits = [loop.run_once() for _ in range(12)]
     assert waits[-1] >= 0.1
     assert max(waits) <= 0.2
     person.rollback()
-    duties.perform()
+    loop.run_once()
     assert slots(db) == (3, 3)
 
 
@@ -142,11 +143,11 @@ def test_a_batch_of_many_slots_ends_early_and_goes_on(
 ) -> None:
     monkeypatch.setattr(ticker, "MOST_SLOTS", 30)
     add_jobs(db, 10, 20)
-    duties = lead(impatient)
-    assert duties.perform() == 0.0
+    loop = lead(impatient)
+    assert loop.run_once() == 0.0
     assert slots(db) == (40, 40)
     while slots(db)[0] < 200:
-        duties.perform()
+        loop.run_once()
     assert slots(db) == (200, 200)
 
 
@@ -190,15 +191,13 @@ def add_job(db: psycopg.Connection, schedule: str, **columns: Any) -> None:
 def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
     db: psycopg.Connection, impatient: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pgsched.leader import loop as module
-
-    monkeypatch.setattr(module, "BATCH", 2)
+    monkeypatch.setattr(claims_duty, "BATCH", 2)
     add_runs(db, 5)
     take(db, 5)
     let_expire(db)
-    duties = lead(impatient, reap_every_s=3600)
+    loop = lead(impatient, reap_every_s=3600)
     for _ in range(3):
-        duties.perform()
+        loop.run_once()
     assert db.execute("SELECT DISTINCT state FROM pgsched.runs").fetchall() == [("queued",)]
 
 
@@ -230,17 +229,17 @@ def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
     zones.zone.cache_clear()
     with monkeypatch.context() as old:
         old.setattr(zones, "names", lambda: known - {"Pacific/Chatham"})
-        lead(db).perform()
+        lead(db).run_once()
         look = "SELECT DISTINCT split_part(error, '; did', 1), next_run_at FROM pgsched.jobs"
         told = ('timezone: "Pacific/Chatham" is not a known IANA zone', None)
         assert db.execute(look).fetchall() == [told]
         since = db.execute("SELECT error_at FROM pgsched.jobs WHERE name = 'a'").fetchone()
-        lead(db).perform()
+        lead(db).run_once()
         assert db.execute(look).fetchall() == [told]
         assert db.execute("SELECT error_at FROM pgsched.jobs WHERE name = 'a'").fetchone() == since
     db.execute("UPDATE pgsched.jobs SET paused = true WHERE name = 'paused'")
     db.execute("SELECT pg_sleep_until(decided_until + interval '1 second') FROM pgsched.jobs WHERE name = 'a'")
-    lead(db).perform()
+    lead(db).run_once()
     found = db.execute("SELECT name, split_part(error, '; did', 1) FROM pgsched.jobs ORDER BY name").fetchall()
     assert found == [("a", None), ("paused", told[0])]
     first = db.execute("SELECT min(scheduled_at) = date_trunc('second', anchor_at) + interval '1 second'"
@@ -282,10 +281,10 @@ def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_forgotten(db: p
 
 
 def test_a_leader_that_fails_for_an_unknown_reason_says_so(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Duties) -> float:
+    def broken(self: LeaderLoop) -> float:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(election.Duties, "perform", broken)
+    monkeypatch.setattr(election.LeaderLoop, "run_once", broken)
     monkeypatch.setattr(election, "back_off_s", lambda *_: 0.01)
     told: list[PgschedError] = []
     Leader(dsn, LeaderSettings(), "test", on_fatal=told.append).run()
@@ -332,7 +331,7 @@ def test_a_duty_that_fails_stops_no_other(
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
-    lead(connect()).perform()
+    lead(connect()).run_once()
     assert row_of(db, claim.id)["state"] == "queued"
 
 
@@ -343,8 +342,8 @@ def test_a_reap_that_fails_does_not_make_the_leader_spin(
     add_runs(db, 1)
     take(db)
     let_expire(db)
-    duties = lead(connect(), reap_every_s=3.0)
-    waits = [duties.perform() for _ in range(3)]
+    loop = lead(connect(), reap_every_s=3.0)
+    waits = [loop.run_once() for _ in range(3)]
     assert min(waits) > 0.5
 
 
@@ -394,10 +393,10 @@ def test_a_file_that_this_host_cannot_read_ends_no_leader(
     def full(*_: object) -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(work, "resolve", full)
+    monkeypatch.setattr(waiting_duties, "resolve", full)
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
-    lead(db).perform()
+    lead(db).run_once()
     assert row_of(db, 1)["state"] == "queued"
 
 
@@ -406,10 +405,10 @@ def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, m
         conn.execute("SELECT 'no instant'::timestamptz")
         return 0
 
-    monkeypatch.setattr(work, "resolve", broken)
+    monkeypatch.setattr(waiting_duties, "resolve", broken)
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
-    lead(db).perform()
+    lead(db).run_once()
     assert row_of(db, 1)["state"] == "queued"
 
 

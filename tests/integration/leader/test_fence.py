@@ -15,7 +15,8 @@ from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading, elect, fence, try_lead
 from pgsched.leader import election
 from pgsched.leader.election import Leader, pace_s
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
+from pgsched.leader.term import Term
 from pgsched.leader.ticker import tick
 from tests.support.db.setting import Open, add_jobs, add_runs, cut, let_expire, slots, take
 from tests.support.waiting import wait_until
@@ -99,15 +100,15 @@ def test_a_leader_whose_term_has_ended_writes_nothing(
 ) -> None:
     add_jobs(db, 3, 20)
     old, new = connect(), connect()
-    stale = Duties(old, begin_term(old, "old"), LeaderSettings(), reap_from=0.0)
-    assert begin_term(new, "new") == stale.term + 1
+    stale = LeaderLoop(Term(old, begin_term(old, "old"), LeaderSettings()), reap_from=0.0)
+    assert begin_term(new, "new") == stale.term.number + 1
     if guarded:
         with pytest.raises(NotLeading, match=r"term 1 has ended: term 2 leads"):
-            stale.perform()
+            stale.run_once()
         assert slots(db) == (0, 0)
     else:
         cut(monkeypatch, "leader_term", "max(term)", "min(term)")
-        stale.perform()
+        stale.run_once()
         assert slots(db) == (60, 60)
 
 

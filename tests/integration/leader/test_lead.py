@@ -35,10 +35,10 @@ def test_the_leader_commits_no_earlier_than_the_instant(
 ) -> None:
     monkeypatch.setattr(preparation, "FIRST_S", 0.3)
     at = add_coming_jobs(db, 20, 1)
-    duties = lead(connect())
+    loop = lead(connect())
     while slots(db) == (0, 0):
         seen = db.execute("SELECT clock_timestamp()").fetchone()
-        time.sleep(min(0.01, duties.perform()))
+        time.sleep(min(0.01, loop.run_once()))
     after = db.execute("SELECT clock_timestamp()").fetchone()
     assert seen is not None and after is not None
     assert after[0] >= at, "nobody sees a run before its slot"
@@ -82,10 +82,10 @@ def test_a_leader_that_can_prepare_nothing_waits_without_a_lock(
     monkeypatch.setattr(preparation, "FIRST_S", 10.0)
     at = add_coming_jobs(db, 1, 0.5)
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
-    duties = lead(connect())
+    loop = lead(connect())
     rounds = 0
     while slots(db) == (1, 1):
-        time.sleep(duties.perform())
+        time.sleep(loop.run_once())
         rounds += 1
     assert rounds < 15, "and does not spin"
     assert states(db)[1][0] == "skipped"
@@ -120,9 +120,9 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
         really(seconds)
 
     monkeypatch.setattr(preparation, "FIRST_S", 1.0)
-    duties = lead(connect())
+    loop = lead(connect())
     monkeypatch.setattr(preparation, "sleep", sleep)
-    wait_until(lambda: duties.perform() >= 0 and slots(db)[0] == 3, what="both slots to have their row")
+    wait_until(lambda: loop.run_once() >= 0 and slots(db)[0] == 3, what="both slots to have their row")
     assert triggered, "the batch was prepared"
     found = db.execute("SELECT j.name, r.state FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id"
                        " WHERE r.origin = 'schedule' ORDER BY 1").fetchall()  # fmt: skip
@@ -136,14 +136,14 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
     """Between the look for due jobs and the question how far off they are, an hour is taken back."""
     add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
     monkeypatch.setattr(preparation, "FIRST_S", 5.0)
-    duties = lead(connect())
+    loop = lead(connect())
     slept, before = list[float](), ticks.seconds_until
     with monkeypatch.context() as back:
         back.setattr(ticks, "seconds_until", lambda conn, at: before(conn, at) + 3600)
         back.setattr(preparation, "sleep", slept.append)
-        duties.perform()
+        loop.run_once()
     assert (slept, slots(db)) == ([], (0, 0))
-    wait_until(lambda: duties.perform() >= 0 and slots(db) == (2, 2), what="the slots to have their rows")
+    wait_until(lambda: loop.run_once() >= 0 and slots(db) == (2, 2), what="the slots to have their rows")
 
 
 def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(

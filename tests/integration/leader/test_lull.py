@@ -13,25 +13,26 @@ import pytest
 
 from pgsched.db.queries.leader import leadership, ticks
 from pgsched.leader import admission
-from pgsched.leader import loop as duties_module
-from pgsched.leader.loop import Duties
+from pgsched.leader.duties import slots as slots_duties
+from pgsched.leader.duties.housekeeping import AlertsDuty, FiguresDuty, PruningDuty
+from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import Counting
-from tests.support.db.leading import add_coming_jobs, lead
+from tests.support.db.leading import add_coming_jobs, duty_of, lead
 from tests.support.db.setting import Open, add_jobs, slots
 
 KEPT = ["counting", "watching", "pruning"]
 
 
 @pytest.fixture
-def leader(db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch) -> Duties:
+def leader(db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch) -> LeaderLoop:
     """With a lull that does not end by itself."""
-    monkeypatch.setattr(duties_module, "LULL_S", 3600.0)
+    monkeypatch.setattr(slots_duties, "LULL_S", 3600.0)
     return lead(connect())
 
 
 @pytest.fixture
-def done(leader: Duties, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def done(leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the leader has done of what it keeps."""
     done: list[str] = []
 
@@ -40,81 +41,81 @@ def done(leader: Duties, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Counting, "wants", lambda *_: True)
     monkeypatch.setattr(Counting, "work", noting("counting"))
-    monkeypatch.setattr(leader.watch, "work", noting("watching"))
+    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "work", noting("watching"))
     monkeypatch.setattr(Pruner, "work", noting("pruning"))
     return done
 
 
-def may_be_done(leader: Duties, by_s: float) -> None:
+def may_be_done(leader: LeaderLoop, by_s: float) -> None:
     """All of it may be done since a while, and must be in so many seconds."""
-    timetable = leader.timetable
-    for due in (timetable.counting, timetable.watching, timetable.pruning):
-        due.at, due.by = time.monotonic() - 1, time.monotonic() + by_s
+    for kind in (FiguresDuty, AlertsDuty, PruningDuty):
+        period = duty_of(leader, kind).period
+        period.at, period.by = time.monotonic() - 1, time.monotonic() + by_s
 
 
-def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: Duties, done: list[str]) -> None:
+def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: LeaderLoop, done: list[str]) -> None:
     add_jobs(db, 1, 3)
     may_be_done(leader, 60.0)
-    leader.perform()
+    leader.run_once()
     assert (slots(db), done) == ((3, 3), [])
-    leader.perform()
+    leader.run_once()
     assert done == []
-    leader.timetable.lull_until = time.monotonic() + 0.05
-    assert leader.perform() <= 0.05, "there is a round for it at the end"
+    leader.term.lull_until = time.monotonic() + 0.05
+    assert leader.run_once() <= 0.05, "there is a round for it at the end"
     time.sleep(0.05)
-    leader.perform()
+    leader.run_once()
     assert done == KEPT
 
 
-def test_without_a_tick_there_is_no_lull(leader: Duties, done: list[str]) -> None:
+def test_without_a_tick_there_is_no_lull(leader: LeaderLoop, done: list[str]) -> None:
     may_be_done(leader, 60.0)
-    leader.perform()
+    leader.run_once()
     assert done == KEPT
 
 
-def test_ticks_without_end_keep_it_from_nothing(db: psycopg.Connection, leader: Duties, done: list[str]) -> None:
+def test_ticks_without_end_keep_it_from_nothing(db: psycopg.Connection, leader: LeaderLoop, done: list[str]) -> None:
     add_jobs(db, 1, 3)
     may_be_done(leader, 0.0)
-    leader.perform()
+    leader.run_once()
     assert (slots(db), done) == ((3, 3), KEPT)
 
 
 def test_a_tick_alone_asks_nothing_of_admission(
-    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If one of its slots waits for something, the next round sees that."""
     admitted, really = list[int](), ticks.admit
     monkeypatch.setattr(ticks, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
     add_jobs(db, 1, 3)
-    assert (leader.perform(), admitted) == (0.0, [])
+    assert (leader.run_once(), admitted) == (0.0, [])
 
 
 def test_what_took_long_does_not_make_the_next_slot_late(
-    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*_: Any, **__: Any) -> float:
         time.sleep(1.0)
         return 60.0
 
-    monkeypatch.setattr(leader.watch, "work", slow)
+    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "work", slow)
     add_coming_jobs(db, 1, 2.4)
     may_be_done(leader, 60.0)
-    assert leader.perform() < 1.4, "and not until then from now"
+    assert leader.run_once() < 1.4, "and not until then from now"
 
 
 def test_a_tick_alone_makes_no_round_of_its_own_for_what_is_not_due(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duties_module, "LULL_S", 0.3)
+    monkeypatch.setattr(slots_duties, "LULL_S", 0.3)
     leader = lead(connect())
-    leader.perform()  # what is due when a term begins
+    leader.run_once()  # what is due when a term begins
     add_jobs(db, 1, 3)
-    assert leader.perform() == 0.0
-    assert leader.perform() > 0.3
+    assert leader.run_once() == 0.0
+    assert leader.run_once() > 0.3
 
 
 def test_admission_that_takes_long_rests_all_the_same(
-    db: psycopg.Connection, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says for how long when it has ended: what it took itself is not taken off."""
 
@@ -126,5 +127,5 @@ def test_admission_that_takes_long_rests_all_the_same(
     really = leadership.look
     monkeypatch.setattr(leadership, "look", lambda *given, **more: replace(really(*given, **more), limited=True))
     monkeypatch.setattr(admission, "admit", slow)
-    leader.perform()
-    assert 0.03 < leader.perform() <= 0.05
+    leader.run_once()
+    assert 0.03 < leader.run_once() <= 0.05

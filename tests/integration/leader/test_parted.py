@@ -59,9 +59,9 @@ def test_a_leader_parted_while_it_admits_gives_its_locks_back(
     add(db, 1, key="k")
     with session(proxy) as conn:
         pid = conn.info.backend_pid
-        duties = lead(conn)
+        loop = lead(conn)
         part_in(proxy, db, pid, monkeypatch)
-        admitting = Aside(duties.perform)
+        admitting = Aside(loop.run_once)
         wait_until(lambda: locks(db, pid) == 1)
         wait_until(lambda: locks(db, pid) == 0, TIMEOUT_S + 5, "the server to end the session")
         proxy.heal()

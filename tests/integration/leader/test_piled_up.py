@@ -87,11 +87,11 @@ def test_the_rows_of_workers_go_an_hour_after_they_stopped_some_at_a_time(db: ps
 
 def test_a_worker_that_declares_jobs_is_remembered_for_as_long_as_they_stay(db: psycopg.Connection) -> None:
     db.execute(STOPPED, [3, 7000])
-    duties = lead(db, prune_every_s=0.0, withdraw_after_s=86400.0)
-    duties.perform()
+    loop = lead(db, prune_every_s=0.0, withdraw_after_s=86400.0)
+    loop.run_once()
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 3
-    duties.settings = replace(duties.settings, withdraw_after_s=600.0)
-    duties.perform()
+    loop.term.settings = replace(loop.term.settings, withdraw_after_s=600.0)
+    loop.run_once()
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 0
 
 
@@ -159,17 +159,17 @@ def test_a_pinned_snapshot_does_not_make_each_round_longer(
 
 def test_what_becomes_visible_below_the_floor_is_found(db: psycopg.Connection) -> None:
     """As a job is whose transaction took long."""
-    duties = lead(db, floors.Floors())
-    duties.perform()
+    loop = lead(db, floors.Floors())
+    loop.run_once()
     add_jobs(db, 3, 1)
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 minute'")
-    duties.perform()
+    loop.run_once()
     assert slots(db)[0] == 0
-    duties.floors.next_at = 0.0  # ten seconds pass
-    duties.perform()
-    duties.perform()
+    loop.floors.next_at = 0.0  # ten seconds pass
+    loop.run_once()
+    loop.run_once()
     assert slots(db)[0] == 3
 
 
@@ -178,17 +178,17 @@ def test_a_due_job_that_somebody_has_locked_stays_above_the_floor(db: psycopg.Co
     other = connect()
     other.execute("BEGIN")
     other.execute("UPDATE pgsched.jobs SET description = 'x'")
-    duties = lead(db, floors.Floors())
-    duties.floors.next_at = time.monotonic() + 600  # nobody looks below
+    loop = lead(db, floors.Floors())
+    loop.floors.next_at = time.monotonic() + 600  # nobody looks below
     known = floors.Floors()
     for ahead_s in (0, 100, 200):  # time passes
         look = leadership.look(db, 1, since=known.since)
         known.rise(look.firsts, look.now_s + ahead_s)
-    duties.floors.since = known.since
-    duties.perform()
+    loop.floors.since = known.since
+    loop.run_once()
     assert slots(db)[0] == 0
     other.rollback()
-    duties.perform()
+    loop.run_once()
     assert slots(db)[0] == 1
 
 
@@ -206,23 +206,23 @@ def test_what_an_edit_makes_due_is_above_the_floor(edit: str, db: psycopg.Connec
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 day'")
-    duties = lead(db, floors.Floors())
-    duties.perform()
-    duties.floors.next_at = time.monotonic() + 600
+    loop = lead(db, floors.Floors())
+    loop.run_once()
+    loop.floors.next_at = time.monotonic() + 600
     db.execute(edit)
-    duties.perform()
+    loop.run_once()
     assert slots(db)[0] == 1
 
 
 def test_a_clock_that_is_moved_back_hides_no_job(db: psycopg.Connection) -> None:
-    duties = lead(db, floors.Floors())
-    duties.perform()
-    duties.floors.since = Instants(*(at + 3600.0 for at in duties.floors.since))  # as it was before
-    duties.floors.next_at = time.monotonic() + 600
-    moved(duties, -3600.0)
+    loop = lead(db, floors.Floors())
+    loop.run_once()
+    loop.floors.since = Instants(*(at + 3600.0 for at in loop.floors.since))  # as it was before
+    loop.floors.next_at = time.monotonic() + 600
+    moved(loop, -3600.0)
     add_jobs(db, 2, 1)
-    duties.perform()
-    duties.perform()
+    loop.run_once()
+    loop.run_once()
     assert slots(db)[0] == 2
 
 
@@ -233,25 +233,25 @@ def test_a_clock_that_jumps_ahead_decides_nothing_for_a_minute(db: psycopg.Conne
     add_jobs(db, 2, 1)
     db.execute("INSERT INTO pgsched.runs (task, state, available_at) VALUES ('t', 'scheduled', now())")
     db.execute(STOPPED, [1, 7000])
-    duties = lead(db, prune_every_s=0.0)
-    duties.clock.stepped_s(time.monotonic(), time.monotonic(), time.time() - 3600)
-    duties.perform()
+    loop = lead(db, prune_every_s=0.0)
+    loop.clock.stepped_s(time.monotonic(), time.monotonic(), time.time() - 3600)
+    loop.run_once()
     assert one(db, "SELECT state FROM pgsched.runs") == "scheduled", "no slot is decided either"
-    assert 55 < duties.clock.trusted_at - time.monotonic() <= 60
+    assert 55 < loop.clock.trusted_at - time.monotonic() <= 60
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 1, "nothing is pruned either"
-    duties.clock.trusted_at = time.monotonic()
-    duties.perform()
+    loop.clock.trusted_at = time.monotonic()
+    loop.run_once()
     assert slots(db)[0] == 3
     assert one(db, "SELECT state FROM pgsched.runs WHERE job_id IS NULL") == "queued"
 
 
 def test_a_jump_that_is_taken_back_stops_nobody(db: psycopg.Connection) -> None:
     add_jobs(db, 1, 1)
-    duties = lead(db)
-    duties.perform()
-    moved(duties, 7200.0)
-    duties.perform()
-    assert not duties.clock.is_trusted(time.monotonic())
-    moved(duties, -7200.0)
-    duties.perform()
-    assert duties.clock.is_trusted(time.monotonic())
+    loop = lead(db)
+    loop.run_once()
+    moved(loop, 7200.0)
+    loop.run_once()
+    assert not loop.clock.is_trusted(time.monotonic())
+    moved(loop, -7200.0)
+    loop.run_once()
+    assert loop.clock.is_trusted(time.monotonic())

@@ -26,7 +26,7 @@ def planned(db: psycopg.Connection, count: int = 1, **columns: Any) -> list[date
         f" SELECT 'j' || n, {', '.join(['%s'] * len(given))} FROM generate_series(1, %s) n",
         [*given.values(), count],
     )
-    lead(db).perform()
+    lead(db).run_once()
     return next_slots(db)
 
 
@@ -43,8 +43,8 @@ def other_rules(db: psycopg.Connection, moved: timedelta = HOUR) -> None:
 
 def perform(db: psycopg.Connection) -> None:
     """What a new leader does at once."""
-    duties = lead(db)
-    while not duties.perform():
+    loop = lead(db)
+    while not loop.run_once():
         pass
 
 
@@ -90,12 +90,12 @@ def test_a_job_that_somebody_is_editing_is_looked_at_once_more(db: psycopg.Conne
     other_rules(db)
     editor = connect(autocommit=False)
     editor.execute("UPDATE pgsched.jobs SET description = 'mine' WHERE name = 'j1'")
-    duties = lead(db)
-    while not duties.perform():
+    loop = lead(db)
+    while not loop.run_once():
         pass
     assert next_slots(db) == [slots[0] + HOUR, slots[1]]
     editor.commit()
-    wait_until(lambda: duties.perform() >= 0 and next_slots(db) == slots, what="the other one")
+    wait_until(lambda: loop.run_once() >= 0 and next_slots(db) == slots, what="the other one")
 
 
 def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
@@ -103,10 +103,10 @@ def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
 ) -> None:
     slots = planned(db, 3)
     before = db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()
-    duties = lead(db)
-    duties.perform()
+    loop = lead(db)
+    loop.run_once()
     monkeypatch.setattr(Replanning, "work", lambda *_: pytest.fail("it looks again"))
-    duties.perform()
+    loop.run_once()
     assert (next_slots(db), db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()) == (slots, before)
 
 
@@ -124,7 +124,7 @@ def test_a_slot_that_no_zone_has_a_say_in_is_not_computed(
 ) -> None:
     planned(db, **columns)
     monkeypatch.setattr(replanning, "has_moved", lambda *_: pytest.fail("it was computed"))
-    lead(db).perform()
+    lead(db).run_once()
 
 
 def test_a_zone_that_this_host_cannot_read_now_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.db.queries.leader import expired_leases, leadership
 from pgsched.db.queries.runs import workers
-from pgsched.leader import loop as duties_module
 from pgsched.leader import reaper
-from pgsched.leader.loop import Duties
+from pgsched.leader.duties import claims as claims_duty
+from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.reaper import Asked, Found, Search
 from tests.support.db.clocks import moved
 from tests.support.db.leading import lead
@@ -55,12 +55,16 @@ def backlog(db: psycopg.Connection) -> psycopg.Connection:
 
 
 @pytest.fixture
-def aside(connect: Open, dsn: str) -> Iterator[Duties]:
+def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
     """A leader that may look for claims in a session of its own."""
-    duties = lead(connect(), reap_every_s=0.2)
-    duties.search = Search(dsn)
-    yield duties
-    wait_until(lambda: not duties.search.busy or duties.search.answer() or not duties.search.busy, 30, "the last look")
+    loop = lead(connect(), reap_every_s=0.2)
+    loop.claims.search = Search(dsn)
+    yield loop
+    wait_until(
+        lambda: not loop.claims.search.busy or loop.claims.search.answer() or not loop.claims.search.busy,
+        30,
+        "the last look",
+    )
 
 
 @pytest.fixture
@@ -77,12 +81,12 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return began
 
 
-def rounds(duties: Duties, seconds: float, until: Callable[[], bool] = bool) -> list[float]:
+def rounds(loop: LeaderLoop, seconds: float, until: Callable[[], bool] = bool) -> list[float]:
     """What the rounds took, in so many seconds or until something holds."""
     took, ends = [], time.monotonic() + seconds
     while time.monotonic() < ends and not until():
         began = time.monotonic()
-        wait_s = duties.perform()
+        wait_s = loop.run_once()
         took.append(time.monotonic() - began)
         time.sleep(min(wait_s, 0.1))
     return took
@@ -98,21 +102,21 @@ def test_a_round_of_the_leader_reads_nothing_of_what_is_queued(backlog: psycopg.
     assert read(conn, "lease_look", n=10, before_s=None, long=True) >= QUEUED, "which is why the leader does not ask it"
 
 
-def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connection, aside: Duties) -> None:
+def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connection, loop: LeaderLoop) -> None:
     add_runs(backlog, 3)
     claims = take(backlog, 3)
     let_expire(backlog)
-    rounds(aside, 20, lambda: row_of(backlog, claims[2].id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(backlog, claims[2].id)["state"] == "queued")
     assert [row_of(backlog, claim.id)["state"] for claim in claims] == ["queued"] * 3
-    assert aside.search.apart
+    assert loop.claims.search.apart
 
 
-def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
+def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, loop: LeaderLoop, slow: list[float]) -> None:
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
     add_jobs(db, 1, 3)
-    took = rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    took = rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
     assert len(slow) == 2, "the one in the leader's session is given up"
     assert slots(db)[0] >= 3
@@ -120,17 +124,17 @@ def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, aside
 
 
 def test_without_a_session_of_its_own_a_slow_look_holds_up_the_leader(
-    db: psycopg.Connection, aside: Duties, slow: list[float]
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
-    aside.search = Search()
-    assert max(rounds(aside, 1)) > SLOW_S
+    loop.claims.search = Search()
+    assert max(rounds(loop, 1)) > SLOW_S
 
 
 def test_slow_looks_take_a_small_share_of_the_time(
-    db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 1.0)
-    rounds(aside, 20, lambda: len(slow) > 2)
+    rounds(loop, 20, lambda: len(slow) > 2)
     first, second, *others = slow
     assert second - first < 0.5
     assert others and others[0] - second >= SLOW_S + 1.0
@@ -138,7 +142,7 @@ def test_slow_looks_take_a_small_share_of_the_time(
 
 
 def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
-    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really, made = expired_leases.astray_within, []
 
@@ -148,35 +152,39 @@ def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
 
     monkeypatch.setattr(expired_leases, "astray_within", counted)
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
-    rounds(aside, 3)  # of 15 periods
+    rounds(loop, 3)  # of 15 periods
     assert len(made) == 2
     made.clear()
     a_worker(db, silent_s=31)
-    rounds(aside, 2)
+    rounds(loop, 2)
     assert len(made) >= 5
 
 
-def test_a_worker_that_is_gone_is_looked_for_at_once(db: psycopg.Connection, aside: Duties, slow: list[float]) -> None:
+def test_a_worker_that_is_gone_is_looked_for_at_once(
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
+) -> None:
     """Its claims end within two leases of its last sign of life: until then slow looks follow each other."""
     add_runs(db, 1)
     (claim,) = take(db)
-    rounds(aside, 20, lambda: aside.search.next_at > time.monotonic() + 3)
+    rounds(loop, 20, lambda: loop.claims.search.next_at > time.monotonic() + 3)
     a_worker(db, silent_s=31)
     let_expire(db)
     began = time.monotonic()
-    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert time.monotonic() - began < SLOW_S + 1.5
 
 
-def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(db: psycopg.Connection, aside: Duties, dsn: str) -> None:
+def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(
+    db: psycopg.Connection, loop: LeaderLoop, dsn: str
+) -> None:
     """All that is queued is read for it, at the very moment at which a fleet starts."""
-    aside.search = Search(dsn, time.monotonic() + 600)
+    loop.claims.search = Search(dsn, time.monotonic() + 600)
     a_worker(db)
-    rounds(aside, 1)  # of five periods
-    assert aside.search.began_s == 0.0
+    rounds(loop, 1)  # of five periods
+    assert loop.claims.search.began_s == 0.0
     a_worker(db, silent_s=31)
-    rounds(aside, 20, lambda: aside.search.began_s > 0)
-    assert aside.search.began_s > 0
+    rounds(loop, 20, lambda: loop.claims.search.began_s > 0)
+    assert loop.claims.search.began_s > 0
 
 
 @pytest.mark.parametrize(
@@ -207,29 +215,29 @@ def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_en
 def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_period(
     db: psycopg.Connection, connect: Open
 ) -> None:
-    duties = lead(connect(), reap_every_s=0.2)
+    loop = lead(connect(), reap_every_s=0.2)
     worker = a_worker(db, lease_s=1.0)
     add_runs(db, 1)
     (claim,) = take(db, lease_s=1.0)
-    rounds(duties, 20, lambda: duties.search.next_at > 0)
-    duties.search.next_at = time.monotonic() + 600
+    rounds(loop, 20, lambda: loop.claims.search.next_at > 0)
+    loop.claims.search.next_at = time.monotonic() + 600
     workers.stop(db, worker, "host:1", stopped=True)
-    rounds(duties, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
 
 def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
-    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(reaper.Aside, "start", refuse)
-    aside.search.apart = True
+    loop.claims.search.apart = True
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
-    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
 
@@ -237,15 +245,15 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
 def test_leases_that_are_too_long_are_looked_for_until_none_is_left(
     expired: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(duties_module, "BATCH", 1)
+    monkeypatch.setattr(claims_duty, "BATCH", 1)
     add_runs(db, 2 + expired)
     claims = take(db, 2 + expired)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour'")
     db.execute("UPDATE pgsched.runs SET lease_until = now() - interval '1 s' WHERE id = ANY (%s)",
                [[claim.id for claim in claims[:expired]]])  # fmt: skip
-    duties = lead(connect(), reap_every_s=0.2)
+    loop = lead(connect(), reap_every_s=0.2)
     long = "SELECT count(*) FROM pgsched.runs WHERE lease_until > clock_timestamp() + interval '61 s'"
-    rounds(duties, 10, lambda: db.execute(long).fetchone() == (0,))
+    rounds(loop, 10, lambda: db.execute(long).fetchone() == (0,))
     assert db.execute(long).fetchone() == (0,)
 
 
@@ -253,90 +261,90 @@ def test_claims_that_were_shortened_are_looked_for_when_they_have_ended(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And not just before, which would be in vain, and the next look a minute later."""
-    monkeypatch.setattr(duties_module, "SELDOM", 10_000)
+    monkeypatch.setattr(claims_duty, "SELDOM", 10_000)
     worker = a_worker(db, lease_s=1.0)
     add_runs(db, 1)
     (claim,) = take(db, lease_s=1.0)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour', worker_id = %s", [worker])
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at + interval '1 hour'")
-    duties = lead(connect(), reap_every_s=0.05)
-    duties.clock.stepped_s = lambda *_: -3600.0  # type: ignore[method-assign]
-    duties.perform()
-    duties.clock.stepped_s = lambda *_: 0.0  # type: ignore[method-assign]
-    rounds(duties, 3, lambda: row_of(db, claim.id)["state"] == "queued")
+    loop = lead(connect(), reap_every_s=0.05)
+    loop.clock.stepped_s = lambda *_: -3600.0  # type: ignore[method-assign]
+    loop.run_once()
+    loop.clock.stepped_s = lambda *_: 0.0  # type: ignore[method-assign]
+    rounds(loop, 3, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
 
 def test_what_was_found_before_the_clock_moved_is_forgotten(
-    db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 0.5)
     a_worker(db)
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
-    rounds(aside, 20, lambda: aside.search.busy)
-    moved(aside, 30)  # seconds: a lease for everybody to renew
-    rounds(aside, SLOW_S + 1)
+    rounds(loop, 20, lambda: loop.claims.search.busy)
+    moved(loop, 30)  # seconds: a lease for everybody to renew
+    rounds(loop, SLOW_S + 1)
     assert row_of(db, claim.id)["state"] == "running"
-    aside.timetable.reaping.exactly(0)
-    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    loop.claims.period.exactly(0)
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
 
 def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
-    db: psycopg.Connection, aside: Duties, slow: list[float]
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
     add_runs(db, 2)
     held, other = take(db, 2)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour' WHERE id = %s", [held.id])
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [other.id])
-    aside.timetable.reaping.exactly(time.monotonic() + 600)
+    loop.claims.period.exactly(time.monotonic() + 600)
     left = "SELECT lease_until < clock_timestamp() + interval '61 s' FROM pgsched.runs WHERE id = %s"
-    rounds(aside, 20, lambda: db.execute(left, [held.id]).fetchone() == (True,))
+    rounds(loop, 20, lambda: db.execute(left, [held.id]).fetchone() == (True,))
     assert db.execute(left, [held.id]).fetchone() == (True,)
     assert row_of(db, other.id)["state"] == "running", "no time to reap"
 
 
 def test_where_no_session_is_to_be_had_the_leader_looks_itself(
-    db: psycopg.Connection, dsn: str, aside: Duties, slow: list[float]
+    db: psycopg.Connection, dsn: str, loop: LeaderLoop, slow: list[float]
 ) -> None:
-    aside.search = Search(make_conninfo(dsn, dbname="not_there"))
+    loop.claims.search = Search(make_conninfo(dsn, dbname="not_there"))
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
-    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
 
 def test_a_quick_look_stays_in_the_leader_s_session(
-    db: psycopg.Connection, aside: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
-    aside.search = Search("host=/not/there")
-    found = aside.search.make(aside.conn, asked := Asked(10, time.time(), True, True))
+    loop.claims.search = Search("host=/not/there")
+    found = loop.claims.search.make(loop.term.conn, asked := Asked(10, time.time(), True, True))
     assert found == Found(asked, [], [])
 
 
 def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(db: psycopg.Connection) -> None:
     """Of a worker that nobody knows, a long one may be right: it is asked to renew once, not all the time."""
     add_runs(db, 1)
-    duties = lead(db, reap_every_s=0.05)
-    duties.perform()
+    loop = lead(db, reap_every_s=0.05)
+    loop.run_once()
     take(db, 1, lease_s=600)
     left = "SELECT lease_until > clock_timestamp() + interval '500 s' FROM pgsched.runs"
-    rounds(duties, 0.5)
+    rounds(loop, 0.5)
     assert db.execute(left).fetchone() == (True,)
 
 
 def test_a_look_that_is_ended_gets_more_time_the_next_time(
-    db: psycopg.Connection, aside: Duties, slow: list[float], monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "TIMEOUT_S", SLOW_S / 2)
     monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 0.1)
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
-    rounds(aside, 20, lambda: row_of(db, claim.id)["state"] == "queued")
+    rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
     assert len(slow) == 3

@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from pgsched.config import LeaderSettings
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
+from pgsched.leader.term import Term
 from pgsched.leader.timing import stall_detector
 from tests.support.db.leading import lead
 from tests.support.db.setting import Aside, Open, add_runs, let_expire, row_of, take, wait_until_blocked
@@ -46,23 +47,23 @@ def away(db: psycopg.Connection, connect: Open, conn: psycopg.Connection, second
     holder.commit()
 
 
-def after_an_outage(db: psycopg.Connection, connect: Open, seconds: float = LEASE_S) -> Duties:
+def after_an_outage(db: psycopg.Connection, connect: Open, seconds: float = LEASE_S) -> LeaderLoop:
     conn = connect()
-    duties = lead(conn, reap_every_s=0.05)
+    loop = lead(conn, reap_every_s=0.05)
     with away(db, connect, conn, seconds):
-        round_ = Aside(duties.perform)
+        round_ = Aside(loop.run_once)
     round_.result()
-    return duties
+    return loop
 
 
 def test_a_leader_that_had_to_wait_lets_the_others_speak_first(
     db: psycopg.Connection, connect: Open, running: int
 ) -> None:
-    duties = after_an_outage(db, connect)
+    loop = after_an_outage(db, connect)
     began = time.monotonic()
-    duties.perform()
+    loop.run_once()
     assert row_of(db, running)["state"] == "running", "its worker waited as well"
-    wait_until(lambda: duties.perform() >= 0 and row_of(db, running)["state"] != "running", what="the reaping")
+    wait_until(lambda: loop.run_once() >= 0 and row_of(db, running)["state"] != "running", what="the reaping")
     assert time.monotonic() - began > LEASE_S * 0.8, "one lease to be renewed, and no longer than that"
 
 
@@ -82,24 +83,24 @@ def test_a_short_wait_is_no_outage(db: psycopg.Connection, connect: Open, runnin
 def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connection, connect: Open, running: int) -> None:
     let_expire(db)
     conn = connect()
-    duties = lead(conn, reap_every_s=0.05)
+    loop = lead(conn, reap_every_s=0.05)
     for _ in range(stall_detector.MOST):
-        assert duties.stall.grace_s(conn, time.monotonic() - 5) > 0
-    assert duties.stall.grace_s(conn, time.monotonic() - 5) == 0
-    duties.perform()
+        assert loop.stall.grace_s(conn, time.monotonic() - 5) > 0
+    assert loop.stall.grace_s(conn, time.monotonic() - 5) == 0
+    loop.run_once()
     assert row_of(db, running)["state"] == "queued"
-    assert duties.stall.grace_s(conn, time.monotonic() - 5) > 0, "the next outage counts anew"
+    assert loop.stall.grace_s(conn, time.monotonic() - 5) > 0, "the next outage counts anew"
 
 
 def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, connect: Open, running: int) -> None:
-    duties = lead(connect(), reap_every_s=0.05)
+    loop = lead(connect(), reap_every_s=0.05)
     let_expire(db)
-    duties.stall.took(5.0)
-    duties.perform()
+    loop.stall.took(5.0)
+    loop.run_once()
     assert row_of(db, running)["state"] == "running"
 
 
 def test_a_fleet_without_workers_has_nothing_to_wait_for(connect: Open) -> None:
     conn = connect()
-    duties = Duties(conn, 1, LeaderSettings(), reap_from=0.0)
-    assert duties.stall.grace_s(conn, time.monotonic() - 5) == 0
+    loop = LeaderLoop(Term(conn, 1, LeaderSettings()), reap_from=0.0)
+    assert loop.stall.grace_s(conn, time.monotonic() - 5) == 0

@@ -87,12 +87,12 @@ def test_what_the_leader_writes_is_not_noted(conn: psycopg.Connection[Any], db: 
     queues.set_queue(conn, "q", {"concurrency_limit": 2})
     before = noted(conn)
     db.execute("INSERT INTO pgsched.pauses (what, resume_at) VALUES ('all', now() - interval '1 second')")
-    duties = lead(db, prune_every_s=0.1)
+    loop = lead(db, prune_every_s=0.1)
     for _ in range(3):
-        duties.perform()
+        loop.run_once()
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE task = 't'")
     for _ in range(20):
-        duties.perform()
+        loop.run_once()
         db.execute("SELECT pg_sleep(0.02)")
     db.execute("DELETE FROM pgsched.pauses")
     assert db.execute("SELECT count(*) FROM pgsched.jobs").fetchone() == (1,), "the one-off is gone"

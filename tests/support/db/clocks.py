@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from pgsched.db.queries.runs import workers
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 
 HOUR = 3600.0
 
@@ -14,11 +14,11 @@ def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
     return workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
 
 
-def moved(duties: Duties, by_s: float) -> None:
+def moved(loop: LeaderLoop, by_s: float) -> None:
     """As if the clock had been moved since the last look."""
-    really = duties.clock.stepped_s
+    really = loop.clock.stepped_s
 
     def stepped_s(sent_at: float, answered_at: float, now_s: float) -> float:
         return really(sent_at, answered_at, now_s + by_s)
 
-    duties.clock.stepped_s = stepped_s  # type: ignore[method-assign]
+    loop.clock.stepped_s = stepped_s  # type: ignore[method-assign]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from pgsched.config import LeaderSettings
 from pgsched.db.queries.leader.leadership import Firsts, elect, fence
-from pgsched.leader.loop import Duties
+from pgsched.leader.duty import Duty
+from pgsched.leader.loop import LeaderLoop
+from pgsched.leader.term import Term
 from pgsched.leader.timing.floors import Floors
+
+AnyDuty = TypeVar("AnyDuty", bound=Duty)
 
 
 class NoFloors(Floors):
@@ -20,14 +24,17 @@ class NoFloors(Floors):
         """Stay where it is."""
 
 
-def lead(conn: psycopg.Connection, floors: Floors | None = None, **settings: Any) -> Duties:
-    """The duties of a new term; `floors`: as a leader in earnest has them."""
+def lead(conn: psycopg.Connection, floors: Floors | None = None, **settings: Any) -> LeaderLoop:
+    """The loop of a new term; `floors`: as a leader in earnest has them."""
     with conn.transaction():
         fence(conn, None)
-        term = elect(conn, "test")[0]
-    duties = Duties(conn, term, LeaderSettings(**settings), reap_from=0.0)
-    duties.floors = floors or NoFloors()
-    return duties
+        number = elect(conn, "test")[0]
+    return LeaderLoop(Term(conn, number, LeaderSettings(**settings)), reap_from=0.0, floors=floors or NoFloors())
+
+
+def duty_of(loop: LeaderLoop, kind: type[AnyDuty]) -> AnyDuty:
+    """The loop's duty of this kind."""
+    return next(duty for duty in loop.duties if isinstance(duty, kind))
 
 
 def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:

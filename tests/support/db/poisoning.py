@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from tests.support.waiting import wait_until
 
 POISON = """
@@ -30,9 +30,9 @@ def aside(db: psycopg.Connection) -> list[Any]:
     return db.execute("SELECT duty, row_id, error FROM pgsched.set_aside ORDER BY 1, 2").fetchall()
 
 
-def until(duties: Duties, db: psycopg.Connection, query: str, value: Any) -> None:
+def until(loop: LeaderLoop, db: psycopg.Connection, query: str, value: Any) -> None:
     """Rounds until the query has this answer."""
-    wait_until(lambda: duties.perform() >= 0 and db.execute(query.encode()).fetchone() == (value,), 20, query)
+    wait_until(lambda: loop.run_once() >= 0 and db.execute(query.encode()).fetchone() == (value,), 20, query)
 
 
 def waiting_run(db: psycopg.Connection, n: int, columns: str, values: str) -> None:

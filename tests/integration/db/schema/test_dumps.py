@@ -47,10 +47,10 @@ def fill(db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('t', unique_key => 'k', after => ARRAY[%s::bigint])", [first])
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', started_at = now(), finished_at = now() WHERE id = %s",
                [first])  # fmt: skip
-    duties = lead(db)
+    loop = lead(db)
     for _ in range(3):
-        duties.perform()
-    duties.resign()
+        loop.run_once()
+    loop.term.resign()
 
 
 def contents(db: psycopg.Connection[Any]) -> dict[str, list[str]]:
@@ -87,7 +87,7 @@ def test_a_dump_goes_on_where_it_was_made(
         newest = one(copy, "SELECT max(id) FROM pgsched.runs")
         assert one(copy, "SELECT pgsched.enqueue('t', idempotency_key => 'i')") == 1, "the key is known"
         assert one(copy, "SELECT pgsched.enqueue('t')") > newest
-        duties = lead(copy)
+        loop = lead(copy)
         for _ in range(3):
-            duties.perform()
+            loop.run_once()
         assert one(copy, "SELECT count(*) FROM pgsched.runs WHERE unique_key = 'k' AND state = 'queued'") == 1

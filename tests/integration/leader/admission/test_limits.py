@@ -18,7 +18,8 @@ from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.db.queries.runs.claims import settle
 from pgsched.db.statements import sql
 from pgsched.leader import admission
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
+from pgsched.leader.term import Term
 from tests.support.db.limiting import add, admit, end, limit, limit_queue
 from tests.support.db.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
 from tests.support.fleet import one
@@ -594,16 +595,16 @@ def test_a_leader_whose_term_has_ended_admits_nothing(
     old, new = connect(), connect()
     with old.transaction():
         term, _ = leadership.elect(old, "old")
-    stale = Duties(old, term, LeaderSettings(), reap_from=0.0)
+    stale = LeaderLoop(Term(old, term, LeaderSettings()), reap_from=0.0)
     with new.transaction():
         leadership.elect(new, "new")
     if guarded:
         with pytest.raises(NotLeading, match="term 1 has ended: term 2 leads"):
-            stale.perform()
+            stale.run_once()
         assert states(db) == {"waiting": 3}
     else:
         cut(monkeypatch, "leader_term", "max(term)", "min(term)")
-        stale.perform()
+        stale.run_once()
         assert states(db) == {"queued": 1, "waiting": 2}
 
 

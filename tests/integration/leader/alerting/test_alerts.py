@@ -18,8 +18,9 @@ from pgsched.leader.alerting import incidents, sinks
 from pgsched.leader.alerting.delivery import Courier
 from pgsched.leader.alerting.incidents import Unled, Watch
 from pgsched.leader.alerting.sinks import NotTold, Sink
+from pgsched.leader.duties.housekeeping import AlertsDuty
 from tests.support.db.alerting import check, due_again, incident, job, open_kinds, slot
-from tests.support.db.leading import lead
+from tests.support.db.leading import duty_of, lead
 from tests.support.db.pruning import count
 from tests.support.db.setting import Aside, Open, wait_until_blocked
 from tests.support.waiting import wait_until
@@ -202,9 +203,9 @@ def test_who_listens_hears_of_both_events(db: psycopg.Connection, connect: Open)
 def test_the_leader_looks_and_nudges(db: psycopg.Connection) -> None:
     slot(db, job(db, alert_after_failures=1), 1, "dead")
     nudged: list[bool] = []
-    duties = lead(db)
-    duties.watch = Watch(lambda: nudged.append(True))
-    duties.perform()
+    loop = lead(db)
+    duty_of(loop, AlertsDuty).watch = Watch(lambda: nudged.append(True))
+    loop.run_once()
     assert (open_kinds(db), bool(nudged)) == (["failures"], True)
 
 
@@ -219,8 +220,8 @@ def test_a_worker_watches_while_nobody_leads_and_says_so(
     two.start()
     try:
         wait_until(lambda: open_kinds(db) == ["failures", "no_leader"], what="both incidents")
-        duties = lead(db)
-        duties.perform()
+        loop = lead(db)
+        loop.run_once()
         assert open_kinds(db) == ["failures"]
     finally:
         for thread in (one, two):
@@ -291,10 +292,10 @@ def test_a_sink_that_hangs_holds_up_neither_the_leader_nor_the_other_sinks(
     for one in (hung, well):
         one.start()
         one.nudge()
-    duties = lead(db)
-    duties.watch = Watch(lambda: [one.nudge() for one in (hung, well)])
+    loop = lead(db)
+    duty_of(loop, AlertsDuty).watch = Watch(lambda: [one.nudge() for one in (hung, well)])
     slot(db, job(db, alert_after_failures=1), 1, "dead")
-    duties.perform()
+    loop.run_once()
     wait_until(lambda: told, what="the sink that is well")
     wait_until(
         lambda: (

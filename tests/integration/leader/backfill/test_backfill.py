@@ -17,7 +17,7 @@ from pgsched.db.queries.jobs.backfills import Request
 from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound
 from pgsched.leader import backfill
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from tests.support.db.backfilling import DAY, MAY, WEEK, finish, open_slots, through, work
 from tests.support.db.leading import lead
 from tests.support.db.pruning import prune
@@ -338,22 +338,22 @@ def test_two_backfills_of_the_same_slots_do_not_double_them(db: psycopg.Connecti
     assert db.execute("SELECT count(*), max(attempt) FROM pgsched.runs").fetchone() == (7, 0)
 
 
-def pause(duties: Duties) -> float:
+def pause(loop: LeaderLoop) -> float:
     """Rounds until one finds nothing to do; the seconds until the next."""
-    while (seconds := duties.perform()) == 0.0:
+    while (seconds := loop.run_once()) == 0.0:
         pass
     return seconds
 
 
 def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) -> None:
-    duties = lead(connect())
-    assert pause(duties) > 0.1, "without any it has no reason to"
+    loop = lead(connect())
+    assert pause(loop) > 0.1, "without any it has no reason to"
     number = ask(db, max_active=2)
-    assert pause(duties) <= 0.1, "while one is open it looks again soon"
+    assert pause(loop) <= 0.1, "while one is open it looks again soon"
     assert open_slots(db) == WEEK[:2]
     while backfills.show(db, number)["finished_at"] is None:
         finish(db)
-        duties.perform()
+        loop.run_once()
     assert backfills.show(db, number)["succeeded"] == 7
 
 
@@ -361,16 +361,16 @@ def test_a_long_run_of_a_backfill_costs_no_polling(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [100.0]
-    duties = lead(connect())
+    loop = lead(connect())
     monkeypatch.setattr(backfill, "time", Mock(monotonic=lambda: now[0]))
     ask(db)
-    assert pause(duties) <= 0.1
+    assert pause(loop) <= 0.1
     pauses = []
     for now[0] in (100.1, 100.3, 100.7, 105.0):
-        pauses.append(round(pause(duties), 1))
+        pauses.append(round(pause(loop), 1))
     assert pauses == [0.1, 0.3, 0.7, 1.0]
     finish(db)
-    assert pause(duties) <= 0.1, "it went on"
+    assert pause(loop) <= 0.1, "it went on"
 
 
 def test_the_leader_hears_of_it(db: psycopg.Connection, connect: Open) -> None:

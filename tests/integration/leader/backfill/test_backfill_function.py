@@ -82,7 +82,7 @@ def test_the_leader_hears_of_it_and_counts(db: psycopg.Connection, connect: Any)
     listener.execute("LISTEN pgsched_leader")
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z', max_active => 7")
     assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["backfills"]
-    lead(connect()).perform()
+    lead(connect()).run_once()
     assert (backfills.show(db, number)["slots"], len(open_slots(db))) == (7, 7)
 
 

@@ -12,7 +12,7 @@ import pytest
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader import circles
 from pgsched.leader.circles import Circles
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from tests.support.db.dependencies import add, end, link, states
 from tests.support.db.leading import lead
 from tests.support.db.poisoning import heal, poison, until
@@ -23,16 +23,16 @@ OLD = "SELECT count(*) FROM pgsched.dependencies"
 
 
 @pytest.fixture
-def leader(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> Duties:
+def leader(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> LeaderLoop:
     """One that looks for circles in each round."""
     monkeypatch.setattr(circles, "EVERY_S", 0.0)
     monkeypatch.setattr(circles, "REST", 0.0)
     return lead(db)
 
 
-def rounds(leader: Duties, n: int = 5) -> None:
+def rounds(leader: LeaderLoop, n: int = 5) -> None:
     for _ in range(n):
-        leader.perform()
+        leader.run_once()
 
 
 def close(connect: Open, *edges: tuple[int, int], level: psycopg.IsolationLevel = LEVELS[0]) -> None:
@@ -51,7 +51,7 @@ def close(connect: Open, *edges: tuple[int, int], level: psycopg.IsolationLevel 
 @pytest.mark.pg14
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_circle_that_two_transactions_close_ends_and_says_so(
-    db: psycopg.Connection, connect: Open, leader: Duties, level: psycopg.IsolationLevel
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, level: psycopg.IsolationLevel
 ) -> None:
     a, b = add(db), add(db)
     behind, anyway, other = add(db, b), add(db, a, on_failure="run_anyway"), add(db)
@@ -64,7 +64,7 @@ def test_a_circle_that_two_transactions_close_ends_and_says_so(
 
 
 def test_an_old_snapshot_closes_a_longer_circle_over_chains_that_it_sees(
-    db: psycopg.Connection, connect: Open, leader: Duties
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     chain = [add(db)]
     for _ in range(30):
@@ -85,7 +85,7 @@ def test_an_old_snapshot_closes_a_longer_circle_over_chains_that_it_sees(
 
 @pytest.mark.parametrize(("on_failure", "state"), [("run_anyway", "queued"), ("wait", "waiting")])
 def test_the_others_go_the_way_of_on_failure(
-    on_failure: str, state: str, db: psycopg.Connection, connect: Open, leader: Duties
+    on_failure: str, state: str, db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     a, b, c = add(db), add(db), add(db)
     link(db, b, a, on_failure=on_failure)
@@ -94,7 +94,7 @@ def test_the_others_go_the_way_of_on_failure(
     assert states(db, a, b, c) == ["cancelled", state, "waiting"]
 
 
-def test_slots_of_a_circle_are_skipped(db: psycopg.Connection, connect: Open, leader: Duties) -> None:
+def test_slots_of_a_circle_are_skipped(db: psycopg.Connection, connect: Open, leader: LeaderLoop) -> None:
     a, b = add(db), add(db)
     db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('j', 't')")
     db.execute("UPDATE pgsched.runs r SET origin = 'schedule', job_id = j.id, scheduled_at = '2020-01-01Z'"
@@ -104,7 +104,7 @@ def test_slots_of_a_circle_are_skipped(db: psycopg.Connection, connect: Open, le
     assert states(db, a, b) == ["skipped", "cancelled"]
 
 
-def test_a_circle_that_is_retried_ends_again(db: psycopg.Connection, connect: Open, leader: Duties) -> None:
+def test_a_circle_that_is_retried_ends_again(db: psycopg.Connection, connect: Open, leader: LeaderLoop) -> None:
     a, b = add(db), add(db)
     close(connect, (b, a), (a, b))
     rounds(leader)
@@ -120,7 +120,7 @@ def test_a_circle_that_is_retried_ends_again(db: psycopg.Connection, connect: Op
 
 
 def test_however_many_wait_for_later_ones_a_circle_is_found_in_its_turn(
-    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circles, "RUNS", 3)
     first = [add(db) for _ in range(20)]
@@ -138,20 +138,20 @@ def test_however_many_wait_for_later_ones_a_circle_is_found_in_its_turn(
 
 
 def test_a_look_takes_no_longer_than_it_may(
-    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [add(db) for _ in range(6)]
     for a, b in zip(runs[:3], runs[3:], strict=True):
         close(connect, (b, a), (a, b))
     monkeypatch.setattr(circles, "LONGEST_S", -1.0)
     search = Circles()
-    ended = [search.work(db, leader.leading) for _ in range(4)]
+    ended = [search.work(db, leader.term.leading) for _ in range(4)]
     assert ended == [1, 1, 1, 0], "one run a look"
     monkeypatch.setattr(circles, "EVERY_S", 7.0)
     clock = count(50.0, 2.0)
     monkeypatch.setattr(circles, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(circles, "REST", 5.0)
-    search.work(db, leader.leading)
+    search.work(db, leader.term.leading)
     assert search.at == 60.0, "it took two seconds"
 
 
@@ -169,7 +169,7 @@ def close_ring(connect: Open, runs: list[int]) -> None:
 @pytest.mark.pg14
 @pytest.mark.parametrize("edges", [1, 2, 3, 7])
 def test_a_circle_among_many_runs_is_found_over_several_looks(
-    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch, edges: int
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch, edges: int
 ) -> None:
     """Each statement reads a few edges; another circle is found meanwhile."""
     monkeypatch.setattr(circles, "EDGES", edges)
@@ -180,7 +180,7 @@ def test_a_circle_among_many_runs_is_found_over_several_looks(
     other = ring(db, connect, 2)
     search, looks = Circles(), 0
     while states(db, runs[0], other[0]) != ["cancelled"] * 2:
-        search.work(db, leader.leading)
+        search.work(db, leader.term.leading)
         looks += 1
         assert looks < 500
     assert looks > 1 or edges > 6
@@ -219,7 +219,7 @@ def test_a_walk_reads_every_edge_however_few_at_a_time(db: psycopg.Connection) -
 
 
 def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
-    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circles, "EDGES", 2)
     runs = ring(db, connect, 8)
@@ -231,7 +231,9 @@ def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
     assert set(states(db, *runs)) == {"cancelled"}
 
 
-def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(db: psycopg.Connection, leader: Duties) -> None:
+def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
+    db: psycopg.Connection, leader: LeaderLoop
+) -> None:
     """What an INSERT reads is bounded, however many edges it makes: the leader makes some as well, between ticks."""
     made = db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 740) RETURNING id").fetchall()
     runs = [run_id for (run_id,) in made]
@@ -243,7 +245,7 @@ def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(db: psycop
     db.execute(insert, [[chain[-1], *earlier], [chain[0], *later]])
     search, looks = Circles(), 0
     while states(db, chain[0]) != ["cancelled"]:
-        search.work(db, leader.leading)
+        search.work(db, leader.term.leading)
         looks += 1
         assert looks < 5000
     assert set(states(db, chain[1], chain[-1], *earlier)) == {"waiting"}
@@ -260,7 +262,7 @@ def test_a_circle_that_is_broken_meanwhile_ends_nobody(db: psycopg.Connection, c
 
 
 def test_a_run_of_a_circle_that_somebody_has_locked_is_ended_later(
-    db: psycopg.Connection, connect: Open, leader: Duties
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     a, b = add(db), add(db)
     close(connect, (b, a), (a, b))
@@ -274,21 +276,21 @@ def test_a_run_of_a_circle_that_somebody_has_locked_is_ended_later(
 
 
 def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
-    db: psycopg.Connection, connect: Open, leader: Duties, monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = add(db), add(db)
     close(connect, (b, a), (a, b))
     cut(monkeypatch, "dependencies_end_circle", "UPDATE SKIP LOCKED", "UPDATE")
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
-    aside = Aside(lambda: Circles().work(db, leader.leading))
+    aside = Aside(lambda: Circles().work(db, leader.term.leading))
     wait_until_blocked(connect(), db)
     person.rollback()
     assert aside.result() == 1
 
 
 def test_a_run_that_cannot_be_ended_holds_up_no_other_circle(
-    db: psycopg.Connection, connect: Open, leader: Duties
+    db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     runs = [add(db) for _ in range(6)]
     for a, b in zip(runs[:3], runs[3:], strict=True):

@@ -31,28 +31,28 @@ LEFT = "SELECT array_agg(id) FROM pgsched.runs"
 def test_one_run_that_cannot_be_archived_keeps_no_other(db: psycopg.Connection) -> None:
     prunable(db)
     poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
-    duties = lead(db, prune_every_s=0.05)
-    wait_until(lambda: duties.perform() >= 0 and aside(db), what="what is set aside")
+    loop = lead(db, prune_every_s=0.05)
+    wait_until(lambda: loop.run_once() >= 0 and aside(db), what="what is set aside")
     assert db.execute(LEFT.encode()).fetchone() == ([7],)
     assert aside(db) == [("pruning", "7", "poisoned")]
     heal(db)
-    until(duties, db, LEFT, None)
+    until(loop, db, LEFT, None)
 
 
 def test_runs_that_ended_at_the_very_instant_of_one_that_is_set_aside_go(db: psycopg.Connection) -> None:
     prunable(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 hour'")
     poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
-    duties = lead(db, prune_every_s=0.05, prune_batch=3)
-    until(duties, db, LEFT, [7])
+    loop = lead(db, prune_every_s=0.05, prune_batch=3)
+    until(loop, db, LEFT, [7])
     assert aside(db) == [("pruning", "7", "poisoned")]
 
 
 def test_a_number_that_comes_again_is_archived_again(db: psycopg.Connection) -> None:
     for _ in range(2):
         prunable(db)
-        duties = lead(db, prune_every_s=0.05)
-        until(duties, db, LEFT, None)
+        loop = lead(db, prune_every_s=0.05)
+        until(loop, db, LEFT, None)
         db.execute("SELECT setval(pg_get_serial_sequence('pgsched.runs', 'id'), 1, false)")
     assert db.execute("SELECT count(*), count(DISTINCT run_id) FROM pgsched.archived_runs").fetchone() == (
         2 * GOOD,
@@ -65,9 +65,9 @@ def test_one_run_that_cannot_be_counted_holds_up_no_other(db: psycopg.Connection
     ended = "'succeeded', now() - interval '1 minute' + n * interval '1 second', CASE n WHEN 7 THEN 'bad' ELSE 'q' END"
     waiting_run(db, GOOD, "state, finished_at, queue", ended)
     poison(db, "INSERT", "NEW.queue = 'bad'", "rollups")
-    duties = lead(db, count_every_s=0.05)
+    loop = lead(db, count_every_s=0.05)
     counted = "SELECT sum(runs) FROM pgsched.rollups WHERE width = 'minute'"
-    until(duties, db, counted, GOOD - 1)
+    until(loop, db, counted, GOOD - 1)
     assert aside(db) == [("figures", "7", "poisoned")]
 
 
@@ -79,23 +79,23 @@ def test_one_stretch_that_cannot_be_told_holds_up_no_other(db: psycopg.Connectio
                " timezone, '2026-01-01Z', '2026-01-01Z', '2026-01-01 00:00:05Z', 'skipped', 'x'"
                " FROM pgsched.jobs ORDER BY id")  # fmt: skip
     poison(db, "INSERT", "NEW.job_id = 7 AND NEW.reason = 'x'")
-    duties = lead(db)
+    loop = lead(db)
     left = "SELECT array_agg(job_id) FROM pgsched.passed_over"
-    wait_until(lambda: duties.perform() >= 0 and aside(db), what="what is set aside")
+    wait_until(lambda: loop.run_once() >= 0 and aside(db), what="what is set aside")
     assert db.execute(left.encode()).fetchone() == ([7],)
     heal(db)
-    until(duties, db, left, None)
+    until(loop, db, left, None)
 
 
 def test_one_backfill_that_cannot_be_begun_holds_up_no_other(db: psycopg.Connection) -> None:
     add_backfills(db, GOOD)
     poison(db, "INSERT", "NEW.job_id = 7")
-    duties = lead(db)
+    loop = lead(db)
     for _ in range(4):
-        duties.perform()
+        loop.run_once()
     started = "SELECT array_agg(id ORDER BY id) FROM pgsched.backfills WHERE started = 0"
     assert db.execute(started.encode()).fetchone() == ([7],)
     assert aside(db) == [("backfills", "7", "poisoned")]
     heal(db)
-    until(duties, db, started, None)
-    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+    until(loop, db, started, None)
+    until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)

@@ -151,7 +151,7 @@ def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPat
             leader.stop()
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(election.Duties, "perform", broken)
+    monkeypatch.setattr(election.LeaderLoop, "run_once", broken)
     monkeypatch.setattr(election, "back_off_s", lambda *_: 0.01)
     monkeypatch.setattr(election, "CALM_S", 0.0)
     leader.run()

@@ -13,7 +13,7 @@ from pgsched.core import health
 from pgsched.db.queries.leader import set_aside as notes
 from pgsched.leader import admission, backfill
 from pgsched.leader.isolation import guard, pieces, set_aside
-from pgsched.leader.loop import Duties
+from pgsched.leader.loop import LeaderLoop
 from pgsched.services.doctor import left_undone
 from pgsched.services.status import status
 from tests.support.db.leading import lead
@@ -59,7 +59,7 @@ def new_edges(db: psycopg.Connection) -> str:
 
 def ended_parents(db: psycopg.Connection) -> str:
     new_edges(db)
-    lead(db).perform()
+    lead(db).run_once()
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE id = 1000")
     return "state = 'queued'"
 
@@ -84,17 +84,17 @@ MADE: list[tuple[str, Made]] = [
 ]  # fmt: skip
 
 
-def rounds(duties: Duties, n: int = 4) -> None:
+def rounds(loop: LeaderLoop, n: int = 4) -> None:
     for _ in range(n):
-        duties.perform()
+        loop.run_once()
 
 
 @pytest.mark.parametrize(("duty", "make"), MADE)
 def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db: psycopg.Connection) -> None:
     done = make(db)
     poison(db, "UPDATE", "OLD.id = 7")
-    duties = lead(db, reap_every_s=0.05, prune_every_s=0.05)
-    rounds(duties)
+    loop = lead(db, reap_every_s=0.05, prune_every_s=0.05)
+    rounds(loop)
     rest = f"SELECT array_agg(id ORDER BY id) FROM pgsched.runs WHERE id < 1000 AND NOT ({done})"
     assert db.execute(rest.encode()).fetchone() == ([7],)
     (found,) = aside(db)
@@ -103,16 +103,16 @@ def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db
     assert finding.text.startswith(f"of {duty}, {found[1]} is set aside")
     assert not [problem for problem in status(db).problems if "duty" in problem], "the duty is done"
     heal(db)
-    until(duties, db, rest, None)
-    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+    until(loop, db, rest, None)
+    until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
 @pytest.mark.parametrize(("duty", "make"), MADE)
 def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, db: psycopg.Connection) -> None:
     done = make(db)
     poison(db, "UPDATE", "OLD.id < 1000")
-    duties = lead(db, reap_every_s=0.05, prune_every_s=0.05)
-    rounds(duties)
+    loop = lead(db, reap_every_s=0.05, prune_every_s=0.05)
+    rounds(loop)
     (found,) = aside(db)
     if make is ended_parents:  # one row, after all: the parent of all of them
         assert found == ("ended parents", "1000", "poisoned")
@@ -123,18 +123,16 @@ def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, 
     assert f"duty {found[0]} has failed" in problem
     heal(db)
     rest = f"SELECT count(*) FROM pgsched.runs WHERE id < 1000 AND NOT ({done})"
-    until(duties, db, rest, 0)
-    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+    until(loop, db, rest, 0)
+    until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
 def test_a_search_that_begins_in_the_middle_tries_the_first_rows_too(db: psycopg.Connection) -> None:
     """So much did the pass before: seven of the twelve groups. The rest is not all that there is to be tried."""
     limited(db)
     poison(db, "UPDATE", "OLD.id < 1000")
-    duties, standing = lead(db), admission.Standing(after=("default", "k:7"))
-    duty_guard = guard.DutyGuard(db, duties.leading, duties.aside)
-    site = pieces.Site(db, duties.leading, duties.aside, duty_guard)
-    duty_guard.run("limits", lambda: pieces.limit(site, standing), pieces.limited(site, standing))
+    term, standing = lead(db).term, admission.Standing(after=("default", "k:7"))
+    term.guard.run("limits", lambda: pieces.limit(term, standing), pieces.limited(term, standing))
     assert aside(db) == [("limits", "", "poisoned")]
 
 
@@ -163,40 +161,40 @@ MISSING = (
 def test_a_job_whose_slot_is_refused_for_a_while_keeps_it(db: psycopg.Connection) -> None:
     add_due_jobs(db, GOOD)
     poison(db, "INSERT", "NEW.job_id = 7")
-    duties = lead(db)
-    rounds(duties)
+    loop = lead(db)
+    rounds(loop)
     assert db.execute(MISSING.encode()).fetchone() == ([7],)
     assert aside(db) == [("jobs", "7", "poisoned")]
     kept = db.execute("SELECT error, next_run_at IS NOT NULL FROM pgsched.jobs WHERE id = 7").fetchone()
     assert kept == (None, True)
-    pauses = [duties.perform() for _ in range(5)]
+    pauses = [loop.run_once() for _ in range(5)]
     assert min(pauses) > 0, "a job that is set aside does not make the leader spin"
     heal(db)
-    until(duties, db, MISSING, None)
-    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+    until(loop, db, MISSING, None)
+    until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
 @pytest.mark.parametrize("jobs", [1, 5, 40])
 def test_where_no_slot_can_be_written_no_job_is_put_out_of_action(jobs: int, db: psycopg.Connection) -> None:
     add_due_jobs(db, jobs)
     poison(db, "INSERT", "true")
-    duties = lead(db)
-    rounds(duties, 6)
+    loop = lead(db)
+    rounds(loop, 6)
     due = "SELECT count(*) FROM pgsched.jobs WHERE error IS NULL AND next_run_at <= now()"
     assert db.execute(due).fetchone() == (jobs,)
     if jobs > guard.FEW:
         assert aside(db) == [("tick", "", "poisoned")]
     heal(db)
-    until(duties, db, MISSING, None)
-    until(duties, db, "SELECT count(*) FROM pgsched.set_aside", 0)
+    until(loop, db, MISSING, None)
+    until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
 def test_numbers_of_runs_that_lag_behind_put_no_job_out_of_action(db: psycopg.Connection) -> None:
     add_runs(db, 60)
     db.execute("SELECT setval(pg_get_serial_sequence('pgsched.runs', 'id'), 1, false)")
     add_due_jobs(db, 20)
-    duties = lead(db)
-    until(duties, db, MISSING, None)
+    loop = lead(db)
+    until(loop, db, MISSING, None)
     assert db.execute("SELECT count(*) FROM pgsched.jobs WHERE error IS NOT NULL").fetchone() == (0,)
 
 
@@ -205,7 +203,7 @@ def test_a_value_of_the_job_s_own_puts_it_in_error_at_once(db: psycopg.Connectio
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET queue = ' a' WHERE id = 2")
-    lead(db).perform()
+    lead(db).run_once()
     found = db.execute("SELECT id, error FROM pgsched.jobs WHERE error IS NOT NULL").fetchall()
     assert found == [(2, "the database refuses its row: queue: must not begin or end with a space")]
     assert aside(db) == []
@@ -224,14 +222,14 @@ def test_a_python_error_is_the_duty_s_and_told_once_with_its_traceback(
 
     with monkeypatch.context() as once:
         once.setattr(backfill, "work", broken)
-        duties = lead(db)
-        wait_until(lambda: duties.perform() >= 0 and len(said) >= 3, what="further tries")
+        loop = lead(db)
+        wait_until(lambda: loop.run_once() >= 0 and len(said) >= 3, what="further tries")
     assert [more["exc_info"] for more in said[:3]] == [True, False, False]
     assert said[0]["retry_in_s"] < said[1]["retry_in_s"], "it backs off"
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE origin = 'schedule'").fetchone() == (1,)
     assert aside(db) == [("backfills", "", "'NoneType' object is not iterable")]
     started = "SELECT started FROM pgsched.backfills"
-    until(duties, db, started, 1)
+    until(loop, db, started, 1)
 
 
 def test_the_next_leader_knows_what_is_set_aside(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,10 +237,10 @@ def test_the_next_leader_knows_what_is_set_aside(db: psycopg.Connection, monkeyp
     scheduled(db)
     poison(db, "UPDATE", "OLD.id = 7")
     rounds(lead(db))
-    duties = lead(db)
-    duties.aside.load(db)
+    loop = lead(db)
+    loop.term.set_aside.load(db)
     heal(db)
-    rounds(duties)
+    rounds(loop)
     assert db.execute("SELECT array_agg(id) FROM pgsched.runs WHERE state = 'scheduled'").fetchone() == ([7],)
 
 
@@ -250,23 +248,23 @@ def test_a_duty_that_twice_cost_the_session_is_left_undone(db: psycopg.Connectio
     add_backfills(db, 1)
     for times in (1, 2):
         notes.session_lost(db, "backfills", "idle-in-transaction timeout")
-        duties = lead(db)
-        duties.aside.load(db)
+        loop = lead(db)
+        loop.term.set_aside.load(db)
         if times == 2:
-            rounds(duties)
+            rounds(loop)
     assert db.execute("SELECT started FROM pgsched.backfills").fetchone() == (0,)
     (problem,) = [problem for problem in status(db).problems if "duty" in problem]
     assert problem.startswith("the leader's duty backfills is left undone")
     db.execute("UPDATE pgsched.set_aside SET next_at = clock_timestamp()")
-    duties = lead(db)
-    duties.aside.load(db)
-    rounds(duties)
+    loop = lead(db)
+    loop.term.set_aside.load(db)
+    rounds(loop)
     assert db.execute("SELECT started FROM pgsched.backfills").fetchone() == (1,)
     assert aside(db) == []
     began = time.monotonic()
     notes.session_lost(db, "backfills", "again")
-    duties = lead(db)
-    duties.aside.load(db)
-    rounds(duties)
+    loop = lead(db)
+    loop.term.set_aside.load(db)
+    rounds(loop)
     assert aside(db) == [], "once is chance"
     assert time.monotonic() - began < 30

@@ -14,10 +14,11 @@ from pgsched.db.queries.jobs.registration import register, withdraw
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import claims, workers
 from pgsched.leader import declarations
+from pgsched.leader.duties.housekeeping import DeclarationsDuty
 from pgsched.worker.registration import register_again
 from tests.support.apps.releases import nameless, new, nothing, old, release
 from tests.support.db.clocks import HOUR, moved
-from tests.support.db.leading import lead
+from tests.support.db.leading import duty_of, lead
 from tests.support.db.setting import Aside, Open, cut, wait_until_blocked
 from tests.support.fleet import one
 from tests.support.releases import a_run_that_waits, begin, declared, end, process, rounds, state_of, time_passes
@@ -223,16 +224,16 @@ def test_a_job_that_somebody_edits_goes_in_the_next_round(db: psycopg.Connection
 def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -> None:
     """Everybody is given up before the first heartbeat; the old release is the first to be heard again."""
     _, heard = begin(db, new, old)
-    duties = lead(db)
-    duties.perform()
+    loop = lead(db)
+    loop.run_once()
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
     retention.tidy(db, GRACE_S, 10)
     db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
-    duties.timetable.withdrawing.exactly(0)
-    moved(duties, 2 * HOUR)
-    duties.perform()
+    duty_of(loop, DeclarationsDuty).period.exactly(0)
+    moved(loop, 2 * HOUR)
+    loop.run_once()
     assert declared(db) == BOTH
-    assert duties.timetable.withdrawing.at - time.monotonic() > 25, "a lease for everybody to be heard"
+    assert duty_of(loop, DeclarationsDuty).period.at - time.monotonic() > 25, "a lease for everybody to be heard"
 
 
 def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,15 +246,15 @@ def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch:
 
     monkeypatch.setattr(declarations.registration, "withdrawn", counted)
     begin(db, new)
-    duties = lead(db)
+    loop = lead(db)
     for _ in range(5):
-        duties.perform()
+        loop.run_once()
     assert looks == []
-    duties.timetable.withdrawing.exactly(0)
+    duty_of(loop, DeclarationsDuty).period.exactly(0)
     for _ in range(5):
-        duties.perform()
+        loop.run_once()
     assert len(looks) == 1
-    assert duties.timetable.withdrawing.by - time.monotonic() > 50
+    assert duty_of(loop, DeclarationsDuty).period.by - time.monotonic() > 50
 
 
 # ---- a worker that the database had lost, or given up

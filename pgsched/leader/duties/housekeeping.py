@@ -1,0 +1,149 @@
+"""Duties that are done once a period: counting, looking for incidents, deleting what nothing keeps, tidying up."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from pgsched import log
+from pgsched.db.queries.leader import leadership, limits
+from pgsched.db.queries.leader.retention import WORKERS_KEPT_S
+from pgsched.leader import rollups
+from pgsched.leader.alerting.incidents import EVERY_S, Watch
+from pgsched.leader.declarations import work as withdraw
+from pgsched.leader.dependents import Sweep
+from pgsched.leader.duty import BATCH, PeriodicDuty, Round
+from pgsched.leader.isolation import pieces
+from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.term import Term
+from pgsched.leader.timing.periodic import LONGEST_PAUSE_S, Periodic, breather
+
+logger = log.get("leader")
+UNCOUNTED_PAUSE_S = 1.0  # while transactions that may still end runs are under way
+CLEAR_EVERY_S = 60.0
+NOTIFICATIONS_FULL = 0.5  # of the server's queue: from then on nobody here notifies (pgsched.notify)
+
+
+class FiguresDuty(PeriodicDuty):
+    """Counts what has ended, for charts."""
+
+    name = "figures"
+
+    def __init__(self, term: Term) -> None:
+        self._counting = rollups.Counting()
+        super().__init__(term, Periodic(0.0, term.settings.count_every_s), pieces.figures(term, self._counting, BATCH))
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.figures and super().start(this_round)
+
+    def run(self, this_round: Round) -> int:
+        if not (this_round.look.ended or self._counting.wants(this_round.began)):
+            return 0
+        began = time.monotonic()
+        ids = self.term.set_aside.numbers(pieces.FIGURES)
+        counted = self._counting.work(self.term.conn, self.term.leading, aside=ids)
+        if self._counting.waits:
+            self.period.exactly(breather(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
+        return counted
+
+
+class AlertsDuty(PeriodicDuty):
+    """Looks for incidents of jobs that are watched."""
+
+    name = "alerts"
+    by_clock = True
+
+    def __init__(self, term: Term, watch: Watch) -> None:
+        super().__init__(term, Periodic(0.0, EVERY_S))
+        self.watch = watch
+
+    def run(self, this_round: Round) -> int:
+        began = time.monotonic()
+        again_s = self.watch.work(self.term.conn, self.term.leading, leads=True)
+        rest_s = breather(began) - began
+        self.period.within(began, max(rest_s, again_s), LONGEST_PAUSE_S if again_s else 0.0)
+        return 0
+
+
+class PruningDuty(PeriodicDuty):
+    """Deletes ended runs that nothing keeps any longer. `pruner` says whether there are more."""
+
+    name = "pruning"
+    by_clock = True
+
+    def __init__(self, term: Term) -> None:
+        self.pruner = Pruner()
+        every_s, batch = term.settings.prune_every_s, term.settings.prune_batch
+        super().__init__(term, Periodic(time.monotonic() + every_s, every_s), pieces.pruning(term, self.pruner, batch))
+
+    def run(self, this_round: Round) -> int:
+        began = time.monotonic()
+        if self.term.set_aside.over(pieces.PRUNING):
+            self.pruner.again()
+        gone = pieces.prune(self.term, self.pruner, self.term.settings.prune_batch)
+        if self.term.meter is not None:
+            self.term.meter.pruned(gone)
+        if self.pruner.more:
+            self.period.exactly(breather(began, REST))
+        return gone
+
+
+class TidyingDuty(PeriodicDuty):
+    """Deletes what else has had its time, once there are no more runs to delete."""
+
+    name = "tidying"
+    by_clock = True
+
+    def __init__(self, term: Term, pruner: Pruner) -> None:
+        every_s = term.settings.prune_every_s
+        super().__init__(term, Periodic(time.monotonic() + every_s, every_s))
+        self._pruner = pruner
+        self._sweep = Sweep()
+
+    def start(self, this_round: Round) -> bool:
+        return not self._pruner.more and super().start(this_round)
+
+    def run(self, this_round: Round) -> int:
+        began = time.monotonic()
+        keep_workers_s = max(WORKERS_KEPT_S, 2 * self.term.settings.withdraw_after_s)
+        with self.term.leading() as conn:
+            if self._pruner.tidy(conn, BATCH, keep_workers_s) >= BATCH:
+                self.period.exactly(breather(began))
+            self._sweep.work(conn, BATCH)
+            limits.forget(conn)
+            self.term.set_aside.sweep(conn)
+        return 0
+
+    def pause_s(self, this_round: Round) -> float:
+        return math.inf if self._pruner.more else super().pause_s(this_round)
+
+
+class DeclarationsDuty(PeriodicDuty):
+    """Deletes jobs that no process declares any more. It begins when claims are taken back, or a period from now."""
+
+    name = "declarations"
+
+    def __init__(self, term: Term, reap_from: float) -> None:
+        every_s = term.settings.prune_every_s
+        super().__init__(term, Periodic(max(reap_from, time.monotonic() + every_s), every_s))
+
+    def run(self, this_round: Round) -> int:
+        return withdraw(self.term.conn, self.term.leading, self.term.settings.withdraw_after_s)
+
+    def give_workers(self, seconds: float) -> None:
+        self.period.exactly(time.monotonic() + max(seconds, self.period.every_s))
+
+
+class NotificationsDuty(PeriodicDuty):
+    """Empties the server's queue of notifications: one that was full stays so, although the cause is gone, until some
+    session does this."""
+
+    name = "notifications"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term, Periodic(0.0, CLEAR_EVERY_S, CLEAR_EVERY_S))
+
+    def run(self, this_round: Round) -> int:
+        if (usage := leadership.clear_notifications(self.term.conn)) >= NOTIFICATIONS_FULL:
+            logger.warning("the notification queue fills up: nobody is notified", usage=round(usage, 2))
+        return 0

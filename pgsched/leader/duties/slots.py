@@ -1,0 +1,150 @@
+"""Duties that decide slots: the tick, plans of former leaders, slots that were passed over, and backfills."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from pgsched import log
+from pgsched.db.connection.failures import first_line
+from pgsched.leader import backfill, skipped_slots
+from pgsched.leader.duty import Duty, Round
+from pgsched.leader.isolation import pieces
+from pgsched.leader.isolation.guard import FEW
+from pgsched.leader.isolation.set_aside import JOB_MOST_S
+from pgsched.leader.preparation import NotAsPrepared, PreparationLead
+from pgsched.leader.replanning import Replanning
+from pgsched.leader.term import Term
+from pgsched.leader.ticker import Ticked, tick
+from pgsched.leader.timing.floors import Floors
+
+logger = log.get("leader")
+LULL_S = 0.03  # behind an instant: housekeeping would keep the workers from starting what is due
+
+
+class TickDuty(Duty):
+    """Decides the jobs that are due, or prepares those that are due soon. `lead`: how soon."""
+
+    name = "tick"
+
+    def __init__(self, term: Term, floors: Floors) -> None:
+        super().__init__(term, pieces.jobs(term, self._decide_all, term.settings.tick_batch))
+        self.lead = PreparationLead()
+        self._floors = floors
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.look.jobs and this_round.trusted
+
+    def run(self, this_round: Round) -> int:
+        return self._decide(self.term.settings.tick_batch, self._floors.since.job_s, most_failed=FEW)
+
+    def _decide_all(self, n: int) -> int:
+        """Decide up to `n` jobs, however long they have been due."""
+        return self._decide(n, -math.inf, most_failed=0)
+
+    def _decide(self, n: int, since_s: float, most_failed: int) -> int:
+        """Decide up to `n` jobs that became due after `since_s` (seconds since 1970); returns how many were decided.
+
+        Jobs of which the rows could not be written stay due, and are set aside; more than `most_failed` of them are an
+        error where no job was decided.
+        """
+        began = time.monotonic()
+        lead_s = self.lead.s(began)
+        try:
+            with self.term.leading() as conn:
+                done = tick(conn, n, lead_s, self.term.set_aside.numbers(pieces.JOBS), since_s)
+                took_s = time.monotonic() - began
+                if not done.jobs and len(done.failed) > most_failed:
+                    raise next(iter(done.failed.values()))
+                if done.jobs:
+                    self.lead.took(took_s)
+                if done.instant is not None:
+                    self.lead.wait(conn, done, done.instant, lead_s)
+        except NotAsPrepared as reason:
+            logger.debug("prepared in vain", reason=str(reason))
+            return 0
+        self._note(done, took_s)
+        return done.jobs
+
+    def _note(self, done: Ticked, took_s: float) -> None:
+        if done.failed:
+            rows = ((str(job), first_line(error)) for job, error in done.failed.items())
+            self.term.guard.set_aside(pieces.JOBS, rows, proven=done.jobs > 0, doubled_to_s=JOB_MOST_S)
+        if done.jobs:
+            self.term.lull_until = time.monotonic() + LULL_S
+        if self.term.meter is not None:
+            self.term.meter.ticked(took_s, done.jobs, done.slots)
+        if done.errors:
+            logger.warning("jobs in error", count=done.errors)
+        if done.slots:
+            logger.debug("ticked", jobs=done.jobs, slots=done.slots)
+
+
+class ReplanningDuty(Duty):
+    """Plans jobs again whose next slot is another one by the time zone rules of this process."""
+
+    name = "replanning"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term)
+        self._replanning = Replanning()
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.began >= self._replanning.at
+
+    def run(self, this_round: Round) -> int:
+        return self._replanning.work(self.term.conn, self.term.leading)
+
+
+class PassedOverDuty(Duty):
+    """Writes down the slots that an edit or a resume passed over."""
+
+    name = "passed over slots"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term, pieces.stretches(term))
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.look.passed_over
+
+    def run(self, this_round: Round) -> int:
+        with self.term.leading() as conn:
+            return skipped_slots.record(conn, aside=self.term.set_aside.numbers(pieces.STRETCHES))
+
+
+class BackfillsDuty(Duty):
+    """Starts runs of the open backfills."""
+
+    name = "backfills"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term, pieces.own(pieces.BACKFILLS))
+        self._turn = backfill.Turn()
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.look.backfills
+
+    def run(self, this_round: Round) -> int:
+        with self.term.leading() as conn:
+            done = backfill.work(conn, self._turn, self.term.set_aside.numbers(pieces.BACKFILLS))
+        pieces.leave(self.term, pieces.BACKFILLS, done.failed, done.went)
+        return int(done.more)
+
+    def pause_s(self, this_round: Round) -> float:
+        return self._turn.pause_s() if this_round.look.backfills else math.inf
+
+
+class LookBelowDuty(Duty):
+    """Finds what became visible below the instants at which the leader begins to look."""
+
+    name = "looking below"
+
+    def __init__(self, term: Term, floors: Floors) -> None:
+        super().__init__(term)
+        self._floors = floors
+
+    def start(self, this_round: Round) -> bool:
+        return this_round.began >= self._floors.next_at
+
+    def run(self, this_round: Round) -> int:
+        return self._floors.look_below(self.term.conn, this_round.began)

@@ -1,0 +1,72 @@
+"""One term of a leader: what all of its duties share.
+
+Invariant: each transaction of a duty begins in `leading`, which locks the term's row and raises when a newer term
+exists.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pgsched.config import LeaderSettings
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.queries.leader import leadership
+from pgsched.leader.isolation.guard import DutyGuard
+from pgsched.leader.isolation.set_aside import SetAside
+from pgsched.leader.metrics import LeaderMeter
+
+
+class Term:
+    """The term with this number, on one connection.
+
+    `locked`: the session lock keeps other candidates away. `meter`: where the duties count what they did, if anywhere.
+    `set_aside`: the rows that the duties do without for a while. `lull_until`: until this monotonic instant the machine
+    is left to the workers, and only what can wait no longer is done.
+    """
+
+    def __init__(
+        self,
+        conn: Connection[Any],
+        number: int,
+        settings: LeaderSettings,
+        *,
+        locked: bool = True,
+        meter: LeaderMeter | None = None,
+    ) -> None:
+        self.conn = conn
+        self.number = number
+        self.settings = settings
+        self.locked = locked
+        self.meter = meter
+        self.set_aside = SetAside()
+        self.guard = DutyGuard(conn, self.leading, self.set_aside)
+        self.lull_until = -math.inf
+
+    @property
+    def lull(self) -> bool:
+        """Whether there is a lull now."""
+        return time.monotonic() < self.lull_until
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether other candidates wait for a lock of this session, and so need not look at the term's row."""
+        return self.locked and not is_shared(self.conn)
+
+    @contextmanager
+    def leading(self) -> Iterator[Connection[Any]]:
+        """A transaction that begins by proving leadership. NotLeading where there is a newer term."""
+        with self.conn.transaction():
+            leadership.fence(self.conn, self.number)
+            yield self.conn
+            if not self.exclusive:  # a long transaction must not look like the end of the term
+                leadership.seen(self.conn, self.number)
+
+    def resign(self) -> None:
+        """Close the term."""
+        with self.leading() as conn:
+            leadership.seen(conn, self.number, resign=True)
