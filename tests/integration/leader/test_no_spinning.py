@@ -1,0 +1,33 @@
+"""A duty that has to wait makes no round of the leader's follow the last one at once."""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+
+from pgsched.db.queries.leader import expired_leases
+from pgsched.leader.duties.housekeeping import AlertsDuty
+from tests.support.db.clocks import moved
+from tests.support.db.leading import duty_of, lead
+
+
+def test_while_the_clock_is_not_believed_the_leader_sleeps(db: psycopg.Connection) -> None:
+    loop = lead(db)
+    loop.run_once()
+    moved(loop, 7200.0)
+    loop.run_once()
+    duty_of(loop, AlertsDuty).period.exactly(0.0)
+    waits = [loop.run_once() for _ in range(3)]
+    assert not loop.clock.is_trusted(time.monotonic())
+    assert min(waits) > 0.5
+
+
+def test_while_a_duty_backs_off_its_period_goes_on(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expired_leases, "astray", lambda conn, *_, **__: conn.execute("SELECT 1/0").fetchall())
+    loop = lead(db, reap_every_s=0.2)
+    loop.run_once()
+    loop.claims.period.exactly(0.0)
+    waits = [loop.run_once() for _ in range(3)]
+    assert min(waits) > 0.05
