@@ -311,7 +311,7 @@ def many_descriptors() -> Iterator[None]:
 def test_a_leader_works_with_descriptors_beyond_1023(connect: Open) -> None:
     leader, conn = Leader("", LeaderSettings(), "test"), connect()
     assert conn.fileno() > 1023
-    leader.pause(conn, 0.01)
+    leader.pauses.pause(conn, 0.01)
 
 
 def test_a_leader_gives_its_descriptors_back() -> None:

@@ -13,8 +13,9 @@ import pytest
 from pgsched.config import LeaderSettings
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading, elect, fence, try_lead
-from pgsched.leader import election
-from pgsched.leader.election import Leader, pace_s
+from pgsched.leader import candidacy
+from pgsched.leader.candidacy import pace_s
+from pgsched.leader.election import Leader
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.term import Term
 from pgsched.leader.ticker import tick
@@ -253,7 +254,7 @@ def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypat
     assert try_lead(holder)
     begin_term(holder, "holder", locked=True)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
-    monkeypatch.setattr(election, "RECOUNT", 3)
+    monkeypatch.setattr(candidacy, "RECOUNT", 3)
     counts, pauses = iter((1, 40, 1, 40, 60, 20)), []
     monkeypatch.setattr(leadership, "candidates", lambda _conn: next(counts))
 
@@ -262,6 +263,6 @@ def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypat
         if len(pauses) == 11:
             leader.stop()
 
-    monkeypatch.setattr(leader, "pause", pause)
+    monkeypatch.setattr(leader.pauses, "pause", pause)
     leader.run()
     assert pauses == pytest.approx([0.1, 0.2, 0.1, 0.1, 0.2, 0.2, 0.2, 0.3, 0.3, 0.3, 0.1])

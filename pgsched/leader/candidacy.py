@@ -1,0 +1,91 @@
+"""One session's attempts to become the leader, until it may begin a term.
+
+A candidate asks for a session lock about once a second and never waits for it in the server; one of many asks less
+often (`pace_s`). The lock is only the cheap way to wait, for anybody may take it: where a session that does not lead
+has it, a candidate stands when the last term has not been seen for GONE_S. Behind a pooler that lends sessions for a
+transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has not been seen
+for as long as such a session would have lasted.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pgsched.config import LeaderSettings
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.transaction_pooling import is_shared
+from pgsched.db.queries.leader import leadership
+from pgsched.db.queries.leader.leadership import NotLeading
+from pgsched.leader.timing.pauses import Pauses
+
+GONE_S = 3.0  # a term that was begun without the session lock and was not seen for so long has ended
+HEED_S = 0.05  # for so long after a try a candidate heeds no notification: anybody may send any
+FEW = 20  # candidates that try as often as they are told
+SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
+RECOUNT = 64  # tries after which a candidate counts again at the latest; at first it does so after 1, 2, 4 and so on
+
+
+def pace_s(settings: LeaderSettings, candidates: int) -> float:
+    """Seconds between two tries of a candidate: up to three times as long where there are more than `FEW`."""
+    seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
+    # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
+    return min(seconds, settings.session_timeout_s / 2)
+
+
+class Candidacy:
+    """`locked`: the session holds the lock."""
+
+    def __init__(self, conn: Connection[Any], settings: LeaderSettings, pauses: Pauses) -> None:
+        self.locked = False
+        self._conn = conn
+        self._settings = settings
+        self._pauses = pauses
+        self._contested = False  # a session that does not lead holds the lock
+
+    def wait(self) -> bool:
+        """Wait until this candidate may begin a term; False: it was stopped."""
+        tries, recount, seconds = 0, 0, 0.0
+        while not self._pauses.stopped:
+            if self._may_stand():
+                return True
+            if tries == recount:
+                seconds = pace_s(self._settings, leadership.candidates(self._conn))
+                recount += min(max(tries, 1), RECOUNT)
+            tries += 1
+            self._pauses.pause(self._conn, seconds, HEED_S)
+        return False
+
+    def begin_term(self, holder: str) -> tuple[int | None, float]:
+        """Begin a term for `holder`; returns its number, and seconds for which nothing is to be reaped. None: another
+        candidate was first, or this one was stopped. It waits until the fence is free, for a former leader may be
+        inside its last transaction."""
+        while not self._pauses.stopped:
+            try:
+                if not self._vacant():
+                    break
+                with self._conn.transaction():
+                    first = leadership.fence(self._conn, None) is None
+                    if not self._vacant():
+                        break
+                    return leadership.elect(self._conn, holder, locked=self.locked, first=first)
+            except NotLeading:
+                self._pauses.pause(self._conn, 0.2)
+        return None, 0.0
+
+    def _may_stand(self) -> bool:
+        conn = self._conn
+        self.locked = not is_shared(conn) and leadership.try_lead(conn)
+        if not (self.locked or is_shared(conn)):
+            # twice in a row: another candidate may have got the lock this instant
+            before, self._contested = self._contested, leadership.contested(conn, GONE_S)
+            return before and self._contested
+        if vacant := self._vacant():
+            return vacant
+        if self.locked:  # the leader leads without the lock
+            leadership.unlock(conn)
+            self.locked = False
+        return False
+
+    def _vacant(self) -> bool:
+        gone_s = self._settings.session_timeout_s if is_shared(self._conn) else GONE_S
+        return leadership.vacant(self._conn, gone_s, locked=self.locked)
