@@ -48,7 +48,7 @@ class Performance:
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage = stage
         self.seed = seed
-        self.producer = Producer(stage.producers_dsn, "load", stage.options.rate, seed)
+        self.producer = Producer(stage.workers_dsn, "load", stage.options.rate, seed)
         self.troubles: list[Trouble] = []
         self.before: dict[int, dict[str, int]] = {}
         self.after: dict[int, dict[str, int]] = {}
@@ -142,17 +142,17 @@ class Performance:
             self.leaks = leftovers.left_over(db)
 
     def history(self) -> History:
-        stage = self.stage
-        with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.ledger_dsn) as ledger:
+        stage, findings = self.stage, self.stage.findings
+        with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.sessions.ledger_dsn) as ledger:
             found = collect(db, ledger, self.producer.acknowledged + stage.asked)
             ended = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         lease_s, reap_s = stage.lease_s, stage.reap_s
         found.settings = {
             "fault": stage.fault.name, "seed": self.seed, "lease_s": lease_s, "reap_s": reap_s, "limits": load.LIMITS,
             "ended": ended[0] if ended else None, "stuck_s": reap_s + SLACK_S, "stop_within_s": STOP_S,
-            "ledger": "apart" if stage.ledger_dsn != stage.dsn else "here", **stage.settings,
+            "ledger": "apart" if stage.sessions.ledger_dsn != stage.dsn else "here", **findings.settings,
         }  # fmt: skip
-        found.figures, found.outages, found.notes = stage.figures, stage.outages, stage.notes
+        found.figures, found.outages, found.notes = findings.figures, findings.outages, findings.notes
         found.processes = [self.process(member) for member in stage.fleet.members]
         found.troubles = self.troubles + [Trouble(f"an enqueue was refused: {text}") for text in self.producer.refused]
         found.leaks = self.leaks

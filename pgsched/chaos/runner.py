@@ -82,6 +82,6 @@ def stage_of(
         fleet = Fleet(proxy.dsn if proxy else place.dsn, logs, app, {**ledgers, **env})
         stack.callback(fleet.end)
         stage = Stage(fault, place, proxy, fleet, seed, say)
-        stage.ledger_dsn = ledger_dsn
+        stage.sessions.ledger_dsn = ledger_dsn
         stack.callback(stage.close)
         yield stage

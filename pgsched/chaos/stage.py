@@ -12,8 +12,10 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from pgsched.chaos.direct_sessions import DirectSessions
+from pgsched.chaos.findings import Findings
 from pgsched.chaos.fleet import Fleet, Member, wait_until
-from pgsched.chaos.history import Figure, Outage
+from pgsched.chaos.history import Outage
 from pgsched.chaos.load import Acknowledged, Producer
 from pgsched.chaos.registry import Fault, Options
 from pgsched.chaos.site.proxy import Proxy
@@ -29,29 +31,21 @@ SLACK_S = 3.0  # of a machine with other things to do
 
 
 class Stage:
-    """Everything that lives while one fault runs. `server` is one of servers.KINDS; `dsn` leads to the fault's own
-    database directly, `workers_dsn` as the processes go there."""
+    """Everything that lives while one fault runs. `server` is one of servers.KINDS; `workers_dsn` leads to the fault's
+    own database as the processes go there. `findings`: what the fault found."""
 
     def __init__(
         self, fault: Fault, place: Place, proxy: Proxy | None, fleet: Fleet, seed: int, say: Callable[[str], None]
     ) -> None:
         self.fault = fault
         self.server = place.server
-        self.dsn = place.dsn
+        self.sessions = DirectSessions(place.dsn)
         self.workers_dsn = proxy.dsn if proxy is not None else place.dsn
-        self._proxy = proxy
         self.fleet = fleet
         self.random = random.Random(f"{seed} {fault.name}")
-        self.figures: list[Figure] = []
-        self.notes: list[str] = []
-        self.outages: list[Outage] = []
-        self.producers_dsn = self.workers_dsn
-        self.ledger_dsn = place.dsn
-        self.settings: dict[str, Any] = {}  # what goes into the history's settings besides
+        self.findings = Findings(say)
         self.gates: set[str] = set()  # what handlers wait for: opened at the latest when all is to end
-        self._say = say
-        self._db: psycopg.Connection[Any] | None = None
-        self._ledger: psycopg.Connection[Any] | None = None
+        self._proxy = proxy
         self._asker = Producer(self.workers_dsn, "fault", 0, 0)
 
     @property
@@ -70,27 +64,24 @@ class Stage:
         return [member for member in self.fleet.members if member.alive]
 
     @property
+    def dsn(self) -> str:
+        """Leads to the fault's own database directly."""
+        return self.sessions.dsn
+
+    @property
     def db(self) -> psycopg.Connection[Any]:
         """A direct autocommit connection; a new one after the server went away."""
-        if self._db is None or self._db.closed or self._db.broken:
-            self._db = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5, application_name="chaos stage")
-        return self._db
+        return self.sessions.db
 
     @property
     def ledger(self) -> psycopg.Connection[Any]:
         """A connection to where the ledger is: the database, or another server."""
-        if self.ledger_dsn == self.dsn:
-            return self.db
-        if self._ledger is None or self._ledger.closed or self._ledger.broken:
-            self._ledger = psycopg.connect(self.ledger_dsn, autocommit=True, application_name="chaos stage")
-        return self._ledger
+        return self.sessions.ledger
 
     def close(self) -> None:
         """Close what the stage itself opened."""
         self._asker.stop()
-        for conn in (self._db, self._ledger):
-            if conn is not None:
-                conn.close()
+        self.sessions.close()
 
     # ---- acting
 
@@ -128,7 +119,7 @@ class Stage:
 
     def open_gate(self, name: str) -> None:
         """Let the handlers go on that wait for this gate."""
-        for dsn in {self.dsn, self.ledger_dsn}:
+        for dsn in {self.dsn, self.sessions.ledger_dsn}:
             with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as db:
                 db.execute(OPEN, [name])
 
@@ -190,13 +181,11 @@ class Stage:
 
     def figure(self, name: str, value: float, bound: float | None = None) -> None:
         """Record a figure (seconds where the name does not say otherwise); above its bound it is a violation."""
-        self.figures.append(Figure(name, float(value), bound))
-        self._say(f"{name}: {value:.2f}" + ("" if bound is None else f" (bound {bound:g})"))
+        self.findings.figure(name, value, bound)
 
     def note(self, text: str) -> None:
         """Say what happens now."""
-        self.notes.append(text)
-        self._say(text)
+        self.findings.note(text)
 
     @contextmanager
     def outage(self, why: str) -> Iterator[None]:
@@ -206,7 +195,7 @@ class Stage:
             yield
         finally:
             wait_until(self._answers, 60, "the server to answer after the outage")
-            self.outages.append(Outage(began, self.clock(), why))
+            self.findings.outages.append(Outage(began, self.clock(), why))
 
     def _answers(self) -> bool:
         try:

@@ -72,7 +72,7 @@ def partition(stage: Stage, member: Member, way: Way, *directions: Direction) ->
     The server may get a claim of the parted worker only when it is joined again. That worker lives, and does not know
     of the claim: the leader takes it back at the next of its seldom looks.
     """
-    stage.settings["stuck_s"] = claims.SELDOM * stage.reap_s + SLACK_S
+    stage.findings.settings["stuck_s"] = claims.SELDOM * stage.reap_s + SLACK_S
     run = stage.enqueue("hold", gate="partition")
     stage.wait(lambda: stage.events(run), 15, "the held run to start")
     term, parted_at = stage.one(TERM), stage.clock()

@@ -146,7 +146,7 @@ def lose(stage: Stage, cut_at: float) -> None:
         tokens = {row[0] for row in old.execute(TOKENS)} - known
         again = [number for _, number, _ in lost if number in numbers]
         claims = old.execute(CLAIMS, [again]).fetchall()
-    stage.settings |= {"lost_keys": [key for key, _, _ in lost], "lost_tokens": sorted(tokens)}
+    stage.findings.settings |= {"lost_keys": [key for key, _, _ in lost], "lost_tokens": sorted(tokens)}
     stage.figure("enqueues lost with the lag (runs)", len(lost))
     stage.figure("of these, from before the lag (runs)", sum(at < cut_at - 0.5 for _, _, at in lost), bound=0)
     stage.figure("numbers given again (runs)", len(again))
@@ -174,7 +174,7 @@ def old_primary(stage: Stage) -> None:
     make_synchronous(stage)
     under_load(stage)
     fail_over(stage)
-    stage.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
+    stage.sessions.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
     pair.primary.set_offline(synchronous_standby_names="")
     pair.primary.start()
     with inside(stage, pair.primary) as stray:

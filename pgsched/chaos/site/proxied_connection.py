@@ -76,7 +76,7 @@ class Link:
         clock = asyncio.get_running_loop().time
         try:
             while data := await reader.read(PIECE):
-                seconds = self._proxy.delay_up_s if direction == "up" else self._proxy.delay_down_s
+                seconds = self._proxy.delay_s
                 for piece in self._heard_up(data) if direction == "up" else self._heard_down(data):
                     await queue.put((clock() + seconds, piece))
         except ConnectionError:

@@ -78,7 +78,7 @@ class Proxy:
         self.host, self.port = host, port
         self.links: set[Link] = set()
         self.losses: list[Loss] = []
-        self.delay_up_s = self.delay_down_s = 0.0
+        self.delay_s = 0.0  # each way
         self.silent: set[Literal["up", "down"]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
@@ -132,7 +132,7 @@ class Proxy:
 
     def delay(self, seconds: float) -> None:
         """Everything takes so much longer there and so much back."""
-        self.delay_up_s = self.delay_down_s = seconds
+        self.delay_s = seconds
 
     def heal(self) -> None:
         """Listen, deliver what was held, delay nothing, lose nothing more."""
