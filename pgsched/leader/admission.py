@@ -35,7 +35,7 @@ class Wait:
 
     writers: dict[str, int]
     until: float
-    told: int | None = None
+    shown_pid: int | None = None
 
     def is_over(self, now: float) -> bool:
         """Have they ended, or been waited for long enough?"""
@@ -73,23 +73,24 @@ def first_group(conn: Connection[Any], after: tuple[str, str]) -> str | None:
     return group_name(found[0]) if found else None
 
 
-def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, aside: Collection[str] = ()) -> int:
+def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, set_aside_groups: Collection[str] = ()) -> int:
     """One pass over the groups that wait, `n` at most; returns how many runs were admitted or taken back. Over so many
-    of them that slots are on time: the next pass goes on behind them. Groups that are set `aside` go on waiting."""
+    of them that slots are on time: the next pass goes on behind them. Those of `set_aside_groups` go on
+    waiting."""
     began = time.monotonic()
-    done = pass_over(conn, standing, n, aside)
+    done = pass_over(conn, standing, n, set_aside_groups)
     if n == GROUPS:
         standing.took(time.monotonic() - began)
     return done
 
 
-def pass_over(conn: Connection[Any], standing: Standing, most: int, aside: Collection[str]) -> int:
+def pass_over(conn: Connection[Any], standing: Standing, most: int, set_aside_groups: Collection[str]) -> int:
     """The pass itself."""
     found, queues = limits.standing(conn, standing.after, min(most, math.ceil(GROUPS * standing.share)), most)
     standing.more = bool(found) and found[-1]["last"]
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None
-    found = [row for row in found if group_name(row) not in aside] if aside else found
+    found = [row for row in found if group_name(row) not in set_aside_groups] if set_aside_groups else found
     if not found:
         return 0
     bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
@@ -124,9 +125,9 @@ def pick(
     most = read(conn, groups, queues, gates, ordered, math.ceil(BUDGET * standing.share))
     chosen = []
     for name, members in by_queue(groups).items():
-        passed = choose(members, gates[name], queues[name]["fair"])
-        standing.turns[name] = passed[-1][0].key if passed else members[-1].key
-        chosen += passed
+        selected = choose(members, gates[name], queues[name]["fair"])
+        standing.turns[name] = selected[-1][0].key if selected else members[-1].key
+        chosen += selected
     # a group of which all that was read could go may have more that can
     standing.more |= any(
         0 < n <= len(group.runs) and group.gate.allows() and gates[group.queue].allows()
@@ -338,7 +339,7 @@ def wait_for_writers(conn: Connection[Any], standing: Standing, changes: list[li
     for change, wait in known.items():
         wait.writers = {one: pid for one, pid in wait.writers.items() if one in writers}
         first = min(wait.writers.values(), default=None)
-        if change.queue is not None and first is not None and wait.told != first:
-            shut[change.queue] = wait.told = first
+        if change.queue is not None and first is not None and wait.shown_pid != first:
+            shut[change.queue] = wait.shown_pid = first
     limits.shut(conn, shut)
     standing.waits = known

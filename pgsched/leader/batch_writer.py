@@ -47,9 +47,9 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
-    made = ticks.insert_slots(conn, slots)
+    inserted = ticks.insert_slots(conn, slots)
     ticks.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
-    return Written(len(parts), made)
+    return Written(len(parts), inserted)
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:

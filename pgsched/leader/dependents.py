@@ -43,35 +43,35 @@ class Large:
 class Turn:
     """Where a leader is among what it may have to leave as it is: the ids behind which it goes on. However many slots
     cannot be decided yet, and however many new edges' parents, or children of runs that have ended, are locked, the
-    others get their turn. `large`: the run that is being marked; `held`: those of which somebody has locked a parent,
-    which are tried again in turn, one each time."""
+    others get their turn. `large`: the run that is being marked; `blocked`: those of which somebody has locked a
+    parent, which are tried again in turn, one each time."""
 
     slot: int = 0
     fresh: int = 0
     ended: int = 0
     large: Large | None = None
-    held: deque[Large] = field(default_factory=deque)
+    blocked: deque[Large] = field(default_factory=deque)
 
 
 def resolve(
-    conn: Connection[Any], n: int, turn: Turn | None = None, aside: Aside = nobody, longest_s: float | None = None
+    conn: Connection[Any], n: int, turn: Turn | None = None, set_aside: Aside = nobody, longest_s: float | None = None
 ) -> int:
     """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended, or 1 if
-    there is more to do. `aside`: the runs that are left alone, by SLOTS, FRESH and ENDED."""
+    there is more to do. `set_aside`: the runs that are left alone, by SLOTS, FRESH and ENDED."""
     turn, n = turn or Turn(), min(n, CHUNK)
     todo = dependencies.look(conn)
-    changed, turn.slot = find_parents(conn, turn.slot, n, aside(SLOTS)) if todo.slots else (0, 0)
-    if turn.large is None and turn.held:
-        turn.large = turn.held.popleft()
+    changed, turn.slot = find_parents(conn, turn.slot, n, set_aside(SLOTS)) if todo.slots else (0, 0)
+    if turn.large is None and turn.blocked:
+        turn.large = turn.blocked.popleft()
     elif todo.begun and turn.large is None:
         dependencies.begin_again(conn)
     if not (todo.fresh or todo.begun or todo.ended or changed):
         return 0
     ends_at = time.monotonic() + (LONGEST_S if longest_s is None else longest_s)
     while True:
-        _, goes_on, loose = adopt(conn, turn, n, aside(FRESH))
+        _, goes_on, loose = adopt(conn, turn, n, set_aside(FRESH))
         began = turn.ended
-        more, free, turn.ended = dependencies.release(conn, began, n, aside(ENDED))
+        more, free, turn.ended = dependencies.release(conn, began, n, set_aside(ENDED))
         ready, ended = dependencies.judge(conn, loose + free) if loose or free else (0, 0)
         changed += ready + ended
         from_the_start = began > 0 and turn.ended == 0
@@ -82,7 +82,7 @@ def resolve(
 
 
 def adopt(
-    conn: Connection[Any], turn: Turn, n: int, aside: Sequence[int] = (), most: int | None = None
+    conn: Connection[Any], turn: Turn, n: int, set_aside_ids: Sequence[int] = (), most: int | None = None
 ) -> tuple[int, bool, list[int]]:
     """Watch the parents of `n` runs whose edges are new, `most` edges of them (if not given, `n`); returns how many are
     watched now, whether more can be done at once, and the runs that may wait for nothing that is open.
@@ -93,7 +93,7 @@ def adopt(
     most = n if most is None else most
     if turn.large is not None and (done := adopt_large(conn, turn, turn.large, most)) is not None:
         return done
-    ids = dependencies.fresh(conn, turn.fresh, n, aside)
+    ids = dependencies.fresh(conn, turn.fresh, n, set_aside_ids)
     found = dependencies.edges(conn, ids, 0, most + 1) if ids else []
     cut = found[-1].run_id if len(found) > most else None  # it may have more of them
     if cut == next(iter(ids), None) and cut is not None:
@@ -128,7 +128,7 @@ def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tupl
             return 0, True, []
     turn.large = None
     if large.missed:
-        turn.held.append(large)
+        turn.blocked.append(large)
         return None
     # Where it is not as it was (new edges, or it has ended), it is new again, or of no interest any more.
     watched = dependencies.complete(conn, large.run_id)
@@ -140,12 +140,12 @@ def mark(conn: Connection[Any], run_id: int, parents: Sequence[int]) -> list[int
     return dependencies.watch(conn, [], [(run_id, parent) for parent in parents])[1] if parents else []
 
 
-def adopt_apart(conn: Connection[Any], n: int, aside: Sequence[int]) -> tuple[int, bool, list[int]]:
+def adopt_apart(conn: Connection[Any], n: int, set_aside_ids: Sequence[int]) -> tuple[int, bool, list[int]]:
     """As `adopt`, from the first run on, and at once, however many edges it has."""
     turn = Turn()
-    watched, goes_on, loose = adopt(conn, turn, n, aside, CHUNK)
+    watched, goes_on, loose = adopt(conn, turn, n, set_aside_ids, CHUNK)
     while turn.large is not None and goes_on:
-        watched, goes_on, loose = adopt(conn, turn, n, aside, CHUNK)
+        watched, goes_on, loose = adopt(conn, turn, n, set_aside_ids, CHUNK)
     return watched, goes_on, loose
 
 
@@ -173,10 +173,10 @@ class Sweep:
             dependencies.judge(conn, run_ids)
 
 
-def find_parents(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> tuple[int, int]:
+def find_parents(conn: Connection[Any], after: int, n: int, set_aside_ids: Sequence[int] = ()) -> tuple[int, int]:
     """Looks at `n` slots behind the id `after`. Returns how many have got their parents or were skipped, and behind
     which id to go on."""
-    slots = dependencies.slots(conn, after, n, aside)
+    slots = dependencies.slots(conn, after, n, set_aside_ids)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
     attached, circle = attach_unlocked(conn, whole)

@@ -33,7 +33,7 @@ SETTINGS = BY_INDEX | {"max_parallel_workers_per_gather": "0"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReapQuery:
     """What one look is to find: up to `n` claims, those that have expired if they are to be reaped, and those that are
     too long. `now_s`: the database's clock."""
 
@@ -49,17 +49,17 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReapResult:
     """The answer: runs, as `expired_leases.astray` says."""
 
-    asked: Asked
+    query: ReapQuery
     expired: list[int]
     long: list[int]
 
     @property
     def whole(self) -> bool:
         """Is it all that there is?"""
-        return len(self.expired) + len(self.long) < self.asked.n
+        return len(self.expired) + len(self.long) < self.query.n
 
 
 class Search:
@@ -68,7 +68,7 @@ class Search:
 
     def __init__(self, dsn: str | None = None, next_at: float = 0.0) -> None:
         self._dsn = dsn
-        self._thread: Aside | None = None
+        self._thread: ReapThread | None = None
         self.apart = False  # are they slow, and so made in a session of their own?
         self._unheard = False
         self._pause_s = 0.0
@@ -87,27 +87,27 @@ class Search:
         if self._thread is not None:
             self._thread.forgotten = True
 
-    def make(self, conn: Connection[Any], asked: Asked) -> Found | None:
+    def make(self, conn: Connection[Any], query: ReapQuery) -> ReapResult | None:
         """Look now; None: the answer comes later."""
         if self._dsn is None or self._unheard:
             self._unheard = False
-            return self._told(Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long)))
+            return self._note(ReapResult(query, *expired_leases.astray(conn, query.n, query.before_s, long=query.long)))
         if not self.apart:
-            answer = expired_leases.astray_within(conn, QUICK_S, asked.n, asked.before_s, long=asked.long)
+            answer = expired_leases.astray_within(conn, QUICK_S, query.n, query.before_s, long=query.long)
             if answer is not None:
-                return self._told(Found(asked, *answer))
+                return self._note(ReapResult(query, *answer))
             self.apart = True
-        made = Aside(self._dsn, asked, max(TIMEOUT_S, PATIENCE * self._took_s))
+        thread = ReapThread(self._dsn, query, max(TIMEOUT_S, PATIENCE * self._took_s))
         try:
-            made.start()
+            thread.start()
         except RuntimeError as error:  # there may be no more threads
             logger.warning("claims could not be looked at", error=str(error))
             self._unheard = True
             return None
-        self._thread = made
+        self._thread = thread
         return None
 
-    def answer(self) -> Found | None:
+    def answer(self) -> ReapResult | None:
         """What the one that was under way has found, once."""
         done = self._thread
         if done is None or done.is_alive():
@@ -118,23 +118,23 @@ class Search:
         if not done.forgotten:
             self._pause_s = min(LONGEST_S, SHARE * done.took_s, max(FIRST_PAUSE_S, 2 * self._pause_s))
             self.next_at = time.monotonic() + self._pause_s
-        return None if done.forgotten or done.found is None else self._told(done.found)
+        return None if done.forgotten or done.found is None else self._note(done.found)
 
-    def _told(self, found: Found) -> Found:
-        if found.asked.reaping:
-            self.began_s = found.asked.now_s
+    def _note(self, found: ReapResult) -> ReapResult:
+        if found.query.reaping:
+            self.began_s = found.query.now_s
         return found
 
 
-class Aside(threading.Thread):
+class ReapThread(threading.Thread):
     """One look in a session of its own. `unheard`: there was none to be had."""
 
-    def __init__(self, dsn: str, asked: Asked, timeout_s: float) -> None:
+    def __init__(self, dsn: str, query: ReapQuery, timeout_s: float) -> None:
         super().__init__(name="pgsched-reap", daemon=True)
         self._dsn = dsn
-        self._asked = asked
+        self._asked = query
         self._timeout_s = timeout_s
-        self.found: Found | None = None
+        self.found: ReapResult | None = None
         self.forgotten = False
         self.unheard = True
         self.took_s = 0.0
@@ -153,17 +153,17 @@ class Aside(threading.Thread):
     def _look(self, conn: Connection[Any]) -> None:
         began = time.monotonic()
         try:
-            asked = self._asked
-            self.found = Found(asked, *expired_leases.astray(conn, asked.n, asked.before_s, long=asked.long))
+            query = self._asked
+            self.found = ReapResult(query, *expired_leases.astray(conn, query.n, query.before_s, long=query.long))
         finally:
             self.took_s = time.monotonic() - began
 
 
-def tell_expired(reaped: list[dict[str, Any]], held: Mapping[int, Mapping[str, Any]]) -> None:
+def log_expired(reaped: list[dict[str, Any]], lost: Mapping[int, Mapping[str, Any]]) -> None:
     """Log what was taken back: each attempt that had begun, with its task and worker where they are known."""
     begun = [run for run in reaped if run["begun"]]
     for run in begun:
-        whose = held.get(run["id"], {})
+        whose = lost.get(run["id"], {})
         logger.warning("claim expired", run=run["id"], task=whose.get("task"), worker=whose.get("worker"),
                        attempt=run["attempt"], crashes=run["crashes"], now=run["state"])  # fmt: skip
     if len(begun) < len(reaped):

@@ -39,9 +39,9 @@ class Counting:
         """Is there something to do at this monotonic instant, even where nothing has ended?"""
         return self.waits or now >= self._stale_at
 
-    def work(self, conn: Connection[Any], begin: Transaction, n: int = BATCH, aside: Sequence[int] = ()) -> int:
-        """Count a batch in a transaction of `begin`, which proves that this process may; returns how many. Runs that
-        are set `aside` are left out for good: the mark goes past them."""
+    def work(self, conn: Connection[Any], begin: Transaction, n: int = BATCH, set_aside_ids: Sequence[int] = ()) -> int:
+        """Count a batch in a transaction of `begin`, which proves that this process may; returns how many. Runs of
+        `set_aside_ids` are left out for good: the mark goes past them."""
         found = rollups.look(conn)
         self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
         safe = self._safe(found)
@@ -50,14 +50,14 @@ class Counting:
             return 0
         with begin() as proved:
             self._counts_until = safe
-            counted = rollups.count(proved, safe, n, aside)
+            counted = rollups.count(proved, safe, n, set_aside_ids)
         self._moved_at, self._stale_at = safe, time.monotonic() + STALE.total_seconds()
         self.waits = counted >= n
         return counted
 
-    def first(self, conn: Connection[Any], aside: Sequence[int]) -> int | None:
+    def first(self, conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
         """The run that a failed `work` began with."""
-        return None if self._counts_until is None else rollups.first(conn, self._counts_until, aside)
+        return None if self._counts_until is None else rollups.first(conn, self._counts_until, set_aside_ids)
 
     def _safe(self, found: Look) -> datetime | None:
         """The instant up to which nothing can be committed any more; None: the transactions of the last look are there

@@ -51,33 +51,37 @@ class Ticked:
 
 
 def tick(
-    conn: Connection[Any], batch: int, lead_s: float = 0.0, aside: Sequence[int] = (), since_s: float = -math.inf
+    conn: Connection[Any],
+    batch: int,
+    lead_s: float = 0.0,
+    set_aside_ids: Sequence[int] = (),
+    since_s: float = -math.inf,
 ) -> Ticked:
     """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`. The
-    jobs that are set `aside` are not looked at, nor is what was due before `since_s` (seconds since 1970)."""
+    jobs of `set_aside_ids` are not looked at, nor is what was due before `since_s` (seconds since 1970)."""
     try:
         # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
         with conn.transaction():
-            work = Work(conn, batch, lead_s, aside, since_s)
+            work = Work(conn, batch, lead_s, set_aside_ids, since_s)
             parts = work.decide()
-            return work.told(parts, write(conn, parts, work.terminates))
+            return work.summary(parts, write(conn, parts, work.terminates))
     except (
         DatabaseError
     ) as error:  # perhaps a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
         if not ticks.refused(error):
             raise
-    work = Work(conn, batch, lead_s, aside, since_s)
+    work = Work(conn, batch, lead_s, set_aside_ids, since_s)
     parts = work.without_known(conn, work.decide())
-    return work.told(parts, write_apart(conn, parts, work.terminates))
+    return work.summary(parts, write_apart(conn, parts, work.terminates))
 
 
 class Work:
     """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
 
     def __init__(
-        self, conn: Connection[Any], batch: int, lead_s: float, aside: Sequence[int], since_s: float = -math.inf
+        self, conn: Connection[Any], batch: int, lead_s: float, set_aside_ids: Sequence[int], since_s: float = -math.inf
     ) -> None:
-        due = ticks.due_jobs(conn, batch, lead_s, aside, since_s)
+        due = ticks.due_jobs(conn, batch, lead_s, set_aside_ids, since_s)
         # the oldest marks first: a plan holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
@@ -126,8 +130,8 @@ class Work:
             logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
             return None
         except Exception as error:  # one job must not stop the others, whatever is wrong with it
-            told = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
-            return Decided([], Advance(None, None, error=told), ends_others=False)
+            text = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
+            return Decided([], Advance(None, None, error=text), ends_others=False)
         if decided.ends_others and shape.terms["overlap"] == "terminate":
             self.terminates.add(job_id)
         return decided
@@ -149,7 +153,7 @@ class Work:
             asked = {job_id: one for job_id, one in again.items() if one is not None}
         return [(job_id, one) for job_id, one in decided.items() if one is not None]
 
-    def told(self, parts: Sequence[Part], written: Written) -> Ticked:
+    def summary(self, parts: Sequence[Part], written: Written) -> Ticked:
         """The batch as its caller hears of it."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
         looking = [job for job in self.looking if job not in written.failed]

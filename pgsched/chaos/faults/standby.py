@@ -174,7 +174,8 @@ def old_primary(stage: Stage) -> None:
     make_synchronous(stage)
     under_load(stage)
     fail_over(stage)
-    stage.sessions.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
+    database = conninfo_to_dict(stage.dsn)["dbname"]
+    stage.sessions.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=database)
     pair.primary.set_offline(synchronous_standby_names="")
     pair.primary.start()
     with inside(stage, pair.primary) as stray:

@@ -125,11 +125,12 @@ def sentence(row: dict[str, Any]) -> str:
     return clean(" ".join(text.split()))
 
 
-def to_log(told: dict[str, Any]) -> None:
+def to_log(alert: dict[str, Any]) -> None:
     """A line of the process's own log."""
-    say = logger.error if told["event"] == "opened" else logger.warning
-    say("alert" if told["event"] == "opened" else "alert is over", id=told["id"], kind=told["kind"], job=told["job"],
-        run=told["run_id"], details=told["recovery"] or told["details"])  # fmt: skip
+    opened = alert["event"] == "opened"
+    say = logger.error if opened else logger.warning
+    say("alert" if opened else "alert is over", id=alert["id"], kind=alert["kind"], job=alert["job"],
+        run=alert["run_id"], details=alert["recovery"] or alert["details"])  # fmt: skip
 
 
 def webhook(url: str) -> Tell:
@@ -137,14 +138,14 @@ def webhook(url: str) -> Tell:
     told goes where it was configured to go."""
     at = address_of(url)
 
-    def tell(told: dict[str, Any]) -> None:
+    def tell(alert: dict[str, Any]) -> None:
         connection = (HTTPSConnection if at.secure else HTTPConnection)(at.host, at.port, timeout=WEBHOOK_S)
-        key = {"Idempotency-Key": f"{told['id']}-{told['event']}"}
+        key = {"Idempotency-Key": f"{alert['id']}-{alert['event']}"}
         late = threading.Event()
         try:
             connection.connect()
             with cut_off(connection.sock, late):
-                connection.request("POST", at.path, json.dumps(told).encode(), at.headers | key)
+                connection.request("POST", at.path, json.dumps(alert).encode(), at.headers | key)
                 status = connection.getresponse().status
         except (OSError, HTTPException, ValueError) as error:
             if late.is_set() or isinstance(error, TimeoutError):
@@ -180,8 +181,8 @@ def command(line: str) -> Tell:
     """Run a program with the message on its standard input, and parts of it in its environment."""
     argv = shlex.split(line)
 
-    def tell(told: dict[str, Any]) -> None:
-        given = {f"PGSCHED_ALERT_{name.upper()}": "" if value is None else str(value) for name, value in told.items()}
+    def tell(alert: dict[str, Any]) -> None:
+        given = {f"PGSCHED_ALERT_{name.upper()}": "" if value is None else str(value) for name, value in alert.items()}
         try:
             process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
@@ -190,20 +191,20 @@ def command(line: str) -> Tell:
         except OSError as error:
             raise NotTold(f"cannot start: {error.strerror}") from None
         try:
-            said = attended(process, json.dumps(told).encode())
+            output = attended(process, json.dumps(alert).encode())
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if process.returncode:
-            raise NotTold(f"exit code {process.returncode}: {log.redact(last_line(said))}")
+            raise NotTold(f"exit code {process.returncode}: {log.redact(last_line(output))}")
 
     return tell
 
 
-def last_line(said: bytes) -> str:
+def last_line(output: bytes) -> str:
     """Where a program says what stopped it."""
-    lines = storable(said.decode(errors="replace")).split("\n")
+    lines = storable(output.decode(errors="replace")).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
 
 
@@ -212,7 +213,7 @@ def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
 
     However much it says, SAID_BYTES are kept; what it leaves running, with its output open, is not waited for.
     """
-    said, until = b"", time.monotonic() + COMMAND_S
+    output, until = b"", time.monotonic() + COMMAND_S
     assert process.stdin is not None
     assert process.stderr is not None
     with process.stdin as giving, process.stderr as saying, selectors.DefaultSelector() as ready:
@@ -227,12 +228,12 @@ def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
                     pipe, more = giving, bool(given)
                 else:
                     read = os.read(key.fd, 65_536)
-                    pipe, more, said = saying, bool(read), (said + read)[-SAID_BYTES:]
+                    pipe, more, output = saying, bool(read), (output + read)[-SAID_BYTES:]
                 if not more:
                     ready.unregister(pipe)
                     pipe.close()
             if over:
-                return said
+                return output
             if time.monotonic() > until:
                 raise NotTold(f"it took longer than {COMMAND_S:g} s")
 

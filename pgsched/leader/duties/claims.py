@@ -12,7 +12,7 @@ import time
 from pgsched.db.queries.leader import expired_leases
 from pgsched.leader.duty import BATCH, Duty, Round
 from pgsched.leader.isolation import pieces
-from pgsched.leader.reaper import LONGEST_S, LOOK_S, Asked, Found, Search, tell_expired
+from pgsched.leader.reaper import LONGEST_S, LOOK_S, ReapQuery, ReapResult, Search, log_expired
 from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Periodic
 from pgsched.leader.timing.stall_detector import StallDetector
@@ -44,13 +44,13 @@ class ClaimsDuty(Duty):
         found = self._look(this_round)
         if found is None:
             return 0
-        if found.asked.reaping and not found.expired:
+        if found.query.reaping and not found.expired:
             self._stall.reaped()
             seldom_s = max(self.period.every_s, min(LONGEST_S, SELDOM * self.period.every_s))
             self.search.next_at = max(self.search.next_at, this_round.began + seldom_s)
         if found.long:
             self.term.guard.run("leases", lambda: self._shorten_leases(found))
-        elif found.asked.long and found.whole:
+        elif found.query.long and found.whole:
             self._leases_known = True
         freed = self._take_back(found.expired, this_round.look.now_s) if found.expired else 0
         this_round.freed += freed
@@ -68,7 +68,7 @@ class ClaimsDuty(Duty):
         """The database's clock was moved back: leases may be too long."""
         self._leases_known = False
 
-    def _look(self, this_round: Round) -> Found | None:
+    def _look(self, this_round: Round) -> ReapResult | None:
         """The answer of the look that is under way, or of a new one when it is time; None: there is none yet."""
         found = self.search.answer()
         if found is not None:
@@ -79,11 +79,11 @@ class ClaimsDuty(Duty):
             return None
         silent = self._reaps and this_round.look.silent
         if silent or (this_round.began >= self.search.next_at and (self._reaps or not self._leases_known)):
-            asked = Asked(BATCH, this_round.look.now_s, self._reaps, not self._leases_known)
-            return self.search.make(self.term.conn, asked)
+            query = ReapQuery(BATCH, this_round.look.now_s, self._reaps, not self._leases_known)
+            return self.search.make(self.term.conn, query)
         return None
 
-    def _shorten_leases(self, found: Found) -> int:
+    def _shorten_leases(self, found: ReapResult) -> int:
         """Let them end a lease from now; only then are they looked for again."""
         with self.term.leading() as conn:
             shortened = expired_leases.shorten_leases(conn, found.long)
@@ -102,7 +102,7 @@ class ClaimsDuty(Duty):
         self._stall.reaped()
         if self.term.meter is not None:
             self.term.meter.reaped(reaped)
-        tell_expired(reaped, lost)
+        log_expired(reaped, lost)
         if len(reaped) >= BATCH:  # a fleet went down: the others must not wait a period for every batch
             self.period.exactly(time.monotonic())
             self.search.hurry()

@@ -41,7 +41,7 @@ class FiguresDuty(PeriodicDuty):
             return 0
         began = time.monotonic()
         ids = self.term.set_aside.numbers(pieces.FIGURES)
-        counted = self._counting.work(self.term.conn, self.term.leading, aside=ids)
+        counted = self._counting.work(self.term.conn, self.term.leading, set_aside_ids=ids)
         if self._counting.waits:
             self.period.exactly(breather(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
         return counted

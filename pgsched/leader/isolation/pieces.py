@@ -196,15 +196,15 @@ def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int])
     left = list(run_ids)
 
     def work(n: int) -> tuple[int, bool]:
-        aside = set(term.set_aside.numbers(CLAIMS))
-        some = [run for run in left if run not in aside][:n]
+        set_aside_ids = set(term.set_aside.numbers(CLAIMS))
+        some = [run for run in left if run not in set_aside_ids][:n]
         done = reap(some) if some else 0
         left[:] = [run for run in left if run not in set(some)]
         return done, bool(some)
 
     def first() -> str | None:
-        aside = set(term.set_aside.numbers(CLAIMS))
-        return next((str(run) for run in left if run not in aside), None)
+        set_aside_ids = set(term.set_aside.numbers(CLAIMS))
+        return next((str(run) for run in left if run not in set_aside_ids), None)
 
     return [Pieces(CLAIMS, max(1, len(left)), work, first)]
 

@@ -15,7 +15,7 @@ from pgsched.db.queries.runs import workers
 from pgsched.leader import reaper
 from pgsched.leader.duties import claims as claims_duty
 from pgsched.leader.loop import LeaderLoop
-from pgsched.leader.reaper import Asked, Found, Search
+from pgsched.leader.reaper import ReapQuery, ReapResult, Search
 from tests.support.db.clocks import moved
 from tests.support.db.leading import lead
 from tests.support.db.plans import nodes
@@ -232,7 +232,7 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(reaper.Aside, "start", refuse)
+    monkeypatch.setattr(reaper.ReapThread, "start", refuse)
     loop.claims.search.apart = True
     add_runs(db, 1)
     (claim,) = take(db)
@@ -322,8 +322,8 @@ def test_a_quick_look_stays_in_the_leader_s_session(
 ) -> None:
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     loop.claims.search = Search("host=/not/there")
-    found = loop.claims.search.make(loop.term.conn, asked := Asked(10, time.time(), True, True))
-    assert found == Found(asked, [], [])
+    found = loop.claims.search.make(loop.term.conn, query := ReapQuery(10, time.time(), True, True))
+    assert found == ReapResult(query, [], [])
 
 
 def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(db: psycopg.Connection) -> None:
