@@ -90,7 +90,7 @@ class Graph:
         new = self._begin()
         with tracing.sending([run.values for run in new], batch=True) as sent:
             ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new))
-            sent.made(len(ids))
+            sent.note_runs(len(ids))
         return self._end(ids)
 
     async def enqueue_async(self) -> list[int]:
@@ -98,7 +98,7 @@ class Graph:
         new = self._begin()
         with tracing.sending([run.values for run in new], batch=True) as sent:
             ids = await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
-            sent.made(len(ids))
+            sent.note_runs(len(ids))
         return self._end(ids)
 
     @property

@@ -179,7 +179,7 @@ class Request(Generic[P]):
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
         with tracing.sending([values], batch=True) as sent:
             count = self._task.app.database.enqueue_many(self._connection, encoded, values)
-            sent.made(count)
+            sent.note_runs(count)
         return count
 
     async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
@@ -187,7 +187,7 @@ class Request(Generic[P]):
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
         with tracing.sending([values], batch=True) as sent:
             count = await self._task.app.database.enqueue_many_async(self._connection, encoded, values)
-            sent.made(count)
+            sent.note_runs(count)
         return count
 
     def _values_of_many(self) -> dict[str, Any]:
@@ -203,14 +203,14 @@ class Request(Generic[P]):
         values = self.values(args, kwargs)
         with tracing.sending([values]) as sent:
             found = self._task.app.database.enqueue(self._connection, values)
-            sent.made(found)
+            sent.note_runs(found)
         return found
 
     async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
         values = self.values(args, kwargs)
         with tracing.sending([values]) as sent:
             found = await self._task.app.database.enqueue_async(self._connection, values)
-            sent.made(found)
+            sent.note_runs(found)
         return found
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

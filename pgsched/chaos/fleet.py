@@ -81,7 +81,7 @@ class Member:
         """What it said last."""
         return (self.log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
 
-    def said(self, text: str) -> bool:
+    def logged(self, text: str) -> bool:
         return text in self.log.read_text(errors="replace")
 
 
@@ -131,7 +131,7 @@ class Fleet:
     def await_start(self, *started: Member) -> None:
         """Wait until each is at work. Raises WaitedTooLong."""
         for member in started:
-            wait_until(lambda m=member: m.said("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
+            wait_until(lambda m=member: m.logged("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
             if not member.alive:
                 raise WaitedTooLong(f"the worker ended with {member.process.returncode}: {member.last_line}")
 

@@ -45,11 +45,11 @@ def install(dsn: str) -> None:
 def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
     """This thread's connection to where that leads; a new one after the server went away."""
     dsn = os.environ.get(name) or os.environ["PGSCHED_DSN"]
-    held: dict[str, psycopg.Connection] = mine.__dict__.setdefault("connections", {})
-    conn = held.get(dsn)
+    connections: dict[str, psycopg.Connection] = mine.__dict__.setdefault("connections", {})
+    conn = connections.get(dsn)
     if conn is None or conn.closed:
         try:  # as the product does it: where a DSN names several servers, it knows which of them is an old primary
-            conn = held[dsn] = connect(dsn, purpose="ledger", settings=SETTINGS)
+            conn = connections[dsn] = connect(dsn, purpose="ledger", settings=SETTINGS)
         except (DatabaseUnreachable, DatabaseReadOnly) as error:
             raise psycopg.OperationalError(str(error)) from error
     return conn

@@ -59,7 +59,7 @@ class Performance:
     def perform(self) -> History:
         """Load, fault, quiet, roll call, end."""
         self.warm_up()
-        for step in (self.suffer, self.heal, self.quiet, self.roll_call, self.rest, self.end):
+        for step in (self.suffer, self.heal, self.quiet, self.roll_call, self.settle_down, self.end):
             try:
                 step()
             except Exception as error:
@@ -73,7 +73,7 @@ class Performance:
         stage.fleet.await_start(*started)
         if started:
             self.use_all_slots(options.workers * options.concurrency)
-        self.before = held(started)
+        self.before = holdings_by_pid(started)
         load.install_jobs(stage.db, options.jobs)
         self.producer.start()
 
@@ -120,11 +120,11 @@ class Performance:
             self.fates[member.pid] = "worked" if member.pid in seen else fate(member, logged.get(member.pid, 0))
         stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
 
-    def rest(self) -> None:
+    def settle_down(self) -> None:
         """What they hold when nothing is going on any more."""
         with contextlib.suppress(WaitedTooLong):
             self.stage.wait(lambda: leftovers.at_rest(self.stage.workers, self.before), REST_S, "rest")
-        self.after = held(self.stage.workers)
+        self.after = holdings_by_pid(self.stage.workers)
 
     def end(self) -> None:
         """Ask all to stop; then nothing may be left in the server."""
@@ -167,7 +167,7 @@ class Performance:
         return Process(pid, fate, code, member.ended_by, self.stop_s.get(pid), before, after)
 
 
-def held(members: list[Member]) -> dict[int, dict[str, int]]:
+def holdings_by_pid(members: list[Member]) -> dict[int, dict[str, int]]:
     """By pid: what each holds."""
     return {member.pid: found for member in members if (found := leftovers.holdings(member.pid)) is not None}
 
@@ -178,5 +178,5 @@ def fate(member: Member, logged: int) -> str:
         return "exited"
     with member.log.open("rb") as log:
         log.seek(logged)
-        said = log.read().decode(errors="replace").lower()
-    return "unhealthy" if any(word in said for word in COMPLAINTS) else "silent"
+        log_text = log.read().decode(errors="replace").lower()
+    return "unhealthy" if any(word in log_text for word in COMPLAINTS) else "silent"

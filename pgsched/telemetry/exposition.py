@@ -39,11 +39,11 @@ class Collector:
 def family(metric: Described, labels: Sequence[str], samples: Iterable[tuple[list[str], Any]]) -> Metric:
     """One metric with its samples."""
     if metric.kind == "histogram":
-        made = HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
+        histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
         for values, (counts, total) in samples:
             names = [*(str(bound) for bound in metric.buckets), "+Inf"]
-            made.add_metric(values, list(zip(names, accumulate(counts), strict=True)), total)
-        return made
+            histogram.add_metric(values, list(zip(names, accumulate(counts), strict=True)), total)
+        return histogram
     kind: Any = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     plain: Any = kind(metric.name, metric.meaning, labels=labels)
     for values, value in samples:

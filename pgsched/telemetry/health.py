@@ -46,15 +46,15 @@ def starting() -> Health:
 
 def together(children: Mapping[str, Health | None]) -> Health:
     """Of the workers of one parent: it is alive, and ready, as long as one of them is. None: one gave no answer."""
-    told = {name: health or Health(["it gives no answer"], []) for name, health in children.items()}
-    if not told:
+    answers = {name: health or Health(["it gives no answer"], []) for name, health in children.items()}
+    if not answers:
         return Health([], ["no worker has been started"])
-    alive = [f"process {name}: {reason}" for name, health in told.items() for reason in health.alive]
-    ready = [f"process {name}: {reason}" for name, health in told.items() for reason in health.ready]
+    alive = [f"process {name}: {reason}" for name, health in answers.items() for reason in health.alive]
+    ready = [f"process {name}: {reason}" for name, health in answers.items() for reason in health.ready]
     return Health(
-        alive if all(health.alive for health in told.values()) else [],
-        [] if any(not (health.alive or health.ready) for health in told.values()) else ready,
-        list(dict.fromkeys(line for health in told.values() for line in health.system)),
+        alive if all(health.alive for health in answers.values()) else [],
+        [] if any(not (health.alive or health.ready) for health in answers.values()) else ready,
+        list(dict.fromkeys(line for health in answers.values() for line in health.system)),
     )
 
 

@@ -87,7 +87,7 @@ class Quiet:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def made(self, found: Any) -> None:
+    def note_runs(self, found: Any) -> None:
         """It made this run, or so many of them."""
 
 
@@ -131,7 +131,7 @@ class Sending(Quiet):
     def __exit__(self, *what: Any) -> None:
         self._current.__exit__(*what)
 
-    def made(self, found: Any) -> None:
+    def note_runs(self, found: Any) -> None:
         if self._batch:
             self._span.set_attribute("messaging.batch.message_count", found)
         else:

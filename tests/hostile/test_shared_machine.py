@@ -85,7 +85,7 @@ def test_a_shell_line_finds_no_secret_of_its_worker(
         search = run_of(db, "shell", SEARCH, args={"stdin": f"{word}\n"})
         assert ended(db, search)[0] == "succeeded"
         assert printed(db, search) == ""
-        assert member.said("only root reads this process's memory")
+        assert member.logged("only root reads this process's memory")
 
 
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
@@ -293,7 +293,7 @@ def test_a_worker_names_who_took_the_name_of_a_job(logins: Logins, db: psycopg.C
     with fleet_on(logins.dsn("worker"), tmp_path) as fleet:
         member = fleet.launch("--no-leader", app="tests.support.apps.releases:new")
         fleet.await_start(member)
-        assert member.said("somebody else has taken their names") and member.said(logins.name("alice"))
+        assert member.logged("somebody else has taken their names") and member.logged(logins.name("alice"))
     assert one(db, "SELECT owner FROM pgsched.jobs WHERE name = %s", name) == logins.name("alice")
 
 

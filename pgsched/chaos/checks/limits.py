@@ -204,9 +204,9 @@ def instant(text: str) -> tuple[str, float]:
 
 
 def rate(text: str) -> tuple[str, tuple[int, float, int]]:
-    name, _, rest = text.rpartition("=")
-    starts, _, rest = rest.partition("/")
-    period, _, burst = rest.partition("+")
+    name, _, figures = text.rpartition("=")
+    starts, _, figures = figures.partition("/")
+    period, _, burst = figures.partition("+")
     return name, (int(starts), float(period), int(burst))
 
 

@@ -37,22 +37,22 @@ def of_runs(history: History) -> dict[int, list[Change]]:
 def spells(changes: list[Change]) -> list[Spell]:
     """The ownerships of one run, oldest first."""
     found: list[Spell] = []
-    held: list[Change] = []
+    ownership: list[Change] = []
     for change in changes:
         running = change.state == "running" and change.op != "delete"
-        if held and not (running and change.token == held[0].token):
-            found.append(spell(held, change))
-            held = []
+        if ownership and not (running and change.token == ownership[0].token):
+            found.append(spell(ownership, change))
+            ownership = []
         if running:
-            held.append(change)
-    if held:
-        found.append(spell(held, None))
+            ownership.append(change)
+    if ownership:
+        found.append(spell(ownership, None))
     return found
 
 
-def spell(held: list[Change], released: Change | None) -> Spell:
-    first = held[0]
-    return Spell(first.run_id, first.token or "", first.attempt, first, released, held[-1])
+def spell(ownership: list[Change], released: Change | None) -> Spell:
+    first = ownership[0]
+    return Spell(first.run_id, first.token or "", first.attempt, first, released, ownership[-1])
 
 
 def one_at_a_time(history: History) -> Iterator[str]:

@@ -42,11 +42,11 @@ def lost(history: History) -> Iterator[str]:
 
 def twice(history: History) -> Iterator[str]:
     """No slot was ever given two rows, not even after the first one was pruned."""
-    made = defaultdict(set)
+    runs_by_slot = defaultdict(set)
     for change in slot_rows(history):
         if change.op == "insert":
-            made[change.job_id, micros(change.slot)].add(change.run_id)
-    for (job_id, slot), runs in made.items():
+            runs_by_slot[change.job_id, micros(change.slot)].add(change.run_id)
+    for (job_id, slot), runs in runs_by_slot.items():
         if len(runs) > 1:
             yield f"job {job_id}: slot {shown(slot)} was made {len(runs)} times: runs {sorted(runs)}"
 

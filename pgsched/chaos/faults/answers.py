@@ -84,9 +84,9 @@ def tick_unanswered(stage: Stage) -> None:
             term = stage.one("SELECT max(term) FROM pgsched.leader")
             loss = stage.proxy.lose_answer(SLOTS, at, commit=True, which=of("pgsched leader"))
             happened(stage, loss, f"a tick, {at} its COMMIT is done,")
-            cut_at, made = stage.clock(), stage.one(SLOT_RUNS)
+            cut_at, slot_runs = stage.clock(), stage.one(SLOT_RUNS)
             stage.wait(lambda: stage.one("SELECT max(term) FROM pgsched.leader") > term, 15, "a new term")  # noqa: B023
-            stage.wait(lambda: stage.one(SLOT_RUNS) > made, 15, "new slots")  # noqa: B023
+            stage.wait(lambda: stage.one(SLOT_RUNS) > slot_runs, 15, "new slots")  # noqa: B023
             stage.figure(f"slots again after a tick cut off {at} COMMIT", stage.clock() - cut_at, bound=12.0)
 
 

@@ -17,7 +17,7 @@ from pgsched.leader.timing.clock_step import DOUBT_S
 HOUR = 3600
 CRASHED = "SELECT count(*) FROM pgsched.attempts WHERE outcome = 'crashed' OR error LIKE 'worker lost:%%'"
 SLOTS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
-MADE = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL"
+INSERTED = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL"
 PRUNED = "SELECT count(*) FROM chaos.journal WHERE what = 'run' AND op = 'delete' AND job_id IS NOT NULL"
 LAST = "SELECT coalesce(max(seq), 0) FROM chaos.ledger"
 RUN_SINCE = "SELECT count(DISTINCT run_id) FROM chaos.ledger WHERE seq > %s AND event = 'end' AND pid = ANY (%s)"
@@ -46,8 +46,8 @@ def database_clock(stage: Stage) -> None:
     for _ in range(2):
         stage.start_worker()
     under_load(stage, 20)
-    held = [stage.enqueue("hold", gate="go") for _ in range(6)]
-    stage.wait(lambda: all(stage.events(run) for run in held), 15, "runs that are held")
+    waiting_runs = [stage.enqueue("hold", gate="go") for _ in range(6)]
+    stage.wait(lambda: all(stage.events(run) for run in waiting_runs), 15, "runs that are held")
     time.sleep(stage.lease_s)  # a new leader reaps nothing before, nor does one that has just seen the clock move
     move(stage, -HOUR)
     newest = stage.one(LAST)
@@ -55,17 +55,17 @@ def database_clock(stage: Stage) -> None:
         lambda: stage.one(RUN_SINCE, newest, pids(stage)) > 20, 30, "work in the hour that is lived through again"
     )
     stage.wait(lambda: stage.one(EXPIRED) == 0, 15, "leases that end in time")
-    made = stage.one(SLOTS)
+    slots = stage.one(SLOTS)
     time.sleep(stage.lease_s)  # and what must not happen has this long to happen
-    stage.figure("slots made in the hour that is lived through again", stage.one(SLOTS) - made, bound=0)
+    stage.figure("slots made in the hour that is lived through again", stage.one(SLOTS) - slots, bound=0)
     move(stage, HOUR)
-    stage.wait(lambda: stage.one(SLOTS) > made, DOUBT_S + 20, "slots after the clock went ahead")
+    stage.wait(lambda: stage.one(SLOTS) > slots, DOUBT_S + 20, "slots after the clock went ahead")
     time.sleep(4)  # as above: the leader looks for claims to take back twice a second
     assert stage.leader() is steady, "a new leader would have taken nothing back anyway"
     stage.figure("claims lost by healthy workers", stage.one(CRASHED), bound=0)
-    assert all(len(stage.events(run)) == 1 for run in held)
+    assert all(len(stage.events(run)) == 1 for run in waiting_runs)
     stage.open_gate("go")
-    stage.wait(lambda: all(stage.state(run) == "succeeded" for run in held), 15, "the held runs to succeed")
+    stage.wait(lambda: all(stage.state(run) == "succeeded" for run in waiting_runs), 15, "the held runs to succeed")
 
 
 @fault("worker-killed-then-clock-back", tier="full", needs=("clock",), server="clock", drain_s=120)
@@ -82,9 +82,9 @@ def killed_then_back(stage: Stage) -> None:
     stage.wait(lambda: len(stage.events(run)) > 1, 60, "the second start")
     stage.figure("claimed again after", time.monotonic() - killed, bound=2 * stage.lease_s + stage.reap_s + 4)
     stage.open_gate("go")
-    made = stage.one(MADE)
+    slots = stage.one(INSERTED)
     move(stage, 0)
-    stage.wait(lambda: stage.one(MADE) > made, DOUBT_S + 30, "slots after the clock is right again")
+    stage.wait(lambda: stage.one(INSERTED) > slots, DOUBT_S + 30, "slots after the clock is right again")
 
 
 @fault("pruned-then-clock-back", tier="full", needs=("clock",), server="clock", rate=10, drain_s=120)
@@ -98,12 +98,11 @@ def pruned_then_back(stage: Stage) -> None:
 
     stage.wait(pruned, 90, "slots to be pruned")  # once they are counted: every ten seconds
     move(stage, -HOUR)
-    made = stage.one(MADE)
+    slots = stage.one(INSERTED)
     time.sleep(2 * stage.lease_s)  # what must not happen has this long to happen
-    again = stage.one(MADE)
-    stage.figure("slots made in the hour that is lived through again", again - made, bound=0)
+    stage.figure("slots made in the hour that is lived through again", stage.one(INSERTED) - slots, bound=0)
     move(stage, 0)
-    stage.wait(lambda: stage.one(MADE) > again, DOUBT_S + 30, "slots after the clock is right again")
+    stage.wait(lambda: stage.one(INSERTED) > slots, DOUBT_S + 30, "slots after the clock is right again")
     stage.figure("slots pruned", stage.one(PRUNED))
 
 
@@ -127,8 +126,8 @@ def worker_clock(stage: Stage) -> None:
         if member is not wrong:
             member.kill()  # who is left leads, with its wrong clock
     stage.leader()
-    made = stage.one(SLOTS)
-    stage.wait(lambda: stage.one(SLOTS) > made + 10, 20, "slots from a leader whose clock is wrong")
+    slots = stage.one(SLOTS)
+    stage.wait(lambda: stage.one(SLOTS) > slots + 10, 20, "slots from a leader whose clock is wrong")
     works(stage, wrong)
 
 

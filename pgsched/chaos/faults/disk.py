@@ -28,8 +28,8 @@ def suffer(stage: Stage, leave_kb: int) -> None:
     """Fill the disk under load; let every worker finish what it runs, which cannot be written; make room."""
     under_load(stage)
     most = stage.options.workers * stage.options.concurrency
-    held = [stage.enqueue("hold", gate="full", result_kb=RESULT_KB) for _ in range(most)]
-    stage.wait(lambda: stage.ledger.execute(STARTED, [held]).fetchone() == (most,), 30, "every slot to hold a run")
+    run_ids = [stage.enqueue("hold", gate="full", result_kb=RESULT_KB) for _ in range(most)]
+    stage.wait(lambda: stage.ledger.execute(STARTED, [run_ids]).fetchone() == (most,), 30, "every slot to hold a run")
     logged = {worker.pid: worker.log.stat().st_size for worker in stage.workers}
     with stage.outage("the disk was full"):
         stage.server.fill_disk(leave_kb)
@@ -48,9 +48,9 @@ def suffer(stage: Stage, leave_kb: int) -> None:
             stage.note("the server had ended itself")
             stage.server.start()
     since = stage.clock()
-    stage.wait(lambda: stage.one(OPEN, held) == 0, 30, "what was held to be settled")
-    stage.figure("all held outcomes written after", max(0.0, stage.one(WRITTEN, held) - since), bound=15)
-    stage.figure("held runs that ran again", stage.one(AGAIN, held), bound=0)
+    stage.wait(lambda: stage.one(OPEN, run_ids) == 0, 30, "what was held to be settled")
+    stage.figure("all held outcomes written after", max(0.0, stage.one(WRITTEN, run_ids) - since), bound=15)
+    stage.figure("held runs that ran again", stage.one(AGAIN, run_ids), bound=0)
     assert len(stage.workers) == stage.options.workers, "no worker has ended"
 
 
@@ -66,8 +66,8 @@ def use_up(stage: Stage, what: str) -> None:
 
 def complained(worker: Member, since: int) -> bool:
     """Has it said that something is wrong?"""
-    said = worker.log.read_bytes()[since:].decode(errors="replace")
-    return any(word in said for word in UNHEALTHY)
+    log_text = worker.log.read_bytes()[since:].decode(errors="replace")
+    return any(word in log_text for word in UNHEALTHY)
 
 
 @fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)

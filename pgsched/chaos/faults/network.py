@@ -169,8 +169,8 @@ def black_hole(stage: Stage) -> None:
         newcomer.ended_by = "nothing to connect to"
         code = newcomer.ended(60)
         stage.figure("a new worker gives up", stage.clock() - began, bound=30.0)  # its start is in it
-        said = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
-        stage.note(f"it ended with {code}: {said[-1]}")
+        log_lines = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
+        stage.note(f"it ended with {code}: {log_lines[-1]}")
         stage.figure("a new worker that ends well without a server", int(code == 0), bound=0)
         stage.proxy.heal()
     came_back(stage)

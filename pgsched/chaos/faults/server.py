@@ -29,7 +29,9 @@ def restart(stage: Stage, mode: StopMode, times: int) -> None:
         under_load(stage)
         with stage.outage(f"the server was stopped ({mode})"):
             stage.server.stop(mode)
-            stage.wait(lambda: all(w.said("connection lost") or w.said("again") for w in stage.workers), 20, "notice")
+            stage.wait(
+                lambda: all(w.logged("connection lost") or w.logged("again") for w in stage.workers), 20, "notice"
+            )
             began = time.time()  # the server is on this host
             stage.server.start()
             ready = time.time()

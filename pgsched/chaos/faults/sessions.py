@@ -45,7 +45,7 @@ def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool, e
     began = stage.clock()
     tick = began
 
-    def passed() -> bool:
+    def is_over() -> bool:
         nonlocal tick
         feed(stage, each_s)
         if (now := stage.clock()) >= tick:
@@ -53,7 +53,7 @@ def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool, e
             each()
         return now >= began + seconds
 
-    stage.wait(passed, seconds + 30, f"{seconds:g} s of load")
+    stage.wait(is_over, seconds + 30, f"{seconds:g} s of load")
     return float(stage.one(ENDED, began, began + seconds)) / seconds
 
 
@@ -252,8 +252,8 @@ def out_of_connections(stage: Stage) -> None:
         newcomer.ended_by = "no connection"
         code = newcomer.ended(60)
         stage.figure("a new worker gives up", stage.clock() - began, bound=30.0)
-        said = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
-        stage.note(f"it ended with {code}: {said[-1]}")
+        log_lines = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
+        stage.note(f"it ended with {code}: {log_lines[-1]}")
         stage.figure("a new worker that ends well without a connection", int(code == 0), bound=0)
         stage.wait(lambda: stage.clock() > began + 8, 30, "eight seconds")
     came_back(stage)
@@ -262,12 +262,12 @@ def out_of_connections(stage: Stage) -> None:
 @contextmanager
 def taken_connections(stage: Stage) -> Iterator[Callable[[], None]]:
     """Takes all free connections when it begins and when it is called."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as connections:
 
         def take() -> None:
             for _ in range(MOST_CONNECTIONS):
                 try:
-                    held.callback(psycopg.connect(stage.dsn, application_name="chaos stage").close)
+                    connections.callback(psycopg.connect(stage.dsn, application_name="chaos stage").close)
                 except psycopg.OperationalError:
                     return
 

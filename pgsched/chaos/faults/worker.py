@@ -69,7 +69,7 @@ def turned_away(stage: Stage, run: int, victim: Member) -> None:
     victim.thaw()
     ends = ["refused", "stopped"]
     stage.wait(lambda: stage.one(WROTE, run, victim.pid, ends), 15, "the former owner's handler to be turned away")
-    stage.wait(lambda: victim.said("claim lost"), 15, "the former owner to say that its claim was lost")
+    stage.wait(lambda: victim.logged("claim lost"), 15, "the former owner to say that its claim was lost")
 
 
 @fault("worker-frozen-successor-done", tier="quick")

@@ -29,8 +29,8 @@ class Clock:
         self.file = file
         self.library = compiled(file.with_suffix(".so"))
         file.write_bytes(struct.pack("l", 0))
-        for made in (self.file, self.library):
-            made.chmod(0o755)
+        for file_of_clock in (self.file, self.library):
+            file_of_clock.chmod(0o755)
         self.environment = {"LD_PRELOAD": str(self.library), "PGSCHED_CHAOS_CLOCK": str(file)}
 
     def set(self, ahead_s: int) -> None:

@@ -19,7 +19,7 @@ from pgsched.errors import EmbeddedUnavailable
 
 PREFIX = "pgsched-chaos-"
 IN_USE = "in-use"
-_held: dict[Path, int] = {}
+_locks: dict[Path, int] = {}
 
 
 def make(prefix: str = PREFIX, parent: str | None = None) -> Path:
@@ -30,14 +30,14 @@ def make(prefix: str = PREFIX, parent: str | None = None) -> Path:
     fcntl.flock(lock, fcntl.LOCK_EX)
     # It gets its name only now: under it and without the lock, `sweep` of another process would take it.
     folder = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", prefix)))
-    _held[folder] = lock
+    _locks[folder] = lock
     return folder
 
 
 def remove(folder: Path) -> None:
     """Delete it. Its servers must have ended."""
     shutil.rmtree(folder, ignore_errors=True)
-    if (lock := _held.pop(folder, None)) is not None:
+    if (lock := _locks.pop(folder, None)) is not None:
         os.close(lock)
 
 

@@ -90,11 +90,11 @@ def places(binaries: Path | None = None) -> Iterator[Places]:
     """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
     folders.sweep()
     network_namespace.sweep()
-    made = Places(binaries)
+    fresh = Places(binaries)
     try:
-        yield made
+        yield fresh
     finally:
-        made.remove()
+        fresh.remove()
 
 
 def open_server(kind: str, binaries: Path | None = None) -> Server:

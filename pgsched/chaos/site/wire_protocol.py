@@ -30,7 +30,7 @@ class Frontend:
     application: str = ""
     encrypted: bool = False
     begun: bool = False  # has it said who it is?
-    _rest: bytes = b""
+    _unread: bytes = b""
     _open: list[bytes] = field(default_factory=list)
     _asked: list[str] = field(default_factory=list)
     _prepared: dict[bytes, str] = field(default_factory=dict)
@@ -40,18 +40,18 @@ class Frontend:
         if self.encrypted:
             yield Request(data, answered=False)
             return
-        self._rest += data
+        self._unread += data
         if not self.begun:
             yield from self._greet()
         if self.begun:
             yield from self._messages()
 
     def _greet(self) -> Iterator[Request]:
-        while not self.begun and len(self._rest) >= 8:
-            size, code = struct.unpack_from("!II", self._rest)
-            if len(self._rest) < size:
+        while not self.begun and len(self._unread) >= 8:
+            size, code = struct.unpack_from("!II", self._unread)
+            if len(self._unread) < size:
                 return
-            packet, self._rest = self._rest[:size], self._rest[size:]
+            packet, self._unread = self._unread[:size], self._unread[size:]
             if code not in (SSL_REQUEST, GSS_REQUEST):
                 self.begun = True
                 words = packet[8:].split(b"\0")
@@ -60,7 +60,7 @@ class Frontend:
             yield Request(packet, answered=code not in (SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST))
 
     def _messages(self) -> Iterator[Request]:
-        at, data = 0, self._rest
+        at, data = 0, self._unread
         while len(data) - at >= 5:
             kind, size = HEAD.unpack_from(data, at)
             if len(data) - at < size + 1:
@@ -71,7 +71,7 @@ class Frontend:
             self._look(kind, message[5:])
             if kind in b"QSFpXHdcf":  # query, sync, function call, password, terminate, flush, copied data and its end
                 yield self._request(answered=kind in b"QSF")
-        self._rest = data[at:]
+        self._unread = data[at:]
 
     def _look(self, kind: bytes, body: bytes) -> None:
         """Note the statement that a message names: a query, or what a Bind refers to."""

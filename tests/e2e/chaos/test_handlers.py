@@ -58,7 +58,7 @@ def test_what_a_handler_forks_ends_by_a_sigterm_and_its_worker_does_not(
         run_id = add(db, task, max_attempts=1)
         wait_until(lambda run=run_id: state(db, run) == "succeeded", 60, "the end of the run")  # type: ignore[misc]
         assert of(db, run_id, "result") == -signal.SIGTERM
-    assert worker.alive and not worker.said("draining")
+    assert worker.alive and not worker.logged("draining")
 
 
 @pytest.mark.long
@@ -68,7 +68,7 @@ def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet,
     wait_until(lambda: one(db, "SELECT blocked_by FROM pgsched.workers"), 60, "the worker to be blocked")
     worker.signal(signal.SIGTERM)
     assert worker.ended(60) == 1
-    assert worker.said(f"by='blocks.loop (run {run_id})'") and worker.said("hears no stop")
+    assert worker.logged(f"by='blocks.loop (run {run_id})'") and worker.logged("hears no stop")
     fleet.start(1, *APP)
     db.execute("INSERT INTO public.written VALUES (0, 'go')")
     wait_until(lambda: state(db, run_id) == "succeeded", 60, "the next attempt")
@@ -86,7 +86,7 @@ def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
     wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 60, "the start")
     worker.signal(signal.SIGTERM)
     assert worker.ended(40) == 0
-    assert worker.said("ending at once: what handlers left behind does not end") and worker.said("handlers=1")
+    assert worker.logged("ending at once: what handlers left behind does not end") and worker.logged("handlers=1")
     assert (state(db, run_id), of(db, run_id, "attempt")) == ("queued", 0)
     assert one(db, "SELECT outcome FROM pgsched.attempts") == "interrupted"
     assert one(db, "SELECT stopped_at IS NOT NULL FROM pgsched.workers")
@@ -166,4 +166,4 @@ def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: 
     assert worker.ended(40) == 0
     lines = notes.read_text().splitlines()
     assert lines[0] == "start" and lines[-1] == "shutdown"
-    assert worker.said("on_error hook failed") and worker.said("a hook that fails")
+    assert worker.logged("on_error hook failed") and worker.logged("a hook that fails")

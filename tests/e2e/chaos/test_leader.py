@@ -59,7 +59,9 @@ def test_another_leads_within_twelve_seconds_of_the_leader_s_freezing(fleet: Fle
     assert takeover.total_seconds() <= 12.0
     seen = one(db, "SELECT seen_at FROM pgsched.leader WHERE term = %s", term)
     leader.signal(signal.SIGCONT)
-    wait_until(lambda: leader.said("connection lost") or leader.said("leadership lost"), what="it to be turned away")
+    wait_until(
+        lambda: leader.logged("connection lost") or leader.logged("leadership lost"), what="it to be turned away"
+    )
     check_slots(db, elected_at(db, term + 1))
     assert one(db, "SELECT seen_at FROM pgsched.leader WHERE term = %s", term) == seen, "it wrote nothing any more"
     assert one(db, "SELECT max(term) FROM pgsched.leader") == term + 1

@@ -51,7 +51,7 @@ def test_a_crash_of_the_server_under_load_loses_nothing(private_cluster: Private
                 wait_until(lambda: one(db, FINISHED) >= base + 200, 30, "the load")  # noqa: B023
                 wait_until(lambda: one(db, "SELECT max(term) FROM pgsched.leader") == term, 30, "a leader")  # noqa: B023
             private_cluster.stop("immediate")
-            wait_until(lambda: all(m.said("connection lost") or m.said("again") for m in members))
+            wait_until(lambda: all(m.logged("connection lost") or m.logged("again") for m in members))
             private_cluster.start()
         with psycopg.connect(dsn, autocommit=True) as db:
             restarted = one(db, "SELECT pg_postmaster_start_time()")

@@ -24,7 +24,7 @@ def busy(fleet: Fleet, db: psycopg.Connection, grace: str, gates: list[str]) -> 
 def test_a_stopped_worker_claims_no_more_and_finishes_what_runs(fleet: Fleet, db: psycopg.Connection) -> None:
     worker, (first, second) = busy(fleet, db, "60", ["a", "b"])
     worker.signal(signal.SIGTERM)
-    wait_until(lambda: worker.said("draining"), what="the drain to begin")
+    wait_until(lambda: worker.logged("draining"), what="the drain to begin")
     late = enqueue(db, "note")
     open_gate(db, "a")
     wait_until(lambda: state(db, first) == "succeeded", what="the first run to be settled within the grace time")
@@ -60,7 +60,7 @@ def test_what_the_grace_time_does_not_suffice_for_is_handed_back_free_of_charge(
 def test_a_second_signal_hurries(fleet: Fleet, db: psycopg.Connection) -> None:
     worker, (run,) = busy(fleet, db, "120", ["a"])
     worker.signal(signal.SIGTERM)
-    wait_until(lambda: worker.said("draining"), what="the drain to begin")
+    wait_until(lambda: worker.logged("draining"), what="the drain to begin")
     assert events(db, run, "stopped") == [], "the first one leaves the handler alone"
     worker.signal(signal.SIGTERM)
     assert worker.ended(10) == 0

@@ -47,7 +47,7 @@ def supervised(fleet: Fleet, db: psycopg.Connection, count: int, *options: str) 
 def test_a_worker_that_dies_is_replaced(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, (first, second) = supervised(fleet, db, 2, "--concurrency", "1")
     os.kill(first, signal.SIGKILL)
-    wait_until(lambda: parent.said("exit_code=137"), PATIENCE_S, "the parent to notice")
+    wait_until(lambda: parent.logged("exit_code=137"), PATIENCE_S, "the parent to notice")
     wait_until(lambda: len(workers(db)) == 2, PATIENCE_S, "a worker instead of the one that was killed")
     assert second in workers(db)
     parent.signal(signal.SIGTERM)
@@ -77,7 +77,7 @@ def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycop
     wait_until(lambda: events(db, run, "start"), what="the start")
     for pid in [*pids, parent.pid]:
         os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: parent.said("worker ended"), what="the idle worker to end")
+    wait_until(lambda: parent.logged("worker ended"), what="the idle worker to end")
     open_gate(db, "a")
     assert parent.ended(PATIENCE_S) == 0
     assert state(db, run) == "succeeded"
@@ -117,11 +117,11 @@ def test_the_parent_gives_up_when_workers_can_start_no_more(fleet: Fleet, db: ps
     parent, pids = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     os.kill(pids[0], signal.SIGKILL)
-    wait_until(lambda: parent.said("exit_code=6"), PATIENCE_S, "the first replacement to fail")
+    wait_until(lambda: parent.logged("exit_code=6"), PATIENCE_S, "the first replacement to fail")
     assert parent.alive, "one worker works on"
     os.kill(pids[1], signal.SIGKILL)
     assert parent.ended(PATIENCE_S) == 6
-    assert parent.said("giving up")
+    assert parent.logged("giving up")
 
 
 def test_workers_that_have_had_their_runs_are_replaced_and_nothing_is_lost(
@@ -141,7 +141,7 @@ def test_workers_that_have_had_their_runs_are_replaced_and_nothing_is_lost(
 def test_a_worker_that_had_its_runs_waits_for_the_last_one_however_long(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, "--max-runs", "2", "--grace", "0")
     run, _ = enqueue(db, "hold", gate="a"), enqueue(db, "note")
-    wait_until(lambda: worker.said("retiring") and events(db, run, "start"), what="the worker to take no more")
+    wait_until(lambda: worker.logged("retiring") and events(db, run, "start"), what="the worker to take no more")
     late = enqueue(db, "note")
     open_gate(db, "a")
     assert worker.ended(PATIENCE_S) == 0
@@ -151,7 +151,7 @@ def test_a_worker_that_had_its_runs_waits_for_the_last_one_however_long(fleet: F
 def test_a_retired_worker_that_is_stopped_gives_back_what_runs(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, "--max-runs", "1", "--grace", "0")
     run = enqueue(db, "hold", gate="a")
-    wait_until(lambda: worker.said("retiring") and events(db, run, "start"), what="the worker to take no more")
+    wait_until(lambda: worker.logged("retiring") and events(db, run, "start"), what="the worker to take no more")
     worker.signal(signal.SIGTERM)
     assert worker.ended(PATIENCE_S) == 0
     assert [row_of(db, run)[key] for key in ("state", "attempt")] == ["queued", 0]
@@ -162,7 +162,7 @@ def test_a_worker_that_grows_too_large_ends_with_a_code_of_its_own(fleet: Fleet,
     run = enqueue(db, "grow", mb="500")
     assert worker.ended(PATIENCE_S) == 10
     assert state(db, run) == "succeeded"
-    assert worker.said("more than --max-memory 400")
+    assert worker.logged("more than --max-memory 400")
 
 
 def test_its_parent_replaces_it(fleet: Fleet, db: psycopg.Connection) -> None:
@@ -176,14 +176,14 @@ def test_its_parent_replaces_it(fleet: Fleet, db: psycopg.Connection) -> None:
 def test_a_memory_limit_below_what_a_worker_takes_at_its_start_is_refused(fleet: Fleet) -> None:
     worker = fleet.launch("--max-memory", "5")
     assert worker.ended(PATIENCE_S) == 2
-    assert worker.said("max memory: 5 MB is less than the ")
+    assert worker.logged("max memory: 5 MB is less than the ")
 
 
 def test_a_hang_up_replaces_the_workers_one_by_one(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, before = supervised(fleet, db, 2)
     parent.signal(signal.SIGHUP)
     wait_until(lambda: len(workers(db)) == 2 and not {*before} & {*workers(db)}, PATIENCE_S, "new workers")
-    assert not parent.said("exit_code=1")
+    assert not parent.logged("exit_code=1")
     parent.signal(signal.SIGTERM)
     assert parent.ended(PATIENCE_S) == 0
 
@@ -205,7 +205,7 @@ def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fl
     parent, before = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     parent.signal(signal.SIGHUP)
-    wait_until(lambda: parent.said("not renewed"), PATIENCE_S, "the new worker to fail")
+    wait_until(lambda: parent.logged("not renewed"), PATIENCE_S, "the new worker to fail")
     assert workers(db) == before
     assert parent.log.read_text().count("error: ") == 1, "the others were not tried"
     run = enqueue(db, "note")

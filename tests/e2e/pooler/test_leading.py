@@ -53,7 +53,9 @@ def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal
     assert took_s <= (12 if how != signal.SIGTERM else 5)  # who resigns is not waited for
     if how == signal.SIGSTOP:
         leader.signal(signal.SIGCONT)
-        wait_until(lambda: leader.said("leadership lost") or leader.said("connection lost"), 20, "it to be turned away")
+        wait_until(
+            lambda: leader.logged("leadership lost") or leader.logged("connection lost"), 20, "it to be turned away"
+        )
     slots_after(db, clock(db))
 
 

@@ -56,7 +56,7 @@ def test_a_drain_says_what_runs_and_how_to_hurry(worker: Fleet, db: psycopg.Conn
     db.execute("SELECT pgsched.enqueue('talkative.waits')")
     wait_until(lambda: db.execute("SELECT FROM pgsched.runs WHERE state = 'running'").fetchone() is not None, 20)
     (member,) = worker.members
-    wait_until(lambda: member.said("it began"), 20, "the handler")
+    wait_until(lambda: member.logged("it began"), 20, "the handler")
     os.kill(member.pid, signal.SIGTERM)
     (draining,) = lines(worker, "draining")
     assert draining["runs"].startswith("talkative.waits (run ") and "second Ctrl-C" in draining["hint"]
@@ -67,7 +67,7 @@ def test_a_drain_says_what_runs_and_how_to_hurry(worker: Fleet, db: psycopg.Conn
 
 def test_what_a_handler_prints_is_seen_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.prints')")
-    wait_until(lambda: worker.members[0].said("seen at once"), 10, "what it prints, while it still runs")
+    wait_until(lambda: worker.members[0].logged("seen at once"), 10, "what it prints, while it still runs")
     os.kill(worker.members[0].pid, signal.SIGKILL)
 
 

@@ -53,7 +53,7 @@ def test_the_line_of_a_failed_attempt_says_its_job(db: psycopg.Connection, fleet
 def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psycopg.Connection, fleet: Fleet) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_handler")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_thread', '{\"word\": \"mine\"}')")
-    wait_until(lambda: fleet.members[0].said("[run 1.1 in_thread] mine warned"), 20, "its line")
+    wait_until(lambda: fleet.members[0].logged("[run 1.1 in_thread] mine warned"), 20, "its line")
 
 
 @pytest.mark.parametrize("task", ["in_thread", "in_process"])
@@ -63,14 +63,14 @@ def test_an_app_that_sets_up_structlog_keeps_its_form_everywhere(
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_structlog")
     db.execute('INSERT INTO pgsched.runs (task, args) VALUES (%s, \'{"word": "mine"}\')', [task])
     member = fleet.members[0]
-    wait_until(lambda: member.said("mine structured"), 20, "its line")
+    wait_until(lambda: member.logged("mine structured"), 20, "its line")
     assert "event='mine structured'" in member.log.read_text().splitlines()
 
 
 def test_lines_for_people_are_the_default(fleet: Fleet, db: psycopg.Connection) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('on_loop', '{\"word\": \"mine\"}')")
-    wait_until(lambda: fleet.members[0].said("mine warned"), 20, "its line")
+    wait_until(lambda: fleet.members[0].logged("mine warned"), 20, "its line")
     (line,) = [line for line in fleet.members[0].log.read_text().splitlines() if "mine warned" in line]
     assert "[warning" in line
     assert "run=1" in line

@@ -269,8 +269,8 @@ def test_the_flag_sets_up_the_sdk_by_its_environment(
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--otel")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('in_process', '{\"word\": \"mine\"}')")
     member = fleet.members[0]
-    wait_until(lambda: member.said('"name": "process default"'), 30, "its span")
-    assert member.said('"service.name": "shop"')
+    wait_until(lambda: member.logged('"name": "process default"'), 30, "its span")
+    assert member.logged('"service.name": "shop"')
     lines = [line for line in member.log.read_text().splitlines() if "mine warned" in line]
     assert "trace_id=" in lines[0]
 
