@@ -47,9 +47,9 @@ def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
         " (use another with --dsn or PGSCHED_DSN)",
         file=sys.stderr,
     )
-    held = server.acquire()
-    held.keep_running()
-    return Place(held.dsn, embedded=True)
+    cluster = server.acquire()
+    cluster.keep_running()
+    return Place(cluster.dsn, embedded=True)
 
 
 @contextmanager

@@ -52,7 +52,8 @@ def alerts(
 
 def state(one: dict[str, Any]) -> str:
     """Open or over; and whom nobody could tell yet."""
-    failing = [told["sink"].split()[0] for told in one["told"] if told["error"] and not told["delivered_at"]]
+    deliveries = [delivery for delivery in one["told"] if delivery["error"] and not delivery["delivered_at"]]
+    failing = [delivery["sink"].split()[0] for delivery in deliveries]
     return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not told" if failing else "")
 
 
@@ -76,13 +77,14 @@ def test(
     from pgsched.services.alerts import rehearse
 
     with session(dsn) as conn:
-        told = rehearse(conn, alert_settings(alert_webhook, alert_command))
+        deliveries = rehearse(conn, alert_settings(alert_webhook, alert_command))
     if json:
-        print_json({"told": told})
+        print_json({"told": deliveries})
     else:
         lines = [
-            [one["sink"], one["event"], one["error"] or ("told" if one["delivered_at"] else "not yet")] for one in told
+            [one["sink"], one["event"], one["error"] or ("told" if one["delivered_at"] else "not yet")]
+            for one in deliveries
         ]
         print_table(("SINK", "EVENT", "OUTCOME"), lines, "nobody was told: is a leader running?", wrap=True)
-    if not told or any(one["delivered_at"] is None for one in told):
+    if not deliveries or any(one["delivered_at"] is None for one in deliveries):
         raise typer.Exit(1)

@@ -85,9 +85,9 @@ def preview(foreseen: Foreseen, json: bool) -> None:
     found, choices = foreseen.range, foreseen.choices
     note(found.undecided_from)
     if json:
-        told = {"job": found.job["name"], "from": found.start, "to": found.end, "slots": found.slots}
+        summary = {"job": found.job["name"], "from": found.start, "to": found.end, "slots": found.slots}
         listed = [asdict(choice) for choice in choices]
-        return print_json(told | {"undecided_from": found.undecided_from, "choices": listed})
+        return print_json(summary | {"undecided_from": found.undecided_from, "choices": listed})
     lines = [[cell(choice.slot), choice.action, choice.reason] for choice in choices]
     print_table(["SLOT", "DECISION", "BECAUSE"], lines)
     asked = sum(choice.action != "leave" for choice in choices)

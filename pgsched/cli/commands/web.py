@@ -88,12 +88,12 @@ def web(
         raise InputError("no auth: --no-auth contradicts a token, a password or a proxy", "no auth")
     home = keys.folder()
     role: secrets.Role = "read" if read_only else "write"
-    made = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token(role)
-    wanted = replace(wanted, home=home, token=made or wanted.token)
+    token = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token(role)
+    wanted = replace(wanted, home=home, token=token or wanted.token)
     with database(dsn) as address:
         with connect(address) as conn:
             version.check(conn)
-        way = f"login?token={made}" if made else ""
+        way = f"login?token={token}" if token else ""
         serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}{way}", err=True))
 
 

@@ -65,7 +65,7 @@ def its_job(state: State) -> State:
     """The job of the selected run."""
     item = frame.subject(state)
     if item is None or item.job is None:
-        return told(state, "no run of a job is selected")
+        return with_refusal(state, "no run of a job is selected")
     if state.trail[-1:] == (("job", item.job),):
         return state
     return replace(state, trail=(*state.trail, ("job", item.job)), scroll=None)
@@ -107,7 +107,7 @@ def scrolled(state: State, by: int) -> State:
 # ---- what one does
 
 
-def told(state: State, text: str) -> State:
+def with_refusal(state: State, text: str) -> State:
     return replace(state, note=Note(text, bad=True))
 
 
@@ -118,10 +118,10 @@ def asked(verb: str) -> Callable[[State], State]:
         item = frame.subject(state)
         target = run_of(state, item)
         if item is None or target is None:
-            return told(state, f"no run is selected to {verb}")
+            return with_refusal(state, f"no run is selected to {verb}")
         if verb not in item.can:
             why = "it has ended" if verb == "cancel" else "only dead, cancelled, missed and skipped runs can be retried"
-            return told(state, f"{item.about}: {why}")
+            return with_refusal(state, f"{item.about}: {why}")
         change = Change(verb, "run", target)
         reason = Prompt(f"cancel {item.about}: {REASON}", change, "") if verb == "cancel" else None
         return replace(state, prompt=Prompt(f"{verb} {item.about}? y/N", change, None, reason))
@@ -135,14 +135,14 @@ def run_of(state: State, item: Item | None) -> int | str | None:
     return target[1] if target[0] == "run" else None
 
 
-def held(state: State) -> State:
+def pausing(state: State) -> State:
     """Asks about a pause of the selected job or queue, or about its end."""
     item = frame.subject(state)
     targets = [item.target] if item is not None and item.target is not None else []
     targets += state.trail[-1:]
     target = next((one for one in targets if one is not None and one[0] in ("job", "queue")), None)
     if target is None:
-        return told(state, "p pauses a job or a queue: select one (3, 4; o: the job of a run)")
+        return with_refusal(state, "p pauses a job or a queue: select one (3, 4; o: the job of a run)")
     what, key = target
     resuming = "resume" in item.can if item is not None and item.target == target else frame.is_paused(state, target)
     about = f"{what} {key}"
@@ -191,7 +191,7 @@ def filtered(state: State, text: str) -> State:
     return replace(state, filters={**state.filters, state.page.name: text}, picks=picks)
 
 
-ASKED: dict[str, Callable[[State], State]] = {"c": asked("cancel"), "r": asked("retry"), "p": held, "/": searched}
+ASKED: dict[str, Callable[[State], State]] = {"c": asked("cancel"), "r": asked("retry"), "p": pausing, "/": searched}
 GOING: dict[str, Callable[[State], State]] = {
     "enter": opened, "right": opened, "l": opened, "esc": back, "left": back, "h": back, "backspace": back,
     "o": its_job, "?": helped, "tab": lambda state: turned(state, 1), "backtab": lambda state: turned(state, -1),

@@ -55,7 +55,7 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
             found = reader.news.popleft()
             lost_at = found.at if isinstance(found, Lost) else lost_at
             noted_at = time.monotonic() if isinstance(found, Note) else noted_at
-            state = told(state, found)
+            state = with_news(state, found)
         for key in pressed:
             state, wanted = press(state, key)
             noted_at = time.monotonic()
@@ -70,7 +70,7 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
             state = replace(state, note=None)
 
 
-def told(state: State, news: News) -> State:
+def with_news(state: State, news: News) -> State:
     """The state after news."""
     if isinstance(news, Note):
         return replace(state, note=news)

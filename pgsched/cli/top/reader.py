@@ -21,7 +21,7 @@ from pgsched.errors import PgschedError
 from pgsched.log import redact
 from pgsched.services.top import Change, Look, Looking, Page, act, opened
 
-REST = 4.0  # after a look, at least so many times what it took
+PAUSE_FACTOR = 4.0  # after a look, at least so many times what it took
 FIRST_S = 0.5
 
 
@@ -91,7 +91,7 @@ class Reader(threading.Thread):
         except (DatabaseError, PgschedError) as error:
             return self._failed(error)
         self._lost_at, self._failures = None, 0
-        return max(self._every_s, REST * (time.monotonic() - began))
+        return max(self._every_s, PAUSE_FACTOR * (time.monotonic() - began))
 
     def _failed(self, error: Exception) -> float:
         """Say it; how long to wait before the next try."""

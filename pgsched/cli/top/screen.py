@@ -154,12 +154,12 @@ class Screen:
 
     def draw(self, lines: Sequence[Text]) -> None:
         """Show these lines; only those are sent that have changed."""
-        made = ansi(lines)
+        rows = ansi(lines)
         changed = "" if self._shown else "\x1b[0m\x1b[2J"
-        for n, line in enumerate(made):
+        for n, line in enumerate(rows):
             if n >= len(self._shown) or self._shown[n] != line:
                 changed += f"\x1b[{n + 1};1H\x1b[0m\x1b[2K{line}"
-        self._shown = made
+        self._shown = rows
         if changed:
             self._write(changed)
 
@@ -178,9 +178,9 @@ class Screen:
 def ansi(lines: Sequence[Text]) -> list[str]:
     """The lines as a terminal takes them, in the colours that it has (NO_COLOR: none)."""
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False, width=10_000)
-    made = []
+    rows = []
     for text in lines:
         with console.capture() as captured:
             console.print(text, end="", soft_wrap=True)
-        made.append(captured.get())
-    return made
+        rows.append(captured.get())
+    return rows

@@ -74,8 +74,8 @@ def list_runs(
         pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit + 1)) for one in states]
         found = sorted((run for page in pages for run in page), key=lambda run: -run["id"])
         found, more = found[:limit], len(found) > limit
-        held = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:EXPLAINED]
-        for run in [] if json else held:
+        waiting = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:EXPLAINED]
+        for run in [] if json else waiting:
             run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
         asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}
         meant = {what: name_hints.meant(conn, what, name) for what, name in asked.items() if name}
@@ -119,8 +119,8 @@ def why(run: dict[str, Any]) -> str | None:
         return f"unroutable: no live worker offers it{run.get('hint', '')}"
     if run["state"] == "running":  # a reason is why it did not start before
         return None
-    told: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
-    return told
+    text: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
+    return text
 
 
 def took(run: dict[str, Any]) -> str:

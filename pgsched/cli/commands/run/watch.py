@@ -146,8 +146,8 @@ def heading(run: Row) -> str:
 def why(run: Row) -> str:
     """What ended a run that did not succeed; nothing for others."""
     bad = run["finished_at"] is not None and run["state"] != "succeeded"
-    said = [text for text in (run["reason"], run["error"]) if text]
-    return clean(": ".join(said)) if bad else ""
+    texts = [text for text in (run["reason"], run["error"]) if text]
+    return clean(": ".join(texts)) if bad else ""
 
 
 def progress_words(progress: Any, attempt: int | None = None) -> str:
