@@ -29,7 +29,7 @@ from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import BY_INDEX, Connection, connect
 from pgsched.db.queries.leader import rollups
-from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.pruner import PAUSE_FACTOR, Pruner
 from pgsched.leader.rollups import BATCH
 from pgsched.leader.timing.periodic import breather
 
@@ -270,7 +270,7 @@ def in_the_leaders_rhythm(conn: Connection[Any], batch: Callable[[], int]) -> It
                 return
             batches.spent = Cpu.of(conn.info.backend_pid).seconds - server, time.thread_time() - client
             batches.append((rows, time.monotonic() - began, time.monotonic()))
-            time.sleep(max(0.0, breather(began, REST) - time.monotonic()))
+            time.sleep(max(0.0, breather(began, PAUSE_FACTOR) - time.monotonic()))
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -29,7 +29,7 @@ STEPS = 2  # statements for a run until it is put off
 LARGE = 1000  # runs that are put off; the others come round again
 LARGEST = 200_000  # runs that one run waits for, itself or by way of others: no circle is looked for among more
 LONGEST_S = 0.01  # after which no further statement is sent; the tick must have its turn
-REST = 20.0  # times as long as it took, until the next look
+PAUSE_FACTOR = 20.0  # times as long as it took, until the next look
 Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
@@ -104,7 +104,7 @@ class Circles:
         large, self._large_next = self._large_next and bool(self._large), not self._large_next
         ended = self._go_on(conn, lead, until) if large else self._look(conn, lead, until)
         took_s = time.monotonic() - began
-        self.at = began + max(EVERY_S, took_s * REST)
+        self.at = began + max(EVERY_S, took_s * PAUSE_FACTOR)
         return ended
 
     def _look(self, conn: Connection[Any], lead: Leading, until: float) -> int:

@@ -18,7 +18,7 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.leader.retention import BEGINNING, Picked, Rules
 
 AGAIN_S = 3600.0
-REST = 2.0  # between two batches others get so many times as long as a batch takes
+PAUSE_FACTOR = 2.0  # between two batches others get so many times as long as a batch takes
 Keep = Callable[[list[Row]], object]
 
 
@@ -38,9 +38,9 @@ class Pruner:
         self._again_at = 0.0
         self._longest_s: float | None = None
 
-    def work(self, conn: Connection[Any], n: int, aside: Sequence[int] = ()) -> int:
-        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went. Those that
-        are set `aside` stay."""
+    def work(self, conn: Connection[Any], n: int, set_aside_ids: Sequence[int] = ()) -> int:
+        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went. Those of
+        `set_aside_ids` stay."""
         rules = retention.rules(conn)
         self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
@@ -49,7 +49,7 @@ class Pruner:
         gone, self._before = 0, dict(self._reached)
         self.more, self.picked = False, None
         for keep_s in rules.keeps_s:
-            gone += self._batch(conn, rules, keep_s, n, aside)
+            gone += self._batch(conn, rules, keep_s, n, set_aside_ids)
             if self.more:
                 break
         return gone
@@ -67,19 +67,19 @@ class Pruner:
         longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
         return retention.tidy(conn, longest_s, n, keep_workers_s)
 
-    def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, aside: Sequence[int]) -> int:
+    def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, set_aside_ids: Sequence[int]) -> int:
         until = end_of(rules, keep_s)
         after, after_id = self._reached.get(keep_s, (None, 0))
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
         # what is told to others must not come back when the server falls over
-        picked = retention.pick(conn, keep_s, since, until, n, aside, after_id=after_id, durable=tell)
+        picked = retention.pick(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
-            gone, told = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
-            if self._keep_rows is not None and told:
-                self._keep_rows(told)
+            gone, deleted_rows = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
+            if self._keep_rows is not None and deleted_rows:
+                self._keep_rows(deleted_rows)
         self.more = picked.read >= n
         if self.more and picked.last_at is not None and picked.last_id is not None:
             self._reached[keep_s] = picked.last_at, picked.last_id

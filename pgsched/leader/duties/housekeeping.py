@@ -14,7 +14,7 @@ from pgsched.leader.declarations import work as withdraw
 from pgsched.leader.dependents import Sweep
 from pgsched.leader.duty import BATCH, PeriodicDuty, Round
 from pgsched.leader.isolation import pieces
-from pgsched.leader.pruner import REST, Pruner
+from pgsched.leader.pruner import PAUSE_FACTOR, Pruner
 from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import LONGEST_PAUSE_S, Periodic, breather
 
@@ -84,7 +84,7 @@ class PruningDuty(PeriodicDuty):
         if self.term.meter is not None:
             self.term.meter.pruned(gone)
         if self.pruner.more:
-            self.period.exactly(breather(began, REST))
+            self.period.exactly(breather(began, PAUSE_FACTOR))
         return gone
 
 

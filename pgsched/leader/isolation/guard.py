@@ -48,14 +48,14 @@ class Pieces:
 @dataclass
 class State:
     """How a duty fares: failures in a row, and the monotonic instant before which it is not tried again. `unexplained`:
-    times in a row that it failed and its pieces did not; `told`: the error that was logged with its traceback;
+    times in a row that it failed and its pieces did not; `logged`: the error that was logged with its traceback;
     `went_through`: at least once in this term."""
 
     failures: int = 0
     conflicts: int = 0
     unexplained: int = 0
     not_before: float = -math.inf
-    told: str = ""
+    logged: str = ""
     went_through: bool = False
 
 
@@ -63,10 +63,10 @@ class DutyGuard:
     """The duties of one term. `cost`: the duty that was being done when the session was lost, the error, and whether
     the duty had gone through in this term before."""
 
-    def __init__(self, conn: Connection[Any], leading: Leading, aside: SetAside) -> None:
+    def __init__(self, conn: Connection[Any], leading: Leading, set_aside: SetAside) -> None:
         self._conn = conn
         self._leading = leading
-        self._aside = aside
+        self._set_aside = set_aside
         self._states: dict[str, State] = {}
         self._count = 0  # rows that were set aside
         self._sizes: dict[str, int] = {}  # of pieces that did not go through in the time that there was
@@ -84,15 +84,15 @@ class DutyGuard:
     def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
         state = self._states.setdefault(name, State())
         began = time.monotonic()
-        session = self._aside.entry(name, SESSION)
+        session = self._set_aside.entry(name, SESSION)
         if began < state.not_before or (session is not None and session.tries > 1 and began < session.until):
             return 0
-        over = [(piece.name, self._aside.over(piece.name)) for piece in pieces]
+        over = [(piece.name, self._set_aside.over(piece.name)) for piece in pieces]
         try:
             if any(piece.name in self._sizes for piece in pieces):
                 done, healed = self._in_pieces(pieces)
                 if not healed:
-                    raise RuntimeError(state.told or "it goes through in no piece")
+                    raise RuntimeError(state.logged or "it goes through in no piece")
             else:
                 done = duty()
             self._forget(name, state, over)
@@ -106,14 +106,14 @@ class DutyGuard:
         """Seconds until a duty that backs off, or a row that is set aside, is tried again; infinite: there is none."""
         now = time.monotonic()
         waits = [state.not_before - now for state in self._states.values() if state.not_before > now]
-        return min([*waits, self._aside.next_s()])
+        return min([*waits, self._set_aside.next_s()])
 
     def set_aside(
         self, name: str, rows: Iterable[tuple[str, str]], *, proven: bool, doubled_to_s: float | None = None
     ) -> None:
         """Do without these rows (with their errors) for a while. `proven`: others went through."""
         bad = [
-            Bad(row, error, self._aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
+            Bad(row, error, self._set_aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
             for row, error in rows
         ]
         self._count += len(bad)
@@ -143,15 +143,15 @@ class DutyGuard:
         state.failures += 1
         delay_s = min(MOST_S, FIRST_S * 2.0 ** min(state.failures - 1, 10))
         state.not_before = time.monotonic() + delay_s
-        logger.error("a duty failed", duty=name, error=text, retry_in_s=delay_s, exc_info=text != state.told)
-        state.told = text
+        logger.error("a duty failed", duty=name, error=text, retry_in_s=delay_s, exc_info=text != state.logged)
+        state.logged = text
         self._put(name, [Bad(WHOLE, text, delay_s)])
 
     def _put(self, name: str, bad: Sequence[Bad]) -> None:
-        self._aside.put(name, bad)  # first
+        self._set_aside.put(name, bad)  # first
         try:
             with self._leading() as conn:
-                self._aside.note(conn, name, bad)
+                self._set_aside.note(conn, name, bad)
         except Exception as refusal:
             if ends_session(self._conn, refusal):
                 raise
@@ -161,18 +161,18 @@ class DutyGuard:
         """The duty went through, and with it the rows whose time to be tried again had come."""
         if state.failures:
             logger.info("a duty works again", duty=name)
-        state.failures, state.conflicts, state.unexplained, state.told = 0, 0, 0, ""
+        state.failures, state.conflicts, state.unexplained, state.logged = 0, 0, 0, ""
         state.went_through = True
-        own = [row for row in (WHOLE, SESSION) if self._aside.entry(name, row) is not None]
+        own = [row for row in (WHOLE, SESSION) if self._set_aside.entry(name, row) is not None]
         gone = [(duty, [row for row in rows if self._is_over(duty, row)]) for duty, rows in [*over, (name, own)]]
         if any(rows for _, rows in gone):
             with self._leading() as conn:
                 for duty, rows in gone:
                     if rows:
-                        self._aside.drop(conn, duty, rows)
+                        self._set_aside.drop(conn, duty, rows)
 
     def _is_over(self, duty: str, row: str) -> bool:
-        entry = self._aside.entry(duty, row)
+        entry = self._set_aside.entry(duty, row)
         return entry is not None and (row in (WHOLE, SESSION) or entry.until <= time.monotonic())
 
     def _in_pieces(self, pieces: Sequence[Pieces]) -> tuple[int, bool]:
@@ -196,7 +196,7 @@ class DutyGuard:
                     break
                 if row is not None:
                     suspects[row] = log.redact(first_line(error))
-                    self._aside.suspect(piece.name, row, suspects[row])
+                    self._set_aside.suspect(piece.name, row, suspects[row])
                 size = max(1, size // STEP)
             else:
                 done, finished = done + went, not more and not skipped
@@ -210,7 +210,7 @@ class DutyGuard:
             self.set_aside(piece.name, suspects.items(), proven=done > 0)
             return done, True
         for row in suspects:
-            self._aside.acquit(piece.name, row)
+            self._set_aside.acquit(piece.name, row)
         return done, finished or done > 0 or not failed
 
     def _first(self, piece: Pieces) -> str | None:

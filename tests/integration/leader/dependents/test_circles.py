@@ -26,7 +26,7 @@ OLD = "SELECT count(*) FROM pgsched.dependencies"
 def leader(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> LeaderLoop:
     """One that looks for circles in each round."""
     monkeypatch.setattr(circles, "EVERY_S", 0.0)
-    monkeypatch.setattr(circles, "REST", 0.0)
+    monkeypatch.setattr(circles, "PAUSE_FACTOR", 0.0)
     return lead(db)
 
 
@@ -150,7 +150,7 @@ def test_a_look_takes_no_longer_than_it_may(
     monkeypatch.setattr(circles, "EVERY_S", 7.0)
     clock = count(50.0, 2.0)
     monkeypatch.setattr(circles, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(circles, "REST", 5.0)
+    monkeypatch.setattr(circles, "PAUSE_FACTOR", 5.0)
     search.work(db, leader.term.leading)
     assert search.at == 60.0, "it took two seconds"
 
