@@ -91,10 +91,8 @@ def test_one_backfill_that_cannot_be_begun_holds_up_no_other(db: psycopg.Connect
     add_backfills(db, GOOD)
     poison(db, "INSERT", "NEW.job_id = 7")
     loop = lead(db)
-    for _ in range(4):
-        loop.run_once()
     started = "SELECT array_agg(id ORDER BY id) FROM pgsched.backfills WHERE started = 0"
-    assert db.execute(started.encode()).fetchone() == ([7],)
+    until(loop, db, started, [7])
     assert aside(db) == [("backfills", "7", "poisoned")]
     heal(db)
     until(loop, db, started, None)
