@@ -35,13 +35,13 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
     has a name that stays. Several webhooks become one variable."""
     kept: list[str] = []
     moved: dict[str, str] = {}
-    rest = iter(args)
-    for arg in rest:
+    remaining = iter(args)
+    for arg in remaining:
         if arg == "--":
-            kept += [arg, *rest]
+            kept += [arg, *remaining]
             break
         flag, equals, value = arg.partition("=")
-        if flag not in MAY_HOLD_SECRETS or not (equals or (value := next(rest, ""))):
+        if flag not in MAY_HOLD_SECRETS or not (equals or (value := next(remaining, ""))):
             kept.append(arg)
             continue
         if flag in SECRET and value.strip() and " " not in value:

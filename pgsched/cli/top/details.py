@@ -11,7 +11,7 @@ from rich.text import Text
 from pgsched.cli.commands.run.logs import shown
 from pgsched.cli.commands.run.watch import heading
 from pgsched.cli.output.printing import STATES, cell
-from pgsched.cli.top.pieces import Column, Item, Table, fitted, plain, progress, said
+from pgsched.cli.top.pieces import Column, Item, Table, fitted, plain, progress, words
 from pgsched.cli.top.tables import run_item, tries
 from pgsched.control_characters import clean
 from pgsched.core.progress import progress_of
@@ -24,7 +24,7 @@ LABEL = 11
 
 def fact(name: str, value: Any, style: str = "") -> Item:
     """A line of a name and a value."""
-    return Item((fitted(Text(name, "bold"), LABEL).append_text(said(value, style)),))
+    return Item((fitted(Text(name, "bold"), LABEL).append_text(words(value, style)),))
 
 
 def run_facts(look: Look) -> list[Item]:
@@ -33,9 +33,9 @@ def run_facts(look: Look) -> list[Item]:
     title = heading(run)
     found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
     found[0] = Item(found[0].cells, None, found[0].can, found[0].about, run["job"])
-    told = run["progress"]
-    if progress_of(told, run["attempt"]) is not None:
-        drawn = progress(told, 24)
+    reported = run["progress"]
+    if progress_of(reported, run["attempt"]) is not None:
+        drawn = progress(reported, 24)
         found.append(Item((lambda width: fitted(Text("progress", "bold"), LABEL).append_text(drawn(width)),)))
     if run["cancel_requested_at"] and run["state"] == "running":
         why = run["cancel_reason"] or "no reason given"
@@ -121,8 +121,9 @@ def history(look: Look, name: str) -> Table:
                Column("LATE", 8, right=True), Column("TOOK", 8, right=True), Column("TRY", 5, right=True),
                Column("WHY"))  # fmt: skip
     items = tuple(
-        run_item(row | {"job": name}, said(row["id"]), said(row["state"]), said(row["scheduled_at"]),
-                 said(duration(late(row))), said(duration(took(row))), tries(row), said(row["error"] or row["reason"]))
+        run_item(row | {"job": name}, words(row["id"]), words(row["state"]), words(row["scheduled_at"]),
+                 words(duration(late(row))), words(duration(took(row))), tries(row),
+                 words(row["error"] or row["reason"]))
         for row in look.rows["runs"]
     )  # fmt: skip
     return Table(columns, items, "it has no runs yet")

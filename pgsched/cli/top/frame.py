@@ -10,7 +10,7 @@ from functools import partial
 from rich.text import Text
 
 from pgsched.cli.top import details, header, tables
-from pgsched.cli.top.pieces import Item, Table, fitted, heading, line, plain, said, widths
+from pgsched.cli.top.pieces import Item, Table, fitted, heading, line, plain, widths, words
 from pgsched.cli.top.state import Pick, State, Target
 from pgsched.services.top import Look
 
@@ -39,7 +39,7 @@ def body_lines(state: State, room: int) -> list[Text]:
     if look is None:
         return [Text("  reading ...")]
     if look.refused is not None:
-        return [marked(said(look.refused, "red"), False, state.width)]
+        return [marked(words(look.refused, "red"), False, state.width)]
     return run_lines(state, look, room) if look.page.name == "run" else windowed(state, tables_of(state), room)
 
 
@@ -54,8 +54,8 @@ def found(state: State) -> list[Table]:
     if look is None or look.refused is not None or look.page.name not in PAGES:
         return []
     wanted = state.find.casefold()
-    made = PAGES[look.page.name](look)
-    return [replace(one, items=tuple(filter_items(one, wanted))) for one in made] if wanted else made
+    tables = PAGES[look.page.name](look)
+    return [replace(one, items=tuple(filter_items(one, wanted))) for one in tables] if wanted else tables
 
 
 def filter_items(table: Table, wanted: str) -> list[Item]:
@@ -131,15 +131,15 @@ def windowed(state: State, given: list[Table], room: int) -> list[Text]:
     there = [item for table in given for item in table.items if item.target is not None]
     at = place(state, there)
     picked = None if at is None else there[at]
-    made = [line for table in given for line in lines(table, max(1, state.width - MARK))]
+    all_lines = [line for table in given for line in lines(table, max(1, state.width - MARK))]
     lone = sum(bool(table.columns) for table in given) == 1 and given[0].columns
-    pinned, rest = (made[:1], made[1:]) if lone else ([], made)
+    pinned, scrolled = (all_lines[:1], all_lines[1:]) if lone else ([], all_lines)
     space = max(0, room - len(pinned))
-    line_of = next((n for n, (_, item) in enumerate(rest) if item is not None and item is picked), 0)
-    begin = max(0, min(line_of - space + 1 + AHEAD, len(rest) - space))
+    line_of = next((n for n, (_, item) in enumerate(scrolled) if item is not None and item is picked), 0)
+    begin = max(0, min(line_of - space + 1 + AHEAD, len(scrolled) - space))
     return [
-        marked(made_of(), item is not None and item is picked, state.width)
-        for made_of, item in pinned + rest[begin : begin + space]
+        marked(text_of(), item is not None and item is picked, state.width)
+        for text_of, item in pinned + scrolled[begin : begin + space]
     ]
 
 
@@ -162,10 +162,10 @@ def one(item: Item, room: int) -> Text:
 
 def marked(text: Text, picked: bool, width: int) -> Text:
     """The line with its mark."""
-    made = fitted(Text("> " if picked else "  ").append_text(text), width)
+    line_text = fitted(Text("> " if picked else "  ").append_text(text), width)
     if picked:
-        made.stylize("reverse")
-    return made
+        line_text.stylize("reverse")
+    return line_text
 
 
 def run_lines(state: State, look: Look, room: int) -> list[Text]:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pgsched.cli.commands.status import leader
 from pgsched.cli.top import PAGES
-from pgsched.cli.top.pieces import ends, fitted, said, spark
+from pgsched.cli.top.pieces import ends, fitted, spark, words
 from pgsched.cli.top.state import State
 from pgsched.control_characters import clean
 from pgsched.core.text import figure
@@ -49,15 +49,18 @@ A run's page follows its output; arrows scroll, End (G) follows again."""
 
 def header(state: State) -> list[Text]:
     """The lines above a page; fewer on a low screen, and above the page of one thing."""
-    look, made = state.look, [first(state)]
+    look, texts = state.look, [first(state)]
     if look is not None and state.height >= FIGURES_FROM and not state.help:
         if state.trouble is not None:
-            made += [said(state.trouble.text, "red"), Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(depth(look))]
+            texts += [
+                words(state.trouble.text, "red"),
+                Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(depth(look)),
+            ]
         else:
-            made += [who(look), depth(look)]
+            texts += [who(look), depth(look)]
         if not state.trail and state.height >= CHARTS_FROM:
-            made += charts(look, state.width, 4 if state.tab == "overview" else 2)
-    return [*made, where(state)]
+            texts += charts(look, state.width, 4 if state.tab == "overview" else 2)
+    return [*texts, where(state)]
 
 
 def first(state: State) -> Text:
@@ -75,7 +78,7 @@ def first(state: State) -> Text:
     title.append_text(health).append("  ")
     at = f"  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
     room = state.width - cell_len(title.plain) - len(at)  # the name of the database gives way first
-    place = said(state.look.place)
+    place = words(state.look.place)
     place.truncate(max(0, room), overflow="ellipsis")
     return ends(title, place.append(at), state.width)
 
@@ -115,13 +118,13 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
     now = f"{sampled}{figure(rate_of(lately, MINUTE_S))}/s" if lately else "none"
-    made = [
+    lines = [
         chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{figure(n)}/s", width, "green"),
         chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
         chart("lateness", [one.late_max for one in lately], newest(lately, "late_max"), duration, width, "yellow"),
         chart("errors", errors, f"{sum(errors):,.0f}" if errors else "-", lambda n: f"{n:,.0f}", width, "red"),
     ]
-    return made[:count]
+    return lines[:count]
 
 
 def chart(
@@ -131,8 +134,8 @@ def chart(
     room = min(STRETCHES, width - LABEL - FIGURES)
     known = [value for value in values[-max(room, 0) :] if value is not None]
     most = f" most {show(max(known))}" if known and max(known) > 0 else ""
-    made = fitted(Text(name), LABEL)
-    return made.append(spark(values, room), style).append(f" {now}").append(most, "dim")
+    text = fitted(Text(name), LABEL)
+    return text.append(spark(values, room), style).append(f" {now}").append(most, "dim")
 
 
 def newest(lately: Sequence[Stretch], name: str) -> str:
@@ -143,24 +146,24 @@ def newest(lately: Sequence[Stretch], name: str) -> str:
 
 def where(state: State) -> Text:
     """The tabs, or the way to the page of one thing."""
-    made = Text()
+    text = Text()
     for n, name in enumerate(PAGES, 1):
         here = name == state.tab
-        made.append(f" {n} {name} ", "reverse bold" if here and not state.trail else "underline" if here else "")
+        text.append(f" {n} {name} ", "reverse bold" if here and not state.trail else "underline" if here else "")
     for what, key in state.trail:
-        made.append("> ", "dim").append_text(said(f"{what} {key} ", "bold"))
+        text.append("> ", "dim").append_text(words(f"{what} {key} ", "bold"))
     if state.find:
-        made.append_text(said(f" /{state.find}", "bold yellow"))
-    return made
+        text.append_text(words(f" /{state.find}", "bold yellow"))
+    return text
 
 
 def footer(state: State) -> Text:
     """A question, what came of something, or the keys."""
     if state.prompt is not None:
-        asked = said(f"{state.prompt.question} ", "bold yellow")
-        return asked if state.prompt.text is None else asked.append_text(said(state.prompt.text + "_", "bold"))
+        asked = words(f"{state.prompt.question} ", "bold yellow")
+        return asked if state.prompt.text is None else asked.append_text(words(state.prompt.text + "_", "bold"))
     if state.note is not None:
-        return said(state.note.text, "bold red" if state.note.bad else "bold green")
+        return words(state.note.text, "bold red" if state.note.bad else "bold green")
     if state.help:
         return Text("any key goes back", "dim")
     return ends(Text(KEYS[state.page.name], "dim"), Text(" ? help  q quit", "dim"), state.width)

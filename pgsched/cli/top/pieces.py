@@ -54,23 +54,23 @@ class Table:
     empty: str = ""
 
 
-def said(value: Any, style: str = "") -> Text:
+def words(value: Any, style: str = "") -> Text:
     """A value on one line, safe to show."""
     return Text(cell(value), style=style or STATES.get(str(value), ""))
 
 
 def plain(text: str, style: str = "") -> Item:
     """A line that is only read."""
-    return Item((said(text, style),))
+    return Item((words(text, style),))
 
 
 def fitted(text: Text, width: int, *, right: bool = False) -> Text:
     """The text in exactly so many cells."""
-    made = text.copy()
-    made.truncate(max(width, 0), overflow="ellipsis")
-    missing = max(width, 0) - cell_len(made.plain)
-    made.pad_left(missing) if right else made.pad_right(missing)
-    return made
+    fitting = text.copy()
+    fitting.truncate(max(width, 0), overflow="ellipsis")
+    missing = max(width, 0) - cell_len(fitting.plain)
+    fitting.pad_left(missing) if right else fitting.pad_right(missing)
+    return fitting
 
 
 def ends(left: Text, right: Text, width: int) -> Text:
@@ -99,11 +99,11 @@ def bar(share: float, width: int) -> str:
     return FULL * full + EMPTY * (width - full)
 
 
-def progress(told: Any, room: int = 10) -> Callable[[int], Text]:
+def progress(reported: Any, room: int = 10) -> Callable[[int], Text]:
     """A run's progress: a bar of at most `room`, and its words."""
 
     def drawn(width: int) -> Text:
-        words, found = progress_words(told), progress_of(told)
+        words, found = progress_words(reported), progress_of(reported)
         if found is None or not found["total"]:
             return Text(words)
         return Text.assemble((bar(found["done"] / found["total"], min(room, width)), "cyan"), " ", words)
@@ -134,16 +134,16 @@ def natural_width(content: Cell) -> int:
 
 def line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell]) -> Text:
     """A line of a table."""
-    made = []
+    texts = []
     for column, size, content in zip(columns, sizes, cells, strict=True):
         if size > 0:
             text = content if isinstance(content, Text) else content(size)
-            made.append(fitted(text, size, right=column.right))
-    return Text(" ").join(made)
+            texts.append(fitted(text, size, right=column.right))
+    return Text(" ").join(texts)
 
 
 def heading(columns: Sequence[Column], sizes: Sequence[int]) -> Text:
     """The titles of the columns."""
-    made = line(columns, sizes, [Text(column.title) for column in columns])
-    made.stylize("bold")
-    return made
+    title_line = line(columns, sizes, [Text(column.title) for column in columns])
+    title_line.stylize("bold")
+    return title_line

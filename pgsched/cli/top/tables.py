@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pgsched.cli.commands.status import due
 from pgsched.cli.commands.status import state as state_of
-from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, said
+from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, words
 from pgsched.control_characters import clean
 from pgsched.core.facts import LiveWorker, Queue
 from pgsched.core.wording import ago, duration
@@ -37,11 +37,11 @@ def job_item(name: str, paused: bool, *cells: Any) -> Item:
 
 def named(row: Row) -> Text:
     """What a run is of."""
-    return said(row["job"] or row["task"])
+    return words(row["job"] or row["task"])
 
 
 def tries(row: Row) -> Text:
-    return said(f"{row['attempt']}/{row['max_attempts']}")
+    return words(f"{row['attempt']}/{row['max_attempts']}")
 
 
 def running(look: Look) -> list[Table]:
@@ -50,10 +50,10 @@ def running(look: Look) -> list[Table]:
                Column("TRY", 5, right=True), Column("FOR", 8, right=True), Column("PROGRESS"),
                Column("WORKER", 24, wide=110))  # fmt: skip
     items = tuple(
-        run_item(row, said(row["id"]), named(row), said(row["queue"]), tries(row),
-                 said(duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
+        run_item(row, words(row["id"]), named(row), words(row["queue"]), tries(row),
+                 words(duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
                  Text("asked to stop", "yellow") if row["cancel_asked"] else progress(row["progress"]),
-                 said(row["worker"]))
+                 words(row["worker"]))
         for row in look.rows["running"]
     )  # fmt: skip
     found = [Table(columns, items, "nothing runs")]
@@ -77,11 +77,11 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
     """A line about a queue."""
     pauses = [one for one in look.status.paused if one.what == "all" or (one.what, one.name) == ("queue", queue.name)]
     own = any(one.what == "queue" for one in pauses)
-    state = said(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else said(settings or "open")
-    counts = [said(f"{n:,}") for n in (queue.queued, queue.running, queue.waiting, queue.scheduled)]
-    oldest = said(duration(queue.oldest_queued_s))
+    state = words(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else words(settings or "open")
+    counts = [words(f"{n:,}") for n in (queue.queued, queue.running, queue.waiting, queue.scheduled)]
+    oldest = words(duration(queue.oldest_queued_s))
     can = frozenset({"resume" if own else "pause"})
-    return Item((said(queue.name), *counts, oldest, state), ("queue", queue.name), can,
+    return Item((words(queue.name), *counts, oldest, state), ("queue", queue.name), can,
                 f"queue {clean(queue.name)[:NAMES]}")  # fmt: skip
 
 
@@ -90,9 +90,9 @@ def queues(look: Look) -> list[Table]:
     from pgsched.core.wording import describe_queue
 
     known = {queue.name: queue for queue in look.status.queues}
-    told = {row["name"]: describe_queue(row).replace("not limited", "open") for row in look.rows["queues"]}
-    names = sorted(known.keys() | told.keys())
-    items = tuple(queue_item(look, known.get(name) or Queue(name), told.get(name, "open")) for name in names)
+    settings_of = {row["name"]: describe_queue(row).replace("not limited", "open") for row in look.rows["queues"]}
+    names = sorted(known.keys() | settings_of.keys())
+    items = tuple(queue_item(look, known.get(name) or Queue(name), settings_of.get(name, "open")) for name in names)
     found = [Table(QUEUE_COLUMNS, items, "no queues")]
     return found if look.status.counted_all else [*found, note("there are more runs: only the first were counted")]
 
@@ -102,9 +102,9 @@ def jobs(look: Look) -> list[Table]:
     columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
                Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
     items = tuple(
-        job_item(row["name"], row["state"] == "paused", said(row["name"]), said(row["state"]),
-                 said(row["schedule"] or "once"), until(row), said(row["run_state"]), said(duration(row["late_s"])),
-                 said(duration(row["took_s"])))
+        job_item(row["name"], row["state"] == "paused", words(row["name"]), words(row["state"]),
+                 words(row["schedule"] or "once"), until(row), words(row["run_state"]), words(duration(row["late_s"])),
+                 words(duration(row["took_s"])))
         for row in look.rows["jobs"]
     )  # fmt: skip
     found = [Table(columns, items, "no jobs" if not look.page.find else "no job has that in its name")]
@@ -116,15 +116,15 @@ def jobs(look: Look) -> list[Table]:
 def until(row: Row) -> Text:
     """The time to the next slot."""
     at: datetime | None = row["next_at"]
-    return said("-" if at is None else due((at - row["now"]).total_seconds()))
+    return words("-" if at is None else due((at - row["now"]).total_seconds()))
 
 
 def failures(look: Look) -> list[Table]:
     """Jobs in error, runs that will be tried again, and those that ended badly."""
-    broken = tuple(job_item(one.name, False, said(one.name), said(one.error, "red")) for one in look.status.errors)
+    broken = tuple(job_item(one.name, False, words(one.name), words(one.error, "red")) for one in look.status.errors)
     failing = tuple(
-        run_item(row, said(row["id"]), named(row), tries(row),
-                 said(due((row["available_at"] - row["now"]).total_seconds())), said(row["why"]))
+        run_item(row, words(row["id"]), named(row), tries(row),
+                 words(due((row["available_at"] - row["now"]).total_seconds())), words(row["why"]))
         for row in look.rows["failing"]
     )  # fmt: skip
     retried = (Column("RUN", 12, right=True), Column("WILL BE TRIED AGAIN", 28), Column("TRY", 5, right=True),
@@ -139,8 +139,8 @@ def ended(look: Look, rows: list[Row]) -> Table:
     columns = (Column("RUN", 12, right=True), Column("ENDED", 6), Column("JOB OR TASK", 24),
                Column("TRY", 5, right=True), Column("WHEN", 11, right=True), Column("WHY"))  # fmt: skip
     items = tuple(
-        run_item(row, said(row["id"]), said(row["state"]), named(row), tries(row),
-                 said(ago(row["finished_at"], look.now)), said(row["why"]))
+        run_item(row, words(row["id"]), words(row["state"]), named(row), tries(row),
+                 words(ago(row["finished_at"], look.now)), words(row["why"]))
         for row in rows
     )  # fmt: skip
     return Table(columns, items, "no run that is kept ended badly")
@@ -157,9 +157,9 @@ def workers(look: Look) -> list[Table]:
 def worker_item(look: Look, worker: LiveWorker) -> Item:
     share = worker.running / max(worker.concurrency, 1)
     busy = Text.assemble((bar(share, 8), "cyan"), f" {worker.running}/{worker.concurrency}")
-    lists = (said(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
-    told = (said(ago(worker.started_at, look.now)), *lists)
-    return Item((said(worker.name), said(state_of(worker)), busy, said(duration(worker.seen_s)), *told),
+    lists = (words(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
+    details = (words(ago(worker.started_at, look.now)), *lists)
+    return Item((words(worker.name), words(state_of(worker)), busy, words(duration(worker.seen_s)), *details),
                 ("worker", worker.id), about=f"worker {clean(worker.name)}")  # fmt: skip
 
 
@@ -178,13 +178,13 @@ def overview(look: Look) -> list[Table]:
         wrong.append(plain("this role may not read alerts", "dim"))
     for one in look.rows.get("alerts", []):
         name = f"{one['job']}: " if one["job"] else ""
-        text = said(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
+        text = words(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
         wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
     queues = sorted(found.queues, key=lambda queue: -(queue.queued + queue.running))[:5]
     fires = Table((Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, wide=60),
                     Column("SCHEDULE", 20)), tuple(
-        job_item(fire.name, False, said(fire.name), said(due(fire.in_s)), said(fire.next_run_at),
-                 said(fire.schedule or "once"))
+        job_item(fire.name, False, words(fire.name), words(due(fire.in_s)), words(fire.next_run_at),
+                 words(fire.schedule or "once"))
         for fire in found.next_fires
     ), "no job has a next slot")  # fmt: skip
     return [
@@ -202,8 +202,8 @@ def queue(look: Look) -> list[Table]:
                Column("PRIORITY", 8, right=True), Column("TRY", 5, right=True),
                Column("SINCE", 12, right=True))  # fmt: skip
     items = tuple(
-        run_item(row, said(row["id"]), said(row["state"]), named(row), said(row["priority"]), tries(row),
-                 said(ago(row["started_at"] if row["state"] == "running" else row["available_at"], row["now"])))
+        run_item(row, words(row["id"]), words(row["state"]), named(row), words(row["priority"]), tries(row),
+                 words(ago(row["started_at"] if row["state"] == "running" else row["available_at"], row["now"])))
         for row in look.rows["runs"]
     )  # fmt: skip
     return [Table(columns, items, "nothing runs or is queued in it")]

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from pgsched.cli.top.control import QUIT, press
 from pgsched.cli.top.frame import chosen, frame, items
 from pgsched.cli.top.keys import keys
-from pgsched.cli.top.pieces import Column, Item, bar, said, spark, widths
+from pgsched.cli.top.pieces import Column, Item, bar, spark, widths, words
 from pgsched.cli.top.screen import ansi
 from pgsched.cli.top.state import State, Trouble
 from pgsched.services.top import Change, Page
@@ -151,7 +151,7 @@ def test_a_bar_is_never_longer_than_it_may() -> None:
 def test_columns_fill_the_width_exactly() -> None:
     columns = (Column("A"), Column("B", 6), Column("C"), Column("D", 5, wide=60))
     for width in range(20, 100):
-        sizes = widths(columns, [Item((said("x" * 50),) * 4)], width)
+        sizes = widths(columns, [Item((words("x" * 50),) * 4)], width)
         shown = [size for size in sizes if size]
         assert sum(shown) + len(shown) - 1 == width
         assert (sizes[3] > 0) == (width >= 60)
