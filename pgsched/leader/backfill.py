@@ -56,12 +56,12 @@ class Done:
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
-def work(conn: Connection[Any], turn: Turn | None = None, aside: Sequence[int] = ()) -> Done:
-    """Start what the open backfills may start, in the caller's transaction. Those that are set `aside` wait. What one
+def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequence[int] = ()) -> Done:
+    """Start what the open backfills may start, in the caller's transaction. Those of `set_aside_ids` wait. What one
     cannot do now (a run or the job is locked) must not stop the others."""
     turn, done = turn or Turn(), Done()
     until = time.monotonic() + LONGEST_S
-    looked = backfills.open_backfills(conn, BACKFILLS, LOOK, turn.after, aside)
+    looked = backfills.open_backfills(conn, BACKFILLS, LOOK, turn.after, set_aside_ids)
     found = [row for row in looked if row["id"] is not None]
     for place, wanted in enumerate(found):
         if place and time.monotonic() > until:  # one, however long it took to ask for them

@@ -24,14 +24,14 @@ logger = log.get("leader")
 BATCH = 200
 
 
-def record(conn: Connection[Any], n: int = BATCH, aside: Sequence[int] = ()) -> int:
+def record(conn: Connection[Any], n: int = BATCH, set_aside_ids: Sequence[int] = ()) -> int:
     """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were. Those
-    set `aside` stay."""
-    stretches = backfills.take_passed_over(conn, n, aside)
+    of `set_aside_ids` stay."""
+    stretches = backfills.take_passed_over(conn, n, set_aside_ids)
     slots: list[tuple[tuple[int], SlotRow]] = []
-    told: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
+    slots_of_job: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
     for stretch in stretches:
-        mine = told.setdefault(stretch["job_id"], set())
+        mine = slots_of_job.setdefault(stretch["job_id"], set())
         rows = rows_of(stretch, mine.union(stretch["known"]))
         mine.update(row.slot for row in rows)
         slots += [((stretch["job_id"],), row) for row in rows]
@@ -39,9 +39,9 @@ def record(conn: Connection[Any], n: int = BATCH, aside: Sequence[int] = ()) -> 
     return len(stretches)
 
 
-def first(conn: Connection[Any], aside: Sequence[int]) -> int | None:
+def first(conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
     """The stretch that `record` would begin with."""
-    return backfills.first_passed_over(conn, aside)
+    return backfills.first_passed_over(conn, set_aside_ids)
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:

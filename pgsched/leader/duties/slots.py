@@ -109,7 +109,7 @@ class PassedOverDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         with self.term.leading() as conn:
-            return skipped_slots.record(conn, aside=self.term.set_aside.numbers(pieces.STRETCHES))
+            return skipped_slots.record(conn, set_aside_ids=self.term.set_aside.numbers(pieces.STRETCHES))
 
 
 class BackfillsDuty(Duty):
