@@ -21,7 +21,7 @@ from pgsched.db.queries.reports import metrics
 from pgsched.telemetry.catalogue import OTHER
 from pgsched.telemetry.metrics import Bounded, Meter, Sample
 from pgsched.worker.attempts.attempt import Ended
-from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.attempts.runner import AttemptRunner
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
 BURST, STRETCH_S = 32, 0.05
@@ -182,8 +182,8 @@ def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
     return Counter(map(WAY_OF, batch))
 
 
-class MeteredSlots(Slots):
-    """Slots that tell a WorkerMeter what becomes of their claims."""
+class MeteredRunner(AttemptRunner):
+    """A runner that tells a WorkerMeter what becomes of its claims."""
 
     def __init__(self, counted: WorkerMeter, *given: Any) -> None:
         super().__init__(*given)
@@ -214,7 +214,7 @@ class MeteredSlots(Slots):
         self._noting = len(noted) < BURST
 
     def samples(self) -> Iterator[Sample]:
-        """A source: how the slots are at the moment."""
+        """A source: how many places are taken at the moment."""
         yield "pgsched_worker_slots", (), self.concurrency
         yield "pgsched_worker_slots_busy", (), self._busy
         yield "pgsched_worker_prefetched", (), len(self._buffer)

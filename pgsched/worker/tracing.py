@@ -27,7 +27,7 @@ from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.telemetry import tracing
-from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, slot_of
+from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, job_of
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -116,7 +116,7 @@ class Tracing:
 
     def told_of(self, claim: Claim) -> dict[str, Any]:
         """For the line that says how an attempt ended."""
-        return {**slot_of(claim), **self._ended.pop(claim.key, {})}
+        return {**job_of(claim), **self._ended.pop(claim.key, {})}
 
     def left(self, span: trace.Span, claim: Claim) -> str | None:
         """What the next attempt needs to find; None where there is no trace."""
@@ -241,13 +241,13 @@ def mark(span: trace.Span, outcome: Outcome) -> None:
 
 def trace_attempts(worker: Worker) -> Tracing:
     """Have a worker's attempts traced."""
-    shared = Tracing(worker.dsn, worker.registration.name, worker.slots.attempt_of)
+    shared = Tracing(worker.dsn, worker.registration.name, worker.runner.attempt_of)
     python = worker.executors.get(Kind.TASK)
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.slots.inline_handler = lambda _: None  # a span is around the first step too
-    worker.slots.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
+    worker.runner.inline_handler = lambda _: None  # a span is around the first step too
+    worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
     worker.named = True
     return shared

@@ -28,15 +28,15 @@ from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import apart
 from pgsched.worker import log_lines
-from pgsched.worker.attempts.attempt import Ended, slot_of
+from pgsched.worker.attempts.attempt import Ended, job_of
 from pgsched.worker.attempts.misfits import Misfits
-from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
-from pgsched.worker.metrics import MeteredSlots, WorkerMeter
+from pgsched.worker.metrics import MeteredRunner, WorkerMeter
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
 from pgsched.worker.settler import Settler, retry_in_s
@@ -73,7 +73,7 @@ class Worker:
         self.counted = counted
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
-        self.slots = (Slots if counted is None else partial(MeteredSlots, counted))(
+        self.runner = (AttemptRunner if counted is None else partial(MeteredRunner, counted))(
             executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
             settings.max_runs or 0, lambda: self.retire(SPENT),
         )  # fmt: skip
@@ -82,7 +82,7 @@ class Worker:
         self.misfits = Misfits(dsn, registration)
         for executor in executors.values():
             if isinstance(executor, PythonExecutor):
-                executor.attach(self.slots.attempt_of, dsn, self.misfits.outcome)
+                executor.attach(self.runner.attempt_of, dsn, self.misfits.outcome)
         self.verdicts: dict[str, int] = {}
         self.named = False  # do claims say what each run is called outside of the database?
         self._id: int | None = None
@@ -91,14 +91,14 @@ class Worker:
         self._heard_at: float | None = None
         self._stop_event = asyncio.Event()
         self._fatal: PgschedError | None = None
-        self.told_of: Callable[[Claim], dict[str, Any]] = slot_of  # what log lines say of an attempt beside its run
+        self.told_of: Callable[[Claim], dict[str, Any]] = job_of  # what log lines say of an attempt beside its run
         self.tell: Callable[[str], object] = lambda word: None  # a supervisor, what becomes of this worker
 
     def stop(self) -> None:
         """First call: drain. Second call: hurry. Call it on the loop's thread."""
         self._stops += 1
         self._stop_event.set()
-        self.slots.stop()
+        self.runner.stop()
 
     def heard(self) -> None:
         """A signal asks to stop. Called wherever the main thread is, also while the loop is blocked."""
@@ -120,7 +120,7 @@ class Worker:
             logger.info("retiring", why=why, **({"error": str(error)} if error else {}))
             self._fatal = error
             self._stop_event.set()
-            self.slots.stop()
+            self.runner.stop()
             self.tell(why)
 
     def fail(self, error: PgschedError) -> None:
@@ -150,17 +150,17 @@ class Worker:
             self.settings.poll_s,
             self._room,
             self._take,
-            self.slots.is_idle,
-            self.slots.places,
+            self.runner.is_idle,
+            self.runner.places,
         )
         self.misfits.claimer = self._claimer
-        self._watchdog = self.watchdog = Watchdog(self.slots.running, self._code_of, self.registration.tasks)
+        self._watchdog = self.watchdog = Watchdog(self.runner.running, self._code_of, self.registration.tasks)
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
             worker_id,
             self.registration,
             self.leases,
-            lambda denied, cancel: loop.call_soon_threadsafe(self.slots.beaten, denied, cancel),
+            lambda denied, cancel: loop.call_soon_threadsafe(self.runner.beaten, denied, cancel),
             lambda error: loop.call_soon_threadsafe(self.fail, error),
             self._vitals,
         )
@@ -239,7 +239,7 @@ class Worker:
 
     def _take(self, claims: list[Claim], sent_at: float) -> None:
         cap_kill_after(claims, self.settings.kill_after_most_s)
-        self.slots.take(claims, sent_at)
+        self.runner.take(claims, sent_at)
 
     def _settle(self, claims: Sequence[Claim], outcome: Outcome) -> None:
         if outcome.result is SUCCEEDED:
@@ -260,8 +260,8 @@ class Worker:
 
     def _vitals(self) -> Vitals:
         """For the heartbeat, from its thread."""
-        begun = frozenset(running.key for running in self.slots.running() if running.begun)
-        abandoned = self.slots.abandoned + sum(executor.abandoned for executor in set(self.executors.values()))
+        begun = frozenset(running.key for running in self.runner.running() if running.begun)
+        abandoned = self.runner.abandoned + sum(executor.abandoned for executor in set(self.executors.values()))
         return Vitals(begun, abandoned, blocked=None if self.watchdog is None else self.watchdog.blocked())
 
     def _code_of(self, task: str) -> CodeType | None:
@@ -276,11 +276,11 @@ class Worker:
             self._logs.before(settlement.key, partial(self.settler.put, [settlement]))
 
     def _room(self) -> int:
-        return 0 if self.settler.is_behind(self._logs.held) else self.slots.room()
+        return 0 if self.settler.is_behind(self._logs.held) else self.runner.room()
 
     def _more_room(self) -> None:
         claimer = self._claimer
-        if (claimer.starved or (claimer.wants_place and self.slots.places() > 0)) and self._room() > 0:
+        if (claimer.starved or (claimer.wants_place and self.runner.places() > 0)) and self._room() > 0:
             claimer.wake()
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
@@ -299,12 +299,12 @@ class Worker:
 
     async def _watch_deadlines(self) -> None:
         """Stop handlers whose lease could not be renewed in time, before anyone else may own their runs; and let go
-        of claims that wait for a slot."""
+        of claims that wait for a place."""
         while True:
             await asyncio.sleep(WATCH_S)
             self._watchdog.turned()
-            self.slots.end(self.leases.expired(time.monotonic()), Ended.DEADLINE)
-            self.slots.unpark()
+            self.runner.end(self.leases.expired(time.monotonic()), Ended.DEADLINE)
+            self.runner.unpark()
             self._more_room()
 
     # ---- stopping
@@ -319,14 +319,15 @@ class Worker:
             os._exit(1)
 
     async def _drain(self) -> None:
-        self.slots.hand_back()
+        self.runner.hand_back()
         if not self._stops:  # nobody asked: what runs has all the time it needs, until somebody does
-            await self.slots.idle(lambda: self._stops > 0)
-        running = {"runs": log_lines.running(found), "hint": log_lines.HURRY} if (found := self.slots.running()) else {}
-        logger.info("draining", running=len(self.slots), grace_s=self.settings.grace_s, **running)
-        telling = asyncio.create_task(log_lines.tell_what_runs(self.slots.running))
+            await self.runner.idle(lambda: self._stops > 0)
+        found = self.runner.running()
+        running = {"runs": log_lines.running(found), "hint": log_lines.HURRY} if found else {}
+        logger.info("draining", running=len(self.runner), grace_s=self.settings.grace_s, **running)
+        telling = asyncio.create_task(log_lines.tell_what_runs(self.runner.running))
         await self._until_idle(self.settings.grace_s, hurry=True)
-        longest = self.slots.end_all(Ended.SHUTDOWN)
+        longest = self.runner.end_all(Ended.SHUTDOWN)
         await self._until_idle(max(longest, 10.0) + FLUSH_S + 1, hurry=False)
         telling.cancel()
         try:
@@ -343,6 +344,6 @@ class Worker:
         """Wait until no handler runs, the time is over, or (with `hurry`) a second stop."""
         try:
             async with asyncio.timeout(seconds):
-                await self.slots.idle(lambda: hurry and self._stops > 1)
+                await self.runner.idle(lambda: hurry and self._stops > 1)
         except TimeoutError:
             pass

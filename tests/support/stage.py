@@ -11,7 +11,7 @@ from uuid import uuid4
 from pgsched import App
 from pgsched.core.model import Claim, Outcome
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
 from tests.support.executing import holds
 
@@ -19,7 +19,7 @@ Scene = Callable[["Stage"], Awaitable[None]]
 
 
 class Stage:
-    """Slots with handlers of the test; `told` is what was settled, by the task's name."""
+    """A runner with handlers of the test; `told` is what was settled, by the task's name."""
 
     def __init__(self, handlers: dict[str, Any], concurrency: int = 1) -> None:
         app = App()
@@ -27,7 +27,7 @@ class Stage:
             app.task(name=name)(handler)
         self.told: list[tuple[str, Outcome]] = []
         self.bugs: list[BaseException] = []
-        self.slots = Slots(
+        self.runner = AttemptRunner(
             {"task": PythonExecutor(app.tasks, concurrency)},
             concurrency,
             Leases(30),
@@ -45,7 +45,7 @@ class Stage:
             Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "task", name, args, kill_after=self.grace, **more)
             for name in names
         ]
-        self.slots.take(claims, asyncio.get_running_loop().time())
+        self.runner.take(claims, asyncio.get_running_loop().time())
         return claims
 
     def results(self) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """The rule: one call of a batched handler serves many attempts, and each of them is settled by itself.
 
 Attempts gather here until there are `size` of them or the first has waited `wait_s`. An attempt that gathers takes no
-slot of the worker: the call takes one. Whoever is cancelled alone leaves at once, and the call goes on for the others.
+place of the worker: the call takes one. Whoever is cancelled alone leaves at once, and the call goes on for the others.
 When all are cancelled it is stopped, and they wait for its end: nobody else is to have them while it works on them. So
 they do at a timeout.
 """
@@ -46,18 +46,18 @@ class Handler(Protocol):
     def gathering(self) -> Gathering | None: ...
 
 
-class Seats(Protocol):
-    """The worker's slots, for calls."""
+class Places(Protocol):
+    """The places of the worker, for calls."""
 
-    async def take_seat(self, attempts: Sized) -> None:
-        """Wait for a slot and take it, for a call that serves these."""
+    async def take_place(self, attempts: Sized) -> None:
+        """Wait for a place and take it, for a call that serves these."""
         ...
 
     def begin(self, claims: Sequence[Claim]) -> None:
         """The call begins, for these."""
         ...
 
-    def give_seat(self) -> None:
+    def give_place(self) -> None:
         """Give it back."""
         ...
 
@@ -152,7 +152,7 @@ class Group:
 
 
 class Batches:
-    """The groups of one executor. `seats` is set by the worker that it belongs to.
+    """The groups of one executor. `places` is set by the worker that it belongs to.
 
     `on_error(run, error)` is awaited for each attempt that failed by an exception, before it is settled.
     """
@@ -165,7 +165,7 @@ class Batches:
         on_error: Callable[[Run, BaseException], Awaitable[None]],
     ) -> None:
         self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
-        self.seats: Seats | None = None
+        self.places: Places | None = None
         self.around: Around = lambda claims: nullcontext(bool)  # worker/tracing.py
         self._threads = threads
         self._on_abandon = on_abandon
@@ -202,8 +202,8 @@ class Batches:
                 await group.full.wait()
         except TimeoutError:
             pass
-        if self.seats is not None:
-            await self.seats.take_seat(group)
+        if self.places is not None:
+            await self.places.take_place(group)
         try:
             if self._open.get(task) is group:
                 del self._open[task]
@@ -213,13 +213,13 @@ class Batches:
             group.tell_all(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
         finally:
             group.over.set()
-            if self.seats is not None:
-                self.seats.give_seat()
+            if self.places is not None:
+                self.places.give_place()
 
     async def _serve(self, group: Group) -> None:
         group.called = True
-        if self.seats is not None:
-            self.seats.begin([member.claim for member in group.members])
+        if self.places is not None:
+            self.places.begin([member.claim for member in group.members])
         loop, timeout_s = asyncio.get_running_loop(), group.timeout_s()
         call, left = loop.create_task(self._call(group)), loop.create_task(group.left.wait())
         await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

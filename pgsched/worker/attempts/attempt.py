@@ -1,7 +1,7 @@
 """One attempt in flight: the executor's call, its deadline, and the reason if somebody ended it.
 
 Whoever ends an attempt names the reason; the reason decides the outcome. An executor that does not come back within
-`kill_after` plus a margin is abandoned, so that a handler that swallows cancellation cannot hold a slot for ever.
+`kill_after` plus a margin is abandoned, so that a handler that swallows cancellation cannot hold a place for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Ended(Enum):
     TIMEOUT = "timed out"
     CANCEL = "cancelled on request"
     SHUTDOWN = "handed back: the worker was stopped"
-    PARKED = "handed back: the slots of the worker were busy"
+    PARKED = "handed back: the places of the worker were busy"
     DEADLINE = "handed back: the lease could not be renewed in time"
     LOST = "claim lost: another attempt owns the run or it has ended"
 
@@ -43,7 +43,7 @@ UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result fo
 
 
 class Running:
-    """One executor call, awaited by the slot's `task`; `on_abandon(running)` is told when it is left behind."""
+    """One executor call, awaited by this `task`; `on_abandon(running)` is told when it is left behind."""
 
     # on the class, as nearly no attempt changes them
     begun = True
@@ -167,6 +167,6 @@ class Gathered(Running):
         self.deadline = None
 
 
-def slot_of(claim: Claim) -> dict[str, Any]:
+def job_of(claim: Claim) -> dict[str, Any]:
     """The job, for log lines."""
     return {} if claim.job_id is None else {"job": claim.job_id}

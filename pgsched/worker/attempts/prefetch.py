@@ -1,4 +1,4 @@
-"""How many runs are claimed ahead of the free slots: what the worker finishes in about 100 ms, none of slow work."""
+"""How many runs are claimed ahead of the free places: what the worker finishes in about 100 ms, none of slow work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OLD = 0.9  # what the average before weighs beside one more run
 
 
 class Pace:
-    """A moving average of how long a run takes. `prefetch`: how many runs beyond the free slots may be claimed now."""
+    """A moving average of how long a run takes. `prefetch`: how many runs beyond the free places may be claimed now."""
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
@@ -38,8 +38,8 @@ class Pace:
         if now >= min(self._since + PREFETCH_S, self._began + MEMORY_S):
             self._ended_before = self._ended - count if now < self._since + 2 * PREFETCH_S else 0
             self._began, self._since, self._ended = now, now, count
-        # slots that are busy with slow runs do not help: no more than twice what really ended in so long, or what would
-        # have, if the work has only begun
+        # Places that are busy with slow runs do not help. So no more than twice what really ended in so long, or what
+        # would have, if the work has only begun.
         ended = 2 * max(self._ended, self._ended_before)
         if not self._ended_before:
             ended = max(ended, int(self._ended * PREFETCH_S / max(now - self._since, SOON_S)))

@@ -1,8 +1,9 @@
-"""At most `concurrency` attempts at once. A slot is one asyncio task that makes attempts one after the other.
+"""At most `concurrency` attempts at once: each takes a place, and so does each call that serves many attempts.
 
-A task for each attempt would cost more than a short handler itself. What one attempt leaves behind must not reach the
-next: a slot whose context variables were changed, or whose task was cancelled by its handler, ends, and a new one
-takes its place. So does one that a call for many attempts waits for, and the call takes its place.
+A task for each attempt would cost more than a short handler itself. One asyncio task therefore makes attempts one after
+the other. What one attempt leaves behind must not reach the next: a task whose context variables were changed, or that
+its handler cancelled, ends, and a new one takes its place. So does one that a call for many attempts waits for, and the
+call takes its place.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from pgsched.worker.attempts.time_slice import Last, Turn, Turns, is_changed
 from pgsched.worker.leases import Leases
 
 logger = log.get("worker")
-PARKED_S = 0.2  # no claim waits longer for a slot of this worker: another one may be free
+PARKED_S = 0.2  # no claim waits longer for a place of this worker: another one may be free
 
 
-class Slots:
+class AttemptRunner:
     """The claims that this worker holds: those being attempted, and those ahead in the buffer.
 
     `settle(claims, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
@@ -71,23 +72,23 @@ class Slots:
         self._starting = 0  # how many of them have not taken their claim out of the buffer yet
         self._stopped = self._noting = False
         self._turns = Turns()
-        self._taken_at = self._moved_at = 0.0  # when claims last came, and when a slot last became free
+        self._taken_at = self._moved_at = 0.0  # when claims last came, and when a place last became free
         self._changed = asyncio.Event()
         self._context = contextvars.copy_context()
         self._freed = asyncio.Event()
-        self._waiting: set[Sized] = set()  # the attempts of each call that waits for a slot
+        self._waiting: set[Sized] = set()  # the attempts of each call that waits for a place
         python = executors.get(Kind.TASK)
-        self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no slot: their calls do
+        self._gathered: frozenset[str] = frozenset()  # tasks whose attempts take no place: their calls do
         if isinstance(python, PythonExecutor):
             self.inline_handler, self.run_for = python.inline_handler, python.run_for
-            self._gathered, python.batches.seats = python.batches.gathered, self
+            self._gathered, python.batches.places = python.batches.gathered, self
 
     def __len__(self) -> int:
         """How many attempts are being made."""
         return len(self._running)
 
     def is_idle(self) -> bool:
-        """Is nothing being attempted, and nothing waiting for a slot?"""
+        """Is nothing being attempted, and nothing waiting for a place?"""
         return not (self._busy or self._running or self._buffer)
 
     def room(self) -> int:
@@ -107,7 +108,7 @@ class Slots:
         return min(count, self._left - len(self._buffer)) if self._left > 0 else count
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
-        """Hold these claims, and start as many as there are free slots. `sent_at`: when the claim was sent."""
+        """Hold these claims, and start as many as there are free places. `sent_at`: when the claim was sent."""
         self.leases.add(claims, sent_at)
         self._taken_at = time.monotonic()
         self._room.took(claims, self._taken_at, alone=not self._buffer)
@@ -181,8 +182,8 @@ class Slots:
 
     # ---- calls for many attempts (execute/python/batches.py)
 
-    async def take_seat(self, attempts: Sized) -> None:
-        """Wait for a slot, and take it for a call that serves these attempts."""
+    async def take_place(self, attempts: Sized) -> None:
+        """Wait for a place, and take it for a call that serves these attempts."""
         self._waiting.add(attempts)
         try:
             while self._busy >= self.concurrency:
@@ -198,10 +199,10 @@ class Slots:
         for running in filter(None, map(self.attempt_of, keys_of(claims))):
             running.begun = True
 
-    def give_seat(self) -> None:
+    def give_place(self) -> None:
         """The call has ended."""
         self._moved_at = time.monotonic()
-        self._slot_freed()
+        self._place_freed()
 
     async def _gather(self, claim: Claim) -> None:
         """One attempt of a batch."""
@@ -221,16 +222,16 @@ class Slots:
         """Its call does not stop: settle it without waiting any longer."""
         self._ended_gathered(running, running.outcome())
 
-    # ---- one slot
+    # ---- one task
 
-    def _slot_freed(self) -> None:
+    def _place_freed(self) -> None:
         self._busy -= 1
         self._freed.set()
         self._fill()
         self._on_room()
 
     def _fill(self) -> None:
-        """Start slots while there are claims for them, beside those that calls wait for."""
+        """Take places while there are claims for them, beside those that calls wait for."""
         free = self.concurrency - self._busy - len(self._waiting)
         for _ in range(min(len(self._buffer) - self._starting, free)):
             if self._stopped:
@@ -242,10 +243,10 @@ class Slots:
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
-        task.add_done_callback(self._slot_ended, context=self._context)
+        task.add_done_callback(self._task_ended, context=self._context)
 
     async def _serve(self) -> None:
-        """Make attempts until none is left, a call waits for a slot, or this one is not as clean as it was."""
+        """Make attempts until none is left, a call waits for a place, or this task is not as clean as it was."""
         self._starting -= 1
         task = asyncio.current_task()
         assert task is not None
@@ -257,7 +258,7 @@ class Slots:
                 self._running[claim.key] = running
                 outcome = await running.drive(self.drivers[claim.kind], begun)
                 if running.abandoned:
-                    self.abandoned -= 1  # it came back after all; its slot has been given away
+                    self.abandoned -= 1  # it came back after all; its place has been given away
                     return
                 del self._running[claim.key]
                 self._ended(claim, outcome, started, time.monotonic())
@@ -274,7 +275,7 @@ class Slots:
                     await asyncio.sleep(0)
                 except asyncio.CancelledError:  # by a handler that has ended
                     break
-        self._slot_freed()
+        self._place_freed()
 
     def _begin(self, task: asyncio.Task[None]) -> Last | None:
         """Begin attempts, one after the other, until one waits, the turn is over or there is something else to look at:
@@ -358,7 +359,7 @@ class Slots:
                 self._left -= 1
                 if self._left == 0:
                     log.ATTEMPT.set(None)  # what is said of it is of no attempt
-                    self._on_last()  # which stops these slots: from here on 0 would mean any number
+                    self._on_last()  # which stops this runner: from here on 0 would mean any number
             if self._gathered and claim.task in self._gathered and claim.kind == Kind.TASK:
                 self._start(self._gather(claim))
                 continue
@@ -377,7 +378,7 @@ class Slots:
             self._on_room()
 
     def _told(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
-        """An attempt that began at monotonic `started` has ended `now`, in a slot of its own or served with others."""
+        """An attempt that began at monotonic `started` has ended `now`, in a place of its own or served with others."""
         if self._noting:
             self._note(claim, started, now)
         if self._stopped:
@@ -392,7 +393,7 @@ class Slots:
         """For who wants to know how long attempts take (worker/metrics.py)."""
 
     def _abandon(self, running: Running) -> None:
-        """A handler does not stop: settle it without waiting any longer, and give its slot to others."""
+        """A handler does not stop: settle it without waiting any longer, and give its place to others."""
         self.abandoned += 1
         self._busy -= 1
         self._freed.set()
@@ -407,7 +408,7 @@ class Slots:
         else:
             self._settle([claim], Outcome(UNSTARTED[why], error=why.value))
 
-    def _slot_ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:

@@ -1,5 +1,5 @@
 """Turns: after a millisecond of handlers that never wait the event loop goes round, so that answers are read and
-outcomes written. One turn is for all slots, and not for each one.
+outcomes written. One turn is for all places, and not for each one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Last = tuple[Claim, Begun, contextvars.Context, float, Running | None]
 
 
 class Turns:
-    """When the turn of all slots is over."""
+    """When the turn of all places is over."""
 
     def __init__(self) -> None:
         self.ends_at = 0.0
@@ -39,7 +39,7 @@ class Turns:
 
 
 class Turn:
-    """What becomes of the attempts that one slot makes in a turn, one after the other."""
+    """What becomes of the attempts that one place makes in a turn, one after the other."""
 
     made = 0
     waits = False  # the last one does

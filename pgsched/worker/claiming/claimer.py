@@ -1,4 +1,4 @@
-"""Claims come in batches as large as the free slots, plus a prefetch that adapts to how fast the work is.
+"""Claims come in batches as large as the free places, plus a prefetch that adapts to how fast the work is.
 
 The prefetch is never more than what the worker finishes in about 100 ms, and nothing for slow work, so that no run is
 parked behind a slow one while another worker is free. NOTIFY only shortens the wait: polling alone suffices.

@@ -198,9 +198,9 @@ def test_lost_claims_are_counted(dsn: str, db: psycopg.Connection) -> None:
         with observed:
             worker = make_worker(Settings(dsn, settings(lease_s=1.5)), app, observed)
             working = asyncio.create_task(worker.run())
-            await asyncio.to_thread(wait_until, lambda: len(worker.slots) == 1, 20, "the attempt")
+            await asyncio.to_thread(wait_until, lambda: len(worker.runner) == 1, 20, "the attempt")
             db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")
-            await asyncio.to_thread(wait_until, lambda: len(worker.slots) == 0, 20, "its end")
+            await asyncio.to_thread(wait_until, lambda: len(worker.runner) == 0, 20, "its end")
             worker.stop()
             await working
         assert observed.meter is not None

@@ -306,7 +306,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
         work = asyncio.create_task(worker.run())
         if guarded:
             await becomes(
-                lambda: asked.is_set() and worker.settler.is_behind(0) and worker.slots.is_idle(),
+                lambda: asked.is_set() and worker.settler.is_behind(0) and worker.runner.is_idle(),
                 "nothing more to start",
             )
             assert len(handler.begun) < 1500, "and not all that there is"

@@ -16,7 +16,7 @@ from pgsched.execute.base import Executor
 from pgsched.telemetry.metrics import Meter
 from pgsched.worker import metrics
 from pgsched.worker.leases import Leases
-from pgsched.worker.metrics import BURST, MeteredSlots, WorkerMeter
+from pgsched.worker.metrics import BURST, MeteredRunner, WorkerMeter
 
 DONE = Outcome(Result.SUCCEEDED)
 
@@ -66,7 +66,7 @@ def by_task(meter: Meter, name: str) -> dict[str, float]:
     return {labels[2]: sum(value[0]) for found, labels, value in meter.snapshot() if found == name}
 
 
-async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
+async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredRunner:
     """Make an attempt of each of these."""
     left, ended = set(made), asyncio.Event()
 
@@ -77,10 +77,10 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredSlots:
         if not left:
             ended.set()
 
-    slots = MeteredSlots(counted, {"task": Nothing()}, 4, Leases(30), settle, lambda: None, print)
-    slots.take(made, time.monotonic())
+    runner = MeteredRunner(counted, {"task": Nothing()}, 4, Leases(30), settle, lambda: None, print)
+    runner.take(made, time.monotonic())
     await asyncio.wait_for(ended.wait(), 60)
-    return slots
+    return runner
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -93,12 +93,12 @@ def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks:
 
 def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, made = WorkerMeter(Meter()), claims(500)
-    slots = asyncio.run(work(counted, made))
+    runner = asyncio.run(work(counted, made))
     assert len(counted.ended) == BURST
-    assert not slots._noting
+    assert not runner._noting
     settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
-    assert slots._noting
+    assert runner._noting
     monkeypatch.setattr(metrics, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
     settled(counted, made[300:])  # ended before, and nothing since

@@ -90,7 +90,7 @@ def test_a_call_that_holds_the_interpreter_is_named_with_its_stack_afterwards(
 def test_a_call_that_held_the_interpreter_is_named_although_its_attempt_has_ended_by_then(
     dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner.Slots, "running", lambda self: [])
+    monkeypatch.setattr(runner.AttemptRunner, "running", lambda self: [])
     run_id = add(db, "holds.thread", seconds=4)
     serve(dsn, lambda: state(db, run_id) == "succeeded" and said.lines)
     told = said.fields("no Python code of this process ran")

@@ -19,18 +19,18 @@ from pgsched.execute.python import batches
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts import attempt, runner
 from pgsched.worker.attempts.attempt import Ended
-from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
 
 
 class Bench:
-    """Slots with an executor, and what they settle."""
+    """A runner with an executor, and what it settles."""
 
     def __init__(self, app: App, concurrency: int = 2) -> None:
         self.settled: dict[int, Outcome] = {}
         self.executor = PythonExecutor(app.tasks, concurrency, hooks=app.hooks)
         self.bugs: list[BaseException] = []
-        self.slots = Slots(
+        self.runner = AttemptRunner(
             {"task": self.executor}, concurrency, Leases(60.0), self._settle, lambda: None, self.bugs.append
         )
 
@@ -47,7 +47,7 @@ class Bench:
             "kill_after": timedelta(seconds=kill_after_s),
         }
         claims = [Claim(n, uuid4(), 1, 3, "default", 5, "task", task, {"n": n}, **more) for n in numbers]
-        self.slots.take(claims, time.monotonic())
+        self.runner.take(claims, time.monotonic())
         return claims
 
     async def until(self, condition: Callable[[], Any]) -> None:
@@ -67,7 +67,7 @@ def run(test: Callable[[], Any]) -> None:
     asyncio.run(test())
 
 
-def test_a_call_gets_as_many_as_gather_and_more_than_there_are_slots() -> None:
+def test_a_call_gets_as_many_as_gather_and_more_than_there_are_places() -> None:
     app, calls = App(), []
 
     @app.task(name="many", batch=5, batch_wait=0.05)
@@ -82,7 +82,7 @@ def test_a_call_gets_as_many_as_gather_and_more_than_there_are_slots() -> None:
         await bench.all_settled(6)
         assert calls == [[1, 2, 3, 4, 5], [6]]
         assert bench.results() == {n: (Result.SUCCEEDED, n * 10) for n in range(1, 7)}
-        assert bench.slots.room() == 2
+        assert bench.runner.room() == 2
 
     run(test)
 
@@ -195,7 +195,7 @@ def test_a_wrong_answer_fails_all() -> None:
     run(test)
 
 
-def test_a_call_that_takes_too_long_times_out_and_frees_its_slot() -> None:
+def test_a_call_that_takes_too_long_times_out_and_frees_its_place() -> None:
     app = App()
 
     @app.task(name="many", batch=2)
@@ -209,7 +209,7 @@ def test_a_call_that_takes_too_long_times_out_and_frees_its_slot() -> None:
         await bench.all_settled(2)
         assert bench.settled[2].error == "timed out after 0.05 s"
         assert bench.settled[2].result is Result.TIMED_OUT
-        await bench.until(lambda: bench.slots.room() == 1)
+        await bench.until(lambda: bench.runner.room() == 1)
 
     run(test)
 
@@ -231,7 +231,7 @@ def test_a_call_that_cancels_itself_fails_all_of_which_nothing_was_said() -> Non
         await bench.all_settled(3)
         assert [bench.settled[n].result for n in (1, 2, 3)] == [Result.SUCCEEDED, Result.FAILED, Result.FAILED]
         assert bench.settled[2].error == "CancelledError: the task cancelled itself"
-        assert bench.slots.room() == 2
+        assert bench.runner.room() == 2
 
     run(test)
 
@@ -303,17 +303,17 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
     async def test() -> None:
         bench = Bench(app)
         one, other = bench.take(1, 2)
-        await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
-        bench.slots.end([one.key], Ended.CANCEL)
+        await bench.until(lambda: len(bench.runner) == 2 and bench.runner.room() == 1)
+        bench.runner.end([one.key], Ended.CANCEL)
         await bench.all_settled(1)
         go.set()
         await bench.all_settled(2)
         assert [outcome.result for outcome in bench.settled.values()] == [Result.CANCELLED, Result.SUCCEEDED]
         go.clear()
         both = bench.take(3, 4)
-        await bench.until(lambda: len(bench.slots) == 2 and bench.slots.room() == 1)
-        bench.slots.end([claim.key for claim in both], Ended.CANCEL)
-        await bench.until(lambda: bench.slots.room() == 2)
+        await bench.until(lambda: len(bench.runner) == 2 and bench.runner.room() == 1)
+        bench.runner.end([claim.key for claim in both], Ended.CANCEL)
+        await bench.until(lambda: bench.runner.room() == 2)
         assert ended == ["returned", "cancelled"]
         assert other.id in bench.settled
 
@@ -349,13 +349,13 @@ def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_
         bench = Bench(app)
         bench.take(1, 2, 3)
         await bench.until(called.is_set)
-        bench.slots.stop()
-        bench.slots.end_all(Ended.SHUTDOWN)
+        bench.runner.stop()
+        bench.runner.end_all(Ended.SHUTDOWN)
         await bench.until(stopped.is_set)
         await asyncio.sleep(0.1)
         assert bench.settled == {}, "another worker would run them beside this call"
         go.set()
-        await bench.slots.idle(lambda: False)
+        await bench.runner.idle(lambda: False)
         assert [bench.settled[n].result for n in (1, 2, 3)] == [
             Result.SUCCEEDED, Result.FAILED, Result.INTERRUPTED
         ]  # fmt: skip
@@ -379,9 +379,9 @@ def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_ru
         bench = Bench(app)
         bench.take(1, 2)
         await called.wait()
-        bench.slots.stop()
-        bench.slots.end_all(Ended.SHUTDOWN)
-        await bench.slots.idle(lambda: False)
+        bench.runner.stop()
+        bench.runner.end_all(Ended.SHUTDOWN)
+        await bench.runner.idle(lambda: False)
         assert bench.results() == {1: (Result.SUCCEEDED, "done all the same"), 2: (Result.FAILED, None)}
 
     run(test)
@@ -405,13 +405,13 @@ def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_afte
         bench = Bench(app)
         bench.take(1, 2, kill_after_s=0.1)
         await called.wait()
-        bench.slots.stop()
-        bench.slots.end_all(Ended.SHUTDOWN)
+        bench.runner.stop()
+        bench.runner.end_all(Ended.SHUTDOWN)
         await asyncio.sleep(0.05)
         assert bench.settled == {}
         await bench.all_settled(2)
         assert {outcome.result for outcome in bench.settled.values()} == {Result.INTERRUPTED}
-        assert len(bench.slots) == 0
+        assert len(bench.runner) == 0
         await bench.until(lambda: bench.executor.abandoned == 1)
         free.set()
         await bench.until(lambda: bench.executor.abandoned == 0)
@@ -434,9 +434,9 @@ def test_the_last_of_a_call_to_be_cancelled_waits_for_its_end() -> None:
         bench = Bench(app)
         one, other = bench.take(1, 2)
         await called.wait()
-        bench.slots.beaten([], frozenset({one.key}))
+        bench.runner.beaten([], frozenset({one.key}))
         await bench.all_settled(1)
-        bench.slots.beaten([], frozenset({other.key}))
+        bench.runner.beaten([], frozenset({other.key}))
         await asyncio.sleep(0.05)
         assert list(bench.settled) == [one.id]
         go.set()
@@ -456,15 +456,15 @@ def test_one_that_is_cancelled_while_it_gathers_is_not_called() -> None:
     async def test() -> None:
         bench = Bench(app)
         one, _ = bench.take(1, 2)
-        await bench.until(lambda: len(bench.slots) == 2)
-        bench.slots.end([one.key], Ended.CANCEL)
+        await bench.until(lambda: len(bench.runner) == 2)
+        bench.runner.end([one.key], Ended.CANCEL)
         await bench.all_settled(2)
         assert calls == [[2]]
 
     run(test)
 
 
-def test_calls_take_slots_and_other_tasks_have_theirs() -> None:
+def test_calls_take_places_and_other_tasks_have_theirs() -> None:
     app, go = App(), asyncio.Event()
     running = 0
     most = 0
@@ -485,7 +485,7 @@ def test_calls_take_slots_and_other_tasks_have_theirs() -> None:
         bench = Bench(app, concurrency=2)
         bench.take(1, 2, 3, 4)
         await bench.until(lambda: running == 2)
-        assert bench.slots.room() == 0
+        assert bench.runner.room() == 0
         bench.take(5, 6)
         bench.take(7, task="one")
         go.set()
@@ -496,7 +496,7 @@ def test_calls_take_slots_and_other_tasks_have_theirs() -> None:
     run(test)
 
 
-def test_a_call_gets_a_slot_however_much_other_work_there_is() -> None:
+def test_a_call_gets_a_place_however_much_other_work_there_is() -> None:
     app, called = App(), asyncio.Event()
     made = 0
 
@@ -518,7 +518,7 @@ def test_a_call_gets_a_slot_however_much_other_work_there_is() -> None:
             await called.wait()
         assert made < 100
         await bench.all_settled(1999)
-        assert bench.slots.room() >= 2
+        assert bench.runner.room() >= 2
 
     run(test)
 
@@ -548,7 +548,7 @@ def test_other_work_has_its_turns_between_calls() -> None:
     run(test)
 
 
-def test_attempts_whose_call_waits_for_a_slot_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PARKED_S", 60.0)
     app, go = App(), asyncio.Event()
 
@@ -565,18 +565,18 @@ def test_attempts_whose_call_waits_for_a_slot_count_as_taken(monkeypatch: pytest
         bench = Bench(app)
         bench.take(0, task="one")
         await bench.all_settled(1)
-        bench.slots.pace.prefetch = 10
+        bench.runner.pace.prefetch = 10
         bench.take(-1, task="one")
         bench.take(1, 2)
-        await bench.until(lambda: len(bench.slots) == 3)
-        assert bench.slots.room() == 11, "those that still gather take none"
+        await bench.until(lambda: len(bench.runner) == 3)
+        assert bench.runner.room() == 11, "those that still gather take none"
         bench.take(-2, task="one")
         await asyncio.sleep(0.1)
-        assert bench.slots.room() == 8
+        assert bench.runner.room() == 8
         bench.take(*range(3, 12))
         go.set()
         await bench.all_settled(14)
-        assert bench.slots.room() >= 2
+        assert bench.runner.room() >= 2
 
     run(test)
 
@@ -591,9 +591,9 @@ def test_a_worker_that_stops_serves_what_has_gathered() -> None:
     async def test() -> None:
         bench = Bench(app)
         bench.take(1, 2)
-        await bench.until(lambda: len(bench.slots) == 2)
-        bench.slots.stop()
-        await bench.slots.idle(lambda: False)
+        await bench.until(lambda: len(bench.runner) == 2)
+        bench.runner.stop()
+        await bench.runner.idle(lambda: False)
         assert len(bench.settled) == 2
 
     run(test)

@@ -166,18 +166,18 @@ HANDLERS = [
 
 
 def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
-    """Slots that make the first steps of attempts themselves, or leave it to the executor."""
+    """A runner that makes the first steps of attempts themselves, or leave it to the executor."""
     stage = Stage(handlers)
-    executor = stage.slots.executors["task"]
+    executor = stage.runner.executors["task"]
     assert isinstance(executor, PythonExecutor)
-    executor.attach(stage.slots.attempt_of, "")
+    executor.attach(stage.runner.attempt_of, "")
     if not at_once:
-        stage.slots.inline_handler = lambda _: None
+        stage.runner.inline_handler = lambda _: None
     return stage
 
 
 def told(handler: Callable[..., Any], *, at_once: bool) -> list[tuple[str, Outcome]]:
-    """What becomes of two attempts of it and of one of another task, in one slot."""
+    """What becomes of two attempts of it and of one of another task, in one place."""
     if not inspect.iscoroutinefunction(handler):
         handler = (
             inspect.markcoroutinefunction(handler) if hasattr(inspect, "markcoroutinefunction") else wrapped(handler)
@@ -210,7 +210,7 @@ def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Call
 def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
     async def scene() -> None:
         stage = Stage({"t": returns})
-        executor = stage.slots.executors["task"]
+        executor = stage.runner.executors["task"]
         assert isinstance(executor, PythonExecutor)
         (claim,) = stage.give("t")
         handler = executor.inline_handler(claim)
@@ -230,7 +230,7 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
 
     async def looks() -> None:
         task = asyncio.current_task()
-        seen.append([(one.claim.task, one.is_made_by(task)) for one in stage.slots.running()])
+        seen.append([(one.claim.task, one.is_made_by(task)) for one in stage.runner.running()])
 
     stage = staged({"looks": looks}, at_once=at_once)
 
@@ -240,7 +240,7 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
 
     play(stage, scene)
     assert seen == [[("looks", True)]] * 2
-    assert stage.slots.running() == []
+    assert stage.runner.running() == []
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -259,8 +259,8 @@ def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_
     async def scene(stage: Stage) -> None:
         claims = stage.give("waits")
         await asyncio.sleep(0.01)
-        assert stage.slots.attempt_of(claims[0].key) is not None
-        stage.slots.end([claims[0].key], Ended.CANCEL)
+        assert stage.runner.attempt_of(claims[0].key) is not None
+        stage.runner.end([claims[0].key], Ended.CANCEL)
         await stage.all_told(1)
 
     play(stage, scene)
@@ -298,8 +298,8 @@ def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
 
     stage = staged({"doubles": doubles}, at_once=True)
     begun: list[bool] = []
-    inline_handler = stage.slots.inline_handler
-    stage.slots.inline_handler = lambda claim: (found := inline_handler(claim), begun.append(found is not None))[0]
+    inline_handler = stage.runner.inline_handler
+    stage.runner.inline_handler = lambda claim: (found := inline_handler(claim), begun.append(found is not None))[0]
 
     async def scene(stage: Stage) -> None:
         stage.give("doubles", args=args)

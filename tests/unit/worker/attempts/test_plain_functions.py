@@ -21,7 +21,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 def python(stage: Stage) -> PythonExecutor:
-    found = stage.slots.executors["task"]
+    found = stage.runner.executors["task"]
     assert isinstance(found, PythonExecutor)
     return found
 
@@ -32,7 +32,7 @@ def give_all(stage: Stage, *names: str, **more: Any) -> None:
     async def scene(stage: Stage) -> None:
         stage.give(*names, **more)
         await stage.all_told(len(names))
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
 
@@ -91,8 +91,8 @@ def test_a_missing_argument_is_refused() -> None:
 
 def test_a_worker_that_may_run_so_many_starts_no_more() -> None:
     stage = Stage({"t": quick})
-    stage.slots._left = 2
-    stage.slots._on_last = stage.slots.stop
+    stage.runner._left = 2
+    stage.runner._on_last = stage.runner.stop
 
     async def scene(stage: Stage) -> None:
         stage.give(*"tttt")
@@ -167,7 +167,7 @@ def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: Ended, 
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots.end([claims[0].key], why)
+        stage.runner.end([claims[0].key], why)
         await stage.all_told(4)
         long.go.set()
 
@@ -183,7 +183,7 @@ def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_mad
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots.beaten([], frozenset({claims[2].key}))
+        stage.runner.beaten([], frozenset({claims[2].key}))
         assert stage.results() == [("t", "cancelled")]
         await asyncio.sleep(0.05)
         long.go.set()
@@ -200,14 +200,14 @@ def test_a_lost_claim_is_not_settled() -> None:
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots.beaten([claims[0].key, claims[3].key], frozenset())
+        stage.runner.beaten([claims[0].key, claims[3].key], frozenset())
         await stage.all_told(2)
         long.go.set()
         await holds(lambda: python(stage).abandoned == 0)
 
     play(stage, scene)
     assert [outcome.value for _, outcome in stage.told] == [1, 2]
-    assert stage.slots.leases.count == 2, "those that were settled are let go of when that is written"
+    assert stage.runner.leases.count == 2, "those that were settled are let go of when that is written"
 
 
 def heeds(run: Run, long: Long, i: int) -> str:
@@ -230,14 +230,14 @@ def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: Ended, result: 
         return heeds(run, long, i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.attempt_of, "")
+    python(stage).attach(stage.runner.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage, grace=timedelta(seconds=10))
-        stage.slots.end([claims[0].key], why)
+        stage.runner.end([claims[0].key], why)
         await holds(long.go.is_set)
         await stage.all_told(4 if result else 3)
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
         assert python(stage).abandoned == 0
 
     play(stage, scene)
@@ -254,7 +254,7 @@ def test_a_handler_that_asks_for_more_time_gets_it() -> None:
         long(i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.attempt_of, "")
+    python(stage).attach(stage.runner.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage, timeout=timedelta(seconds=0.05))
@@ -275,11 +275,11 @@ def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
         long(i)
 
     stage = Stage({"t": work})
-    python(stage).attach(stage.slots.attempt_of, "")
+    python(stage).attach(stage.runner.attempt_of, "")
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
-        stage.slots.beaten([claim.key], frozenset())
+        stage.runner.beaten([claim.key], frozenset())
         await asyncio.sleep(0.05)
         assert python(stage).abandoned == 0
         long.go.set()
@@ -295,9 +295,9 @@ def test_a_loss_overrides_a_time_limit() -> None:
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
-        stage.slots.end([claim.key], Ended.TIMEOUT)
-        stage.slots.end([claim.key], Ended.LOST)
-        await holds(stage.slots.is_idle)
+        stage.runner.end([claim.key], Ended.TIMEOUT)
+        stage.runner.end([claim.key], Ended.LOST)
+        await holds(stage.runner.is_idle)
         long.go.set()
 
     play(stage, scene)
@@ -310,10 +310,10 @@ def test_a_worker_that_stops_begins_nothing_more() -> None:
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage)
-        stage.slots.stop()
-        stage.slots.hand_back()
+        stage.runner.stop()
+        stage.runner.hand_back()
         assert stage.results() == [("t", "released")] * 3
-        waits = asyncio.ensure_future(stage.slots.idle(lambda: False))
+        waits = asyncio.ensure_future(stage.runner.idle(lambda: False))
         await asyncio.sleep(0.02)
         assert not waits.done()
         long.go.set()
@@ -327,16 +327,16 @@ def test_a_worker_that_stops_begins_nothing_more() -> None:
 def test_a_claim_that_is_given_again_is_attempted_once() -> None:
     long = Long()
     stage = long.stage(concurrency=2)
-    stage.slots._busy = 1
+    stage.runner._busy = 1
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots._busy -= 1
-        stage.slots.take([claims[0]], time.monotonic())
+        stage.runner._busy -= 1
+        stage.runner.take([claims[0]], time.monotonic())
         await asyncio.sleep(0.05)
         long.go.set()
         await stage.all_told(4)
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
     assert (long.seen, len(stage.told)) == ([0, 1, 2, 3], 4)
@@ -348,9 +348,9 @@ def test_one_that_waits_no_longer_ends_what_is_being_made() -> None:
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage, 1)
-        stage.slots.stop()
-        stage.slots.end_all(Ended.SHUTDOWN)
-        await stage.slots.idle(lambda: False)
+        stage.runner.stop()
+        stage.runner.end_all(Ended.SHUTDOWN)
+        await stage.runner.idle(lambda: False)
         long.go.set()
 
     play(stage, scene)
@@ -363,15 +363,15 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        assert [one.claim for one in stage.slots.running()] == [claims[0]]
-        assert len(stage.slots) == 1
-        assert stage.slots.room() == 0
-        stage.slots.pace.prefetch, stage.slots._moved_at = 10, time.monotonic()
-        assert stage.slots.room() == 7
-        found = stage.slots.attempt_of(claims[0].key)
+        assert [one.claim for one in stage.runner.running()] == [claims[0]]
+        assert len(stage.runner) == 1
+        assert stage.runner.room() == 0
+        stage.runner.pace.prefetch, stage.runner._moved_at = 10, time.monotonic()
+        assert stage.runner.room() == 7
+        found = stage.runner.attempt_of(claims[0].key)
         assert found is not None
         assert found.claim is claims[0]
-        assert stage.slots.attempt_of(claims[1].key) is None
+        assert stage.runner.attempt_of(claims[1].key) is None
         long.go.set()
         await stage.all_told(4)
 
@@ -384,12 +384,12 @@ def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled() -> None:
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.slots.end([claims[0].key], Ended.LOST)
-        assert len(stage.slots) == 1
+        stage.runner.end([claims[0].key], Ended.LOST)
+        assert len(stage.runner) == 1
         long.go.set()
-        time.sleep(0.1)  # noqa: ASYNC251 - the slot hears of the end when it is over
+        time.sleep(0.1)  # noqa: ASYNC251 - the place hears of the end when it is over
         await stage.all_told(3)
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
     assert sorted(outcome.value for _, outcome in stage.told) == [1, 2, 3]
@@ -401,8 +401,8 @@ def test_the_first_reason_counts() -> None:
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
-        stage.slots.end([claim.key], Ended.CANCEL)
-        stage.slots.end([claim.key], Ended.DEADLINE)
+        stage.runner.end([claim.key], Ended.CANCEL)
+        stage.runner.end([claim.key], Ended.DEADLINE)
         await stage.all_told(1)
         long.go.set()
 
@@ -410,7 +410,7 @@ def test_the_first_reason_counts() -> None:
     assert stage.results() == [("t", "cancelled")]
 
 
-def test_a_slot_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None:
+def test_a_place_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None:
     long = Long()
 
     def work(i: int = -1) -> int:
@@ -429,15 +429,15 @@ def test_a_slot_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None:
         await asyncio.sleep(0.15)
         long.go.set()
         await stage.all_told(5)
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
     assert sorted(str(outcome.result) for _, outcome in stage.told) == ["failed", *["succeeded"] * 4]
-    assert stage.slots._busy == 0
+    assert stage.runner._busy == 0
 
 
 def test_an_attempt_that_ended_before_is_told_of_then() -> None:
-    """Though the task of its slot was cancelled, and another attempt goes on."""
+    """Though the task of its place was cancelled, and another attempt goes on."""
     long = Long()
     stage = long.stage()
 
@@ -445,11 +445,11 @@ def test_an_attempt_that_ended_before_is_told_of_then() -> None:
         stage.give("t", args={"i": 5})
         stage.give("t", args={"i": 0})
         await holds(long.begun.is_set)
-        (task,) = stage.slots._tasks
+        (task,) = stage.runner._tasks
         task.cancel()
         await stage.all_told(2)
         long.go.set()
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
     assert [(str(outcome.result), outcome.value) for _, outcome in stage.told] == [("succeeded", 5), ("failed", None)]
@@ -465,8 +465,8 @@ def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed() -> None:
 
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage)
-        stage.slots.leases.soonest = 0.0
-        stage.slots.leases.past = lambda claim, now: True  # type: ignore[method-assign]
+        stage.runner.leases.soonest = 0.0
+        stage.runner.leases.past = lambda claim, now: True  # type: ignore[method-assign]
         long.go.set()
         await stage.all_told(4)
         assert long.seen == [0]
@@ -481,7 +481,7 @@ def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed() -> None:
 def test_what_is_said_at_the_end_of_an_attempt_is_said_of_its_own_run() -> None:
     stage = Stage({"t": fails})
     said: list[Any] = []
-    stage.slots._settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
+    stage.runner._settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
 
     async def scene(stage: Stage) -> None:
         stage.give(*"ttt")

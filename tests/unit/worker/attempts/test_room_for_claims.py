@@ -14,7 +14,7 @@ from pgsched.core.model import Claim, Claims
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.worker.attempts import room as rooms
 from pgsched.worker.attempts.room import MOST_AHEAD_SIZE, Room
-from pgsched.worker.attempts.runner import Slots
+from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
 from tests.support.executing import holds
 from tests.support.stage import Stage, play
@@ -79,18 +79,18 @@ def test_arguments_that_are_held_ahead_are_bounded() -> None:
 
 def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
     async def scene(stage: Stage) -> None:
-        slots = stage.slots
-        assert slots.places() == 3
+        runner = stage.runner
+        assert runner.places() == 3
         stage.give("wait", "wait")
-        await holds(lambda: len(slots) == 2)
-        assert slots.places() == 1
+        await holds(lambda: len(runner) == 2)
+        assert runner.places() == 1
         stage.give("wait", "wait")
-        assert slots.places() == 0
+        assert runner.places() == 0
         go.set()
         await stage.all_told(4)
-        assert slots.places() == 3
-        slots.stop()
-        assert slots.places() == 0
+        assert runner.places() == 3
+        runner.stop()
+        assert runner.places() == 0
 
     go = asyncio.Event()
     play(Stage({"wait": go.wait}, concurrency=3), scene)
@@ -98,8 +98,8 @@ def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
 
 def test_a_worker_that_may_start_one_more_run_has_one_place() -> None:
     async def scene(stage: Stage) -> None:
-        stage.slots._left = 1
-        assert stage.slots.places() == 1
+        stage.runner._left = 1
+        assert stage.runner.places() == 1
 
     play(Stage({}, concurrency=3), scene)
 
@@ -114,15 +114,15 @@ def test_an_attempt_of_a_batch_has_begun_once_its_call_has() -> None:
 
     async def scene() -> None:
         executor = PythonExecutor(app.tasks, 2)
-        slots = Slots({"task": executor}, 2, Leases(60), lambda *_: None, lambda: None, print)
+        runner = AttemptRunner({"task": executor}, 2, Leases(60), lambda *_: None, lambda: None, print)
         one, other = (claims(1)[0]._replace(id=n, task="many", args={}) for n in (1, 2))
-        slots.take([one], time.monotonic())
-        await holds(slots.running)
-        assert [running.begun for running in slots.running()] == [False]
-        slots.take([other], time.monotonic())
+        runner.take([one], time.monotonic())
+        await holds(runner.running)
+        assert [running.begun for running in runner.running()] == [False]
+        runner.take([other], time.monotonic())
         await called.wait()
-        assert [running.begun for running in slots.running()] == [True, True]
+        assert [running.begun for running in runner.running()] == [True, True]
         go.set()
-        await holds(lambda: not slots.running())
+        await holds(lambda: not runner.running())
 
     asyncio.run(asyncio.wait_for(scene(), 20))

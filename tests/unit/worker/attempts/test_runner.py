@@ -1,4 +1,4 @@
-"""Slots: attempts one after the other in one task, each as if it were alone."""
+"""A runner makes attempts one after the other in one task, each as if it were alone."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def busy() -> None:
     time.sleep(0.001)  # noqa: ASYNC251
 
 
-def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slots() -> None:
+def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_places() -> None:
     now, most = [], []
 
     def handler(name: str) -> Any:
@@ -56,15 +56,15 @@ def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_slo
     async def scene(stage: Stage) -> None:
         stage.give(*"abcdefgh")
         await stage.all_told(8)
-        assert len(stage.slots) == 0
+        assert len(stage.runner) == 0
 
     play(stage, scene)
     assert sorted(stage.results()) == [(name, "succeeded") for name in "abcdefgh"]
     assert max(most) == 3
 
 
-def test_a_claim_whose_slot_is_about_to_begin_takes_the_room_of_one() -> None:
-    """Who asks in between would wait for the end of an attempt, though a slot is free."""
+def test_a_claim_whose_place_is_about_to_begin_takes_the_room_of_one() -> None:
+    """Who asks in between would wait for the end of an attempt, though a place is free."""
     go = asyncio.Event()
 
     async def waits() -> None:
@@ -75,28 +75,28 @@ def test_a_claim_whose_slot_is_about_to_begin_takes_the_room_of_one() -> None:
     async def scene(stage: Stage) -> None:
         stage.give("waits")
         stage.give("waits")
-        assert (stage.slots.room(), stage.slots._busy) == (1, 2)
-        await holds(lambda: len(stage.slots) == 2)
-        assert stage.slots.room() == 1
+        assert (stage.runner.room(), stage.runner._busy) == (1, 2)
+        await holds(lambda: len(stage.runner) == 2)
+        assert stage.runner.room() == 1
         stage.give("waits")
         stage.give("waits")
-        assert (stage.slots.room(), stage.slots._busy) == (0, 3)
-        await holds(lambda: len(stage.slots) == 3)
-        assert stage.slots.room() == 0
+        assert (stage.runner.room(), stage.runner._busy) == (0, 3)
+        await holds(lambda: len(stage.runner) == 3)
+        assert stage.runner.room() == 0
         go.set()
         await stage.all_told(4)
 
     play(stage, scene)
 
 
-def test_a_worker_that_may_run_so_many_claims_no_more_though_their_slots_have_not_begun() -> None:
+def test_a_worker_that_may_run_so_many_claims_no_more_though_their_places_have_not_begun() -> None:
     stage = Stage({"quick": quick}, concurrency=3)
-    stage.slots._left = 2
+    stage.runner._left = 2
 
     async def scene(stage: Stage) -> None:
-        assert stage.slots.room() == 2
+        assert stage.runner.room() == 2
         stage.give("quick", "quick")
-        assert stage.slots.room() <= 0
+        assert stage.runner.room() <= 0
         await stage.all_told(2)
 
     play(stage, scene)
@@ -173,7 +173,7 @@ def test_a_timeout_that_is_over_before_the_handler_begins_reaches_no_other_attem
     assert stage.results()[2] == ("briefly", "succeeded")
 
 
-def test_a_slot_is_as_new_after_its_attempt_was_cancelled() -> None:
+def test_a_place_is_as_new_after_its_attempt_was_cancelled() -> None:
     async def long() -> None:
         await asyncio.sleep(3600)
 
@@ -186,15 +186,15 @@ def test_a_slot_is_as_new_after_its_attempt_was_cancelled() -> None:
 
     async def scene(stage: Stage) -> None:
         claim, *_ = stage.give("long", "has_a_timeout")
-        await holds(lambda: len(stage.slots))
-        stage.slots.beaten([], frozenset({claim.key}))
+        await holds(lambda: len(stage.runner))
+        stage.runner.beaten([], frozenset({claim.key}))
         await stage.all_told(2)
 
     play(stage, scene)
     assert stage.results() == [("long", "cancelled"), ("has_a_timeout", "succeeded")]
 
 
-def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_slot_is_as_new() -> None:
+def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_place_is_as_new() -> None:
     async def swallows() -> str:
         try:
             await asyncio.sleep(3600)
@@ -211,8 +211,8 @@ def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_slot_
 
     async def scene(stage: Stage) -> None:
         claim, *_ = stage.give("swallows", "asks")
-        await holds(lambda: len(stage.slots))
-        stage.slots.beaten([], frozenset({claim.key}))
+        await holds(lambda: len(stage.runner))
+        stage.runner.beaten([], frozenset({claim.key}))
         await stage.all_told(2)
 
     play(stage, scene)
@@ -233,7 +233,7 @@ def test_a_timeout_is_told_as_one() -> None:
     assert [(o.result, o.error) for _, o in stage.told] == [(Result.TIMED_OUT, "timed out after 0.02 s")]
 
 
-def test_a_handler_that_refuses_to_stop_is_left_behind_and_its_slot_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_refuses_to_stop_is_left_behind_and_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "ABANDON_MARGIN_S", 0.02)
     free = asyncio.Event()
 
@@ -248,12 +248,12 @@ def test_a_handler_that_refuses_to_stop_is_left_behind_and_its_slot_given_away(m
 
     async def scene(stage: Stage) -> None:
         claim, *_ = stage.give("stubborn", "quick")
-        await holds(lambda: len(stage.slots))
-        stage.slots.beaten([], frozenset({claim.key}))
+        await holds(lambda: len(stage.runner))
+        stage.runner.beaten([], frozenset({claim.key}))
         await stage.all_told(2)
-        assert stage.slots.abandoned == 1
+        assert stage.runner.abandoned == 1
         free.set()
-        await holds(lambda: stage.slots.abandoned == 0)
+        await holds(lambda: stage.runner.abandoned == 0)
         stage.give("quick", "quick")
         await stage.all_told(4)
 
@@ -282,8 +282,8 @@ def test_a_run_says_that_it_is_cancelled_before_its_handler_is_told() -> None:
 
     async def scene(stage: Stage) -> None:
         claim, *_ = stage.give("looks", "cancels_a_part")
-        await holds(lambda: len(stage.slots))
-        stage.slots.beaten([], frozenset({claim.key}))
+        await holds(lambda: len(stage.runner))
+        stage.runner.beaten([], frozenset({claim.key}))
         await stage.all_told(2)
 
     play(stage, scene)
@@ -305,7 +305,7 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
     assert len(set(seen)) >= 3, "other tasks had several turns in between"
 
 
-def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_all_places_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slice, "TURN_S", 0.01)
     made = 0
 
@@ -325,7 +325,7 @@ def test_of_all_slots_together_no_turn_is_longer_than_that_of_one(monkeypatch: p
             before = made
             await asyncio.sleep(0)
             most = max(most, made - before)
-        assert 10 <= most <= 2 * 10 + 10  # those of a turn, and one of each slot, which finds that it has ended
+        assert 10 <= most <= 2 * 10 + 10  # those of a turn, and one of each place, which finds that it has ended
 
     play(stage, scene)
 
@@ -342,14 +342,14 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
     async def scene(stage: Stage) -> None:
         stage.give(*["quick"] * 50)
         await stage.all_told(50)
-        assert stage.slots.room() > 1, "quick work is claimed ahead"
+        assert stage.runner.room() > 1, "quick work is claimed ahead"
         stage.give("slow", "quick", "quick")
-        stage.slots.unpark()
+        stage.runner.unpark()
         assert len(stage.told) == 50, "not at once"
         await asyncio.sleep(0.03)
-        stage.slots.unpark()
+        stage.runner.unpark()
         assert len(stage.told) == 52
-        assert stage.slots.room() == 0, "and nothing is claimed ahead until a slot is free"
+        assert stage.runner.room() == 0, "and nothing is claimed ahead until a place is free"
         go.set()
         await stage.all_told(53)
 
@@ -359,7 +359,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
     ] * 2
 
 
-def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_become_free(
+def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_places_become_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(runner, "PARKED_S", 0.16)
@@ -372,16 +372,16 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_slots_beco
     async def scene(stage: Stage) -> None:
         stage.give(*["quick"] * 500)
         await stage.all_told(500)
-        assert stage.slots.room() > 40, "quick work is claimed ahead"
-        stage.slots.unpark()
-        waits = [0.15, 0.17, 0.19, 0.21, *[0.15] * 36]  # a slot becomes free every 20 ms or so
+        assert stage.runner.room() > 40, "quick work is claimed ahead"
+        stage.runner.unpark()
+        waits = [0.15, 0.17, 0.19, 0.21, *[0.15] * 36]  # a place becomes free every 20 ms or so
         for wait in waits:
             stage.give("slow", args={"seconds": wait})
         await asyncio.sleep(0.2)
-        stage.slots.unpark()
+        stage.runner.unpark()
         assert {outcome.result for _, outcome in stage.told} == {Result.SUCCEEDED}, "it may be slow for a moment only"
         await asyncio.sleep(0.05)
-        stage.slots.unpark()
+        stage.runner.unpark()
         handed_back = [outcome for _, outcome in stage.told if outcome.result is Result.RELEASED]
         assert len(handed_back) >= 20, "what would have been next in seconds is for other workers"
         await stage.all_told(540)
@@ -396,8 +396,8 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
     wanted_ahead = []
 
     def look() -> None:
-        wanted_ahead.append(stage.slots.pace.prefetch)
-        stage.slots.unpark()
+        wanted_ahead.append(stage.runner.pace.prefetch)
+        stage.runner.unpark()
 
     async def blocks() -> None:
         asyncio.get_running_loop().call_soon(look)
@@ -408,7 +408,7 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
     async def scene(stage: Stage) -> None:
         stage.give(*["quick"] * 3000)
         await stage.all_told(3000)
-        stage.slots.unpark()
+        stage.runner.unpark()
         stage.give("blocks", *["quick"] * 400)
         await stage.all_told(3401)
         assert len(wanted_ahead) == 1 and wanted_ahead[0] < 400
@@ -417,13 +417,13 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
     assert {result for _, result in stage.results()} == {"succeeded"}
 
 
-def test_a_claim_whose_slot_is_about_to_begin_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_whose_place_is_about_to_begin_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PARKED_S", -1.0)
     stage = Stage({"quick": quick}, concurrency=2)
 
     async def scene(stage: Stage) -> None:
         stage.give("quick", "quick", "quick")
-        stage.slots.unpark()
+        stage.runner.unpark()
         await stage.all_told(3)
 
     play(stage, scene)
@@ -442,10 +442,10 @@ def test_what_follows_an_attempt_in_the_same_turn_goes_by_a_handler_of_its_own()
     async def scene(stage: Stage) -> None:
         name, now = "takes", time.monotonic()
         claims = stage.give(*[name] * 6, args={"i": 1, "j": 2})
-        stage.slots.hand_back()
+        stage.runner.hand_back()
         stage.told.clear()
         args: list[Any] = [{"i": 1, "j": 2}, {"i": 1}, [3], Unreadable("too deep"), {"i": 4, "x": 5}, {"j": 2, "i": 1}]
-        stage.slots.take([one._replace(args=given) for one, given in zip(claims, args, strict=True)], now)
+        stage.runner.take([one._replace(args=given) for one, given in zip(claims, args, strict=True)], now)
         stage.give("quick")
         await stage.all_told(7)
 
@@ -455,9 +455,9 @@ def test_what_follows_an_attempt_in_the_same_turn_goes_by_a_handler_of_its_own()
     assert len(wrong) == 2
 
 
-def test_slots_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
+def test_places_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
     pace = Pace(50)
-    for n in range(60):  # one slot of fifty goes on, 50 ms a run
+    for n in range(60):  # one place of fifty goes on, 50 ms a run
         pace.took(0.05, n * 0.05)
     assert pace.prefetch <= 6
     for n in range(1000):
@@ -465,7 +465,7 @@ def test_slots_that_are_busy_do_not_make_the_others_claim_ahead() -> None:
     assert pace.prefetch > 500
 
 
-def test_a_handler_that_cancels_its_slot_later_costs_no_slot() -> None:
+def test_a_handler_that_cancels_its_place_later_costs_no_place() -> None:
     async def cancels_later() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -514,13 +514,13 @@ def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
 
     async def scene(stage: Stage) -> None:
         stage.give("waits", "quick")
-        await holds(lambda: len(stage.slots))
-        stage.slots.stop()
+        await holds(lambda: len(stage.runner))
+        stage.runner.stop()
         stage.give("quick")
-        assert stage.slots.room() == 0
-        stage.slots.hand_back()
+        assert stage.runner.room() == 0
+        stage.runner.hand_back()
         go.set()
-        await stage.slots.idle(lambda: False)
+        await stage.runner.idle(lambda: False)
 
     play(stage, scene)
     assert stage.results() == [("quick", "released")] * 2 + [("waits", "succeeded")]
@@ -533,9 +533,9 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
 
     async def scene(stage: Stage) -> None:
         _, *others = stage.give("long", *["quick"] * 8001)
-        await holds(lambda: len(stage.slots) == 1)
+        await holds(lambda: len(stage.runner) == 1)
         del others[4000]  # it stays
-        assert took(lambda: stage.slots.end([claim.key for claim in reversed(others)], Ended.DEADLINE)) < 0.5
+        assert took(lambda: stage.runner.end([claim.key for claim in reversed(others)], Ended.DEADLINE)) < 0.5
         assert stage.results() == [("quick", "released")] * 8000
         go.set()
         await stage.all_told(8002)
@@ -545,7 +545,7 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
 
 
 def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -> None:
-    """Log lines would name the run that the slot had before."""
+    """Log lines would name the run that the place had before."""
     said: list[Any] = []
 
     async def scene() -> None:
@@ -553,9 +553,9 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
             said.append(log.ATTEMPT.get().task)
 
         stage = Stage({"t": handler})
-        stage.slots._left, stage.slots._on_last = 2, lambda: said.append(log.ATTEMPT.get())
+        stage.runner._left, stage.runner._on_last = 2, lambda: said.append(log.ATTEMPT.get())
         stage.give("t", "t")
-        await asyncio.wait(stage.slots._tasks, timeout=10)
+        await asyncio.wait(stage.runner._tasks, timeout=10)
 
     asyncio.run(scene())
     assert said == ["t", None, "t"]
@@ -567,11 +567,11 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
     stage, told = Stage({"busy": busy, "briefly": briefly}, concurrency), []
 
     async def scene(stage: Stage) -> None:
-        slots, loop = stage.slots, asyncio.get_running_loop()
-        slots.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
-        slots.pace.prefetch = ahead
-        slots._settle = lambda claims, outcome: told.extend(["room" if slots.room() > 0 else "none"] * len(claims))
-        slots._on_room = lambda: told.append("asked")
+        runner, loop = stage.runner, asyncio.get_running_loop()
+        runner.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
+        runner.pace.prefetch = ahead
+        runner._settle = lambda claims, outcome: told.extend(["room" if runner.room() > 0 else "none"] * len(claims))
+        runner._on_room = lambda: told.append("asked")
 
         def turn() -> None:
             told.append("turn")
@@ -579,7 +579,7 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
 
         turn()
         stage.give(*["busy", "briefly"] * 10, *["busy"] * 25)
-        await holds(lambda: told.count("room") + told.count("none") == 45 and slots.is_idle())
+        await holds(lambda: told.count("room") + told.count("none") == 45 and runner.is_idle())
 
     play(stage, scene)
     turns = [turn.split() for turn in " ".join(told).split("turn")]
@@ -631,9 +631,9 @@ def test_waiting_for_claims_does_not_make_those_that_come_slow(monkeypatch: pyte
         await asyncio.sleep(0.03)
         stage.give("lasts")
         assert waited[1:] == [pytest.approx(time.monotonic() - began, abs=0.02)]
-        await holds(lambda: len(stage.slots) == 1)
+        await holds(lambda: len(stage.runner) == 1)
         stage.give("quick")
-        assert len(waited) == 2, "a slot is at work"
+        assert len(waited) == 2, "a place is at work"
         await stage.all_told(3)
 
     play(stage, scene)
@@ -661,10 +661,10 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
     stage, told, seen = Stage(handlers), [], []
 
     async def scene(stage: Stage) -> None:
-        stage.slots._settle = lambda claims, outcome: told.append([claim.task for claim in claims])
-        stage.slots._turns.ends_at = time.monotonic() + 60
+        stage.runner._settle = lambda claims, outcome: told.append([claim.task for claim in claims])
+        stage.runner._turns.ends_at = time.monotonic() + 60
         stage.give(*["quick"] * 3, "fails", *["quick"] * 2, "waits", "quick")
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
         assert seen == [["fails"], ["quick"] * 5]
         assert told == [*seen, ["waits"], ["quick"]]
 
@@ -686,20 +686,20 @@ def test_an_attempt_that_waits_keeps_no_claim_of_its_turn(last: str) -> None:
     stage, go_on, kept = Stage({"quick": mostly_quick, "waits": waits}), asyncio.Event(), list[weakref.ref[Value]]()
 
     async def scene(stage: Stage) -> None:
-        stage.slots._turns.ends_at = time.monotonic() + 60
+        stage.runner._turns.ends_at = time.monotonic() + 60
         made = [
             Claim(n, uuid4(), 1, 1, "default", 5, "task", "quick", {"value": Value(), "wait": False}, options=Value())
             for n in range(20)
         ]
         kept.extend(weakref.ref(value) for claim in made for value in (claim.options, claim.args["value"]))
-        stage.slots.take(made, time.monotonic())
+        stage.runner.take(made, time.monotonic())
         stage.give(last, args={"value": None, "wait": True} if last == "quick" else {})
         del made
-        await holds(lambda: len(stage.told) == 20 and len(stage.slots) == 1)
+        await holds(lambda: len(stage.told) == 20 and len(stage.runner) == 1)
         gc.collect()
         assert [ref() for ref in kept] == [None] * 40
         go_on.set()
-        await holds(stage.slots.is_idle)
+        await holds(stage.runner.is_idle)
 
     play(stage, scene)
 
@@ -717,7 +717,7 @@ def test_an_attempt_that_needs_only_its_arguments_and_the_run_takes_few_calls(ha
         calls += event == "call"
 
     async def scene(stage: Stage) -> None:
-        stage.slots._turns.ends_at = time.monotonic() + 60
+        stage.runner._turns.ends_at = time.monotonic() + 60
         stage.give(*["quick"] * 1000)
         sys.setprofile(count)
         try:
