@@ -189,7 +189,7 @@ class MeteredRunner(AttemptRunner):
         super().__init__(*given)
         self.counted = counted
         counted.note = self._note_next
-        self._noting = True
+        self.noting = True
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         self.counted.claimed(claims)
@@ -206,20 +206,24 @@ class MeteredRunner(AttemptRunner):
 
     def _note_next(self) -> None:
         """Note when each of the next attempts ends."""
-        self._noting = True
+        self.noting = True
 
-    def _note(self, claim: Claim, started: float, now: float) -> None:
+    def note(self, claim: Claim, started: float, now: float) -> None:
         noted = self.counted.ended
         noted.append((claim, started, now))
-        self._noting = len(noted) < BURST
+        self.noting = len(noted) < BURST
 
     def samples(self) -> Iterator[Sample]:
         """A source: how many places are taken at the moment."""
-        yield "pgsched_worker_slots", (), self.concurrency
-        yield "pgsched_worker_slots_busy", (), self._busy
-        yield "pgsched_worker_prefetched", (), len(self._buffer)
+        yield "pgsched_worker_slots", (), self.capacity.concurrency
+        yield "pgsched_worker_slots_busy", (), self.capacity.busy
+        yield "pgsched_worker_prefetched", (), len(self.buffer.claims)
         # asked for by another thread: not all of one moment
-        ended = self.leases.count - len(self) - len(self._buffer)
+        ended = self.leases.count - len(self) - len(self.buffer.claims)
         yield "pgsched_worker_unsettled", (), max(0, ended)
-        yield "pgsched_worker_draining", (), int(self._stopped)
-        yield "pgsched_worker_abandoned", (), self.abandoned + sum(e.abandoned for e in set(self.executors.values()))
+        yield "pgsched_worker_draining", (), int(self.buffer.stopped)
+        yield (
+            "pgsched_worker_abandoned",
+            (),
+            self.capacity.abandoned + sum(e.abandoned for e in set(self.executors.values())),
+        )

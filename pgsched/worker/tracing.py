@@ -246,7 +246,7 @@ def trace_attempts(worker: Worker) -> Tracing:
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.runner.inline_handler = lambda _: None  # a span is around the first step too
+    worker.runner.inline.handler_of = lambda _: None  # a span is around the first step too
     worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
     worker.told_of = shared.told_of
     worker.named = True

@@ -261,8 +261,8 @@ class Worker:
     def _vitals(self) -> Vitals:
         """For the heartbeat, from its thread."""
         begun = frozenset(running.key for running in self.runner.running() if running.begun)
-        abandoned = self.runner.abandoned + sum(executor.abandoned for executor in set(self.executors.values()))
-        return Vitals(begun, abandoned, blocked=None if self.watchdog is None else self.watchdog.blocked())
+        abandoned = self.runner.capacity.abandoned + sum(one.abandoned for one in set(self.executors.values()))
+        return Vitals(begun, abandoned, blocked=self.watchdog.blocked() if self.watchdog else None)
 
     def _code_of(self, task: str) -> CodeType | None:
         python = self.executors.get(Kind.TASK)

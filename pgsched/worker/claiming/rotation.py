@@ -131,5 +131,5 @@ def sorted_by_queue(claims: Iterable[Claim]) -> dict[str, list[Claim]]:
 
 
 def begin_at_once(claims: Sequence[Claim]) -> int:
-    """How many of these claims count as begun and need a place each (attempts/room.py). A suspect one is alone."""
+    """How many of these claims count as begun and need a place each (attempts/capacity.py). A suspect one is alone."""
     return [claim.max_attempts for claim in claims].count(1) or int(any(claim.suspect for claim in claims[:1]))

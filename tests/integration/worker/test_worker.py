@@ -19,8 +19,7 @@ from pgsched.db.queries.runs import claims, workers
 from pgsched.errors import PgschedError
 from pgsched.worker import heartbeat as heartbeat_module
 from pgsched.worker import settler as settling
-from pgsched.worker.attempts import prefetch
-from pgsched.worker.attempts import runner as slotting
+from pgsched.worker.attempts import capacity, prefetch
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor as cursors
 from pgsched.worker.claiming import polling as resting
@@ -499,7 +498,7 @@ def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_wo
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(slotting, "PARKED_S", 60.0)
+        monkeypatch.setattr(capacity, "PARKED_S", 60.0)
     add_runs(db, 50)
 
     async def scene() -> None:

@@ -95,10 +95,10 @@ def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest
     counted, made = WorkerMeter(Meter()), claims(500)
     runner = asyncio.run(work(counted, made))
     assert len(counted.ended) == BURST
-    assert not runner._noting
+    assert not runner.noting
     settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
-    assert runner._noting
+    assert runner.noting
     monkeypatch.setattr(metrics, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
     settled(counted, made[300:])  # ended before, and nothing since

@@ -17,7 +17,7 @@ from pgsched import App, Item, Retry, Run, Snooze, TaskError
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.python import batches
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker.attempts import attempt, runner
+from pgsched.worker.attempts import attempt, capacity
 from pgsched.worker.attempts.attempt import Ended
 from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
@@ -549,7 +549,7 @@ def test_other_work_has_its_turns_between_calls() -> None:
 
 
 def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PARKED_S", 60.0)
+    monkeypatch.setattr(capacity, "PARKED_S", 60.0)
     app, go = App(), asyncio.Event()
 
     @app.task(name="many", batch=3, batch_wait=0.05)
@@ -565,7 +565,7 @@ def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytes
         bench = Bench(app)
         bench.take(0, task="one")
         await bench.all_settled(1)
-        bench.runner.pace.prefetch = 10
+        bench.runner.capacity.pace.prefetch = 10
         bench.take(-1, task="one")
         bench.take(1, 2)
         await bench.until(lambda: len(bench.runner) == 3)

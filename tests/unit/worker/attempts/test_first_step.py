@@ -172,7 +172,7 @@ def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
     assert isinstance(executor, PythonExecutor)
     executor.attach(stage.runner.attempt_of, "")
     if not at_once:
-        stage.runner.inline_handler = lambda _: None
+        stage.runner.inline.handler_of = lambda _: None
     return stage
 
 
@@ -298,8 +298,8 @@ def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
 
     stage = staged({"doubles": doubles}, at_once=True)
     begun: list[bool] = []
-    inline_handler = stage.runner.inline_handler
-    stage.runner.inline_handler = lambda claim: (found := inline_handler(claim), begun.append(found is not None))[0]
+    inline_handler = stage.runner.inline.handler_of
+    stage.runner.inline.handler_of = lambda claim: (found := inline_handler(claim), begun.append(found is not None))[0]
 
     async def scene(stage: Stage) -> None:
         stage.give("doubles", args=args)

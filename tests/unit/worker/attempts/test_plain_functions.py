@@ -91,8 +91,8 @@ def test_a_missing_argument_is_refused() -> None:
 
 def test_a_worker_that_may_run_so_many_starts_no_more() -> None:
     stage = Stage({"t": quick})
-    stage.runner._left = 2
-    stage.runner._on_last = stage.runner.stop
+    stage.runner.buffer.left = 2
+    stage.runner.buffer.on_last = stage.runner.stop
 
     async def scene(stage: Stage) -> None:
         stage.give(*"tttt")
@@ -327,11 +327,11 @@ def test_a_worker_that_stops_begins_nothing_more() -> None:
 def test_a_claim_that_is_given_again_is_attempted_once() -> None:
     long = Long()
     stage = long.stage(concurrency=2)
-    stage.runner._busy = 1
+    stage.runner.capacity.busy = 1
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.runner._busy -= 1
+        stage.runner.capacity.busy -= 1
         stage.runner.take([claims[0]], time.monotonic())
         await asyncio.sleep(0.05)
         long.go.set()
@@ -366,7 +366,7 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
         assert [one.claim for one in stage.runner.running()] == [claims[0]]
         assert len(stage.runner) == 1
         assert stage.runner.room() == 0
-        stage.runner.pace.prefetch, stage.runner._moved_at = 10, time.monotonic()
+        stage.runner.capacity.pace.prefetch, stage.runner.capacity.moved_at = 10, time.monotonic()
         assert stage.runner.room() == 7
         found = stage.runner.attempt_of(claims[0].key)
         assert found is not None
@@ -433,7 +433,7 @@ def test_a_place_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None
 
     play(stage, scene)
     assert sorted(str(outcome.result) for _, outcome in stage.told) == ["failed", *["succeeded"] * 4]
-    assert stage.runner._busy == 0
+    assert stage.runner.capacity.busy == 0
 
 
 def test_an_attempt_that_ended_before_is_told_of_then() -> None:
@@ -445,7 +445,7 @@ def test_an_attempt_that_ended_before_is_told_of_then() -> None:
         stage.give("t", args={"i": 5})
         stage.give("t", args={"i": 0})
         await holds(long.begun.is_set)
-        (task,) = stage.runner._tasks
+        (task,) = stage.runner.tasks.all
         task.cancel()
         await stage.all_told(2)
         long.go.set()
@@ -481,7 +481,7 @@ def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed() -> None:
 def test_what_is_said_at_the_end_of_an_attempt_is_said_of_its_own_run() -> None:
     stage = Stage({"t": fails})
     said: list[Any] = []
-    stage.runner._settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
+    stage.runner.settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
 
     async def scene(stage: Stage) -> None:
         stage.give(*"ttt")

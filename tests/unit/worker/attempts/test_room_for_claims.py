@@ -12,14 +12,14 @@ import pytest
 from pgsched import App, Item
 from pgsched.core.model import Claim, Claims
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker.attempts import room as rooms
-from pgsched.worker.attempts.room import MOST_AHEAD_SIZE, Room
+from pgsched.worker.attempts import capacity
+from pgsched.worker.attempts.capacity import MOST_AHEAD_SIZE, Capacity
 from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
 from tests.support.executing import holds
 from tests.support.stage import Stage, play
 
-FREE, NOBODY_WAITS = 2, False
+FREE = 2
 
 
 def claims(count: int, size: int = 0, **more: Any) -> Claims:
@@ -30,23 +30,23 @@ def claims(count: int, size: int = 0, **more: Any) -> Claims:
 
 
 class Held:
-    """A room, and the leases of what it holds."""
+    """Places, and the leases of what is held."""
 
     def __init__(self, prefetch: int = 100) -> None:
         self.leases = Leases(30)
-        self.room = Room(8, self.leases)
-        self.room.pace.prefetch = prefetch
+        self.capacity = Capacity(FREE, self.leases)
+        self.capacity.pace.prefetch = prefetch
 
     def take(self, made: Claims, *, alone: bool = True) -> Claims:
         self.leases.add(made, time.monotonic())
-        self.room.took(made, time.monotonic(), alone=alone)
+        self.capacity.took(made, time.monotonic(), alone=alone)
         return made
 
     def wanted(self, filled: int = 0) -> int:
-        return self.room.wanted(FREE, filled, NOBODY_WAITS)
+        return self.capacity.wanted(filled)
 
     def places(self, filled: int = 0) -> int:
-        return self.room.places(FREE, filled, NOBODY_WAITS)
+        return self.capacity.places(filled)
 
 
 def test_beside_a_suspect_nothing_is_claimed_ahead() -> None:
@@ -63,7 +63,7 @@ def test_nothing_that_begins_at_once_is_claimed_beside_a_young_suspect(monkeypat
     assert (held.places(), held.places(filled=1), held.places(filled=5)) == (2, 1, 0)
     held.take(claims(1, suspect=True))
     assert held.places() == 0
-    monkeypatch.setattr(rooms, "YOUNG_S", 0.0)
+    monkeypatch.setattr(capacity, "YOUNG_S", 0.0)
     assert held.places() == 2, "it did not kill its worker at once"
 
 
@@ -98,7 +98,7 @@ def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
 
 def test_a_worker_that_may_start_one_more_run_has_one_place() -> None:
     async def scene(stage: Stage) -> None:
-        stage.runner._left = 1
+        stage.runner.buffer.left = 1
         assert stage.runner.places() == 1
 
     play(Stage({}, concurrency=3), scene)

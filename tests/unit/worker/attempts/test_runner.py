@@ -17,7 +17,7 @@ import pytest
 
 from pgsched import Run, log
 from pgsched.core.model import Claim, Result, Unreadable
-from pgsched.worker.attempts import attempt, runner, time_slice
+from pgsched.worker.attempts import attempt, capacity, time_slice
 from pgsched.worker.attempts.attempt import Ended
 from pgsched.worker.attempts.prefetch import Pace
 from tests.support.executing import holds
@@ -75,12 +75,12 @@ def test_a_claim_whose_place_is_about_to_begin_takes_the_room_of_one() -> None:
     async def scene(stage: Stage) -> None:
         stage.give("waits")
         stage.give("waits")
-        assert (stage.runner.room(), stage.runner._busy) == (1, 2)
+        assert (stage.runner.room(), stage.runner.capacity.busy) == (1, 2)
         await holds(lambda: len(stage.runner) == 2)
         assert stage.runner.room() == 1
         stage.give("waits")
         stage.give("waits")
-        assert (stage.runner.room(), stage.runner._busy) == (0, 3)
+        assert (stage.runner.room(), stage.runner.capacity.busy) == (0, 3)
         await holds(lambda: len(stage.runner) == 3)
         assert stage.runner.room() == 0
         go.set()
@@ -91,7 +91,7 @@ def test_a_claim_whose_place_is_about_to_begin_takes_the_room_of_one() -> None:
 
 def test_a_worker_that_may_run_so_many_claims_no_more_though_their_places_have_not_begun() -> None:
     stage = Stage({"quick": quick}, concurrency=3)
-    stage.runner._left = 2
+    stage.runner.buffer.left = 2
 
     async def scene(stage: Stage) -> None:
         assert stage.runner.room() == 2
@@ -251,9 +251,9 @@ def test_a_handler_that_refuses_to_stop_is_left_behind_and_loses_its_place(monke
         await holds(lambda: len(stage.runner))
         stage.runner.beaten([], frozenset({claim.key}))
         await stage.all_told(2)
-        assert stage.runner.abandoned == 1
+        assert stage.runner.capacity.abandoned == 1
         free.set()
-        await holds(lambda: stage.runner.abandoned == 0)
+        await holds(lambda: stage.runner.capacity.abandoned == 0)
         stage.give("quick", "quick")
         await stage.all_told(4)
 
@@ -306,7 +306,7 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
 
 
 def test_of_all_places_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_slice, "TURN_S", 0.01)
+    monkeypatch.setattr(time_slice, "SLICE_S", 0.01)
     made = 0
 
     async def busy() -> None:
@@ -331,7 +331,7 @@ def test_of_all_places_together_no_turn_is_longer_than_that_of_one(monkeypatch: 
 
 
 def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PARKED_S", 0.02)
+    monkeypatch.setattr(capacity, "PARKED_S", 0.02)
     go = asyncio.Event()
 
     async def slow() -> None:
@@ -362,7 +362,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
 def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_places_become_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(runner, "PARKED_S", 0.16)
+    monkeypatch.setattr(capacity, "PARKED_S", 0.16)
 
     async def slow(seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -392,11 +392,11 @@ def test_claims_ahead_are_handed_back_when_work_turns_out_slow_though_places_bec
 
 
 def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PARKED_S", 0.02)
+    monkeypatch.setattr(capacity, "PARKED_S", 0.02)
     wanted_ahead = []
 
     def look() -> None:
-        wanted_ahead.append(stage.runner.pace.prefetch)
+        wanted_ahead.append(stage.runner.capacity.pace.prefetch)
         stage.runner.unpark()
 
     async def blocks() -> None:
@@ -418,7 +418,7 @@ def test_one_handler_that_blocks_the_loop_has_nothing_handed_back(monkeypatch: p
 
 
 def test_a_claim_whose_place_is_about_to_begin_is_not_handed_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "PARKED_S", -1.0)
+    monkeypatch.setattr(capacity, "PARKED_S", -1.0)
     stage = Stage({"quick": quick}, concurrency=2)
 
     async def scene(stage: Stage) -> None:
@@ -553,9 +553,9 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
             said.append(log.ATTEMPT.get().task)
 
         stage = Stage({"t": handler})
-        stage.runner._left, stage.runner._on_last = 2, lambda: said.append(log.ATTEMPT.get())
+        stage.runner.buffer.left, stage.runner.buffer.on_last = 2, lambda: said.append(log.ATTEMPT.get())
         stage.give("t", "t")
-        await asyncio.wait(stage.runner._tasks, timeout=10)
+        await asyncio.wait(stage.runner.tasks.all, timeout=10)
 
     asyncio.run(scene())
     assert said == ["t", None, "t"]
@@ -568,10 +568,10 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
 
     async def scene(stage: Stage) -> None:
         runner, loop = stage.runner, asyncio.get_running_loop()
-        runner.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
-        runner.pace.prefetch = ahead
-        runner._settle = lambda claims, outcome: told.extend(["room" if runner.room() > 0 else "none"] * len(claims))
-        runner._on_room = lambda: told.append("asked")
+        runner.capacity.pace.took = lambda seconds, now, count=1: None  # type: ignore[method-assign]
+        runner.capacity.pace.prefetch = ahead
+        runner.settle = lambda claims, outcome: told.extend(["room" if runner.room() > 0 else "none"] * len(claims))
+        runner.on_room = lambda: told.append("asked")
 
         def turn() -> None:
             told.append("turn")
@@ -661,8 +661,8 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
     stage, told, seen = Stage(handlers), [], []
 
     async def scene(stage: Stage) -> None:
-        stage.runner._settle = lambda claims, outcome: told.append([claim.task for claim in claims])
-        stage.runner._turns.ends_at = time.monotonic() + 60
+        stage.runner.settle = lambda claims, outcome: told.append([claim.task for claim in claims])
+        stage.runner.inline.time_slice.ends_at = time.monotonic() + 60
         stage.give(*["quick"] * 3, "fails", *["quick"] * 2, "waits", "quick")
         await holds(stage.runner.is_idle)
         assert seen == [["fails"], ["quick"] * 5]
@@ -686,7 +686,7 @@ def test_an_attempt_that_waits_keeps_no_claim_of_its_turn(last: str) -> None:
     stage, go_on, kept = Stage({"quick": mostly_quick, "waits": waits}), asyncio.Event(), list[weakref.ref[Value]]()
 
     async def scene(stage: Stage) -> None:
-        stage.runner._turns.ends_at = time.monotonic() + 60
+        stage.runner.inline.time_slice.ends_at = time.monotonic() + 60
         made = [
             Claim(n, uuid4(), 1, 1, "default", 5, "task", "quick", {"value": Value(), "wait": False}, options=Value())
             for n in range(20)
@@ -717,7 +717,7 @@ def test_an_attempt_that_needs_only_its_arguments_and_the_run_takes_few_calls(ha
         calls += event == "call"
 
     async def scene(stage: Stage) -> None:
-        stage.runner._turns.ends_at = time.monotonic() + 60
+        stage.runner.inline.time_slice.ends_at = time.monotonic() + 60
         stage.give(*["quick"] * 1000)
         sys.setprofile(count)
         try:
