@@ -37,7 +37,6 @@ LINES_ALLOWED = {
     "tests/unit/worker/attempts/test_runner.py": 729,
 }
 CLASS_LINES_ALLOWED = {
-    "pgsched/worker/claiming/claimer.py: Claimer": 312,
     "pgsched/worker/supervision/supervisor.py: Supervisor": 232,
     "pgsched/worker/worker.py: Worker": 297,
 }
@@ -46,7 +45,6 @@ ATTRIBUTES_ALLOWED = {
     "pgsched/cli/top/reader.py: Reader": 13,
     "pgsched/execute/output/record.py: Record": 17,
     "pgsched/execute/process_pool/child_process.py: PoolChild": 13,
-    "pgsched/worker/claiming/claimer.py: Claimer": 25,
     "pgsched/worker/heartbeat.py: Heartbeat": 20,
     "pgsched/worker/settler.py: Settler": 13,
     "pgsched/worker/watchdog.py: Watchdog": 15,

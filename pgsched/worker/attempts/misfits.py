@@ -8,7 +8,6 @@ worker of the newest release is there (it was taken back, or is starting), the r
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 from pgsched import log
@@ -84,10 +83,7 @@ class Misfits:
 
     def _claim(self, less: set[str], more: set[str]) -> None:
         if self.claimer is not None:
-            wanted = self.claimer.wanted
-            self.claimer.wanted = replace(wanted, tasks=sorted({*wanted.tasks} - less | more))
-            if more:
-                self.claimer.hint(None)
+            self.claimer.change_tasks(less, more)
 
 
 def later(error: str) -> Outcome:

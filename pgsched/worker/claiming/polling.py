@@ -1,9 +1,9 @@
-"""How a claimer waits: it naps after work and looks again by itself; only when that finds nothing is it to be woken.
+"""How a claimer waits: after work it polls at short intervals; only when that finds nothing is it to be woken.
 
 A commit that notifies waits for every other commit that does, so that many enqueuers would slow each other down for
 the sake of workers that are awake anyway. A worker therefore says until when it may be asleep, and nobody notifies
 after that. A transaction that was under way then may not have seen it: the worker looks again soon, and ever later.
-While many runs a second come in, one nap that brings nothing is no reason to be woken: it goes on napping.
+While many runs a second come in, one poll that brings nothing is no reason to be woken: it goes on polling.
 
 An idle worker that notifications reach looks by itself once in one to two poll periods, at random, so that a fleet
 costs the server little and does not look in step. One that none reaches looks once a poll period.
@@ -11,7 +11,7 @@ costs the server little and does not look in step. One that none reaches looks o
 
 from __future__ import annotations
 
-NAP_S = 0.0015
+BUSY_POLL_S = 0.0015
 FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
@@ -19,7 +19,7 @@ IDLE_BACKOFF = 2.0  # times the poll period, where a notification comes before
 JITTER, SPREAD = 0.1, 0.5  # by what part a wait may be shorter: one of a poll period at most, and a longer one
 
 
-class Rest:
+class PollingPolicy:
     """What one claimer found, and what follows for its next wait. All times are monotonic seconds of this process.
 
     `idle`: it found nothing, and is to be woken. `period_s`: seconds between two looks while nothing comes, at most.
@@ -50,7 +50,7 @@ class Rest:
         if count and self._count >= MANY:
             self._busy_until = now + WINDOW_S
         if count:  # others, whose transactions overlapped, may not have been announced (pgsched.tell_workers)
-            self._look_s = NAP_S
+            self._look_s = BUSY_POLL_S
         self.idle = not count and now >= self._busy_until
 
     def must_ask(self, now: float) -> bool:
@@ -71,8 +71,8 @@ class Rest:
         """Seconds to wait for a notification before the next look, which one that found nothing cannot afford before
         `look_at`; 0: the worker must say first that it sleeps."""
         sure_s = self._asleep_until - now
-        if sure_s <= NAP_S:
-            return 0.0 if self.idle else NAP_S
+        if sure_s <= BUSY_POLL_S:
+            return 0.0 if self.idle else BUSY_POLL_S
         return min(max(self._look_s, look_at - now) if self.idle else self._look_s, self.period_s, sure_s)
 
     def waited(self) -> None:
@@ -80,8 +80,8 @@ class Rest:
         self._look_s = min(self._look_s * LATER, self.period_s)
 
 
-class Polling(Rest):
-    """How one waits that no notification reaches: it says nothing, naps after work, and looks ever later."""
+class UnnotifiedPolling(PollingPolicy):
+    """How one waits that no notification reaches: it says nothing, polls often after work, and looks ever later."""
 
     def __init__(self, poll_s: float) -> None:
         super().__init__(poll_s)
@@ -91,4 +91,4 @@ class Polling(Rest):
         return False
 
     def wait_s(self, now: float, look_at: float = 0.0) -> float:
-        return min(max(self._look_s, look_at - now), self.poll_s) if self.idle else NAP_S
+        return min(max(self._look_s, look_at - now), self.poll_s) if self.idle else BUSY_POLL_S

@@ -22,8 +22,8 @@ from pgsched.worker import settler as settling
 from pgsched.worker.attempts import capacity, prefetch
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor as cursors
+from pgsched.worker.claiming import discovery, queue_claims, recovery
 from pgsched.worker.claiming import polling as resting
-from pgsched.worker.claiming import recovery
 from pgsched.worker.claiming.cursor import Cursor
 from pgsched.worker.heartbeat import Heartbeat
 from pgsched.worker.leases import Leases
@@ -36,7 +36,7 @@ Claiming = Callable[..., Awaitable[list[Claim]]]
 
 def withhold_answers(monkeypatch: pytest.MonkeyPatch, arrived: threading.Event) -> None:
     """Claims are made in the database, and their answers never come."""
-    real: Claiming = claiming.claim
+    real: Claiming = queue_claims.claim
 
     async def held_up(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
         found = await real(conn, *args)
@@ -45,7 +45,7 @@ def withhold_answers(monkeypatch: pytest.MonkeyPatch, arrived: threading.Event) 
             await asyncio.Event().wait()
         return found
 
-    monkeypatch.setattr(claiming, "claim", held_up)
+    monkeypatch.setattr(queue_claims, "claim", held_up)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -79,7 +79,7 @@ def test_a_claim_whose_answer_is_on_its_way_at_the_stop_is_handed_back(
 def test_claims_that_arrive_after_the_stop_are_not_started(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Claiming = claiming.claim
+    real: Claiming = queue_claims.claim
     stopped, made = asyncio.Event(), threading.Event()
 
     async def slow(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
@@ -89,7 +89,7 @@ def test_claims_that_arrive_after_the_stop_are_not_started(
             await stopped.wait()
         return found
 
-    monkeypatch.setattr(claiming, "claim", slow)
+    monkeypatch.setattr(queue_claims, "claim", slow)
     add_runs(db, 2)
 
     async def scene() -> None:
@@ -201,7 +201,7 @@ def test_an_outcome_that_cannot_be_stored_is_a_failure_and_holds_up_nobody(
 def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Claiming = claiming.claim
+    real: Claiming = queue_claims.claim
     late: list[UUID] = []
 
     async def slow(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
@@ -212,7 +212,7 @@ def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
             late.append(found[0].token)
         return found
 
-    monkeypatch.setattr(claiming, "claim", slow)
+    monkeypatch.setattr(queue_claims, "claim", slow)
     if not guarded:
         monkeypatch.setattr(Leases, "past", lambda *_: False)
     add_runs(db, 1)
@@ -426,7 +426,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the question the run would sit claimed, owned by nobody, until its lease ends."""
-    real: Claiming = claiming.claim
+    real: Claiming = queue_claims.claim
     lost: list[Claim] = []
 
     async def lose_the_first(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
@@ -439,7 +439,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
     async def nothing(*_: object) -> list[Claim]:
         return []
 
-    monkeypatch.setattr(claiming, "claim", lose_the_first)
+    monkeypatch.setattr(queue_claims, "claim", lose_the_first)
     if not guarded:
         monkeypatch.setattr(recovery, "claim_again", nothing)
     add_runs(db, 1)
@@ -542,7 +542,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         really(claimer, queue)
         listens.set()
 
-    said, ask = set[str](), claiming.claimable_queues
+    said, ask = set[str](), discovery.claimable_queues
 
     async def noted(conn: Any, wanted: Any, asleep_s: float | None, **options: Any) -> Any:
         found = await ask(conn, wanted, asleep_s, **options)
@@ -551,7 +551,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         return found
 
     monkeypatch.setattr(claiming.Claimer, "hint", hint)
-    monkeypatch.setattr(claiming, "claimable_queues", noted)
+    monkeypatch.setattr(discovery, "claimable_queues", noted)
 
     async def scene() -> None:
         handler = Handler()

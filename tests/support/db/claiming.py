@@ -11,21 +11,21 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs.claims import Found, Wanted
-from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import discovery, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.setting import KINDS
 
 
 class Scene:
-    """A claimer whose statements and claims are noted in order, with so many free slots."""
+    """A claimer whose statements and claims are noted in order, with so many free places."""
 
     def __init__(self, dsn: str, monkeypatch: pytest.MonkeyPatch, free: int, poll_s: float = 1.0) -> None:
         self.free = free
         self.noted: list[str] = []
         wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         self.claimer = Claimer(dsn, wanted, (), poll_s, lambda: self.free, self.take, lambda: True)
-        for name in ("claim", "claim_many", "claimable_queues"):
-            monkeypatch.setattr(claiming, name, self.noting(name, getattr(claiming, name)))
+        for module, name in (queue_claims, "claim"), (queue_claims, "claim_many"), (discovery, "claimable_queues"):
+            monkeypatch.setattr(module, name, self.noting(name, getattr(module, name)))
 
     def noting(self, name: str, really: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def noted(*args: Any, **options: Any) -> Any:

@@ -17,6 +17,7 @@ from pgsched.errors import PgschedError
 from pgsched.worker import output as pumping
 from pgsched.worker import settler as settling
 from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import queue_claims
 from pgsched.worker.worker import Worker
 from tests.support.db.setting import add_runs, row_of
 from tests.support.workers import Handler, becomes, make, play
@@ -137,7 +138,7 @@ def test_one_that_cannot_be_stored_for_an_unknown_reason_holds_up_no_other_and_i
 def test_an_error_that_passes_does_not_end_a_worker_that_claims(
     code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claiming, "claim", Failing(claims.claim, code, 2))
+    monkeypatch.setattr(queue_claims, "claim", Failing(claims.claim, code, 2))
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -151,7 +152,7 @@ def test_an_error_that_passes_does_not_end_a_worker_that_claims(
 def test_an_error_that_stays_ends_a_worker_that_claims(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claiming, "claim", Failing(claims.claim, "XX000", 1000))
+    monkeypatch.setattr(queue_claims, "claim", Failing(claims.claim, "XX000", 1000))
     monkeypatch.setattr(claiming, "UNFORESEEN", 2)
     add_runs(db, 1)
 
@@ -175,7 +176,7 @@ def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
             raise error_of("58030")
         return found
 
-    monkeypatch.setattr(claiming, "claim", made)
+    monkeypatch.setattr(queue_claims, "claim", made)
     add_runs(db, 1)
 
     async def scene() -> None:

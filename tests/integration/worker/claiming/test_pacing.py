@@ -13,9 +13,8 @@ import pytest
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted
 from pgsched.worker.claiming import claimer as claiming
-from pgsched.worker.claiming import cursor
+from pgsched.worker.claiming import cursor, discovery, queue_claims
 from pgsched.worker.claiming import polling as resting
-from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.cursor import Cursor
 from tests.support.db.claiming import Scene, finds_no_queue, play, running
 from tests.support.waiting import wait_until
@@ -24,7 +23,7 @@ from tests.support.waiting import wait_until
 def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = claiming.claimable_queues
+    really = discovery.claimable_queues
     monkeypatch.setattr(cursor, "EVERY_S", 0.2)
     monkeypatch.setattr(cursor, "SHARE", 10)
 
@@ -36,7 +35,7 @@ def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
             await asyncio.sleep(0.02)
             return await really(*args, **options)
 
-        monkeypatch.setattr(claiming, "claimable_queues", slow)
+        monkeypatch.setattr(discovery, "claimable_queues", slow)
         async with running(it):
             await asyncio.to_thread(wait_until, lambda: len(looked_at) == 4, 10, "looks at 0, 0.2, 0.4 and 0.9 s")
 
@@ -47,10 +46,10 @@ def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
 def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = claiming.claimable_queues
+    really = discovery.claimable_queues
     monkeypatch.setattr(claiming.random, "random", lambda: 0.0)
     if not guarded:
-        monkeypatch.setattr(Claimer, "look_at", lambda *_: time.monotonic() + 0.5)
+        monkeypatch.setattr(discovery.Discovery, "look_at", lambda *_: time.monotonic() + 0.5)
 
     async def scene(it: Scene) -> None:
         looked_at: list[float] = []
@@ -60,7 +59,7 @@ def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
                 looked_at.append(time.monotonic())
             return await really(*args, **options)
 
-        monkeypatch.setattr(claiming, "claimable_queues", noted)
+        monkeypatch.setattr(discovery, "claimable_queues", noted)
         async with running(it):
             for _ in range(8):
                 await asyncio.sleep(0.45)
@@ -73,14 +72,14 @@ def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
 def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_that_follow(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really = claiming.claim_many
+    really = queue_claims.claim_many
 
     async def slow(*given: Any) -> Any:
         await asyncio.sleep(0.1)
         return await really(*given)
 
     monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-    monkeypatch.setattr(claiming, "claim_many", slow)
+    monkeypatch.setattr(queue_claims, "claim_many", slow)
 
     async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
@@ -99,7 +98,7 @@ def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_th
 def test_a_backlog_of_others_is_not_read_at_every_hint(
     behind: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, claims = claiming.claim, 0
+    really, claims = queue_claims.claim, 0
     backlog = "INSERT INTO pgsched.runs (task) SELECT 'unknown' FROM generate_series(1, 5)"
 
     async def slow(*given: Any) -> Any:
@@ -115,7 +114,7 @@ def test_a_backlog_of_others_is_not_read_at_every_hint(
             await it.round()
         db.execute(backlog)
         free = it.free
-        monkeypatch.setattr(claiming, "claim", slow)
+        monkeypatch.setattr(queue_claims, "claim", slow)
         async with running(it):
             until = time.monotonic() + 3
             while time.monotonic() < until:
@@ -132,7 +131,7 @@ def test_a_backlog_of_others_is_not_read_at_every_hint(
 def test_one_slow_claim_in_vain_delays_nothing(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, slow = claiming.claim, [False]
+    really, slow = queue_claims.claim, [False]
 
     async def now_and_then(*given: Any) -> Any:
         if slow.pop():
@@ -143,7 +142,7 @@ def test_one_slow_claim_in_vain_delays_nothing(
     monkeypatch.setattr(cursor, "SLOW_S", 0.1)  # a machine that is busy with other tests is not slow
 
     async def scene(it: Scene) -> None:
-        monkeypatch.setattr(claiming, "claim", now_and_then)
+        monkeypatch.setattr(queue_claims, "claim", now_and_then)
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('unknown')")
         for _ in range(3):
             slow[:] = [True]
@@ -161,15 +160,15 @@ def test_one_slow_claim_in_vain_delays_nothing(
 def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A claimer for which a scan of a queue from its start takes 50 ms, and that is told of work by hints only."""
     it = Scene(dsn, monkeypatch, 1, poll_s=60.0)
-    really = claiming.claim
+    really = queue_claims.claim
 
     async def slow(*given: Any) -> list[Claim]:
         if is_from_the_start(*given):
             await asyncio.sleep(0.05)
         return await really(*given)
 
-    monkeypatch.setattr(claiming, "claim", slow)
-    monkeypatch.setattr(claiming, "claimable_queues", finds_no_queue)
+    monkeypatch.setattr(queue_claims, "claim", slow)
+    monkeypatch.setattr(discovery, "claimable_queues", finds_no_queue)
     monkeypatch.setattr(cursor, "EVERY_S", 0.2)
     return it
 
@@ -221,7 +220,7 @@ def test_a_run_behind_the_cursor_is_claimed_although_the_cursor_never_runs_dry(
     if not guarded:
         monkeypatch.setattr(cursor, "EVERY_S", math.inf)  # no rescan is ever overdue
     taken: set[int] = set()
-    it.claimer.on_claims = lambda claims, _: taken.update(claim.id for claim in claims)
+    it.claimer.claims.on_claims = lambda claims, _: taken.update(claim.id for claim in claims)
 
     async def scene(it: Scene) -> None:
         with psycopg.connect(dsn) as late:
@@ -244,7 +243,7 @@ def test_rescans_of_a_slow_queue_are_paced_however_often_it_is_hinted(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = slow_scene(dsn, monkeypatch)
-    really, from_the_start = claiming.claim, 0
+    really, from_the_start = queue_claims.claim, 0
 
     async def counted(*given: Any) -> list[Claim]:
         nonlocal from_the_start
@@ -252,7 +251,7 @@ def test_rescans_of_a_slow_queue_are_paced_however_often_it_is_hinted(
         return await really(*given)
 
     async def scene(it: Scene) -> None:
-        monkeypatch.setattr(claiming, "claim", counted)
+        monkeypatch.setattr(queue_claims, "claim", counted)
         it.free, until = 1_000_000, time.monotonic() + 3
         async with running(it):
             while time.monotonic() < until:
@@ -268,7 +267,7 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_repeated_at_once(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = slow_scene(dsn, monkeypatch)
-    really, tried, timed_out = claiming.claim, list[bool](), psycopg.errors.QueryCanceled("statement timeout")
+    really, tried, timed_out = queue_claims.claim, list[bool](), psycopg.errors.QueryCanceled("statement timeout")
 
     async def cancelled(*given: Any) -> list[Claim]:
         tried.append(is_from_the_start(*given))
@@ -288,7 +287,7 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_repeated_at_once(
         it.claimer.hint("default")
         await it.round()
         it.free = 1
-        monkeypatch.setattr(claiming, "claim", cancelled)
+        monkeypatch.setattr(queue_claims, "claim", cancelled)
         with pytest.raises(psycopg.errors.QueryCanceled):
             await asyncio.wait_for(rounds(it), 10)  # until a scan from the start is overdue
         tried.clear()

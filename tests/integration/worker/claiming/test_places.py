@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.core.model import Claims
 from pgsched.db.queries.runs.claims import Wanted
-from pgsched.worker.claiming import claimer as claiming
+from pgsched.worker.claiming import queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.setting import KINDS, add_runs, cut, row_of
 from tests.support.workers import Handler, becomes, make, play
@@ -72,7 +72,7 @@ def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
         async def from_the_sending(_conn: object, _claims: object, sent_at: float, _lease_s: float) -> float:
             return sent_at
 
-        monkeypatch.setattr(claiming, "counted_from", from_the_sending)
+        monkeypatch.setattr(queue_claims, "counted_from", from_the_sending)
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -105,7 +105,7 @@ def test_who_is_stopped_while_it_asks_for_the_lease_hands_back_what_it_has_claim
         claimer = Claimer(dsn, wanted, (), 60.0, lambda: 5, lambda claims, _: taken.extend(c.id for c in claims))
         await asyncio.to_thread(add_runs, db, 3)
         with monkeypatch.context() as slow:
-            slow.setattr(claiming, "counted_from", ask_for_ever)
+            slow.setattr(queue_claims, "counted_from", ask_for_ever)
             working = asyncio.create_task(claimer.run())
             await asking.wait()
             working.cancel()
@@ -124,13 +124,13 @@ def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_a
     db.execute("UPDATE pgsched.runs SET max_attempts = 1, queue = 'q' || id % 500")
     asked: list[int] = []  # for how many runs, where there was a free place
     for name in ("claim", "claim_many"):
-        really = getattr(claiming, name)
+        really = getattr(queue_claims, name)
 
         async def counted(*given: object, really: Any = really, **more: object) -> object:
             asked.append(int(given[3]) if given[-1] else 0)  # type: ignore[call-overload]
             return await really(*given, **more)
 
-        monkeypatch.setattr(claiming, name, counted)
+        monkeypatch.setattr(queue_claims, name, counted)
 
     async def scene() -> None:
         handler = Handler()

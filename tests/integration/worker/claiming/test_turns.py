@@ -12,7 +12,7 @@ import pytest
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs.claims import Wanted
 from pgsched.worker.claiming import claimer as claiming
-from pgsched.worker.claiming import cursor
+from pgsched.worker.claiming import cursor, discovery, queue_claims
 from pgsched.worker.claiming import polling as resting
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.claiming import Scene, finds_no_queue, play, running
@@ -64,7 +64,7 @@ def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_wa
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep: list[float | None] = []
-    refused, really = list[str](), claiming.claimable_queues
+    refused, really = list[str](), discovery.claimable_queues
 
     async def refuse(*_: Any) -> None:
         refused.append("once")
@@ -78,7 +78,7 @@ def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_wa
     monkeypatch.setattr(claiming, "plan_claims", refuse)
 
     async def scene(it: Scene) -> None:
-        monkeypatch.setattr(claiming, "claimable_queues", noted)
+        monkeypatch.setattr(discovery, "claimable_queues", noted)
         async with running(it):
             await asyncio.to_thread(wait_until, lambda: len(asleep) > 1, 10, "two looks after the refusal")
         assert refused == ["once"], "the connection stays"
@@ -119,7 +119,7 @@ def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
     async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 60)")
         await it.round()
-        monkeypatch.setattr(claiming, "claimable_queues", finds_no_queue)
+        monkeypatch.setattr(discovery, "claimable_queues", finds_no_queue)
         for _ in range(5):
             assert "claim" in await it.round()
 
@@ -130,7 +130,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = "INSERT INTO pgsched.runs (task) VALUES ('t')"
-    really = claiming.claimable_queues
+    really = discovery.claimable_queues
 
     async def scene(it: Scene) -> None:
         async def then_full(*args: Any, **options: Any) -> Any:
@@ -139,7 +139,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
             return found
 
         db.execute(run)
-        monkeypatch.setattr(claiming, "claimable_queues", then_full)
+        monkeypatch.setattr(discovery, "claimable_queues", then_full)
         it.claimer.hint("default")
         it.claimer.woken.clear()  # so that it sleeps after the round
         async with running(it):
@@ -147,7 +147,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
                 wait_until, lambda: it.claimer.starved, 10, "the claimer to find that it has no room"
             )
             db.execute(run)
-            monkeypatch.setattr(claiming, "claimable_queues", really)
+            monkeypatch.setattr(discovery, "claimable_queues", really)
             it.free = 5
             it.claimer.wake()
             await asyncio.to_thread(wait_until, lambda: it.free == 4, 10, "the next run, long before the poll")
@@ -180,7 +180,7 @@ def test_a_hint_for_one_queue_does_not_hide_the_others(
         await it.round()
         assert it.free == 498
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
-        monkeypatch.setattr(claiming, "claimable_queues", finds_no_queue)
+        monkeypatch.setattr(discovery, "claimable_queues", finds_no_queue)
         it.claimer.hint("b")
         await it.round()
         assert it.free == 496
@@ -192,7 +192,7 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
-    really = claiming.claimable_queues
+    really = discovery.claimable_queues
 
     async def meanwhile(*args: Any, **options: Any) -> Any:
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
@@ -200,7 +200,7 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
 
     async def scene(it: Scene) -> None:
         await it.round()
-        monkeypatch.setattr(claiming, "claimable_queues", meanwhile)
+        monkeypatch.setattr(discovery, "claimable_queues", meanwhile)
         it.claimer.hint("default")
         it.claimer.hint(None)  # it is time to look for queues
         await it.round()
@@ -213,7 +213,7 @@ def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
-    really = claiming.claimable_queues
+    really = discovery.claimable_queues
 
     async def scene(it: Scene) -> None:
         async def too_early(*args: Any, **options: Any) -> Any:
@@ -222,9 +222,9 @@ def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
             it.claimer.hint(None)  # it listens only now
             return answer
 
-        monkeypatch.setattr(claiming, "claimable_queues", too_early)
+        monkeypatch.setattr(discovery, "claimable_queues", too_early)
         await it.round()
-        monkeypatch.setattr(claiming, "claimable_queues", really)
+        monkeypatch.setattr(discovery, "claimable_queues", really)
         await it.round()
         assert it.free == 4
 
@@ -235,14 +235,14 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(it: Scene) -> None:
-        really = claiming.claim
+        really = queue_claims.claim
 
         async def failing(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
             if queue == "bad" and it.free < 500:  # its first run is taken
                 raise psycopg.errors.SerializationFailure("broken")
             return await really(conn, wanted, queue, *more)
 
-        monkeypatch.setattr(claiming, "claim", failing)
+        monkeypatch.setattr(queue_claims, "claim", failing)
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('bad', 't')")
         await it.round()
         db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('aside', 't'), ('zoo', 't')")
@@ -255,11 +255,11 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
 def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(it: Scene) -> None:
         held: list[float] = []
-        really = claiming.hold
-        monkeypatch.setattr(claiming, "hold", lambda conn, s: (held.append(s), really(conn, s)))
+        really = queue_claims.hold
+        monkeypatch.setattr(queue_claims, "hold", lambda conn, s: (held.append(s), really(conn, s)))
         it.claimer.hint("default")
         await it.round()
-        assert held[:2] == [claiming.HOLD_S, 0.0]
+        assert held[:2] == [queue_claims.HOLD_S, 0.0]
         assert held[-1] == 0.0
 
     play(Scene(dsn, monkeypatch, 5), scene)

@@ -13,8 +13,7 @@ import pytest
 from pgsched.db.connection.connect import BY_KEY, aconnect
 from pgsched.db.queries.runs.claims import Wanted, claimable_queues
 from pgsched.db.statements import sql
-from pgsched.worker.claiming import claimer as claiming
-from pgsched.worker.claiming import cursor, polling
+from pgsched.worker.claiming import cursor, discovery, polling, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.claiming import finds_no_queue
@@ -83,7 +82,7 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
         asked.append(known)
         return await really(*args, known=known, **options)
 
-    monkeypatch.setattr(claiming, "claimable_queues", noted)
+    monkeypatch.setattr(discovery, "claimable_queues", noted)
 
     async def scene() -> None:
         claimer = Claimer(
@@ -101,7 +100,7 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
         if busy:
             assert asked[2] == {"a", "b"}, "nothing was found in them; they are tried again"
             db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('a', 't'), ('b', 't')")
-            monkeypatch.setattr(claiming, "claimable_queues", finds_no_queue)
+            monkeypatch.setattr(discovery, "claimable_queues", finds_no_queue)
             await claimer.run_once()
             assert sorted(taken) == ["a"] * 10 + ["b"] * 10
         else:
@@ -157,13 +156,13 @@ def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
     sent: list[int] = []
     taken: list[str] = []
-    really = claiming.claim_many
+    really = queue_claims.claim_many
 
     async def noted(conn: Any, wanted: Wanted, queues: list[str], *more: Any) -> Any:
         sent.append(len(queues))
         return await really(conn, wanted, queues, *more)
 
-    monkeypatch.setattr(claiming, "claim_many", noted)
+    monkeypatch.setattr(queue_claims, "claim_many", noted)
 
     async def scene() -> None:
         claimer = Claimer(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pgsched.worker.claiming.polling import (
+    BUSY_POLL_S,
     FIRST_LOOK_S,
     IDLE_BACKOFF,
     JITTER,
     MANY,
-    NAP_S,
     SPREAD,
     WINDOW_S,
-    Polling,
-    Rest,
+    PollingPolicy,
+    UnnotifiedPolling,
 )
 
 
-def waited(rest: Rest, now: float = 10.0) -> float:
+def waited(rest: PollingPolicy, now: float = 10.0) -> float:
     """How long it waits in vain."""
     wait_s = rest.wait_s(now)
     rest.waited()
@@ -25,21 +25,21 @@ def waited(rest: Rest, now: float = 10.0) -> float:
 
 
 def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(1, 10.0)
     assert not rest.must_ask(10.0)
-    assert rest.wait_s(10.0) == NAP_S
+    assert rest.wait_s(10.0) == BUSY_POLL_S
 
 
 def test_a_nap_that_brought_nothing_makes_it_ask_before_it_waits() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     assert rest.must_ask(10.0)
     assert rest.wait_s(10.0) == 0.0
 
 
 def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_may_not_have_seen_it() -> None:
-    rest = Rest(30.0)
+    rest = PollingPolicy(30.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
     waits = [waited(rest) for _ in range(7)]
@@ -47,18 +47,18 @@ def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_m
 
 
 def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.0)
     for _ in range(9):
         rest.waited()
     assert rest.wait_s(11.6) == pytest.approx(0.4)
     rest.found(1, 11.9)
-    assert rest.wait_s(11.999) == NAP_S, "it had work: it looks by itself first"
+    assert rest.wait_s(11.999) == BUSY_POLL_S, "it had work: it looks by itself first"
 
 
 def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_after_a_break() -> None:
-    rest = Rest(0.5)
+    rest = PollingPolicy(0.5)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.5)
     for _ in range(9):
@@ -72,7 +72,7 @@ def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_
 
 
 def test_after_a_lost_connection_it_asks_again() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.5)
     rest.forget()
@@ -81,18 +81,18 @@ def test_after_a_lost_connection_it_asks_again() -> None:
 
 
 def test_while_many_runs_come_in_an_empty_look_does_not_make_it_ask_to_be_woken() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     for _ in range(3):
         rest.found(MANY // 2, 10.0)
     rest.found(0, 10.05)
     assert not rest.must_ask(10.05)
-    assert rest.wait_s(10.05) == NAP_S
+    assert rest.wait_s(10.05) == BUSY_POLL_S
     rest.found(0, 10.0 + WINDOW_S)
     assert rest.must_ask(10.2), "it has been quiet for a while"
 
 
 def test_few_runs_over_a_long_time_are_not_many() -> None:
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     for second in range(2 * MANY):
         rest.found(1, float(second))
     rest.found(0, 2.0 * MANY)
@@ -100,20 +100,23 @@ def test_few_runs_over_a_long_time_are_not_many() -> None:
 
 
 def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announced() -> None:
-    rest = Rest(30.0)
+    rest = PollingPolicy(30.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
     for _ in range(9):
         rest.waited()
     rest.found(1, 11.0)
-    assert [waited(rest, 11.0), waited(rest, 11.1)] == pytest.approx([NAP_S, 5 * NAP_S])
+    assert [waited(rest, 11.0), waited(rest, 11.1)] == pytest.approx([BUSY_POLL_S, 5 * BUSY_POLL_S])
 
 
 @pytest.mark.parametrize(
     ("kind", "at_most_s"),
-    [pytest.param(Rest, 1.4, id="says again that it sleeps"), pytest.param(Polling, 60.0, id="polls")],
+    [
+        pytest.param(PollingPolicy, 1.4, id="says again that it sleeps"),
+        pytest.param(UnnotifiedPolling, 60.0, id="polls"),
+    ],
 )
-def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[Rest], at_most_s: float) -> None:
+def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[PollingPolicy], at_most_s: float) -> None:
     rest = kind(60.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 3.0)
@@ -122,12 +125,12 @@ def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[Rest],
     assert rest.wait_s(11.5, 11.0) == pytest.approx(0.1)
     assert rest.wait_s(11.6, 80.0) == pytest.approx(at_most_s)
     rest.found(1, 12.0)
-    assert rest.wait_s(12.0, 15.0) == NAP_S, "after work it tries again at once"
+    assert rest.wait_s(12.0, 15.0) == BUSY_POLL_S, "after work it tries again at once"
 
 
 def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods() -> None:
     assert (IDLE_BACKOFF, SPREAD) == (2.0, 0.5), "what docs/concepts/performance.md says"
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 60.0)
     for _ in range(9):
@@ -139,7 +142,7 @@ def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods()
 
 
 def test_one_that_no_notification_reaches_looks_once_a_poll_period() -> None:
-    rest = Polling(1.0)
+    rest = UnnotifiedPolling(1.0)
     rest.found(0, 10.0)
     for _ in range(9):
         rest.waited()
@@ -149,7 +152,7 @@ def test_one_that_no_notification_reaches_looks_once_a_poll_period() -> None:
 
 def test_looks_soon_after_work_are_not_spread() -> None:
     """Each is for a transaction that was under way, and nobody was told of."""
-    rest = Rest(1.0)
+    rest = PollingPolicy(1.0)
     rest.found(1, 10.0)
     rest.found(0, 11.0)
     rest.asked(11.0, 60.0)
