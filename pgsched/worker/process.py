@@ -34,6 +34,7 @@ from pgsched.threads import apart
 from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
 from pgsched.worker.memory_limit import check_memory
+from pgsched.worker.observers.events import NO_EVENTS
 from pgsched.worker.process_endpoint import Observed
 from pgsched.worker.worker import Worker
 
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pgsched.app.base import AppBase
+    from pgsched.worker.observers.tracing import Tracing
     from pgsched.worker.supervision.supervisor_link import Line
-    from pgsched.worker.tracing import Tracing
 
 logger = log.get("process")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -183,7 +184,7 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
         otel.set_up()
     if not tracing.on():
         return None
-    from pgsched.worker.tracing import trace_attempts
+    from pgsched.worker.observers.tracing import trace_attempts
 
     return trace_attempts(worker)
 
@@ -210,7 +211,8 @@ def make_worker(
         removes=app is not None and declares and app.named,
         releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
-    return Worker(settings.dsn, mine, chosen, registration, journal, None if observed is None else observed.counted)
+    events = NO_EVENTS if observed is None or observed.counted is None else observed.counted
+    return Worker(settings.dsn, mine, chosen, registration, journal, events)
 
 
 def run_leader(settings: Settings) -> None:

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
 from pgsched.telemetry.health import Health, as_json, starting
 from pgsched.telemetry.metrics import Meter, Sample
 from pgsched.worker.health import of_leader, of_worker
-from pgsched.worker.metrics import MeteredRunner, WorkerMeter
+from pgsched.worker.observers.metrics import WorkerMeter, samples_of
 from pgsched.worker.worker import Worker
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ class Observed:
         if self.meter is not None:
             leader.counted = LeaderMeter(self.meter)
             self.meter.sources += [leader.counted.samples, self._figures.samples, system.samples]
-            if worker is not None and isinstance(worker.runner, MeteredRunner):
-                self.meter.sources.append(worker.runner.samples)
+            if worker is not None:
+                self.meter.sources.append(partial(samples_of, worker.runner))
         self._figures.start()
 
     def health(self) -> Health:

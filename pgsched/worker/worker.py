@@ -36,7 +36,7 @@ from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.memory_limit import watch_memory
-from pgsched.worker.metrics import MeteredRunner, WorkerMeter
+from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
 from pgsched.worker.settler import Settler, retry_in_s
@@ -61,22 +61,24 @@ class Worker:
         executors: Mapping[str, Executor],
         registration: workers.Registration,
         journal: Journal | None = None,
-        counted: WorkerMeter | None = None,
+        events: WorkerEvents = NO_EVENTS,
     ) -> None:
-        """`journal`: what the executors write output and progress to. `counted`: for metrics."""
+        """`journal`: what the executors write output and progress to. `events`: who learns what
+        becomes of claims and attempts."""
         self.journal = journal or Journal()
         self.dsn = dsn
         self.settings = settings
         self.executors = executors
         self.registration = registration
         self.leases = Leases(settings.lease_s)
-        self.counted = counted
+        self.events = events
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
-        self.runner = (AttemptRunner if counted is None else partial(MeteredRunner, counted))(
+        self.runner = AttemptRunner(
             executors, settings.concurrency, self.leases, self._settle, self._more_room, self._bug,
-            settings.max_runs or 0, lambda: self.retire(SPENT),
+            settings.max_runs or 0, events,
         )  # fmt: skip
+        self.runner.buffer.on_last = lambda: self.retire(SPENT)
         self.settler = Settler(dsn, registration.name, settings.settle_wait_s, self._settled)
         self.settler.on_fatal, self.settler.on_taken = self.fail, self._more_room
         self.misfits = Misfits(dsn, registration)
@@ -166,8 +168,7 @@ class Worker:
         )
         if not self._declared:
             heartbeat.declare_at = time.monotonic() + DECLARE_AGAIN_S
-        if self.counted is not None:
-            heartbeat.after_beat = self.counted.look_at_clock
+        heartbeat.after_beat = self.events.beat
         heartbeat.on_drain = lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain")
         heartbeat.on_registered = lambda number: loop.call_soon_threadsafe(self._claimer.known_as, number)
         self._watchdog.on_news = heartbeat.beat_soon
@@ -194,11 +195,10 @@ class Worker:
         others = [
             self._part(listen(self.dsn, self._claimer.heard, heartbeat.look_soon)),
             self._part(self._watch_deadlines()),
+            self._part(self.events.watch()),
         ]
         if self.settings.max_memory_mb is not None:
             others.append(self._part(watch_memory(self.settings.max_memory_mb, self.retire)))
-        if self.counted is not None:
-            others.append(self._part(self.counted.watch_loop()))
         await self._stop_event.wait()
         self._claimer.stop()
         heartbeat.drain()
@@ -285,8 +285,7 @@ class Worker:
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
         self.leases.drop(batch)
-        if self.counted is not None:
-            self.counted.settled(batch, verdicts)
+        self.events.settled(batch, verdicts)
         if "dead" in verdicts:
             log_lines.settled(batch, verdicts)
         for verdict, count in Counter(verdicts).items():

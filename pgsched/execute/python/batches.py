@@ -166,7 +166,7 @@ class Batches:
     ) -> None:
         self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
         self.places: Places | None = None
-        self.around: Around = lambda claims: nullcontext(bool)  # worker/tracing.py
+        self.around: Around = lambda claims: nullcontext(bool)  # worker/observers/tracing.py
         self._threads = threads
         self._on_abandon = on_abandon
         self._on_error = on_error

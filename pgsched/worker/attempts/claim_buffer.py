@@ -21,15 +21,13 @@ class ClaimBuffer:
         running: Container[Key],
         let_go: Callable[[Claim, Ended], None],
         left: int = 0,
-        on_last: Callable[[], object] = bool,
     ) -> None:
-        """`running`: claims that are attempted already. `left`: how many may be started, 0 for any number; `on_last` is
-        told when the last one is."""
+        """`running`: claims that are attempted already. `left`: how many may be started, 0 for any number."""
         self.claims: deque[Claim] = deque()
         self.starting = 0  # for so many of them a place is taken by a task that has not begun yet
         self.stopped = False
         self.left = left
-        self.on_last = on_last
+        self.on_last: Callable[[], object] = bool  # called when the last one of `left` is started
         self.gathered: frozenset[str] = frozenset()  # tasks whose attempts take no place: their calls do
         self.gather: Callable[[Claim], None]
         self._leases = leases

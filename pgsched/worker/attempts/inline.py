@@ -22,13 +22,14 @@ from pgsched.worker.attempts.attempt_tasks import AttemptTask, is_changed
 from pgsched.worker.attempts.capacity import Capacity
 from pgsched.worker.attempts.claim_buffer import ClaimBuffer
 from pgsched.worker.attempts.time_slice import TimeSlice
+from pgsched.worker.observers.events import WorkerEvents
 
 
 class AttemptSink(Protocol):
     """What takes the attempts that were made here."""
 
     settle: Callable[[Sequence[Claim], Outcome], None]
-    noting: bool  # is `report` to be told of each attempt?
+    events: WorkerEvents
 
     def report(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         """This attempt has ended."""
@@ -109,7 +110,8 @@ class InlineAttempts:
 
     async def _attempt(self, task: AttemptTask, batch: InProgress) -> Outcome | None:
         """Make attempts until one has waited: its outcome."""
-        buffer, capacity, time_slice, sink = self._buffer, self._capacity, self.time_slice, self._sink
+        buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
+        sink, events = self._sink, self._sink.events
         handler: Handler | None = None
         name = kind = names = None  # of its task, how that is read, and of its arguments
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
@@ -140,7 +142,7 @@ class InlineAttempts:
             if batch.running is not None and batch.running.settled:
                 outcome = batch.running.settled_by_handler(outcome)
             # it never waited, so that nobody could end it
-            if sink.noting or buffer.stopped:
+            if events.wants_times or buffer.stopped:
                 sink.report(claim, outcome, started, now)
             elif outcome is DONE:
                 batch.done.append(claim)

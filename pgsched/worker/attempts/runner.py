@@ -23,6 +23,7 @@ from pgsched.worker.attempts.capacity import Capacity
 from pgsched.worker.attempts.claim_buffer import ClaimBuffer
 from pgsched.worker.attempts.inline import InlineAttempts
 from pgsched.worker.leases import Leases
+from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
 
 logger = log.get("worker")
 
@@ -33,8 +34,6 @@ class AttemptRunner:
     `settle(claims, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
     """
 
-    noting = False  # is `note` to be told of each attempt? (worker/metrics.py)
-
     def __init__(
         self,
         executors: Mapping[str, Executor],
@@ -44,18 +43,19 @@ class AttemptRunner:
         on_room: Callable[[], None],
         on_bug: Callable[[BaseException], None],
         left: int = 0,
-        on_last: Callable[[], object] = bool,
+        events: WorkerEvents = NO_EVENTS,
     ) -> None:
-        """`left`: how many runs may be started, 0 for any number; `on_last` is told when the last one is."""
+        """`left`: how many runs may be started, 0 for any number (`buffer.on_last` is called when the last one is)."""
         self.executors = executors
-        self.drivers = executors  # or what goes around them: worker/tracing.py
+        self.drivers = executors  # or what goes around them: worker/observers/tracing.py
         self.leases = leases
         self.settle = settle
         self.on_room = on_room
+        self.events = events
         self.capacity = Capacity(concurrency, leases)
         self.tasks = AttemptTasks(on_bug)
         self._running: dict[Key, Running] = {}
-        self.buffer = ClaimBuffer(leases, self._running, self._let_go, left, on_last)
+        self.buffer = ClaimBuffer(leases, self._running, self._let_go, left)
         self.inline = InlineAttempts(self.buffer, self.capacity, self)
         self._changed = asyncio.Event()
         python = executors.get(Kind.TASK)
@@ -85,6 +85,7 @@ class AttemptRunner:
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims, and start as many as there are free places. `sent_at`: when the claim was sent."""
+        self.events.claimed(claims)
         self.leases.add(claims, sent_at)
         self.capacity.took(claims, time.monotonic(), alone=not self.buffer.claims)
         self.buffer.claims.extend(claims)
@@ -110,8 +111,10 @@ class AttemptRunner:
             running = self._running.get(key)
             if running is None:
                 waiting.add(key)
-            else:
-                running.end(why)
+                continue
+            if running.ended is not why:
+                self.events.ending(running.claim, why)
+            running.end(why)
         if waiting:
             self.buffer.remove(waiting, why)
 
@@ -199,8 +202,8 @@ class AttemptRunner:
 
     def report(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
         """An attempt that began at monotonic `started` has ended `now`, in a place of its own or served with others."""
-        if self.noting:
-            self.note(claim, started, now)
+        if self.events.wants_times:
+            self.events.attempt_ended(claim, started, now)
         if self.buffer.stopped:
             self._changed.set()
         if outcome is None:
@@ -208,9 +211,6 @@ class AttemptRunner:
             logger.warning("claim lost, handler stopped", run=claim.id, attempt=claim.attempt)
         else:
             self.settle([claim], outcome)
-
-    def note(self, claim: Claim, started: float, now: float) -> None:
-        """For who wants to know how long attempts take (worker/metrics.py)."""
 
     def abandon(self, running: Running) -> None:
         """A handler does not stop: settle it without waiting any longer, and give its place to others."""

@@ -14,9 +14,10 @@ import pytest
 from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.execute.base import Executor
 from pgsched.telemetry.metrics import Meter
-from pgsched.worker import metrics
+from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
-from pgsched.worker.metrics import BURST, MeteredRunner, WorkerMeter
+from pgsched.worker.observers import metrics
+from pgsched.worker.observers.metrics import BURST, WorkerMeter
 
 DONE = Outcome(Result.SUCCEEDED)
 
@@ -66,7 +67,7 @@ def by_task(meter: Meter, name: str) -> dict[str, float]:
     return {labels[2]: sum(value[0]) for found, labels, value in meter.snapshot() if found == name}
 
 
-async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredRunner:
+async def work(counted: WorkerMeter, made: list[Claim]) -> None:
     """Make an attempt of each of these."""
     left, ended = set(made), asyncio.Event()
 
@@ -77,10 +78,9 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> MeteredRunner:
         if not left:
             ended.set()
 
-    runner = MeteredRunner(counted, {"task": Nothing()}, 4, Leases(30), settle, lambda: None, print)
+    runner = AttemptRunner({"task": Nothing()}, 4, Leases(30), settle, lambda: None, print, events=counted)
     runner.take(made, time.monotonic())
     await asyncio.wait_for(ended.wait(), 60)
-    return runner
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
@@ -93,12 +93,12 @@ def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks:
 
 def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, made = WorkerMeter(Meter()), claims(500)
-    runner = asyncio.run(work(counted, made))
+    asyncio.run(work(counted, made))
     assert len(counted.ended) == BURST
-    assert not runner.noting
+    assert not counted.wants_times
     settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300
-    assert runner.noting
+    assert counted.wants_times
     monkeypatch.setattr(metrics, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
     settled(counted, made[300:])  # ended before, and nothing since

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
 
-from pgsched.core.model import Claim, Key, Kind, Result, Settlement
+from pgsched.core.model import Claim, Kind, Result, Settlement
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.connect_counter import TRIED
 from pgsched.db.queries.reports import metrics
@@ -40,21 +40,21 @@ PARTS = [itemgetter(Settlement._fields.index(name)) for name in ("task", "queue"
 
 
 class WorkerMeter:
-    """Counts one worker's work into `meter`."""
+    """Counts one worker's work into `meter`; hears of it as WorkerEvents."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.ended: list[Noted] = []
+        self.wants_times = True  # of the next attempts
         self._timed: dict[Labels, tuple[float, list[Timed]]] = {}  # the last that were, and when that was looked at
         self._owed: Counter[Labels] = Counter()  # attempts that have ended and are in no histogram yet
         self._stretch_ends = 0.0
         self._queue, self._task = Bounded(), Bounded()
         self._known: dict[Way, Labels] = {}
-        self.note: Callable[[], object] = bool  # to be called when the next attempts are to be noted
         self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
         self._offset_s: float | None = None  # of the database's clock, against this process's monotonic one
 
-    def look_at_clock(self, conn: Connection[Any]) -> None:
+    def beat(self, conn: Connection[Any]) -> None:
         """Learn what the database's time is; called at each heartbeat."""
         self._offset_s = metrics.clock_offset(conn)
 
@@ -62,6 +62,19 @@ class WorkerMeter:
         """A claim was answered with these."""
         if claims:
             self.meter.observe("pgsched_claim_batch_size", [len(claims)])
+
+    def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
+        """An attempt has ended: one of those that stand for the others of a stretch of time."""
+        self.ended.append((claim, started, now))
+        self.wants_times = len(self.ended) < BURST
+
+    def ending(self, claim: Claim, why: Ended) -> None:
+        """An attempt is told to stop, for this reason."""
+        if why is Ended.LOST:
+            self.lost("denied")
+            self.gone(claim)  # there will be no outcome
+        elif why is Ended.DEADLINE:
+            self.lost("deadline")
 
     def lost(self, reason: str, count: int = 1) -> None:
         """So many claims were lost."""
@@ -73,7 +86,7 @@ class WorkerMeter:
         self.meter.count("pgsched_attempts_total", (*labels, "lost"))
         self._owed[labels] += 1
 
-    async def watch_loop(self) -> None:
+    async def watch(self) -> None:
         """Measure how late the event loop comes to a timer, until cancelled; see to times where nothing is settled."""
         stretch_ends = time.monotonic() + LAG_STRETCH_S
         while True:
@@ -116,8 +129,7 @@ class WorkerMeter:
         if now < self._stretch_ends:
             return
         self._stretch_ends = now + STRETCH_S
-        noted, self.ended = self.ended, []
-        self.note()
+        noted, self.ended, self.wants_times = self.ended, [], True
         fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
         for claim, started, ended in noted:
             fresh[self._labels(WAY(claim))].append(self._time(claim, started, ended))
@@ -182,48 +194,13 @@ def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
     return Counter(map(WAY_OF, batch))
 
 
-class MeteredRunner(AttemptRunner):
-    """A runner that tells a WorkerMeter what becomes of its claims."""
-
-    def __init__(self, counted: WorkerMeter, *given: Any) -> None:
-        super().__init__(*given)
-        self.counted = counted
-        counted.note = self._note_next
-        self.noting = True
-
-    def take(self, claims: list[Claim], sent_at: float) -> None:
-        self.counted.claimed(claims)
-        super().take(claims, sent_at)
-
-    def end(self, keys: Collection[Key], why: Ended) -> None:
-        for key in keys if why in (Ended.LOST, Ended.DEADLINE) else ():
-            running = self.attempt_of(key)
-            if running is not None and running.ended is not why:
-                self.counted.lost("denied" if why is Ended.LOST else "deadline")
-                if why is Ended.LOST:  # there will be no outcome
-                    self.counted.gone(running.claim)
-        super().end(keys, why)
-
-    def _note_next(self) -> None:
-        """Note when each of the next attempts ends."""
-        self.noting = True
-
-    def note(self, claim: Claim, started: float, now: float) -> None:
-        noted = self.counted.ended
-        noted.append((claim, started, now))
-        self.noting = len(noted) < BURST
-
-    def samples(self) -> Iterator[Sample]:
-        """A source: how many places are taken at the moment."""
-        yield "pgsched_worker_slots", (), self.capacity.concurrency
-        yield "pgsched_worker_slots_busy", (), self.capacity.busy
-        yield "pgsched_worker_prefetched", (), len(self.buffer.claims)
-        # asked for by another thread: not all of one moment
-        ended = self.leases.count - len(self) - len(self.buffer.claims)
-        yield "pgsched_worker_unsettled", (), max(0, ended)
-        yield "pgsched_worker_draining", (), int(self.buffer.stopped)
-        yield (
-            "pgsched_worker_abandoned",
-            (),
-            self.capacity.abandoned + sum(e.abandoned for e in set(self.executors.values())),
-        )
+def samples_of(runner: AttemptRunner) -> Iterator[Sample]:
+    """A source: how many places are taken at the moment. Called by another thread: not all of one moment."""
+    capacity, ahead = runner.capacity, len(runner.buffer.claims)
+    ended = runner.leases.count - len(runner) - ahead
+    yield "pgsched_worker_slots", (), capacity.concurrency
+    yield "pgsched_worker_slots_busy", (), capacity.busy
+    yield "pgsched_worker_prefetched", (), ahead
+    yield "pgsched_worker_unsettled", (), max(0, ended)
+    yield "pgsched_worker_draining", (), int(runner.buffer.stopped)
+    yield "pgsched_worker_abandoned", (), capacity.abandoned + sum(e.abandoned for e in set(runner.executors.values()))

@@ -1,0 +1,1 @@
+"""Who learns what becomes of claims and attempts: metrics and tracing."""
