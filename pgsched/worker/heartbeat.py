@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgsched import log
@@ -21,12 +21,11 @@ from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.claims import Beat, Vitals, cancel_asked, heartbeat
 from pgsched.errors import PgschedError
 from pgsched.worker.leases import Leases
+from pgsched.worker.nudge import Nudge
 from pgsched.worker.registration import declare_again, register_again
 
 logger = log.get("lease")
 LOOK_S = 0.8  # so that a cancel request is heard within a second
-SHARE = 20  # a look that a notification asked for is followed by a pause of so many times what it took
-LEAST_PAUSE_S = 0.02
 AGAIN_S = 0.25
 DECLARE_AGAIN_S = 30.0
 
@@ -38,8 +37,20 @@ def patience_s(lease_s: float) -> tuple[float, float]:
     return timeout_s, timeout_s * 1.2
 
 
+@dataclass
+class HeartbeatCalls:
+    """What a heartbeat calls, from its own thread."""
+
+    on_beat: Callable[[list[Key], frozenset[Key]], object]  # these claims are lost, and these are to be cancelled
+    on_fatal: Callable[[PgschedError], object]
+    vitals: Callable[[], Vitals]
+    on_drain: Callable[[str], object] = bool  # somebody, named, asks this worker to drain
+    on_registered: Callable[[int], object] = bool  # the worker has another number now
+    after_beat: Callable[[Connection[Any]], object] = bool
+
+
 class Heartbeat(threading.Thread):
-    """Renews all leases every third of a lease. Calls back (from its thread) with claims lost or to be cancelled.
+    """Renews all leases every third of a lease.
 
     It also signs the worker off when it ends, so that no late heartbeat can bring the worker's row back to life.
     """
@@ -50,78 +61,52 @@ class Heartbeat(threading.Thread):
         worker_id: int,
         registration: workers.Registration,
         leases: Leases,
-        on_beat: Callable[[list[Key], frozenset[Key]], object],
-        on_fatal: Callable[[PgschedError], object],
-        vitals: Callable[[], Vitals],
+        calls: HeartbeatCalls,
     ) -> None:
         super().__init__(name="pgsched-heartbeat", daemon=True)
         self.dsn = dsn
         self.worker_id = worker_id
         self.registration = registration
-        self.on_registered: Callable[[int], object] = bool
         self.leases = leases
-        self.on_beat = on_beat
-        self.on_fatal = on_fatal
-        self.vitals = vitals
-        self.on_drain: Callable[[str], object] = bool
-        self._stopping = self._stopped = False
-        self._nudge = threading.Event()
-        self._beat_now = self._hinted = False
-        self._affordable_at = 0.0  # when a notification may make it look again
+        self.calls = calls
+        self.nudge = Nudge()
+        self._stopping = False
         self._looked_at: frozenset[Key] = frozenset()
         self.beaten_at = time.monotonic()  # when the database last answered a beat
-        self.after_beat: Callable[[Connection[Any]], object] = bool
         self.declare_at = math.inf  # monotonic: what the code declares could not be declared yet
         self._updates = True  # and jobs that are there already are to be as it says
 
     def drain(self) -> None:
         """Let everybody see at once that this worker takes no more."""
         self._stopping = True
-        self.beat_soon()
-
-    def beat_soon(self) -> None:
-        """There is something to say of this worker."""
-        self._beat_now = True
-        self._nudge.set()
-
-    def look_soon(self) -> None:
-        """A notification says that somebody wants a run cancelled. Anybody may send one, so it makes this worker ask
-        the database about its claims, and no more often than that takes a twentieth of the time."""
-        if not self._hinted:
-            self._hinted = True
-            self._nudge.set()
-
-    def stop(self) -> None:
-        """End the thread after the beat in progress."""
-        self._stopped = True
-        self._nudge.set()
+        self.nudge.beat_soon()
 
     def run(self) -> None:
         try:
             self._run()
         except Exception as error:  # never silent: without renewal every claim would be lost again and again
             logger.error("heartbeat failed", exc_info=True)
-            self.on_fatal(PgschedError(f"heartbeat failed: {error!r}"))
+            self.calls.on_fatal(PgschedError(f"heartbeat failed: {error!r}"))
 
     def _run(self) -> None:
         period = self.leases.lease_s / 3
         conn: Connection[Any] | None = None
         beat_at, look_at, failures = 0.0, 0.0, 0
-        while not self._stopped:
+        while not self.nudge.stopped:
             try:
                 conn = conn or self._connect()
                 if time.monotonic() >= beat_at:
                     beat_at = time.monotonic() + period
                     self._beat(conn)
                     look_at = time.monotonic() + LOOK_S
-                elif self._hinted or time.monotonic() >= look_at:
+                elif self.nudge.hinted or time.monotonic() >= look_at:
                     self._look(conn)
                     look_at = time.monotonic() + LOOK_S
                 failures, wait = 0, max(0.0, min(look_at, beat_at) - time.monotonic())
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
-                    self.on_fatal(error if isinstance(error, PgschedError) else explain(error))
+                    self.calls.on_fatal(error if isinstance(error, PgschedError) else explain(error))
                     return
                 failures += 1
                 beat_at, wait = 0.0, min(period / 2, back_off_s(failures, AGAIN_S))
@@ -129,21 +114,9 @@ class Heartbeat(threading.Thread):
                 if conn is not None and reaction is not Reaction.RETRY:
                     conn.close()
                     conn = None
-            if self._wait(wait, heeding=not failures):
+            if self.nudge.wait(wait, heeding=not failures):
                 beat_at = 0.0
         self._sign_off(conn)
-
-    def _wait(self, seconds: float, *, heeding: bool) -> bool:
-        """Until it is time, or a beat is asked for (True), or a hint is affordable, if hints are heeded."""
-        until = time.monotonic() + seconds
-        while not (self._beat_now or self._stopped):
-            at = min(until, self._affordable_at) if self._hinted and heeding else until
-            if (left_s := at - time.monotonic()) <= 0:
-                return False
-            if self._nudge.wait(left_s):
-                self._nudge.clear()
-        self._beat_now = False
-        return True
 
     def _connect(self) -> Connection[Any]:
         timeout_s, within_s = patience_s(self.leases.lease_s)
@@ -166,18 +139,18 @@ class Heartbeat(threading.Thread):
             self.worker_id,
             self.leases.lease_s,
             held,
-            replace(self.vitals(), stopping=self._stopping),
+            replace(self.calls.vitals(), stopping=self._stopping),
             name=self.registration.name,
         )
         self.leases.renewed(beat.kept, sent_at)
         self.beaten_at = time.monotonic()
         denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:
-            self.on_beat(denied, beat.cancel)
+            self.calls.on_beat(denied, beat.cancel)
         self._looked_at = frozenset(held)
         if not self._stopping:
             self._heed(conn, beat)
-        self.after_beat(conn)
+        self.calls.after_beat(conn)
         if time.monotonic() >= self.declare_at and not self._stopping:
             done = declare_again(conn, self.registration, update=self._updates)
             self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
@@ -190,23 +163,22 @@ class Heartbeat(threading.Thread):
             before, (self.worker_id, whole) = self.worker_id, register_again(conn, self.registration)
             if not whole and self.declare_at == math.inf:
                 self.declare_at, self._updates = time.monotonic() + DECLARE_AGAIN_S, False
-            self.on_registered(self.worker_id)
+            self.calls.on_registered(self.worker_id)
             logger.warning(
                 "registered again: the database had lost this worker, or given it up", id=self.worker_id, before=before
             )
         elif beat.drain_by is not None:
-            self.on_drain(beat.drain_by)
+            self.calls.on_drain(beat.drain_by)
 
     def _look(self, conn: Connection[Any]) -> None:
         """Between two beats: which of the claims are to be cancelled, or were taken away? Of all, where a notification
         said so; else of those that last for a while: it may have been lost, or none passes a pooler."""
-        began, hinted, self._hinted = time.monotonic(), self._hinted, False  # first: what comes meanwhile asks again
+        began, hinted, self.nudge.hinted = time.monotonic(), self.nudge.hinted, False  # first: others may ask again
         held = frozenset(self.leases.held())
         asked = held if hinted else held & self._looked_at
         self._looked_at = held
         lost, cancel = cancel_asked(conn, list(asked)) if asked else ([], frozenset())
         if lost or cancel:
-            self.on_beat(lost, cancel)
+            self.calls.on_beat(lost, cancel)
         if hinted:
-            now = time.monotonic()
-            self._affordable_at = now + max(LEAST_PAUSE_S, SHARE * (now - began))
+            self.nudge.looked(began)

@@ -20,7 +20,8 @@ from pgsched.core.text import escaped
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify
 from pgsched.db.queries.runs.run_output import Page, tell_progress, write
-from pgsched.execute.output.record import Journal, Progress, Record, in_json
+from pgsched.execute.output.kept_output import Progress
+from pgsched.execute.output.record import Journal, Record, in_json
 from pgsched.worker.output_pages import Book
 
 logger = log.get("logs")

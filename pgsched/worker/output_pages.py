@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pgsched.core.model import Key
 from pgsched.core.text import storable
 from pgsched.db.queries.runs.run_output import Line, Page
-from pgsched.execute.output.record import Piece, Taken
+from pgsched.execute.output.kept_output import Piece, Taken
 
 CHUNK_BYTES = 65_536
 ROW_CHARACTERS = 4096

@@ -33,9 +33,9 @@ from pgsched.telemetry import otel, tracing
 from pgsched.threads import apart
 from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
-from pgsched.worker.memory_limit import check_memory
 from pgsched.worker.observers.events import NO_EVENTS
 from pgsched.worker.process_endpoint import Observed
+from pgsched.worker.watching.memory_limit import check_memory
 from pgsched.worker.worker import Worker
 
 if TYPE_CHECKING:

@@ -32,16 +32,17 @@ from pgsched.worker.attempts.attempt import Ended, job_of
 from pgsched.worker.attempts.misfits import Misfits
 from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.claiming.claimer import Claimer
-from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat
+from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat, HeartbeatCalls
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
-from pgsched.worker.memory_limit import watch_memory
 from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
 from pgsched.worker.output import LogPump
 from pgsched.worker.registration import register
-from pgsched.worker.settler import Settler, retry_in_s
+from pgsched.worker.settling.settler import Settler, retry_in_s
 from pgsched.worker.supervision.supervisor_link import READY, SPENT
-from pgsched.worker.watchdog import Watchdog
+from pgsched.worker.watching.memory_limit import watch_memory
+from pgsched.worker.watching.stacks import HandlerFinder
+from pgsched.worker.watching.watchdog import Watchdog
 
 logger = log.get("worker")
 WATCH_S = 0.25
@@ -146,39 +147,36 @@ class Worker:
         wanted = Wanted(worker_id, self.settings.lease_s, self._whole_kinds(), self.registration.tasks, self.named)
         self._logs = LogPump(self.dsn, self.journal)
         self._claimer = Claimer(
-            self.dsn,
-            wanted,
-            self.settings.queues,
-            self.settings.poll_s,
-            self._room,
-            self._take,
-            self.runner.is_idle,
-            self.runner.places,
-        )
+            self.dsn, wanted, self.settings.queues, self.settings.poll_s, self._room, self._take,
+            self.runner.is_idle, self.runner.places,
+        )  # fmt: skip
         self.misfits.claimer = self._claimer
-        self._watchdog = self.watchdog = Watchdog(self.runner.running, self._code_of, self.registration.tasks)
+        finder = HandlerFinder(self.runner.running, self._code_of, self.registration.tasks)
+        self._watchdog = self.watchdog = Watchdog(finder)
         heartbeat = self.heartbeat = Heartbeat(
             self.dsn,
             worker_id,
             self.registration,
             self.leases,
-            lambda denied, cancel: loop.call_soon_threadsafe(self.runner.beaten, denied, cancel),
-            lambda error: loop.call_soon_threadsafe(self.fail, error),
-            self._vitals,
+            HeartbeatCalls(
+                on_beat=lambda denied, cancel: loop.call_soon_threadsafe(self.runner.beaten, denied, cancel),
+                on_fatal=lambda error: loop.call_soon_threadsafe(self.fail, error),
+                vitals=self._vitals,
+                on_drain=lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain"),
+                on_registered=lambda number: loop.call_soon_threadsafe(self._claimer.known_as, number),
+                after_beat=self.events.beat,
+            ),
         )
         if not self._declared:
             heartbeat.declare_at = time.monotonic() + DECLARE_AGAIN_S
-        heartbeat.after_beat = self.events.beat
-        heartbeat.on_drain = lambda by: loop.call_soon_threadsafe(self.retire, f"{by} asked it to drain")
-        heartbeat.on_registered = lambda number: loop.call_soon_threadsafe(self._claimer.known_as, number)
-        self._watchdog.on_news = heartbeat.beat_soon
+        self._watchdog.on_news = heartbeat.nudge.beat_soon
         self._watchdog.on_blocked = lambda who: self._give_up(who, heartbeat)
         self._watchdog.start()
         heartbeat.start()
         try:
             await self._work(heartbeat)
         finally:
-            heartbeat.stop()
+            heartbeat.nudge.stop()
             self._watchdog.stop()
             for executor in set(self.executors.values()):
                 await executor.close()
@@ -193,7 +191,7 @@ class Worker:
         claimer = self._part(self._claimer.run())
         logs = self._part(self._logs.run())
         others = [
-            self._part(listen(self.dsn, self._claimer.heard, heartbeat.look_soon)),
+            self._part(listen(self.dsn, self._claimer.heard, heartbeat.nudge.look_soon)),
             self._part(self._watch_deadlines()),
             self._part(self.events.watch()),
         ]
@@ -270,13 +268,13 @@ class Worker:
 
     def _put(self, settlements: Sequence[Settlement]) -> None:
         if not self.journal.unwritten:
-            self.settler.put(settlements)
+            self.settler.queue.put(settlements)
             return
         for settlement in settlements:
-            self._logs.before(settlement.key, partial(self.settler.put, [settlement]))
+            self._logs.before(settlement.key, partial(self.settler.queue.put, [settlement]))
 
     def _room(self) -> int:
-        return 0 if self.settler.is_behind(self._logs.held) else self.runner.room()
+        return 0 if self.settler.queue.is_behind(self._logs.held) else self.runner.room()
 
     def _more_room(self) -> None:
         claimer = self._claimer
@@ -313,7 +311,7 @@ class Worker:
         thread.)"""
         if self._heard_at is not None and time.monotonic() > self._heard_at + self.settings.grace_s + STUCK_S:
             logger.error("ending at once: the event loop is blocked and hears no stop", by=who)
-            heartbeat.stop()
+            heartbeat.nudge.stop()
             heartbeat.join(3.0)
             os._exit(1)
 
@@ -332,7 +330,7 @@ class Worker:
         try:
             async with asyncio.timeout(FLUSH_S):
                 await self._logs.finished()
-                await self.settler.flushed()
+                await self.settler.queue.flushed()
         except TimeoutError:
             self._fatal = self._fatal or DatabaseUnreachable(
                 "stopped with unsettled outcomes: the database took no answer, so they run again when their leases end"

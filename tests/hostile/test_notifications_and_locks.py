@@ -21,7 +21,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.schema.migrate import upgrade
 from pgsched.leader.election import Leader
-from pgsched.worker import heartbeat as heartbeats
+from pgsched.worker import heartbeat, nudge
 from tests.support.db.setting import add_runs
 from tests.support.hostile.victim import Victim
 from tests.support.logins import Logins, not_refused, one
@@ -93,13 +93,13 @@ def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
     dsn: str, db: psycopg.Connection[Any], logins: Logins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 1)
-    nobody, really, asked = logins.connect("nobody"), heartbeats.cancel_asked, list[float]()
+    nobody, really, asked = logins.connect("nobody"), heartbeat.cancel_asked, list[float]()
 
     def noted(*given: Any) -> Any:
         asked.append(time.monotonic())
         return really(*given)
 
-    monkeypatch.setattr(heartbeats, "cancel_asked", noted)
+    monkeypatch.setattr(heartbeat, "cancel_asked", noted)
 
     async def scene() -> None:
         handler = Handler()
@@ -109,7 +109,7 @@ def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
         began = time.monotonic()
         await asyncio.to_thread(lambda: [nobody.execute("NOTIFY pgsched_cancel, '1'") for _ in range(1000)])
         took_s = time.monotonic() - began
-        assert len(asked) <= 3 + took_s / heartbeats.LEAST_PAUSE_S
+        assert len(asked) <= 3 + took_s / nudge.LEAST_PAUSE_S
         handler.go.set()
         worker.stop()
         await task

@@ -104,7 +104,7 @@ def test_a_worker_that_runs_no_programs_is_not_hidden(db: psycopg.Connection[Any
 def test_a_hidden_process_still_knows_its_memory_and_its_descriptors() -> None:
     code = (
         "from pgsched import hidden_environment; assert hidden_environment.hide();"
-        "import os, subprocess; from pgsched.worker.memory_limit import STATM; STATM.read_text();"
+        "import os, subprocess; from pgsched.worker.watching.memory_limit import STATM; STATM.read_text();"
         "os.listdir('/proc/self/fd');"
         "subprocess.run(['true'], check=True, close_fds=True); from pgsched.chaos.fleet import state_of;"
         "assert state_of(os.getpid()) in 'RS'"

@@ -43,11 +43,7 @@ CLASS_LINES_ALLOWED = {
 ATTRIBUTES_ALLOWED = {
     "pgsched/app/task.py: Task": 15,
     "pgsched/cli/top/reader.py: Reader": 13,
-    "pgsched/execute/output/record.py: Record": 17,
     "pgsched/execute/process_pool/child_process.py: PoolChild": 13,
-    "pgsched/worker/heartbeat.py: Heartbeat": 20,
-    "pgsched/worker/settler.py: Settler": 13,
-    "pgsched/worker/watchdog.py: Watchdog": 15,
     "pgsched/worker/worker.py: Worker": 25,
 }
 PUBLIC_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")

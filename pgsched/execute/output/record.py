@@ -7,41 +7,28 @@ beginning is kept, then the newest: what lies between is dropped when nobody tak
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from pgsched.core.model import Claim, Key
 from pgsched.core.text import storable, text_of
 from pgsched.execute.output.head_tail import Output
+from pgsched.execute.output.kept_output import KeptOutput, Progress, Taken
 
 HEAD_SHARE = 4  # a quarter of what is kept is the beginning
-PIECE_BYTES = 8192
 READ_BYTES = 65536
 STREAMS = ("stdout", "stderr", "log")
 ALL_BYTES = 64 << 20
 LEAST_BYTES = 16 << 10
 NOTE_CHARACTERS = 200
 INFINITE = float("inf")
-Progress = tuple[float, float | None, str | None]
-Piece = tuple[str, bytearray]
-
-
-class Taken(NamedTuple):
-    """What a Record had: its beginning, how much was dropped after that, and what came then."""
-
-    head: list[Piece]
-    cut_bytes: int
-    cut_lines: int
-    tail: list[Piece]
-    progress: Progress | None
 
 
 class Record:
     """What one attempt says. Thread-safe; cheap to make, because most attempts that may say something do not."""
 
-    __slots__ = ("_cut_bytes", "_cut_lines", "_head", "_head_left", "_journal", "_output", "_progress", "_tail",
-                 "_tail_bytes", "_told", "_torn", "attempt", "book", "closed", "key", "late", "queued")  # fmt: skip
+    __slots__ = ("_journal", "_kept", "_output", "_progress", "_told", "_torn", "attempt", "book", "closed", "key",
+                 "late", "queued")  # fmt: skip
 
     def __init__(self, journal: Journal, key: Key, attempt: int) -> None:
         self.key = key
@@ -50,10 +37,7 @@ class Record:
         self.book: Any = None  # the pump's
         self._journal = journal
         self._output: Output | None = None
-        self._head: list[Piece] = []
-        self._head_left = journal.head_bytes
-        self._tail: deque[Piece] = deque()
-        self._tail_bytes = self._cut_bytes = self._cut_lines = 0
+        self._kept: KeptOutput | None = None
         self._progress: Progress | None = None
         self._told: Progress | None = None
         self._torn = False  # may the last character be half a one?
@@ -85,18 +69,17 @@ class Record:
             self.output.add(data)
             if not journal.keeps:
                 return
+            kept = self._kept = self._kept or KeptOutput(journal.head_bytes)
             for start in range(0, len(data), READ_BYTES):
-                self._keep(stream, data[start : start + READ_BYTES])
+                kept.add(stream, data[start : start + READ_BYTES], journal.room())
             self._torn = data[-1] >= 0x80
         self._wake()
 
     def skip(self, n_bytes: int, n_lines: int) -> None:
         """So much is missing here: whoever sent it on had to drop it."""
         with self._journal.lock:
-            self._drop(0)
-            self._head_left = 0
-            self._cut_bytes += n_bytes
-            self._cut_lines += n_lines
+            self._kept = self._kept or KeptOutput(self._journal.head_bytes)
+            self._kept.skip(n_bytes, n_lines)
         self._wake()
 
     def progress(self, done: float, total: float | None, note: str | None) -> None:
@@ -114,11 +97,8 @@ class Record:
         with self._journal.lock:
             # Before the progress is read: a word that comes after that wakes the pump again.
             self.queued = False
-            taken = Taken(self._head, self._cut_bytes, self._cut_lines, list(self._tail), self._news())
-            self._head, self._cut_bytes, self._cut_lines = [], 0, 0
-            self._tail.clear()
-            self._tail_bytes = 0
-            return taken
+            news = self._news()
+            return Taken([], 0, 0, [], news) if self._kept is None else self._kept.take(news)
 
     def tell_again(self) -> None:
         """The progress taken last did not arrive. After the attempt's end it is tried once more."""
@@ -145,32 +125,6 @@ class Record:
     def _wake(self) -> None:
         if not self.queued:
             self._journal.wake(self)
-
-    def _keep(self, stream: str, data: bytes) -> None:
-        room = self._journal.room()
-        if self._head_left and sum(len(piece) for _, piece in self._head) >= room:
-            self._head_left = 0
-        first, rest = data[: self._head_left], data[self._head_left :]
-        if first:
-            push(self._head, stream, first)
-            self._head_left -= len(first)
-        if rest:
-            push(self._tail, stream, rest)
-            self._tail_bytes += len(rest)
-            self._drop(room)
-
-    def _drop(self, room: int) -> None:
-        """Forget the oldest of the end, by whole lines where that is possible."""
-        while self._tail_bytes > room:
-            piece = self._tail[0][1]
-            over = self._tail_bytes - room
-            n_bytes = len(piece) if len(piece) <= over else piece.find(b"\n", over - 1) + 1 or over
-            if n_bytes == len(piece):
-                self._tail.popleft()
-            self._cut_lines += piece.count(b"\n", 0, n_bytes)
-            del piece[:n_bytes]
-            self._tail_bytes -= n_bytes
-            self._cut_bytes += n_bytes
 
 
 class Journal:
@@ -238,11 +192,3 @@ def number(value: Any) -> float:
     if not -INFINITE < found < INFINITE:
         raise ValueError(f"{found} is no number in JSON")
     return int(value) if found.is_integer() else found
-
-
-def push(pieces: list[Piece] | deque[Piece], stream: str, data: bytes) -> None:
-    """Append, joining what is small: a piece costs more than its bytes."""
-    if pieces and pieces[-1][0] == stream and len(pieces[-1][1]) + len(data) <= PIECE_BYTES:
-        pieces[-1][1].extend(data)
-    else:
-        pieces.append((stream, bytearray(data)))

@@ -18,7 +18,8 @@ from pgsched.app.app_location import Home
 from pgsched.app.control import Control, Own
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Outcome, Result
-from pgsched.execute.output.record import STREAMS, Record, Taken, in_json
+from pgsched.execute.output.kept_output import Taken
+from pgsched.execute.output.record import STREAMS, Record, in_json
 from pgsched.telemetry import tracing
 
 HEAD_BYTES = 4

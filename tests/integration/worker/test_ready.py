@@ -7,7 +7,7 @@ import pytest
 
 from pgsched import App
 from pgsched.db.queries.runs import claims
-from pgsched.worker import settler as settling
+from pgsched.worker.settling import settler as settling
 from tests.support.working import all_ended, work
 
 LAST = """

@@ -18,15 +18,15 @@ from pgsched.db.connection.connect import AsyncConnection
 from pgsched.db.queries.runs import claims, workers
 from pgsched.errors import PgschedError
 from pgsched.worker import heartbeat as heartbeat_module
-from pgsched.worker import settler as settling
 from pgsched.worker.attempts import capacity, prefetch
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor as cursors
 from pgsched.worker.claiming import discovery, queue_claims, recovery
 from pgsched.worker.claiming import polling as resting
 from pgsched.worker.claiming.cursor import Cursor
-from pgsched.worker.heartbeat import Heartbeat
 from pgsched.worker.leases import Leases
+from pgsched.worker.settling import settlement_queue
+from pgsched.worker.settling import settler as settling
 from pgsched.worker.worker import Worker
 from tests.support.db.setting import Open, add_runs, cut, let_expire, row_of, take
 from tests.support.workers import Handler, becomes, make, play, registration
@@ -285,7 +285,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash would have all of them run again."""
-    monkeypatch.setattr(settling, "BEHIND", 100 if guarded else 1_000_000)
+    monkeypatch.setattr(settlement_queue, "BEHIND", 100 if guarded else 1_000_000)
     monkeypatch.setattr(prefetch, "MOST_AHEAD", 200)  # what is ahead is attempted, too: on a fast machine all of them
     add_runs(db, 2000)
     asked, answers, really = asyncio.Event(), asyncio.Event(), settling.settle
@@ -305,7 +305,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
         work = asyncio.create_task(worker.run())
         if guarded:
             await becomes(
-                lambda: asked.is_set() and worker.settler.is_behind(0) and worker.runner.is_idle(),
+                lambda: asked.is_set() and worker.settler.queue.is_behind(0) and worker.runner.is_idle(),
                 "nothing more to start",
             )
             assert len(handler.begun) < 1500, "and not all that there is"
@@ -385,9 +385,10 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
 
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
     worker_id = workers.start(db, registration())
-    thread = Heartbeat(dsn, worker_id, registration(), Leases(3), lambda *_: None, lambda _: None, claims.Vitals)
+    calls = heartbeat_module.HeartbeatCalls(lambda *_: None, lambda _: None, claims.Vitals)
+    thread = heartbeat_module.Heartbeat(dsn, worker_id, registration(), Leases(3), calls)
     thread.start()
-    thread.stop()
+    thread.nudge.stop()
     thread.join(10)
     row = db.execute("SELECT stopping_at IS NOT NULL, stopped_at IS NOT NULL FROM pgsched.workers").fetchone()
     assert row == (True, True)

@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from pgsched.core.model import DONE, Claim, Settlement
-from pgsched.worker import settler as settling
-from pgsched.worker.settler import ENOUGH, Settler
+from pgsched.worker.settling import settler as settling
+from pgsched.worker.settling.settler import ENOUGH, Settler
 from tests.support.executing import holds
 
 
@@ -34,7 +34,7 @@ def test_few_outcomes_wait_for_more_and_many_do_not(
         settler = Settler("", "host:1", 60.0, lambda *_: None)
         work = asyncio.create_task(settler.run())
         for n in range(waiting):
-            settler.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "task", "noop", {}), DONE)])
+            settler.queue.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "task", "noop", {}), DONE)])
         for _ in range(10):
             await asyncio.sleep(0)
         if written:

@@ -18,8 +18,8 @@ from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.db.queries.runs.claims import settle
 from pgsched.db.queries.runs.run_output import Page, tell_progress, write
 from pgsched.worker import output as log_pump
-from pgsched.worker import settler as settling
 from pgsched.worker.output import LogPump
+from pgsched.worker.settling import settlement_queue
 from tests.support.db.setting import add_runs, cut, let_expire, reap, take
 from tests.support.waiting import wait_until
 from tests.support.working import add, all_ended, output, work
@@ -220,7 +220,7 @@ def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
 ) -> None:
     """A crash would have all of them run again."""
     monkeypatch.setattr(log_pump, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(settling, "BEHIND", 20)
+    monkeypatch.setattr(settlement_queue, "BEHIND", 20)
     if not guarded:
         monkeypatch.setattr(LogPump, "held", 0)
     app, begun, most = App(), [], 1000

@@ -15,9 +15,9 @@ from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.queries.runs import claims, run_output
 from pgsched.errors import PgschedError
 from pgsched.worker import output as pumping
-from pgsched.worker import settler as settling
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import queue_claims
+from pgsched.worker.settling import settler as settling
 from pgsched.worker.worker import Worker
 from tests.support.db.setting import add_runs, row_of
 from tests.support.workers import Handler, becomes, make, play

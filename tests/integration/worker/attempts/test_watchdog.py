@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from pgsched.services.status import status
-from pgsched.worker import watchdog
 from pgsched.worker.attempts import runner
+from pgsched.worker.watching import stacks, watchdog
 from tests.support.apps import contract
 from tests.support.db.setting import row_of
 from tests.support.serving import add, serve, state
@@ -118,10 +118,10 @@ def test_the_stacks_of_other_threads_are_read_as_they_are() -> None:
     thread = threading.Thread(target=sleeper)
     thread.start()
     try:
-        wait_until(lambda: any(" in sleeper" in stack for stack in watchdog.stacks_of_others()), 10, "its stack")
-        stacks = watchdog.stacks_of_others()
-        assert any(f"{thread.ident:#018x}" in stack and " in sleeper" in stack for stack in stacks)
-        assert not any(" in stacks_of_others" in stack for stack in stacks), "its own is none of them"
+        wait_until(lambda: any(" in sleeper" in stack for stack in stacks.stacks_of_others()), 10, "its stack")
+        found = stacks.stacks_of_others()
+        assert any(f"{thread.ident:#018x}" in stack and " in sleeper" in stack for stack in found)
+        assert not any(" in stacks_of_others" in stack for stack in found), "its own is none of them"
     finally:
         go.set()
         thread.join()
@@ -153,10 +153,10 @@ def test_a_loop_that_turns_is_nobodys_business(dsn: str, db: psycopg.Connection,
 
 FREES_WHILE_IT_LOOKS = """
 import gc, sys, threading
-from pgsched.worker import watchdog
+from pgsched.worker.watching import stacks
 
 if sys.argv[1] == "unguarded":
-    watchdog.current_frames = sys._current_frames
+    stacks.current_frames = sys._current_frames
 go = threading.Event()
 
 def sleeper():
@@ -176,7 +176,7 @@ for _ in range(10):
     Circle()
 gone = []
 gc.callbacks.append(lambda phase, about: gone.append(about["collected"]))
-print(len(watchdog.stacks_of_others()), sum(gone) > 0, flush=True)
+print(len(stacks.stacks_of_others()), sum(gone) > 0, flush=True)
 """
 
 

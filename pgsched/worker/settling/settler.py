@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,12 +22,10 @@ from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.queries.runs.claims import LOCKED, plan_settlements, settle, settle_unlocked
 from pgsched.errors import PgschedError
-from pgsched.worker.settling_later import Aside
+from pgsched.worker.settling.settlement_queue import SettlementQueue
 
 logger = log.get("settle")
-LARGEST_BATCH = 4000
 ENOUGH = 1000  # to be written without waiting for more
-BEHIND = LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
 LOCK_TIMEOUT_MS = "50"  # waited for once, by all outcomes behind it too; from then on locked rows are passed by
 WARY_S = 30.0  # for so long
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
@@ -55,7 +53,7 @@ def in_ascii(outcome: Outcome) -> Outcome:
 
 
 class Settler:
-    """Collects settlements and writes them; `on_settled` is told of each batch, with its verdicts."""
+    """Writes what is in `queue`; `on_settled` is told of each batch, with its verdicts."""
 
     def __init__(
         self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[list[Settlement], list[str]], object]
@@ -66,45 +64,22 @@ class Settler:
         self.on_settled = on_settled
         self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
         self.on_taken: Callable[[], object] = bool  # fewer wait now: it may be behind no more
-        self._waiting: list[Settlement] = []
-        self._aside = Aside(self._due_again)
-        self._aside_last = False
+        self.queue = SettlementQueue()
         self._wary_until = 0.0
-        self._arrived = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._conn: AsyncConnection[Any] | None = None
-
-    def put(self, settlements: Sequence[Settlement]) -> None:
-        """Hand over outcomes, one at least; returns at once."""
-        if not self._waiting:
-            self._idle.clear()
-            self._arrived.set()
-        self._waiting += settlements
-
-    def is_behind(self, held: int) -> bool:
-        """Do so many outcomes wait to be written, with those `held` on their way here, that no more runs should be
-        claimed? A crash would have all of them run again, and a claim takes its time from the very server that is
-        behind."""
-        return len(self._waiting) + held >= BEHIND
-
-    async def flushed(self) -> None:
-        """Wait until everything handed over so far is written."""
-        await self._idle.wait()
 
     async def run(self) -> None:
         """Write batches until cancelled. Raises PgschedError when no retry can help."""
         try:
             await self._get_ready()
             while True:
-                await self._arrived.wait()
-                if len(self._waiting) < ENOUGH:
+                await self.queue.arrived.wait()
+                if len(self.queue) < ENOUGH:
                     await asyncio.sleep(self.wait_s)
-                batch = self._next()
+                batch = self.queue.next()
                 self.on_taken()
                 await self._write(batch, UNFORESEEN)
-                if not (self._waiting or self._aside):
-                    self._idle.set()
+                self.queue.written()
         finally:
             if self._conn is not None:
                 await self._conn.close()
@@ -123,20 +98,6 @@ class Settler:
             settings = BY_KEY | {"lock_timeout": LOCK_TIMEOUT_MS}
             self._conn = await aconnect(self.dsn, purpose="settle", settings=settings)
         return self._conn
-
-    def _next(self) -> list[Settlement]:
-        due = self._aside.due
-        self._aside_last = bool(due) and not (self._aside_last and self._waiting)  # in turns: neither starves
-        if self._aside_last:
-            batch = self._aside.take(LARGEST_BATCH)
-        else:
-            batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
-        if not (self._waiting or self._aside.due):
-            self._arrived.clear()
-        return batch
-
-    def _due_again(self) -> None:
-        self._arrived.set()
 
     async def _write(self, batch: list[Settlement], unforeseen: int) -> None:
         """`unforeseen`: errors of unknown meaning to be taken for ones that pass."""
@@ -172,7 +133,7 @@ class Settler:
             await self._write(batch[:middle], unforeseen)
             await self._write(batch[middle:], unforeseen)
             return
-        self._aside.put(batch, log.redact(first_line(error)))
+        self.queue.aside.put(batch, log.redact(first_line(error)))
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
         """One value that the database refuses must not hold up the others: write each alone, the bad one as failed. One
@@ -209,10 +170,10 @@ class Settler:
         if LOCKED in verdicts:
             self._wary_until = time.monotonic() + WARY_S
             pairs = list(zip(batch, verdicts, strict=True))
-            self._aside.put([s for s, verdict in pairs if verdict == LOCKED], "somebody has locked the run")
+            self.queue.aside.put([s for s, verdict in pairs if verdict == LOCKED], "somebody has locked the run")
             batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
-        for settlement in batch if self._aside.known else ():
-            self._aside.forget(settlement)
+        for settlement in batch if self.queue.aside.known else ():
+            self.queue.aside.forget(settlement)
         if "lost" in verdicts:
             for settlement, verdict in zip(batch, verdicts, strict=True):
                 if verdict == "lost":

@@ -1,0 +1,1 @@
+"""Writing outcomes: what waits, in which batches, and what becomes of each."""

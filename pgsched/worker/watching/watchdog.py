@@ -1,0 +1,122 @@
+"""The rule: a handler that keeps the loop or the whole interpreter to itself is named: while it does so where Python
+code can still run, and else afterwards.
+
+While the loop is blocked nothing is claimed, settled or stopped, but the leases are kept, because the heartbeat has a
+thread of its own. A C call that holds the interpreter stops that thread too; it can cost the leases. Whoever gets the
+interpreter next looks where the others are: mostly the call is still to be seen. While it lasts only faulthandler sees
+it, from a thread that needs no interpreter; it is wound up at every look and goes off when none comes for long. Not
+sooner: when a process that was frozen goes on, it would read stacks that are changing, and that can crash the process.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import IO
+
+from pgsched import log
+from pgsched.execute.anonymous_file import anonymous_file
+from pgsched.worker.watching.stacks import STACK_CHARACTERS, HandlerFinder, names, one_of, stacks_of_others
+
+logger = log.get("watchdog")
+BLOCKED_S = 5.0
+LOOK_S = 1.0
+DUMP_S = 60.0
+AGAIN = 4  # told again when it has lasted this many times as long
+Blocked = tuple[float, str]
+
+
+class Watchdog(threading.Thread):
+    """Watches the loop of `finder`. `on_news()` is told when the loop is blocked, and when no more; `on_blocked(who)`
+    each second in between."""
+
+    def __init__(self, finder: HandlerFinder) -> None:
+        super().__init__(name="pgsched-watchdog", daemon=True)
+        self._finder = finder
+        self.on_news: Callable[[], object] = lambda: None
+        self.on_blocked: Callable[[str], object] = lambda who: None
+        self._turned_at = self._looked_at = time.monotonic()
+        self._noted: list[str] = []
+        self._tell_at_s = BLOCKED_S
+        self._who = ""
+        self._stopping = threading.Event()
+        self._dump: IO[bytes] = anonymous_file()
+
+    def turned(self) -> None:
+        """The loop has had a turn; to be called on it at least once a second."""
+        self._turned_at = time.monotonic()
+        if not self._noted and self._turned_at > self._looked_at + BLOCKED_S + LOOK_S:
+            self._noted += stacks_of_others()
+
+    def silent_s(self) -> float:
+        """Seconds since the loop had a turn."""
+        return time.monotonic() - self._turned_at
+
+    def blocked(self) -> Blocked | None:
+        """For how many seconds the loop has not turned, and who is at it; None when it turns."""
+        seconds = time.monotonic() - self._turned_at
+        return (seconds, self._who) if seconds >= BLOCKED_S and self._who else None
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            faulthandler.dump_traceback_later(DUMP_S, file=self._dump)
+            began, cpu_s = time.monotonic(), time.process_time()
+            self._looked_at = began
+            self._stopping.wait(LOOK_S)
+            late_s = time.monotonic() - began - LOOK_S
+            try:
+                if late_s >= BLOCKED_S:
+                    self._tell_held(late_s, time.process_time() - cpu_s)
+                else:
+                    self._look(time.monotonic() - self._turned_at)
+            except Exception:  # a report that fails must not end the watch
+                logger.error("watchdog failed", exc_info=True)
+        faulthandler.cancel_dump_traceback_later()
+        self._dump.close()
+
+    # ---- the loop
+
+    def _look(self, seconds: float) -> None:
+        if seconds < BLOCKED_S:
+            if self._who:
+                logger.warning("the event loop turns again", was_blocked_by=self._who)
+                self._who, self._tell_at_s = "", BLOCKED_S
+                self.on_news()
+            return
+        if seconds >= self._tell_at_s:
+            frame = self._finder.frame()
+            found = self._finder.at_the_loop(frame)
+            self._who = names(found) or one_of(list(self._finder.running()))
+            self._tell_at_s = seconds * AGAIN
+            logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
+                           remedy='run_in="thread" or "process"', stack=self._finder.stack(frame, found))  # fmt: skip
+            self.on_news()
+        self.on_blocked(self._who)
+
+    # ---- the interpreter
+
+    def _tell_held(self, seconds: float, cpu_s: float) -> None:
+        """No Python code ran in this process: a C call held the interpreter, or the whole process stood still."""
+        seen = [*self._take_dump().split("\n\n"), *self._noted, *stacks_of_others()]
+        running, blocks = list(self._finder.running()), list(dict.fromkeys(seen))
+        self._noted = []
+        tasks = self._finder.tasks_in(blocks, running)
+        found = [one for one in running if one.claim.task in tasks]
+        shown = self._finder.stacks_of(tasks, blocks)
+        logger.warning("no Python code of this process ran", seconds=round(seconds, 1), cpu_s=round(cpu_s, 1),
+                       by=names(found) or ", ".join(sorted(tasks)[:5]) or one_of(running), remedy='run_in="process"',
+                       stack="\n".join(shown)[:STACK_CHARACTERS] or None)  # fmt: skip
+
+    def _take_dump(self) -> str:
+        fd = self._dump.fileno()
+        text = os.pread(fd, 1 << 20, 0).decode("utf-8", "replace")
+        os.ftruncate(fd, 0)
+        os.lseek(fd, 0, os.SEEK_SET)
+        return text
