@@ -142,19 +142,19 @@ async def work(
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
         # a service manager may signal every process: then it is the supervisor who says when to hurry
-        loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.stop_at_least, 1)))
+        loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.ending.stop_at_least, 1)))
         # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
-        signal.signal(number, lambda *_: worker.heard())
+        signal.signal(number, lambda *_: worker.ending.signal_received())
         signal.siginterrupt(number, False)
     signal_isolation.hear_alone(handled)
     if line is not None:
-        worker.tell = line.say
-        line.on_stop(lambda times: loop.call_soon_threadsafe(worker.stop_at_least, times))
+        worker.ending.report_state = line.say
+        line.on_stop(lambda times: loop.call_soon_threadsafe(worker.ending.stop_at_least, times))
     leader = Leader(
         settings.dsn,
         settings.leader,
         process_name(),
-        on_fatal=lambda error: loop.call_soon_threadsafe(worker.fail, error),
+        on_fatal=lambda error: loop.call_soon_threadsafe(worker.ending.fail, error),
     )
     if observed is not None:
         observed.watch(worker, leader)

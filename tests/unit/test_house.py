@@ -38,13 +38,10 @@ LINES_ALLOWED = {
 }
 CLASS_LINES_ALLOWED = {
     "pgsched/worker/supervision/supervisor.py: Supervisor": 232,
-    "pgsched/worker/worker.py: Worker": 297,
 }
 ATTRIBUTES_ALLOWED = {
     "pgsched/app/task.py: Task": 15,
     "pgsched/cli/top/reader.py: Reader": 13,
-    "pgsched/execute/process_pool/child_process.py: PoolChild": 13,
-    "pgsched/worker/worker.py: Worker": 25,
 }
 PUBLIC_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 PRIVATE_OF_PYTHON_ALLOWED = {

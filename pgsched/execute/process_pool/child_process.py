@@ -88,8 +88,7 @@ class PoolChild(Group):
         self._left = False
         self.rest: asyncio.TimerHandle | None = None
         self.on_death: Callable[[], None] | None = None
-        self.record: Record | None = None  # of the attempt that it runs
-        self.control: Control | None = None
+        self.attempt: tuple[Record | None, Control | None] = (None, None)  # what it says and asks goes there
         self.dead = asyncio.Event()
         self._watch = self._loop.create_task(self._watched())
 
@@ -169,11 +168,12 @@ class PoolChild(Group):
             self.kill()
 
     def _heard(self, message: Message) -> None:
+        record, control = self.attempt
         try:
-            if "asked" in message and self.control is not None:
-                obey(self.control, message)
-            elif "said" in message and self.record is not None:
-                hear(self.record, message)
+            if "asked" in message and control is not None:
+                obey(control, message)
+            elif "said" in message and record is not None:
+                hear(record, message)
         except (KeyError, TypeError, ValueError, AttributeError):
             self.kill()
 

@@ -51,7 +51,7 @@ class Pool:
                 if isinstance(started, Outcome):
                     return started
                 child = started
-            child.record, child.control = record, None if own is None else own.control
+            child.attempt = record, None if own is None else own.control
             return await self._attempt(child, claim, attempt_message(claim, memory_mb, own))
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class Pool:
 
     def _rest(self, child: PoolChild) -> None:
         """Keep a child for a later attempt."""
-        child.record = child.control = None
+        child.attempt = None, None
         self._idle.append(child)
         child.rest = asyncio.get_running_loop().call_later(self._idle_s, self._let_go, child)
 

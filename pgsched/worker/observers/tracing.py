@@ -84,14 +84,14 @@ class Tracing:
 
     def begin(self, claim: Claim) -> tuple[trace.Span, Any]:
         """An attempt's span, and the context that it is to be made in."""
-        told = told_of(claim)
-        parent = tracing.extracted(told)
+        carried = trace_of(claim)
+        parent = tracing.extracted(carried)
         span = self._tracer.start_span(
             f"process {claim.queue}",
             contexts.Context() if parent is None else parent,
             kind=SpanKind.CONSUMER,
             attributes=described(claim, self._worker),
-            links=tracing.links([{"traceparent": last}]) if (last := told.get("attempt")) else None,
+            links=tracing.links([{"traceparent": last}]) if (last := carried.get("attempt")) else None,
         )
         return span, trace.set_span_in_context(span)
 
@@ -114,7 +114,7 @@ class Tracing:
         if bad:
             self._ended[claim.key] = log.ids_of_span(span)
 
-    def told_of(self, claim: Claim) -> dict[str, Any]:
+    def log_fields(self, claim: Claim) -> dict[str, Any]:
         """For the line that says how an attempt ended."""
         return {**job_of(claim), **self._ended.pop(claim.key, {})}
 
@@ -123,8 +123,10 @@ class Tracing:
         mine = tracing.carrier(trace.set_span_in_context(span))
         if not mine:
             return None
-        told = told_of(claim)
-        first = {name: told[name] for name in tracing.KEYS if name in told} if tracing.extracted(told) else mine
+        carried = trace_of(claim)
+        first = (
+            {name: carried[name] for name in tracing.KEYS if name in carried} if tracing.extracted(carried) else mine
+        )
         return json.dumps({**first, "attempt": mine["traceparent"]})
 
     def keep_soon(self, claim: Claim, text: str) -> None:
@@ -135,14 +137,14 @@ class Tracing:
 
     @contextmanager
     def call(self, claims: Sequence[Claim]) -> Iterator[Callable[[BaseException | None], object]]:
-        """A span around one call that serves these attempts; it is told of what the call raises."""
+        """A span around one call that serves these attempts; what it yields takes what the call raises."""
         first = claims[0]
         attributes = {**described(first, self._worker), "messaging.batch.message_count": len(claims)}
         for name in [name for name in attributes if name in PER_RUN]:
             del attributes[name]
         with self._tracer.start_as_current_span(
             f"process {first.queue}", contexts.Context(), kind=SpanKind.CONSUMER, attributes=attributes,
-            links=tracing.links(told_of(claim) for claim in claims),
+            links=tracing.links(trace_of(claim) for claim in claims),
         ) as span:  # fmt: skip
             yield lambda error: None if error is None else span.record_exception(error)
 
@@ -220,10 +222,10 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
     return found
 
 
-def told_of(claim: Claim) -> Described:
+def trace_of(claim: Claim) -> Described:
     """What the row says of its trace."""
-    told = claim.options.get("trace") if isinstance(claim.options, dict) else None
-    return told if isinstance(told, dict) else {}
+    carried = claim.options.get("trace") if isinstance(claim.options, dict) else None
+    return carried if isinstance(carried, dict) else {}
 
 
 def mark(span: trace.Span, outcome: Outcome) -> None:
@@ -242,12 +244,12 @@ def mark(span: trace.Span, outcome: Outcome) -> None:
 def trace_attempts(worker: Worker) -> Tracing:
     """Have a worker's attempts traced."""
     shared = Tracing(worker.dsn, worker.registration.name, worker.runner.attempt_of)
-    python = worker.executors.get(Kind.TASK)
+    python = worker.runner.executors.get(Kind.TASK)
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
     worker.runner.inline.handler_of = lambda _: None  # a span is around the first step too
-    worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.executors.items()}
-    worker.told_of = shared.told_of
+    worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.runner.executors.items()}
+    worker.outcomes.log_fields = shared.log_fields
     worker.named = True
     return shared

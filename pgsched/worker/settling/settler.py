@@ -55,13 +55,11 @@ def in_ascii(outcome: Outcome) -> Outcome:
 class Settler:
     """Writes what is in `queue`; `on_settled` is told of each batch, with its verdicts."""
 
-    def __init__(
-        self, dsn: str, worker: str, wait_s: float, on_settled: Callable[[list[Settlement], list[str]], object]
-    ) -> None:
+    def __init__(self, dsn: str, worker: str, wait_s: float) -> None:
         self.dsn = dsn
         self.worker = worker
         self.wait_s = wait_s
-        self.on_settled = on_settled
+        self.on_settled: Callable[[list[Settlement], list[str]], object] = lambda batch, verdicts: None
         self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
         self.on_taken: Callable[[], object] = bool  # fewer wait now: it may be behind no more
         self.queue = SettlementQueue()

@@ -305,7 +305,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
         work = asyncio.create_task(worker.run())
         if guarded:
             await becomes(
-                lambda: asked.is_set() and worker.settler.queue.is_behind(0) and worker.runner.is_idle(),
+                lambda: asked.is_set() and worker.outcomes.settler.queue.is_behind(0) and worker.runner.is_idle(),
                 "nothing more to start",
             )
             assert len(handler.begun) < 1500, "and not all that there is"

@@ -31,7 +31,7 @@ def test_few_outcomes_wait_for_more_and_many_do_not(
     monkeypatch.setattr(Settler, "_connected", connected)
 
     async def scene() -> None:
-        settler = Settler("", "host:1", 60.0, lambda *_: None)
+        settler = Settler("", "host:1", 60.0)
         work = asyncio.create_task(settler.run())
         for n in range(waiting):
             settler.queue.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "task", "noop", {}), DONE)])

@@ -145,7 +145,7 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     db.execute("UPDATE pgsched.runs SET timeout = '1 s', kill_after = '0.2 s', max_attempts = 1")
     asleep = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
     worker = serve(dsn, lambda: state(db, run_id) == "dead")
-    assert worker.executors["task"].abandoned == (0 if guarded else 1)
+    assert worker.runner.executors["task"].abandoned == (0 if guarded else 1)
     assert bool(db.execute(asleep).rowcount) is not guarded
     assert (written(db), row_of(db, run_id)["error"]) == ([], "timed out after 1 s")
     db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid)"))

@@ -1,0 +1,89 @@
+"""The way of each outcome of a worker: it is logged, waits for what the attempt has said, and is written."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pgsched.core.model import SUCCEEDED, Claim, Outcome, Result, Settlement
+from pgsched.execute.base import Executor
+from pgsched.execute.output.record import Journal
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.worker import log_lines
+from pgsched.worker.attempts.attempt import job_of
+from pgsched.worker.leases import Leases
+from pgsched.worker.observers.events import WorkerEvents
+from pgsched.worker.output import LogPump
+from pgsched.worker.settling.settler import Settler, retry_in_s
+
+
+class Outcomes:
+    """What one worker settles. `verdicts`: how many runs have come to which state. `on_room()`: fewer outcomes wait."""
+
+    def __init__(
+        self,
+        settler: Settler,
+        logs: LogPump,
+        journal: Journal,
+        leases: Leases,
+        executors: Mapping[str, Executor],
+        events: WorkerEvents,
+        on_room: Callable[[], None],
+    ) -> None:
+        """`journal`: what the executors write output and progress to, and `logs` keeps."""
+        self.verdicts: dict[str, int] = {}
+        self.log_fields: Callable[[Claim], dict[str, Any]] = job_of  # what log lines say of an attempt beside its run
+        self.settler = settler
+        self.logs = logs
+        self._journal = journal
+        self._leases = leases
+        self._executors = executors
+        self._events = events
+        self._on_room = on_room
+        settler.on_settled, settler.on_taken = self._settled, on_room
+
+    def take(self, claims: Sequence[Claim], outcome: Outcome) -> None:
+        """The attempts at these have come to this."""
+        if outcome.result is SUCCEEDED:
+            self._put([Settlement.of(claim, outcome) for claim in claims])
+            return
+        for claim in claims:
+            self._take_other(claim, outcome)
+
+    def is_behind(self) -> bool:
+        """Do so many outcomes wait that no more runs should be claimed?"""
+        return self.settler.queue.is_behind(self.logs.held)
+
+    async def flushed(self) -> None:
+        """Wait until everything said and settled so far is written."""
+        await self.logs.finished()
+        await self.settler.queue.flushed()
+
+    def _take_other(self, claim: Claim, outcome: Outcome) -> None:
+        if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
+            attempt = {"run": claim.id, "task": claim.task[:80], "attempt": claim.attempt, **self.log_fields(claim)}
+            log_lines.ended(outcome, **attempt)
+        if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
+            executor = self._executors.get(claim.kind)
+            if isinstance(executor, PythonExecutor):
+                executor.ended_badly(claim, outcome)
+        self._put([Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random))])
+
+    def _put(self, settlements: Sequence[Settlement]) -> None:
+        if not self._journal.unwritten:
+            self.settler.queue.put(settlements)
+            return
+        for settlement in settlements:
+            self.logs.before(settlement.key, partial(self.settler.queue.put, [settlement]))
+
+    def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
+        self._leases.drop(batch)
+        self._events.settled(batch, verdicts)
+        if "dead" in verdicts:
+            log_lines.settled(batch, verdicts)
+        for verdict, count in Counter(verdicts).items():
+            self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
+        self._on_room()
