@@ -13,59 +13,22 @@ import contextlib
 import os
 import random
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from pgsched import gc_tuning, log
 from pgsched.errors import MemoryReached
 from pgsched.execute.subprocess.child import kill_session
 from pgsched.worker.process_endpoint import FOLDER
+from pgsched.worker.supervision.children import Child, Place, Renewal, cancel_restarts, pause, start_child
 from pgsched.worker.supervision.endpoint_proxy import Member, fronting
-from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN, environment
+from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN
 
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
 HOPELESS = (2, 5, 6, 7, 9)
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 PROVEN_S = 10.0  # a worker that has worked for so long does not fail at its start
-
-
-@dataclass(eq=False)
-class Place:
-    """One of the N places: the worker that is there, and how often in a row one has failed at its start."""
-
-    number: int
-    child: Child | None = None
-    failures: int = 0
-    code: int | None = None  # how the last one ended
-    restart: asyncio.TimerHandle | None = None
-
-
-@dataclass(eq=False)
-class Child:
-    """One worker process."""
-
-    place: Place
-    process: subprocess.Popen[bytes]
-    link: socket.socket
-    started: float
-    ready: bool = False
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    def ask_to_stop(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended
-            self.link.send(b"s")
-
-    def kill(self) -> None:
-        """Not by the Popen, which might reap it behind our back."""
-        os.kill(self.pid, signal.SIGKILL)
 
 
 class Supervisor:
@@ -76,9 +39,7 @@ class Supervisor:
         self._env = dict(os.environ if env is None else env)
         self._places = [Place(number) for number in range(1, processes + 1)]
         self._children: dict[int, Child] = {}
-        self._to_renew: list[Place] = []
-        self._heir: Child | None = None  # it takes its place over when it is ready; there is one at a time
-        self._renew_again = False
+        self._renewal = Renewal()
         self._stops = 0
         self._worst = 0
         self._works = False  # has any worker ever come to work?
@@ -99,14 +60,7 @@ class Supervisor:
 
     def members(self) -> list[Member]:
         """The workers that there are now, for the endpoint; called from its thread."""
-        return [
-            Member(
-                str(place.number) if (place := child.place).child is child else f"{place.number}/{pid}",
-                pid,
-                child.ready,
-            )
-            for pid, child in list(self._children.items())
-        ]
+        return [child.member for child in list(self._children.values())]
 
     def show(self, folder: str | None) -> None:
         """Where the workers are to have their socket files."""
@@ -128,37 +82,22 @@ class Supervisor:
         if self._stops or (place.child is not None and not heir):
             return
         try:
-            child = self._bear(place)
+            child = start_child(self._command, self._env, place)
         except OSError as error:  # no process, descriptor or memory is left; there may be one soon
             self._not_started(place, error, heir=heir)
             return
         self._children[child.pid] = child
         if heir:
-            self._heir = child
+            self._renewal.heir = child
         else:
             place.child = child
         self._loop.add_reader(child.link, self._hear, child)
-
-    def _bear(self, place: Place) -> Child:
-        ours, theirs = socket.socketpair()
-        env, first = environment(self._env, place.number, theirs.fileno())
-        with theirs, contextlib.ExitStack() as unless_born:
-            unless_born.callback(ours.close)
-            process = subprocess.Popen(
-                self._command, env=env, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )  # fmt: skip
-            unless_born.pop_all()
-        with contextlib.suppress(OSError):  # it has ended
-            ours.sendall(first)
-        ours.setblocking(False)
-        return Child(place, process, ours, time.monotonic())
 
     def _not_started(self, place: Place, error: OSError, *, heir: bool) -> None:
         """There is no process for it: it is tried again, after a pause; a worker that was to be renewed stays."""
         if heir:
             logger.error("not renewed: no process can be started", process=place.number, error=str(error))
-            self._end_renewal()
+            self._renewal.end()
             return
         place.failures += 1
         pause_s = pause(place.failures, random.random())
@@ -180,8 +119,8 @@ class Supervisor:
 
     def _on_ready(self, child: Child) -> None:
         child.ready, child.place.code = True, None
-        if child is self._heir:
-            self._heir, old, child.place.child = None, child.place.child, child
+        if child is self._renewal.heir:
+            self._renewal.heir, old, child.place.child = None, child.place.child, child
             if old is not None:
                 old.ask_to_stop()
             self._renew_next()
@@ -202,7 +141,7 @@ class Supervisor:
         place.child = None
         place.failures = place.failures + 1 if failed else 0
         pause_s = pause(place.failures, random.random())
-        if not self._stops and (self._heir is None or self._heir.place is not place):
+        if not self._stops and (self._renewal.heir is None or self._renewal.heir.place is not place):
             place.restart = self._loop.call_later(pause_s, self._start, place)
         return pause_s
 
@@ -231,9 +170,9 @@ class Supervisor:
             # one that was stopped before it came to work has done nothing wrong
             blameless = shown == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
             self._worst = max(self._worst, 0 if blameless else shown)
-        elif child is self._heir:
+        elif child is self._renewal.heir:
             logger.error("not renewed: the new worker does not start", **told)
-            self._end_renewal()
+            self._renewal.end()
             if place.child is None:  # nobody is left there
                 self._lost(child, shown, failed=True)
         elif place.child is not child:
@@ -262,19 +201,15 @@ class Supervisor:
         logger.error("giving up: no worker can start", exit_code=code)
         self._worst = code
         self._stops += 1
-        for place in self._places:
-            if place.restart is not None:
-                place.restart.cancel()
+        cancel_restarts(self._places)
 
     # ---- signals
 
     def stop(self) -> None:
         """The first call drains the workers, the second hurries them, the third kills them."""
         self._stops += 1
-        self._end_renewal()
-        for place in self._places:
-            if place.restart is not None:
-                place.restart.cancel()
+        self._renewal.end()
+        cancel_restarts(self._places)
         for child in list(self._children.values()):
             child.ask_to_stop() if self._stops <= 2 else child.kill()
         if not self._children:
@@ -282,33 +217,19 @@ class Supervisor:
 
     def renew(self) -> None:
         """Replace the workers one after the other, each when its successor is ready."""
-        if self._heir is not None:
-            self._renew_again = True
+        if self._renewal.heir is not None:
+            self._renewal.again = True
         elif not self._stops:
             logger.info("renewing", processes=len(self._places))
-            self._to_renew = [*self._places]
+            self._renewal.begin(self._places)
             self._renew_next()
 
     def _renew_next(self) -> None:
-        while self._to_renew:
-            place = self._to_renew.pop(0)
-            if place.child is not None:  # otherwise a new one is about to be started there
-                return self._start(place, heir=True)
-        if self._renew_again:
-            self._renew_again = False
+        if (place := self._renewal.next()) is not None:
+            self._start(place, heir=True)
+        elif self._renewal.again:
+            self._renewal.again = False
             self.renew()
-        return None
-
-    def _end_renewal(self) -> None:
-        self._heir, self._renew_again = None, False
-        self._to_renew.clear()
-
-
-def pause(failures: int, chance: float) -> float:
-    """Seconds until the next start after so many failures in a row; `chance` in [0, 1) makes them differ."""
-    if failures == 0:
-        return 0.0
-    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)) * (0.5 + chance / 2))
 
 
 def supervise(processes: int, dsn: str | None, metrics: str | None = None, health: str | None = None) -> int:

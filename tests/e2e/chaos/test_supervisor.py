@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.worker.supervision.supervisor import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause
+from pgsched.worker.supervision.children import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, enqueue, events, one, open_gate, state
 from tests.support.waiting import wait_until

@@ -1,0 +1,115 @@
+"""The processes of a supervisor: how one is started and named, and which are to be replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgsched.worker.supervision.endpoint_proxy import Member
+from pgsched.worker.supervision.supervisor_link import environment
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+
+
+@dataclass(eq=False)
+class Place:
+    """One of the N places: the worker that is there, and how often in a row one has failed at its start."""
+
+    number: int
+    child: Child | None = None
+    failures: int = 0
+    code: int | None = None  # how the last one ended
+    restart: asyncio.TimerHandle | None = None
+
+
+@dataclass(eq=False)
+class Child:
+    """One worker process."""
+
+    place: Place
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    started: float
+    ready: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ask_to_stop(self) -> None:
+        with contextlib.suppress(OSError):  # it has ended
+            self.link.send(b"s")
+
+    def kill(self) -> None:
+        """Not by the Popen, which might reap it behind our back."""
+        os.kill(self.pid, signal.SIGKILL)
+
+    @property
+    def member(self) -> Member:
+        """How the endpoint names it: by its place, or by its process while another is there."""
+        name = str(self.place.number) if self.place.child is self else f"{self.place.number}/{self.pid}"
+        return Member(name, self.pid, self.ready)
+
+
+class Renewal:
+    """The workers that are to be replaced, one at a time. `heir`: takes its place over when it is ready."""
+
+    def __init__(self) -> None:
+        self.heir: Child | None = None
+        self.again = False  # it was asked for once more meanwhile
+        self._left: list[Place] = []
+
+    def begin(self, places: Iterable[Place]) -> None:
+        """Replace the workers of these places."""
+        self._left, self.again = [*places], False
+
+    def next(self) -> Place | None:
+        """The next place; one without a worker is about to get a new one anyway."""
+        while self._left:
+            place = self._left.pop(0)
+            if place.child is not None:
+                return place
+        return None
+
+    def end(self) -> None:
+        """Replace no more."""
+        self.heir, self.again = None, False
+        self._left.clear()
+
+
+def start_child(command: Sequence[str], env: Mapping[str, str], place: Place) -> Child:
+    """Start a worker process for this place. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    public, first = environment(env, place.number, theirs.fileno())
+    with theirs, contextlib.ExitStack() as unless_started:
+        unless_started.callback(ours.close)
+        process = subprocess.Popen(
+            command, env=public, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )  # fmt: skip
+        unless_started.pop_all()
+    with contextlib.suppress(OSError):  # it has ended
+        ours.sendall(first)
+    ours.setblocking(False)
+    return Child(place, process, ours, time.monotonic())
+
+
+def cancel_restarts(places: Iterable[Place]) -> None:
+    """Start none that waits for its pause to end."""
+    for place in places:
+        if place.restart is not None:
+            place.restart.cancel()
+
+
+def pause(failures: int, chance: float) -> float:
+    """Seconds until the next start after so many failures in a row; `chance` in [0, 1) makes them differ."""
+    if failures == 0:
+        return 0.0
+    return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)) * (0.5 + chance / 2))
