@@ -9,10 +9,14 @@ else: whatever goes wrong in the user's work is an outcome. A second cancellatio
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence, Sized
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from pgsched.app.control import Control
+from pgsched.app.run import Run
 from pgsched.core.model import Claim, Outcome
+from pgsched.execute.python.handler import InlineHandler
 
 KILL_AFTER_S = 10.0
 ITSELF = "CancelledError: the task cancelled itself"
@@ -40,6 +44,45 @@ class Executor(Protocol):
 
     async def close(self) -> None:
         """Let go of what is held between attempts."""
+        ...
+
+
+class Places(Protocol):
+    """The places of a worker, for calls that each serve many attempts."""
+
+    async def take_place(self, attempts: Sized) -> None:
+        """Wait for a place and take it, for a call that serves these."""
+        ...
+
+    def begin(self, claims: Sequence[Claim]) -> None:
+        """The call begins, for these."""
+        ...
+
+    def give_place(self) -> None:
+        """Give it back."""
+        ...
+
+
+@runtime_checkable
+class BatchExecutor(Executor, Protocol):
+    """Makes many attempts for little more than the price of one: some inline, one after the other in a task of the
+    worker (attempts/inline.py), and some by one call that serves them together. The others it executes."""
+
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The tasks of which one call serves many attempts."""
+        ...
+
+    def call_in(self, places: Places) -> None:
+        """Have such calls take places of this worker."""
+        ...
+
+    def inline_handler(self, claim: Claim) -> InlineHandler | None:
+        """What makes this attempt inline; None: it is to be executed."""
+        ...
+
+    def run_for(self, claim: Claim, control: Control) -> Run:
+        """The Run of an attempt that is made inline."""
         ...
 
 

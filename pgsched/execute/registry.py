@@ -12,7 +12,8 @@ from pgsched.core.model import Kind
 from pgsched.execute.base import Executor
 from pgsched.execute.http.executor import HttpExecutor
 from pgsched.execute.output.record import Journal
-from pgsched.execute.python.executor import Handler, PythonExecutor
+from pgsched.execute.python.executor import PythonExecutor
+from pgsched.execute.python.handler import Handler
 from pgsched.execute.sql import SqlExecutor
 from pgsched.execute.subprocess.account import account
 from pgsched.execute.subprocess.command import CommandExecutor

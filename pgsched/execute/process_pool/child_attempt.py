@@ -29,7 +29,7 @@ from pgsched.execute.outcomes import failed, refused, succeeded
 from pgsched.execute.output.relay import Relay
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.protocol import FarControl, Message, outcome_message, run_of, told_run
-from pgsched.execute.python.executor import Call, Handler
+from pgsched.execute.python.handler import Call, Handler
 from pgsched.telemetry import tracing
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ they do at a timeout.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 from pgsched.app.batch_item import Item
 from pgsched.app.batch_options import Gathering
@@ -20,46 +20,15 @@ from pgsched.app.run import Run
 from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.errors import TaskError
-from pgsched.execute.base import ITSELF, kill_after_s
+from pgsched.execute.base import ITSELF, Places, kill_after_s
 from pgsched.execute.outcomes import failed, kept, refused, succeeded
+from pgsched.execute.python.handler import Handler
 from pgsched.threads import Threads
 
 Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
 # What goes around a call for these runs; it is told of what the call raises.
 Around = Callable[[Sequence[Claim]], AbstractContextManager[Callable[[BaseException | None], object]]]
 MARGIN_S = 5.0
-
-
-class Handler(Protocol):
-    """A batched task, as much of it as is needed here."""
-
-    @property
-    def is_async(self) -> bool: ...
-
-    @property
-    def function(self) -> Callable[..., Any]: ...
-
-    @property
-    def no_retry(self) -> Kinds: ...
-
-    @property
-    def gathering(self) -> Gathering | None: ...
-
-
-class Places(Protocol):
-    """The places of the worker, for calls."""
-
-    async def take_place(self, attempts: Sized) -> None:
-        """Wait for a place and take it, for a call that serves these."""
-        ...
-
-    def begin(self, claims: Sequence[Claim]) -> None:
-        """The call begins, for these."""
-        ...
-
-    def give_place(self) -> None:
-        """Give it back."""
-        ...
 
 
 class Member:

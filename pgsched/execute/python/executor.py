@@ -14,77 +14,30 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from pgsched.app.app_location import Homed
-from pgsched.app.batch_options import Gathering
 from pgsched.app.control import Control, Own
 from pgsched.app.hooks import Hooks, caught, in_thread
-from pgsched.app.placement import Place
 from pgsched.app.run import Run
 from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
-from pgsched.execute.base import ITSELF, Stopped, kill_after_s
+from pgsched.execute.base import ITSELF, Places, Stopped, kill_after_s
 from pgsched.execute.outcomes import failed, never_fits, refused, succeeded
 from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.pool import Pool
 from pgsched.execute.python.batches import Batches
+from pgsched.execute.python.handler import Call, Handler, InlineHandler
 from pgsched.threads import Signal, Threads
 
-Call = Callable[[], Any]
 Misfit = Callable[[str, str], Awaitable[Outcome]]  # of this task, for this reason
 TASK = Kind.TASK.value  # a member costs more to compare with than a text
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
-
-
-class Handler(Protocol):
-    """A registered task, as much of it as this executor needs."""
-
-    @property
-    def is_async(self) -> bool: ...
-
-    @property
-    def takes_run(self) -> bool: ...
-
-    @property
-    def capture(self) -> bool: ...
-
-    @property
-    def place(self) -> Place: ...
-
-    @property
-    def no_retry(self) -> Kinds: ...
-
-    @property
-    def function(self) -> Callable[..., Any]: ...
-
-    @property
-    def run_name(self) -> str | None:
-        """The parameter that gets the Run."""
-        ...
-
-    @property
-    def inline_names(self) -> frozenset[str] | None:
-        """The names of all its arguments but the Run, if it may be called inline: it is an async function, runs on the
-        loop, and every argument has a name."""
-        ...
-
-    @property
-    def required(self) -> frozenset[str]:
-        """Those of them that have no default."""
-        ...
-
-    @property
-    def gathering(self) -> Gathering | None: ...
-
-    def prepare(self, args: Any, run: Run | None) -> Call:
-        """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
-        ...
 
 
 class PythonExecutor:
@@ -122,7 +75,16 @@ class PythonExecutor:
             return self._recorded(claim, handler, self._journal.record(claim))
         return self._attempt(claim, handler, None)
 
-    def inline_handler(self, claim: Claim) -> Handler | None:
+    @property
+    def gathered(self) -> frozenset[str]:
+        """The tasks of which one call serves many attempts."""
+        return self.batches.gathered
+
+    def call_in(self, places: Places) -> None:
+        """Have such calls take places of this worker."""
+        self.batches.places = places
+
+    def inline_handler(self, claim: Claim) -> InlineHandler | None:
         """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
         handler = self._tasks.get(claim.task) if claim.kind == TASK else None
         if handler is None or self._hooks.per_run:
@@ -313,7 +275,9 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
             return end.value
 
 
-def raised(error: BaseException, handler: Handler, record: Record | None = None, *, from_outside: bool) -> Outcome:
+def raised(
+    error: BaseException, handler: InlineHandler, record: Record | None = None, *, from_outside: bool
+) -> Outcome:
     """The outcome of a call that raised this. Raises it, if that is how its task was cancelled `from_outside`; with
     what the attempt has said."""
     if isinstance(error, asyncio.CancelledError) and is_cancelled():

@@ -16,7 +16,8 @@ from pgsched.app.control import Control
 from pgsched.app.run import Run
 from pgsched.core.model import DONE, Claim, Outcome
 from pgsched.execute.outcomes import succeeded
-from pgsched.execute.python.executor import Handler, end_record, going_on, raised
+from pgsched.execute.python.executor import end_record, going_on, raised
+from pgsched.execute.python.handler import InlineHandler
 from pgsched.worker.attempts.attempt import Running
 from pgsched.worker.attempts.attempt_tasks import AttemptTask, is_changed
 from pgsched.worker.attempts.capacity import Capacity
@@ -61,16 +62,12 @@ class InProgress:
         self.began = self.now = time.monotonic()
         self.done: list[Claim] = []  # succeeded and left nothing to keep: settled together
 
-    def end(self, begun: Outcome | Coroutine[Any, Any, Any] | None, started: float) -> None:
-        """The present one is the last."""
-        self.is_over, self.begun, self.started = True, begun, started
-
 
 class InlineAttempts:
     """Makes the attempts of one worker that need no executor; the others it hands on, each as it comes."""
 
     def __init__(self, buffer: ClaimBuffer, capacity: Capacity, sink: AttemptSink) -> None:
-        self.handler_of: Callable[[Claim], Handler | None] = lambda _: None  # None: it needs an executor
+        self.handler_of: Callable[[Claim], InlineHandler | None] = lambda _: None  # None: it needs an executor
         self.run_for: Callable[[Claim, Control], Run]
         self.time_slice = TimeSlice()
         self._buffer = buffer
@@ -96,8 +93,8 @@ class InlineAttempts:
         except StopIteration:
             pass
         else:
-            batch.waits = True
-            batch.end(going_on(attempts, waits_for, batch.run), batch.now)
+            batch.waits = batch.is_over = True
+            batch.begun, batch.started = going_on(attempts, waits_for, batch.run), batch.now
         finally:
             done, batch.done = batch.done, []  # an attempt that waits keeps its batch
             if done:
@@ -112,7 +109,7 @@ class InlineAttempts:
         """Make attempts until one has waited: its outcome."""
         buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
         sink, events = self._sink, self._sink.events
-        handler: Handler | None = None
+        handler: InlineHandler | None = None
         name = kind = names = None  # of its task, how that is read, and of its arguments
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
@@ -123,7 +120,7 @@ class InlineAttempts:
                 name, kind, names = claim.task, claim.kind, None if handler is None else frozenset(args)
             record = batch.run = batch.running = None
             if handler is None:
-                batch.end(None, batch.now)
+                batch.is_over, batch.begun, batch.started = True, None, batch.now
                 break
             self._claim = claim
             if handler.run_name is not None:
@@ -151,5 +148,5 @@ class InlineAttempts:
             batch.made += 1
             batch.now = now
             if now >= time_slice.ends_at or task.was_cancelled or capacity.calls or is_changed(batch.clean):
-                batch.end(outcome, started)
+                batch.is_over, batch.begun, batch.started = True, outcome, started
         return None

@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pgsched import log
 from pgsched.core.model import Claim, Key, Kind, Outcome
-from pgsched.execute.base import Executor, kill_after_s
-from pgsched.execute.python.executor import PythonExecutor
+from pgsched.execute.base import BatchExecutor, Executor, kill_after_s
 from pgsched.worker.attempts.attempt import UNSTARTED, Ended, Running
 from pgsched.worker.attempts.attempt_tasks import AttemptTasks, current, is_changed
 from pgsched.worker.attempts.calls import BatchCalls
@@ -59,12 +58,12 @@ class AttemptRunner:
         self.inline = InlineAttempts(self.buffer, self.capacity, self)
         self._changed = asyncio.Event()
         python = executors.get(Kind.TASK)
-        if isinstance(python, PythonExecutor):
+        if isinstance(python, BatchExecutor):
             calls = BatchCalls(
                 self.capacity, self.tasks, self._running, self._drive, self.report, self._place_freed, on_room
             )
-            python.batches.places = calls
-            self.buffer.gathered, self.buffer.gather = python.batches.gathered, calls.gather
+            python.call_in(calls)
+            self.buffer.gathered, self.buffer.gather = python.gathered, calls.gather
             self.inline.handler_of, self.inline.run_for = python.inline_handler, python.run_for
 
     def __len__(self) -> int:

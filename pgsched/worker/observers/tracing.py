@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,7 +25,9 @@ from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.runs.run_output import keep_traces
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.python.executor import PythonExecutor
+from pgsched.execute.outcomes import succeeded
+from pgsched.execute.python.executor import PythonExecutor, raised
+from pgsched.execute.python.handler import InlineHandler
 from pgsched.telemetry import tracing
 from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, job_of
 from pgsched.worker.worker import Worker
@@ -34,6 +36,7 @@ logger = log.get("tracing")
 KEEP_S = 2.0
 BAD = {Result.FAILED, Result.TIMED_OUT, Result.CRASHED}
 Described = Mapping[str, Any]
+HandlerOf = Callable[[Claim], InlineHandler | None]
 
 
 class Keeper:
@@ -148,6 +151,25 @@ class Tracing:
         ) as span:  # fmt: skip
             yield lambda error: None if error is None else span.record_exception(error)
 
+    async def around(self, claim: Claim, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        """Make an attempt in a span of its own. `work` raises CancelledError when it is stopped."""
+        span, context = self.begin(claim)
+        token = contexts.attach(context)
+        outcome: Outcome | None = None
+        try:
+            outcome = await work()
+        except asyncio.CancelledError:
+            if claim.attempt < claim.max_attempts and (text := self.left(span, claim)):
+                self.keep_soon(claim, text)
+            raise
+        finally:
+            contexts.detach(token)
+            self.end(span, claim, outcome)
+        again = outcome.result is not Result.SUCCEEDED and outcome.retry and claim.attempt < claim.max_attempts
+        if (again or outcome.result is Result.SNOOZED) and (text := self.left(span, claim)):
+            await self.keeper.keep(claim, text)
+        return outcome
+
     async def close(self) -> None:
         """Let go of the connection."""
         if self._keeping:
@@ -170,26 +192,51 @@ class Traced:
     async def execute(self, claim: Claim) -> Outcome:
         if claim.task in self._untraced and claim.kind == Kind.TASK:
             return await self._executor.execute(claim)
-        shared = self._shared
-        span, context = shared.begin(claim)
-        token = contexts.attach(context)
-        outcome: Outcome | None = None
-        try:
-            outcome = await self._executor.execute(claim)
-        except asyncio.CancelledError:
-            if claim.attempt < claim.max_attempts and (text := shared.left(span, claim)):
-                shared.keep_soon(claim, text)
-            raise
-        finally:
-            contexts.detach(token)
-            shared.end(span, claim, outcome)
-        again = outcome.result is not Result.SUCCEEDED and outcome.retry and claim.attempt < claim.max_attempts
-        if (again or outcome.result is Result.SNOOZED) and (text := shared.left(span, claim)):
-            await shared.keeper.keep(claim, text)
-        return outcome
+        return await self._shared.around(claim, lambda: self._executor.execute(claim))
 
     async def close(self) -> None:
         await self._executor.close()
+
+
+class TracedHandler:
+    """A handler that is called inline, with a span around each call. It is called as the one that it stands for is."""
+
+    def __init__(self, handler: InlineHandler, shared: Tracing) -> None:
+        self.run_name = handler.run_name
+        self.no_retry = handler.no_retry
+        self._handler = handler
+        self._shared = shared
+
+    async def function(self, **args: Any) -> Any:
+        """Make the attempt that the context names."""
+        value: Any = None
+        failure: BaseException | None = None
+
+        async def call() -> Outcome:
+            nonlocal value, failure
+            try:
+                value = await self._handler.function(**args)
+            except BaseException as error:
+                failure = error
+                return raised(error, self._handler, from_outside=True)
+            return succeeded(value)
+
+        await self._shared.around(log.ATTEMPT.get(), call)
+        if failure is not None:
+            raise failure
+        return value
+
+
+def traced(handler_of: HandlerOf, shared: Tracing) -> HandlerOf:
+    """The same handlers, each with a span around its calls."""
+    known: dict[InlineHandler, TracedHandler] = {}
+
+    def found(claim: Claim) -> InlineHandler | None:
+        if (handler := handler_of(claim)) is None:
+            return None
+        return known.get(handler) or known.setdefault(handler, TracedHandler(handler, shared))
+
+    return found
 
 
 PER_RUN = {
@@ -248,7 +295,8 @@ def trace_attempts(worker: Worker) -> Tracing:
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
-    worker.runner.inline.handler_of = lambda _: None  # a span is around the first step too
+    inline = worker.runner.inline
+    inline.handler_of = traced(inline.handler_of, shared)
     worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.runner.executors.items()}
     worker.outcomes.log_fields = shared.log_fields
     worker.named = True
