@@ -66,12 +66,23 @@ class Task(Generic[P, R]):
         if self.gathering is not None:
             arguments.check_batched(name, function)
         self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
-        # no properties: they are asked for every run
-        self.run_name = self.parameters.run_name
-        self.takes_run = self.run_name is not None
+        self.takes_run = self.parameters.run_name is not None  # no property: it is asked for every run
+
+    @property
+    def inline_names(self) -> frozenset[str] | None:
+        """The names of its arguments, where a worker may call it inline."""
         only = not (self.capture or self.gathering)
-        self.inline_names = self.parameters.plain if only and self.place.run_in == "loop" else None
-        self.required = self.parameters.required
+        return self.parameters.plain if only and self.place.run_in == "loop" else None
+
+    @property
+    def run_name(self) -> str | None:
+        """The parameter that gets the Run."""
+        return self.parameters.run_name
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the arguments that have no default."""
+        return self.parameters.required
 
     @overload
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...

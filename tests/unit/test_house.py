@@ -38,7 +38,6 @@ LINES_ALLOWED = {
 }
 CLASS_LINES_ALLOWED: dict[str, int] = {}
 ATTRIBUTES_ALLOWED = {
-    "pgsched/app/task.py: Task": 15,
     "pgsched/cli/top/reader.py: Reader": 13,
 }
 PUBLIC_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")

@@ -110,23 +110,24 @@ class InlineAttempts:
         buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
         sink, events = self._sink, self._sink.events
         handler: InlineHandler | None = None
-        name = kind = names = None  # of its task, how that is read, and of its arguments
+        name = kind = names = run_name = None  # of its task, how that is read, of its arguments, and of the Run
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
             log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
             batch.claim, batch.clean = claim, contextvars.copy_context()
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
                 handler = self.handler_of(claim)  # nearly always the one of the attempt before
-                name, kind, names = claim.task, claim.kind, None if handler is None else frozenset(args)
+                name, kind = claim.task, claim.kind
+                names, run_name = (None, None) if handler is None else (frozenset(args), handler.run_name)
             record = batch.run = batch.running = None
             if handler is None:
                 batch.is_over, batch.begun, batch.started = True, None, batch.now
                 break
             self._claim = claim
-            if handler.run_name is not None:
+            if run_name is not None:
                 batch.running = Running(claim, claim.key, batch.now, task, sink.abandon)
                 batch.run = self.run_for(claim, batch.running)
-                record, args = batch.run.record, {**args, handler.run_name: batch.run}
+                record, args = batch.run.record, {**args, run_name: batch.run}
             try:
                 outcome = succeeded(await handler.function(**args))
             except BaseException as error:
