@@ -1,5 +1,6 @@
 """A PgBouncer for tests: on loopback, as an account without rights, in front of a test's database.
 
+It lets everybody in, unless the test's database asks for a password: then it asks for the same one, by SCRAM.
 `PGSCHED_TEST_PGBOUNCER` names another binary than the installed one.
 """
 
@@ -46,14 +47,19 @@ class Bouncer:
         with socket.socket() as found:
             found.bind(("127.0.0.1", 0))
             self.port = found.getsockname()[1]
-        self.dsn = make_conninfo("", host="127.0.0.1", port=self.port, dbname="pooled", user=self.server.get("user"))
+        login = {name: self.server[name] for name in ("user", "password") if name in self.server}
+        self.dsn = make_conninfo("", host="127.0.0.1", port=self.port, dbname="pooled", **login)
 
     def write(self) -> Path:
-        """The configuration file."""
-        target = make_conninfo(
-            "", **{k: v for k, v in self.server.items() if k in ("host", "port", "dbname", "user", "password")}
-        )
+        """The configuration file, and beside it the one with the password."""
+        target = make_conninfo("", **{k: v for k, v in self.server.items() if k in ("host", "port", "dbname", "user")})
         lines = ["[databases]", f"pooled = {target}", "[pgbouncer]", f"listen_port = {self.port}"]
+        if password := self.server.get("password"):
+            users = self.folder / "users.txt"
+            quoted = str(password).replace('"', '""')
+            users.write_text("".join(f'"{user}" "{quoted}"\n' for user in (self.server["user"], "tests")))
+            users.chmod(0o644)
+            self.settings |= {"auth_type": "scram-sha-256", "auth_file": users}
         file = self.folder / "pgbouncer.ini"
         file.write_text("\n".join(lines + [f"{name} = {value}" for name, value in self.settings.items()]) + "\n")
         return file

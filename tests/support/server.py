@@ -2,13 +2,15 @@
 
 The rule: nothing survives the session that started it, and what a SIGKILLed session left is swept by the next.
 In this order: PGSCHED_TEST_DSN; a throw-away cluster of the programs in the folder PGSCHED_TEST_BIN; a Docker engine
-that answers; a throw-away cluster of the embedded wheel.
+that answers; a throw-away cluster of the embedded wheel. With PGSCHED_TEST_SCRAM the throw-away clusters listen on
+loopback TCP and ask everybody for a password by SCRAM.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import threading
@@ -21,12 +23,14 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from pgsched.chaos.site import folders
 from pgsched.db.embedded.cluster import Cluster, StopMode
 from pgsched.db.embedded.server import bin_dir, readable_binaries, server_account
 
 IMAGE = "postgres:17"
+PASSWORD = "a p@ss/word's \\ 100%"  # each of its signs means something in a URL, a DSN or a file of settings
 PREFIX = "pgsched-test-"
 ROOM = 4 << 30
 MEMORY = Path("/dev/shm")
@@ -38,6 +42,7 @@ THROW_AWAY = {
     "log_timezone": "UTC",
     "log_checkpoints": "off",
     "max_wal_size": "256MB",
+    "password_encryption": "scram-sha-256",
 }
 
 
@@ -123,7 +128,7 @@ def _drop_databases(dsn: str, session: str) -> None:
 def start_server() -> TestServer:
     if dsn := os.environ.get("PGSCHED_TEST_DSN"):
         return TestServer(dsn, "the server of PGSCHED_TEST_DSN", lambda: None)
-    if os.environ.get("PGSCHED_TEST_BIN"):
+    if os.environ.get("PGSCHED_TEST_BIN") or asks_for_passwords():
         return _embedded_server()
     return _docker_server() or _embedded_server()
 
@@ -193,7 +198,13 @@ def _embedded_server() -> TestServer:
         place.remove()
 
     whose = os.environ.get("PGSCHED_TEST_BIN") or "the embedded wheel"
-    return TestServer(cluster.dsn, f"a throw-away cluster of {whose}", stop)
+    passwords = " with passwords" if asks_for_passwords() else ""
+    return TestServer(cluster.dsn, f"a throw-away cluster of {whose}{passwords}", stop)
+
+
+def asks_for_passwords() -> bool:
+    """Does PGSCHED_TEST_SCRAM say that the throw-away clusters ask for passwords?"""
+    return bool(os.environ.get("PGSCHED_TEST_SCRAM"))
 
 
 def memory() -> str | None:
@@ -233,11 +244,40 @@ class PrivateCluster:
         if chosen:  # an older initdb may not know the providers of a locale
             self.cluster = replace(self.cluster, locale=("--lc-collate=C", "--lc-ctype=C"))
         self.dsn = ""
+        self._port: int | None = None
 
     def start(self) -> None:
+        """Start the server: on a socket, and on TCP if it asks for passwords."""
+        if asks_for_passwords():
+            self.start_on_tcp()
+            return
         self.cluster.create("--no-sync")
         self.cluster.start()
         self.dsn = self.cluster.dsn()
+
+    def start_on_tcp(self) -> None:
+        """Start the server on loopback TCP. The parameters of its DSN hold the password, if it asks for one."""
+        data = self.cluster.data
+        self.cluster.create("--no-sync", *self._ask_for_passwords())
+        if self._port is None:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                self._port = free.getsockname()[1]
+        options = f"-h 127.0.0.1 -p {self._port} -k {shlex.quote(str(data))}"
+        if self.cluster.state() == "stopped":
+            start = ["-w", "-l", str(self.cluster.log), "-o", options, "start"]
+            code, output = self.cluster.run("pg_ctl", "-D", str(data), *start)
+            assert code == 0, output
+        password = {"password": PASSWORD} if asks_for_passwords() else {}
+        self.dsn = make_conninfo("", host="127.0.0.1", port=self._port, user="postgres", dbname="postgres", **password)
+
+    def _ask_for_passwords(self) -> list[str]:
+        """The options of initdb that do."""
+        if not asks_for_passwords():
+            return []
+        file = self.cluster.data.with_name("password")
+        file.write_text(f"{PASSWORD}\n")
+        file.chmod(0o644)  # initdb may run as another account
+        return ["--auth=scram-sha-256", f"--pwfile={file}"]
 
     def stop(self, mode: StopMode = "immediate") -> None:
         self.cluster.stop(mode)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.support.paths import ROOT
 from tests.support.server import Place, PrivateCluster, docker_answers, sweep
@@ -47,6 +48,19 @@ def test_a_private_cluster_keeps_its_data_through_a_crash(private_cluster: Priva
     assert private_cluster.dsn == before
     with psycopg.connect(private_cluster.dsn) as connection:
         assert connection.execute("SELECT n FROM kept").fetchone() == (1,)
+
+
+def test_a_server_that_asks_for_passwords_lets_nobody_in_without_one(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setenv("PGSCHED_TEST_SCRAM", "1")
+    dsn = request.getfixturevalue("private_cluster").dsn
+    with psycopg.connect(dsn) as connection:
+        ways = connection.execute("SELECT DISTINCT auth_method FROM pg_hba_file_rules").fetchall()
+        assert ways == [("scram-sha-256",)]
+    for password in ("", "x"):
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(make_conninfo(dsn, password=password, passfile="/dev/null"))
 
 
 def test_waiting_gives_the_value_and_fails_with_the_text() -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
-import socket
-from collections.abc import Iterator
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import aconnect, connect
 from tests.support.server import PrivateCluster
@@ -17,16 +15,11 @@ SHOWN = """SELECT current_setting('tcp_keepalives_idle')::int + current_setting(
 
 
 @pytest.fixture
-def by_tcp(private_cluster: PrivateCluster) -> Iterator[str]:
+def by_tcp(private_cluster: PrivateCluster) -> str:
     """The DSN of a server that is reached by TCP, as most are."""
-    cluster = private_cluster.cluster
-    cluster.stop("immediate")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    options = f"-h 127.0.0.1 -p {port} -k {shlex.quote(str(cluster.data))}"
-    code, said = cluster.run("pg_ctl", "-D", str(cluster.data), "-w", "-l", str(cluster.log), "-o", options, "start")
-    assert code == 0, said
-    yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    private_cluster.stop()
+    private_cluster.start_on_tcp()
+    return private_cluster.dsn
 
 
 def test_a_session_whose_host_is_gone_ends_within_half_a_minute(by_tcp: str) -> None:
@@ -41,5 +34,5 @@ def test_a_session_whose_host_is_gone_ends_within_half_a_minute(by_tcp: str) -> 
 
 
 def test_who_says_otherwise_in_the_dsn_is_heard(by_tcp: str) -> None:
-    with connect(by_tcp + "?options=-c%20tcp_keepalives_idle%3D600") as conn:
+    with connect(make_conninfo(by_tcp, options="-c tcp_keepalives_idle=600")) as conn:
         assert conn.execute("SHOW tcp_keepalives_idle").fetchone() == ("600",)
