@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from collections.abc import Iterator
+
+import pytest
 
 from tests.support.paths import ROOT
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = ROOT / "pyproject.toml"
+PROJECT = tomllib.loads(PYPROJECT.read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+DEVELOPERS = {"test", "lint", "bench"}
 DECLARED = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
+# packages whose names are not those of their modules
+PACKAGES = {"opentelemetry": "opentelemetry-api"}
+BROUGHT = {
+    "pytest": "loads pgsched.testing.plugin",
+    "opentelemetry.sdk": "the user chooses it, with an exporter; without it `pgsched worker --otel` says so",
+}
+NOT_IMPORTED = {"sniffio": "httpcore looks for it in every request"}
+IMPORTING = {"import_module", "find_spec", "__import__"}
 
 
 def named(requirement: str) -> str:
@@ -21,24 +34,75 @@ def named(requirement: str) -> str:
     return found[0].lower().replace("_", "-")
 
 
+def modules(tree: ast.AST) -> Iterator[str]:
+    """What this code imports, at its top or later, by statement or by call."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.Call(
+                func=ast.Name(id=name) | ast.Attribute(attr=name), args=[ast.Constant(value=str(module)), *_]
+            ) if name in IMPORTING:
+                yield module
+
+
+def packages(tree: ast.AST) -> set[str]:
+    """The packages of other people that this code needs to be installed."""
+    foreign = {
+        module
+        for module in modules(tree)
+        if module.partition(".")[0] not in {*sys.stdlib_module_names, "pgsched"}
+        if not any(f"{module}.".startswith(f"{brought}.") for brought in BROUGHT)
+    }
+    tops = {module.partition(".")[0] for module in foreign}
+    return {PACKAGES.get(top, top.replace("_", "-").lower()) for top in tops}
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    return {name for path in (ROOT / "pgsched").rglob("*.py") for name in packages(ast.parse(path.read_text()))}
+
+
+@pytest.fixture(scope="module")
+def for_users() -> set[str]:
+    """What a user gets with the package and all its extras."""
+    extras = [one for name, extra in EXTRAS.items() if name not in DEVELOPERS for one in extra]
+    return {named(one) for one in [*PROJECT["dependencies"], *extras]} - {"pgsched"}
+
+
 def test_every_declaration_has_a_floor() -> None:
     assert [one for one in DECLARED if named(one) != "pgsched" and ">=" not in one] == []
 
 
-def test_every_package_that_is_imported_is_declared() -> None:
-    imported = {
-        name.partition(".")[0]
-        for path in (ROOT / "pgsched").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        for name in (
-            [alias.name for alias in node.names] if isinstance(node, ast.Import)
-            else [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
-        )
-    }  # fmt: skip
-    foreign = imported - set(sys.stdlib_module_names) - {"pgsched", ""}
-    brings = packages_distributions()
-    declared = {named(one) for one in DECLARED}
-    missing = {
-        name for name in foreign if not declared & {one.lower().replace("_", "-") for one in brings.get(name, [name])}
-    }
-    assert missing == set()
+def test_every_package_that_is_imported_is_declared(imported: set[str], for_users: set[str]) -> None:
+    assert imported - for_users == set(), "declare these in pyproject.toml"
+
+
+def test_every_package_that_is_declared_is_imported(imported: set[str], for_users: set[str]) -> None:
+    assert for_users - imported == set(NOT_IMPORTED), "users install these in vain"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import a_b.c",
+        "from a_b.c import d",
+        "def f():\n    try:\n        import a_b\n    except ImportError:\n        pass",
+        "import importlib.util\nimportlib.util.find_spec('a_b')",
+        "from importlib import import_module\nimport_module('a_b.c')",
+    ],
+)
+def test_optional_imports_are_found_too(text: str) -> None:
+    assert packages(ast.parse(text)) == {"a-b"}
+
+
+def test_the_lowest_versions_are_those_that_the_project_allows() -> None:
+    lowest = runpy.run_path(str(ROOT / ".ci" / "lowest"))["lowest"]
+    assert (ROOT / "requirements.lowest").read_text() == lowest(PYPROJECT), ".ci/lowest > requirements.lowest"
+
+
+def test_the_lowest_version_of_everything_that_users_install_is_tested(for_users: set[str]) -> None:
+    pinned = re.findall(r"^([a-z0-9-]+)==[0-9][0-9.]*$", (ROOT / "requirements.lowest").read_text(), re.MULTILINE)
+    assert set(pinned) == for_users

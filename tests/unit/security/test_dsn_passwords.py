@@ -7,6 +7,7 @@ import re
 from contextlib import redirect_stderr
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -96,7 +97,11 @@ def test_redaction_takes_time_in_proportion_to_the_text() -> None:
         ("postgresql://u:s3crA@s3crB@h/db", "@ as %40"),
         ("postgresql://u:s3crA/s3crB@h/db", "/ as %2F"),
         ("postgresql://u:s3%zzcr@h/db", "two hexadecimal digits"),
-        ("postgresql://u:s3 cr@h/db", "a space as %20"),
+        pytest.param(
+            "postgresql://u:s3 cr@h/db",
+            "a space as %20",
+            marks=pytest.mark.skipif(psycopg.pq.version() < 180_000, reason="an older libpq takes a space as it is"),
+        ),
         ("host=h password=s3 cr", "password='it"),
         ("host=h sslmod=require", "an option that libpq does not know"),
         ("localhost/app", "expected postgresql://"),
