@@ -27,7 +27,8 @@ def orm(dsn: str) -> Iterator[Any]:
     given = conninfo_to_dict(dsn)
     database = {
         "ENGINE": "django.db.backends.postgresql", "NAME": given["dbname"], "USER": given.get("user", ""),
-        "HOST": given.get("host", ""), "PORT": given.get("port", ""), "CONN_MAX_AGE": 600,
+        "PASSWORD": given.get("password", ""), "HOST": given.get("host", ""), "PORT": given.get("port", ""),
+        "CONN_MAX_AGE": 600,
     }  # fmt: skip
     if not settings.configured:
         settings.configure(DATABASES={"default": database})
