@@ -40,6 +40,18 @@ class Logins:
         return conn
 
 
+@contextlib.contextmanager
+def superuser(db: psycopg.Connection[Any], dsn: str, password: str) -> Iterator[str]:
+    """The DSN of a superuser of one test with this password: some servers ask for it."""
+    name = f"pgsched_test_{uuid.uuid4().hex[:8]}"
+    role = sql.Identifier(name)
+    db.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(role, password))
+    try:
+        yield make_conninfo(dsn, user=name, password=password)
+    finally:
+        db.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
 def alone(act: Callable[[], object]) -> None:
     """Do something to the server's roles: another test's database may be doing it as well."""
 

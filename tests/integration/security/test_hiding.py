@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 from typer.core import TyperOption
 from typer.main import get_command
 
 from pgsched.cli import MAY_HOLD_SECRETS, make_app
 from pgsched.cli.password_hiding import NAMED, SECRET, WHOLE, hidden
+from tests.support.logins import superuser
 from tests.support.waiting import wait_until
 
 DSN = "postgresql://u:hunter2@h/d"
@@ -78,14 +79,20 @@ def commands(group: Any) -> Iterator[Any]:
         yield from commands(one)
 
 
+@pytest.fixture
+def secret_dsn(dsn: str, db: psycopg.Connection[Any]) -> Iterator[str]:
+    """The test's database with the secret as password."""
+    with superuser(db, dsn, "hunter2") as secret:
+        yield secret
+
+
 @pytest.mark.parametrize(
     ("options", "kept"),
     [(["--dsn", "{dsn}"], "--no-leader"), (["--sql-login", "{dsn}", "--allow", "sql"], "--allow"),
      (["--alert-webhook", "http://127.0.0.1:1/hunter2"], "--no-leader")],
 )  # fmt: skip
-def test_a_worker_shows_no_password(dsn: str, tmp_path: Path, options: list[str], kept: str) -> None:
-    secret = make_conninfo(dsn, password="hunter2")
-    given = [option.format(dsn=secret) for option in options]
+def test_a_worker_shows_no_password(dsn: str, secret_dsn: str, tmp_path: Path, options: list[str], kept: str) -> None:
+    given = [option.format(dsn=secret_dsn) for option in options]
     command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell", "--no-leader", *given]
     env = os.environ | {"PGSCHED_DSN": dsn}
     with (tmp_path / "log").open("wb") as log:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import connect
 from pgsched.errors import PgschedError
+from tests.support.logins import superuser
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
 LONG = pytest.mark.long
 SECRET = "hunter2-very-secret"
 URL = f"postgresql://postgres:{SECRET}@127.0.0.1:1/nowhere"
+
+
+@pytest.fixture
+def secret_dsn(dsn: str, db: psycopg.Connection[Any]) -> Iterator[str]:
+    """The test's database with the secret as password."""
+    with superuser(db, dsn, SECRET) as secret:
+        yield secret
 
 
 def pgsched(*args: str, **environ: str) -> str:
@@ -54,15 +62,14 @@ def test_no_command_that_fails_says_the_password(command: list[str], bad: str) -
 @pytest.mark.parametrize(
     "command", [["status"], ["status", "--json"], ["doctor", "--json"], ["check"], ["run", "list"]]
 )
-def test_no_command_that_works_says_it(dsn: str, command: list[str]) -> None:
-    assert SECRET not in pgsched(*command, PGSCHED_DSN=make_conninfo(dsn, password=SECRET))
+def test_no_command_that_works_says_it(secret_dsn: str, command: list[str]) -> None:
+    assert SECRET not in pgsched(*command, PGSCHED_DSN=secret_dsn)
 
 
-def test_sessions_and_processes_do_not_show_it(dsn: str, db: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_sessions_and_processes_do_not_show_it(secret_dsn: str, db: psycopg.Connection[Any], tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
     command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell,sql",
-               "--dsn", make_conninfo(dsn, password=SECRET),
-               "--sql-dsn", f"other={make_conninfo(dsn, password=SECRET)}"]  # fmt: skip
+               "--dsn", secret_dsn, "--sql-dsn", f"other={secret_dsn}"]  # fmt: skip
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(command, cwd=ROOT, env=env | {"PGSCHED_LOG": "debug"}, stdout=log, stderr=log,
                                   stdin=subprocess.DEVNULL)  # fmt: skip
