@@ -106,3 +106,9 @@ def test_the_lowest_versions_are_those_that_the_project_allows() -> None:
 def test_the_lowest_version_of_everything_that_users_install_is_tested(for_users: set[str]) -> None:
     pinned = re.findall(r"^([a-z0-9-]+)==[0-9][0-9.]*$", (ROOT / "requirements.lowest").read_text(), re.MULTILINE)
     assert set(pinned) == for_users
+
+
+def test_every_version_of_python_that_is_declared_is_tested() -> None:
+    classified = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if ":: Python :: 3." in one}
+    assert set(re.findall(r"\b3\.[0-9]+\b", (ROOT / ".ci" / "long").read_text())) == classified
+    assert PROJECT["requires-python"].removeprefix(">=") in classified

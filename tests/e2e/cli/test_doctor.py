@@ -25,6 +25,8 @@ from tests.support.logins import Logins
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 Pgsched = Callable[..., Any]
 Open = Callable[..., psycopg.Connection]
 

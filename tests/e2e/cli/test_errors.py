@@ -18,6 +18,8 @@ from pgsched.db.connection.bounded import PatientConnection
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.packages
+
 READS = [["status"], ["job", "list"], ["run", "list"], ["job", "show", "x"], ["run", "retry", "1"]]
 
 

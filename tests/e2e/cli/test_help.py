@@ -14,6 +14,8 @@ import typer.main
 from pgsched.cli import MODULES, make_app
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.packages
+
 # 0.09 s on an idle machine, all commands 0.15, and promised in 0.4; the best of several tries where tests keep it busy
 HELP_S = 1.0
 HEAVY = ("psycopg", "sqlalchemy", "alembic", "structlog", "rich", "croniter", "asyncio")

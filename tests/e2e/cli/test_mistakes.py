@@ -15,6 +15,8 @@ import pytest
 from tests.support.cli.said import Said
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.packages
+
 Program = Callable[..., Said]
 NAME = "\u00fcbung \u2603 \u540d"
 

@@ -18,6 +18,8 @@ from pgsched.web import serving
 from pgsched.worker import process
 from pgsched.worker.supervision import supervisor
 
+pytestmark = pytest.mark.scram
+
 WATCHED = """
 import atexit, gc, json, sys
 from pgsched.__main__ import main

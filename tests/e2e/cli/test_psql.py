@@ -14,6 +14,8 @@ from pgsched.db.embedded.server import data_dir
 from pgsched.db.psql import SESSION, command, environment
 from pgsched.errors import InputError
 
+pytestmark = pytest.mark.scram
+
 Process = Callable[..., Any]
 
 

@@ -22,6 +22,8 @@ from tests.support.paths import ROOT
 from tests.support.pooled import SECONDLY, check_slots, cli, ended
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 Db = psycopg.Connection[Any]
 Pooled = Callable[..., Bouncer]
 LOCKS = (

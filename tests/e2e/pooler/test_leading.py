@@ -21,6 +21,8 @@ from tests.support.fleet import Fleet, clock, fleet_on, one, wait_for_leader
 from tests.support.pooled import SECONDLY, check_slots
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 Db = psycopg.Connection[Any]
 
 

@@ -17,6 +17,8 @@ from pgsched.db.connection.pooler import Pooler
 from pgsched.errors import DatabaseUnreachable, InputError
 from tests.support.bouncer import Bouncer
 
+pytestmark = pytest.mark.scram
+
 Pooled = Callable[..., Bouncer]
 ASKED = {"statement_timeout": "7s", "lock_timeout": "7s", "enable_seqscan": "off"}
 OF_TRANSACTIONS = sealed.STYLES | sealed.RIGHTS | sealed.OURS | ASKED

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -15,6 +16,8 @@ from tests.support.bouncer import Bouncer
 from tests.support.fleet import Fleet, enqueue, one, wait_for_leader
 from tests.support.pooled import SECONDLY, cli, ended
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.scram
 
 WATCHED = (
     "search_path", "statement_timeout", "lock_timeout", "enable_seqscan", "enable_sort", "jit", "plan_cache_mode",

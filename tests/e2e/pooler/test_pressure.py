@@ -14,6 +14,8 @@ from tests.support.fleet import Fleet, enqueue, one, unaccounted, wait_for_leade
 from tests.support.pooled import SECONDLY, check_slots
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 Db = psycopg.Connection[Any]
 Pooled = Callable[..., Bouncer]
 MANY = "INSERT INTO pgsched.runs (task) SELECT 'note' FROM generate_series(1, %s)"

@@ -18,6 +18,8 @@ from tests.support.fleet import Fleet, clock, enqueue, events, one, open_gate, s
 from tests.support.pooled import SECONDLY, Db, check_slots, cli, ended
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 
 def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
     app = App("producer", dsn=bouncer.dsn)

@@ -15,6 +15,8 @@ from pgsched.web.settings import Settings
 from tests.support.logins import alone
 from tests.support.web.console import Browser
 
+pytestmark = pytest.mark.scram
+
 PAGES = ("/", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/edit/nightly", "/job/new", "/runs",
          "/runs?state=dead", "/runs/{run}", "/runs/{run}/tree", "/runs/{run}/log", "/queues", "/workers",
          "/doctor")  # fmt: skip

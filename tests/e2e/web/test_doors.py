@@ -20,6 +20,8 @@ from pgsched.web.settings import Settings
 from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN
 
+pytestmark = pytest.mark.packages
+
 
 @pytest.fixture
 def port(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:

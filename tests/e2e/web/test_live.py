@@ -19,6 +19,8 @@ from pgsched.web.security.secrets import begun
 from pgsched.web.security.visitors import Visitor
 from tests.support.web.console import Browser, one
 
+pytestmark = pytest.mark.packages
+
 
 @pytest.fixture
 def request_of(browser: Browser) -> Callable[..., Request]:

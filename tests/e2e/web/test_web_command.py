@@ -22,6 +22,8 @@ from pgsched.web.settings import Settings
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 
 @pytest.mark.parametrize(
     ("flags", "why"),

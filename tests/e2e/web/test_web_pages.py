@@ -12,6 +12,8 @@ import pytest
 from tests.support.waiting import wait_until
 from tests.support.web.console import JOB, Browser, edited, form_of, one
 
+pytestmark = pytest.mark.packages
+
 SCRIPT = "<script>alert(1)</script>\"'&"
 
 

@@ -23,6 +23,8 @@ from pgsched.db.queries.runs.handler_transaction import assert_claim
 from tests.support.db.engines import url
 from tests.support.db.settling import zombie
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 WAYS = [
     sa.Connection,
     Session,

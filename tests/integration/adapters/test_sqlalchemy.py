@@ -15,6 +15,8 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from pgsched import App, InputError
 from pgsched.app.task import Task
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 URL = "postgresql+psycopg://"
 ENDS = pytest.mark.parametrize("commits", [True, False])
 

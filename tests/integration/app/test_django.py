@@ -15,6 +15,8 @@ from pgsched.core.model import Result
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import claim
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 django = pytest.importorskip("django")
 
 

@@ -14,6 +14,8 @@ from pgsched.chaos.history import History, Trouble
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.packages
+
 Pgsched = Callable[..., Any]
 
 

@@ -12,6 +12,8 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.services.check import durability, load, schema, server_facts
 
+pytestmark = pytest.mark.scram
+
 Pgsched = Callable[..., Any]
 GOOD: dict[str, Any] = {
     "version_num": 180001, "version": "18.1", "database": "d", "role": "r", "encoding": "UTF8", "standby": False,

@@ -12,6 +12,8 @@ import pytest
 
 from pgsched.db.schema.version import SCHEMA_VERSION
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 Pgsched = Callable[..., object]
 
 

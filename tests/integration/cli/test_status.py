@@ -14,6 +14,8 @@ from pgsched.services import charts
 from pgsched.services import status as observe
 from pgsched.telemetry import database_metrics
 
+pytestmark = pytest.mark.packages
+
 Pgsched = Callable[..., Any]
 
 

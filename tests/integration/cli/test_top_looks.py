@@ -14,6 +14,8 @@ from pgsched.services import top
 from pgsched.services.top import PAGES, Change, Looking, Page, act, opened
 from tests.support.fleet import one
 
+pytestmark = pytest.mark.packages
+
 WORKER = (
     "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
     " VALUES ('w:1', 'w', 1, '0', 4, '{task}', '{t}', '1 h') RETURNING id"

@@ -22,6 +22,8 @@ from tests.support.http.http_wrong import RIGHT, WRONG_ARGS, WRONG_URLS
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.packages
+
 JOB = "INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('j', 'http', %s, %s)"
 NAME = "SELECT pgsched.outside_name(id, created_at) FROM pgsched.runs WHERE id = %s"
 RUN = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('http', %s, %s)"

@@ -17,6 +17,8 @@ from pgsched.errors import InputError
 from pgsched.execute.sql import SqlExecutor
 from tests.support.executing import claim, execute
 
+pytestmark = pytest.mark.scram
+
 SECRET = "hunter2"
 
 

@@ -16,6 +16,8 @@ from pgsched.execute.sql import SqlExecutor
 from tests.support.executing import cancel_when, claim, execute
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 RUNNING = "FROM pg_stat_activity WHERE application_name LIKE 'pgsched sql run%' AND datname = current_database()"
 
 

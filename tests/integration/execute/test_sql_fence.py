@@ -15,6 +15,8 @@ from pgsched.execute.sql import SqlExecutor
 from tests.support.executing import claim, execute
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 LOST = "claim of run 1 is lost"
 
 

@@ -14,6 +14,8 @@ from pgsched.db.schema import migrate
 from pgsched.errors import NotPermitted
 from tests.support.server import PrivateCluster
 
+pytestmark = pytest.mark.scram
+
 
 def dsn(cluster: PrivateCluster, user: str, name: str) -> str:
     return make_conninfo(cluster.dsn, user=user, dbname=name, password="x")

@@ -20,6 +20,8 @@ from pgsched.cli.password_hiding import NAMED, SECRET, WHOLE, hidden
 from tests.support.logins import superuser
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 DSN = "postgresql://u:hunter2@h/d"
 HOOK = "https://hooks.example/T0/hunter2"
 

@@ -25,7 +25,7 @@ from tests.support.schema.releases import next_release, run
 from tests.support.waiting import wait_until
 from tests.support.working import all_ended, work
 
-pytestmark = pytest.mark.pg14
+pytestmark = [pytest.mark.pg14, pytest.mark.scram]
 
 VALUES: dict[str, Any] = dict.fromkeys(
     ("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags", "unique_key", "unique_scope", "on_conflict",

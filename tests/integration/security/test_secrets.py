@@ -18,6 +18,8 @@ from tests.support.logins import superuser
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 LONG = pytest.mark.long
 SECRET = "hunter2-very-secret"
 URL = f"postgresql://postgres:{SECRET}@127.0.0.1:1/nowhere"

@@ -21,6 +21,8 @@ from tests.support.server import PrivateCluster
 from tests.support.telemetry.scraping import answers, ask, free_port
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 
 def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready(
     db: psycopg.Connection, fleet: Fleet

@@ -14,6 +14,8 @@ from tests.support.fleet import Fleet
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.packages
+
 
 def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
     """The worker's JSON lines that hold this text, once there are so many."""

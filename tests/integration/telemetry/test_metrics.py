@@ -27,6 +27,8 @@ from tests.support.telemetry.scraping import Scrape, answers, ask, free_port
 from tests.support.waiting import wait_until
 from tests.support.working import settings
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 pytest.importorskip("prometheus_client")
 
 

@@ -13,6 +13,8 @@ import pytest
 from pgsched import App, Run
 from pgsched.testing import DatabaseClock, assert_enqueued, drain, drain_async, refute_enqueued
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 Connect = Callable[..., psycopg.Connection[Any]]
 
 

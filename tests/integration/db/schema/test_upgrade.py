@@ -16,6 +16,8 @@ from tests.support.schema.probing import fill
 from tests.support.schema.releases import NEXT, ROOT, STEPS, run
 from tests.support.waiting import wait_until
 
+pytestmark = [pytest.mark.packages, pytest.mark.scram]
+
 ROWS = 5_000
 TOO_OLD, TOO_NEW = 5, 6
 

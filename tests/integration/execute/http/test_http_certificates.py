@@ -15,6 +15,8 @@ from tests.support.executing import claim, execute
 from tests.support.http.answering import answer, serving
 from tests.support.http.asking_http import HERE
 
+pytestmark = pytest.mark.packages
+
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:

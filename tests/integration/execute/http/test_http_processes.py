@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.packages
+
 
 def test_httpx_is_loaded_only_where_the_kind_is_allowed() -> None:
     code = (

@@ -18,6 +18,8 @@ from pgsched.execute.process_pool.pool import Pool
 from tests.support.executing import claim
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.scram
+
 
 def write_app(folder: Path, text: str) -> None:
     (folder / "shop.py").write_text(f"from pgsched import App\napp = App()\n{text}\n")

@@ -26,6 +26,8 @@ from pgsched.worker.process import hear_of_children
 from tests.support.executing import SLOT, cancel_when, children_of, claim, execute, holds
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
+
 PRINT_ARGUMENTS = ["-c", "import sys; print(ascii(sys.argv[1:]))"]
 
 

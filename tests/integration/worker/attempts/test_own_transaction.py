@@ -20,13 +20,13 @@ from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.worker.attempts import attempt
 from tests.support.apps import contract
-from tests.support.apps.contract import write
 from tests.support.db.engines import url
 from tests.support.db.setting import Aside, Open, cut, row_of, take
 from tests.support.db.settling import TOKEN
 from tests.support.serving import add, serve, state
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.scram
 PLACES = ("loop", "thread", "process")
 TRANSACTING = [*(f"transacts.{place}" for place in PLACES), "transacts_async.loop", "transacts_async.process"]
 
@@ -194,7 +194,7 @@ def test_the_transaction_may_be_on_a_connection_of_the_handlers(
         run.own.settled = False
         with run.transaction(mine) as conn:
             assert conn is mine
-            write(conn, run, "inside")
+            contract.write(conn, run, "inside")
         assert state(db, run.id) == "succeeded"
         assert mine.execute("SHOW enable_seqscan").fetchone() == ("on",)
     assert written(db) == ["inside", "inside"]

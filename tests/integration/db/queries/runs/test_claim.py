@@ -34,7 +34,7 @@ from tests.support.db.setting import (
     wait_until_blocked,
 )
 
-pytestmark = pytest.mark.pg14
+pytestmark = [pytest.mark.pg14, pytest.mark.packages, pytest.mark.scram]
 
 
 def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -> None:
