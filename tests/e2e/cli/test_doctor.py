@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -266,6 +267,7 @@ def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(priva
     place = str(cluster.data.parent / "received")
     with psycopg.connect(private_cluster.dsn, autocommit=True) as db:
         host, port = db.info.host, str(db.info.port)
+        env = os.environ | {"PGPASSWORD": db.info.password}
         command = [
             str(cluster.binaries / "pg_receivewal"),
             "-D",
@@ -279,7 +281,7 @@ def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(priva
             "--no-sync",
         ]
         Path(place).mkdir()
-        receiver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        receiver = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_until(lambda: told(list(doctor.living(db)), "standby", "warn"), 30, "the receiver to stream")
             assert "a failover forgets the last commits" in told(list(doctor.living(db)), "standby", "warn")
