@@ -20,8 +20,6 @@ from pgsched.web.settings import Settings
 from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN, Browser
 
-pytestmark = pytest.mark.packages
-
 OPERATIONS = [(path, method) for path, methods in document(False)["paths"].items() for method in methods]
 EXAMPLES = [4, pytest.param(20, marks=pytest.mark.long)]
 
