@@ -1,1 +1,1 @@
-"""Statements about jobs and what people set beside them."""
+"""Queries about jobs, and about what people set for them: queues, limits, pauses, calendars, backfills."""

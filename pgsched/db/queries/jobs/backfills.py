@@ -1,7 +1,7 @@
-"""Backfills as an operator asks for them, previews them, watches them and ends them; the leader does the work.
+"""Backfills as an operator uses them: request, preview, show, list, cancel. The leader makes their runs.
 
-The rule: only decided slots can be asked for. Those after the high-water mark are the schedule's to decide, so that no
-slot has two masters.
+Invariant: only decided slots can be requested. The slots after the high-water mark are left to the schedule, so that
+each slot is decided in one place.
 """
 
 from __future__ import annotations
@@ -24,13 +24,20 @@ from pgsched.db.queries.jobs import jobs
 from pgsched.db.rows import fetch, one, rows
 from pgsched.errors import InputError, NotFound
 
-INSTANT = timedelta(microseconds=1)
-AT_ONCE = 1000
+INSTANT = timedelta(microseconds=1)  # PostgreSQL's resolution
+AT_ONCE = 1000  # slots whose rows are read by one statement
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: the slots of a job in [start, end), as ISO texts in the job's zone or with an offset."""
+    """A request for a backfill: which slots of a job in [start, end) are to run again.
+
+    `start`, `end`: ISO texts, in the job's time zone unless they have an offset
+    `mode`: missing (no run of the slot started), failed (a run started and did not succeed) or all
+    `max_active`: how many runs of the backfill may be open at once
+    `reverse`: the newest slot first
+    `priority`: of the runs, 0 to 9
+    """
 
     start: str
     end: str
@@ -42,7 +49,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A request that is possible. `undecided_from`: where it was cut off, because later slots are not decided yet."""
+    """A valid request, applied to its job.
+
+    `job`: the job's row, as `jobs.show` returns it
+    `schedule`: the job's parsed schedule
+    `start`, `end`: the requested range, cut off behind the last decided slot
+    `slots`: how many slots lie in it
+    `undecided_from`: where the range was cut off, because later slots are not decided yet; None if it was not
+    """
 
     job: Row
     schedule: Schedule
@@ -53,7 +67,10 @@ class Range:
 
 
 def add(conn: Connection[Any], name: str, request: Request) -> Row:
-    """Ask for a backfill; returns it as `show` does."""
+    """Add a backfill of the job `name`; return it as `show` does, with `slots` and `undecided_from`.
+
+    Raises InputError where `ranged` does, and NotFound for an unknown job.
+    """
     found = ranged(jobs.show(conn, name), request)
     values = {
         **{"job": found.job["name"], "from_at": found.start, "to_at": found.end, "mode": request.mode},
@@ -61,12 +78,15 @@ def add(conn: Connection[Any], name: str, request: Request) -> Row:
     }
     added = one(conn, "backfill_add", values)
     assert added is not None
-    # the leader counts them for itself
+    # the new row has no count of slots: the leader counts them itself
     return show(conn, added["id"]) | {"slots": found.slots, "undecided_from": found.undecided_from}
 
 
 def ranged(job: Row, request: Request) -> Range:
-    """The request's slots, or InputError that says why there are none to ask for."""
+    """Apply a request to its job.
+
+    Raises InputError, with the reason, where the request is not valid or selects no decided slot.
+    """
     if request.mode not in backfill.MODES:
         raise InputError(f'mode: "{request.mode}" is not one of {", ".join(backfill.MODES)}', "mode")
     if job["schedule"] is None or job["schedule"].lstrip().lower().startswith("@after"):
@@ -90,11 +110,12 @@ def ranged(job: Row, request: Request) -> Range:
 
 
 def told(instant: datetime) -> str:
+    """Format an instant as UTC text for a message."""
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
-    """Every slot that the request asks for, with its decision as of now; nothing is written."""
+    """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
     found = ranged(jobs.show(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
@@ -106,25 +127,32 @@ def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, 
 
 
 def decided(conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar) -> list[Choice]:
-    """The decision for each of some slots of a job, from the rows that there are."""
+    """Return what a backfill would do with each of these slots of a job, judged by the rows that exist.
+
+    `mode`: as in `Request`; `dates`: the dates that the job excludes.
+    """
     return backfill.choices(mode, slots, evidence(conn, job_id, slots), dates)
 
 
 def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> list[Row]:
-    """The rows that bear on some slots of a job, in the caller's transaction: `backfill_rows` in sql/backfills.sql."""
-    # a queue table's statistics are stale by nature: told of few rows, the planner would fetch and sort them all
+    """Return the rows that tell what became of these slots of a job: `backfill_rows` in sql/backfills.sql.
+
+    Changes planner settings until the caller's transaction ends.
+    """
+    # The statistics of a queue table are always stale. Where they show few rows, the planner would fetch and sort
+    # all of them.
     conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off")
     return fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)})
 
 
 def left_out(conn: Connection[Any], job_id: int, timezone: str) -> Calendar:
-    """The dates that a job leaves out."""
+    """Return the dates that a job excludes, as a calendar in its time zone."""
     found = fetch(conn, "backfill_calendar", {"job_id": job_id})
     return calendar([(row["from_date"], row["until_date"], row["reason"]) for row in found], timezone)
 
 
 def show(conn: Connection[Any], backfill_id: int) -> Row:
-    """One backfill, with how its runs stand."""
+    """Return one backfill, with counts of its runs by state. Raises NotFound."""
     found = one(conn, "backfill_show", {"id": checked(backfill_id), "n": 1})
     if found is None:
         raise unknown(backfill_id)
@@ -132,12 +160,15 @@ def show(conn: Connection[Any], backfill_id: int) -> Row:
 
 
 def list_backfills(conn: Connection[Any], n: int = 50) -> list[Row]:
-    """The newest backfills first."""
+    """Return the `n` newest backfills as `show` does, newest first."""
     return rows(conn, "backfill_show", {"id": None, "n": n})
 
 
 def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -> str:
-    """End a backfill with its open runs: `cancelled`, or `finished` if it had ended already."""
+    """End a backfill and its open runs; return `cancelled`, or `finished` if it had ended already.
+
+    Raises NotFound where there is no such backfill.
+    """
     found = one(conn, "backfill_cancel", {"id": checked(backfill_id), "reason": reason})
     if found is None or found["what"] is None:
         raise unknown(backfill_id)
@@ -145,12 +176,12 @@ def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -
 
 
 def checked(backfill_id: int) -> int:
-    """The id, or NotFound where no backfill can have it."""
+    """Return the id. Raises NotFound where no backfill can have it."""
     if not 0 < backfill_id < 2**63:
         raise unknown(backfill_id)
     return backfill_id
 
 
 def unknown(backfill_id: int) -> NotFound:
-    """There is no such backfill."""
+    """Make the error that there is no such backfill."""
     return NotFound(f"there is no backfill {backfill_id}: `pgsched backfill list` shows those that exist")

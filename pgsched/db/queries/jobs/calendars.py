@@ -1,4 +1,8 @@
-"""The rule: a job's excluded dates are rows of `job_calendars`; both ends count, and the database checks them."""
+"""Excluded dates of jobs: add, remove and list them.
+
+Invariant: a job's excluded dates are rows of `job_calendars`. A row excludes its first and its last date and all
+between them; the database checks it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,19 @@ __all__ = ["add", "entries", "remove"]
 
 
 def add(conn: Connection[Any], name: str, first: date, last: date, reason: str | None = None) -> Row:
-    """Exclude the dates from `first` to `last`; returns the entry."""
+    """Exclude the dates from `first` to `last`, both included; return the entry.
+
+    An entry that begins at the same date is replaced. Raises NotFound for an unknown job.
+    """
     values = {"name": name, "from_date": first, "until_date": last, "reason": reason}
     return known(conn, name, one(conn, "calendar_add", values))
 
 
 def remove(conn: Connection[Any], name: str, first: date, last: date) -> list[Row]:
-    """Allow the dates from `first` to `last` again; returns the entries that were cut or removed, as they were."""
+    """Allow the dates from `first` to `last` again; return the entries that were cut or removed, as they were.
+
+    Raises InputError where none of these dates is excluded, and NotFound for an unknown job.
+    """
     show(conn, name)
     gone = rows(conn, "calendar_remove", {"name": name, "from_date": first, "until_date": last})
     if not gone:
@@ -31,6 +41,6 @@ def remove(conn: Connection[Any], name: str, first: date, last: date) -> list[Ro
 
 
 def entries(conn: Connection[Any], name: str) -> list[Row]:
-    """All excluded dates of a job."""
+    """Return all excluded dates of a job, by date. Raises NotFound for an unknown job."""
     show(conn, name)
     return rows(conn, "calendar_list", {"name": name})

@@ -1,9 +1,11 @@
-"""The rule: a job declared in code belongs to that code, and to nothing else.
+"""Jobs declared in code: create, update and remove rows of `jobs` until they agree with an app's declarations.
 
-Every column that code can declare takes the declared value or its default; rows of other apps, of owners who may not
-declare, and rows made by SQL, are left alone. A row is locked and written only when something differs: a restart does
-not move a schedule's anchor, and the start of a fleet makes no slot late. A row that somebody has locked stays as it
-is, and is said to be held.
+Invariant: a job declared in code belongs to that code. Jobs of other apps, jobs of owners who may not declare, and jobs
+made by SQL are left alone.
+
+Every column that code can declare gets the declared value or its default. A row is locked and written only if something
+differs: a restart does not move a schedule's anchor, and the start of a fleet makes no slot late. A row that another
+session has locked stays as it is and is reported as held.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pgsched.db.queries.jobs.job_columns import SETTABLE, checked, identifiers, 
 from pgsched.db.rows import one, rows, value
 from pgsched.errors import InputError, LockTimeout
 
-# An operator may pause what code declares; only a declaration that says so itself pauses or resumes a job.
+# An operator may pause a declared job: a declaration changes these columns only if it sets them itself.
 LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
 UPSERT = composing.SQL("""
 INSERT INTO pgsched.jobs AS j ({columns}, declared_by) VALUES ({values}, %(declared_by)s)
@@ -31,25 +33,36 @@ COMPARE = composing.SQL("""
 SELECT j.declared_by, ROW({own}) IS DISTINCT FROM ROW({values}) AS differs
 FROM pgsched.jobs j WHERE j.name = %(name)s""")
 UNCHANGED, FOREIGN, HELD = "unchanged", "foreign", "held"
-LOCK_WAIT_S = 1.0  # for all jobs of a declaration together
-LEAST_WAIT_S = 0.01
+LOCK_WAIT_S = 1.0  # for all jobs of one call together
+LEAST_WAIT_S = 0.01  # for one statement, also when that time is used up
 
 
 class Declaration(Protocol):
-    """A job as code declares it; `policies` maps further columns to their values."""
+    """A job as code declares it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the job's name."""
+
     @property
-    def task(self) -> str: ...
+    def task(self) -> str:
+        """Return what the job runs: a task's name, a program, a command line, SQL or a URL."""
+
     @property
-    def schedule(self) -> str | None: ...
+    def schedule(self) -> str | None:
+        """Return the cron expression or interval; None: the job runs once."""
+
     @property
-    def timezone(self) -> str: ...
+    def timezone(self) -> str:
+        """Return the name of the time zone in which the schedule is read."""
+
     @property
-    def args(self) -> Any: ...
+    def args(self) -> Any:
+        """Return the arguments, a value that JSON can hold."""
+
     @property
-    def policies(self) -> Mapping[str, Any]: ...
+    def policies(self) -> Mapping[str, Any]:
+        """Return the values of further columns, by column (see `SETTABLE`)."""
 
 
 def declare(
@@ -61,11 +74,14 @@ def declare(
     update: bool = True,
     wait_s: float = LOCK_WAIT_S,
 ) -> dict[str, str]:
-    """Make the table agree with the code: name -> created, updated, unchanged, foreign, removed, or held by whom: what
-    somebody has locked is waited for `wait_s` seconds together, and is left as it is. Otherwise all or nothing.
+    """Make the rows of `jobs` agree with the code; return what was done with each job, by name.
 
-    Without `remove`, jobs that are not declared are left as they are (and called left); without `update`, those that
-    are there already.
+    That is created, updated, unchanged, foreign (not this app's to declare), removed, left, or held by another session.
+    Held jobs stay as they are, after a wait of `wait_s` seconds for all jobs together. For the others it is all or
+    nothing.
+
+    `remove`: delete the jobs that the app declares no more; else they are left
+    `update`: update existing rows that differ; else they count as unchanged
     """
     with conn.transaction():
         locked = value(conn, "declare_lock")
@@ -81,8 +97,11 @@ def declare_in_turn(
     update: bool,
     wait_s: float = LOCK_WAIT_S,
 ) -> dict[str, str]:
-    """As `declare`, in the caller's transaction, which has the lock of all that declare. `remove` only if it has: else
-    a process that has just come may declare what would be taken away."""
+    """Do what `declare` does, in the caller's transaction, which has taken the lock of declaring processes.
+
+    Set `remove` only where that lock was taken. Without it a process that has just started may declare a job that this
+    one removes. Raises InputError where a name is declared twice.
+    """
     wanted = in_order(declarations)
     names = [declaration.name for declaration in wanted]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -101,13 +120,15 @@ def declare_in_turn(
 
 
 def set_lock_timeout(conn: Connection[Any], setting: str) -> None:
-    """Until the transaction ends, or is told otherwise."""
+    """Set lock_timeout until the transaction ends or the next call."""
     conn.execute("SELECT set_config('lock_timeout', %s, true)", [setting])
 
 
 def remove_others(conn: Connection[Any], declared_by: str, names: list[str], remove: bool) -> dict[str, str]:
-    """The jobs that this app declared before and declares no more: removed, or left (also where somebody has locked
-    one: the leader takes them away later)."""
+    """Remove, or only find, jobs that this app declared before and declares no more; return name -> removed or left.
+
+    Where another session has locked one of them, all are left: the leader removes them later (`registration.withdraw`).
+    """
     values = {"declared_by": declared_by, "names": names}
     try:
         with conn.transaction():
@@ -120,19 +141,18 @@ def remove_others(conn: Connection[Any], declared_by: str, names: list[str], rem
 def compare(
     conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, update: bool = True
 ) -> dict[str, str]:
-    """The jobs that need not be, or must not be written: name -> unchanged, or foreign (and whose). Nothing is locked
-    for that."""
+    """Find the jobs that need not or must not be written: name -> unchanged, or foreign (and whose). Locks nothing."""
     defaults = {row["name"]: composing.SQL(row["expression"]) for row in rows(conn, "declare_defaults")}
     wanted = list(declarations)
     taken = rows(conn, "declare_squatted", {"names": [one.name for one in wanted]})
     done = {str(row["name"]): f"{FOREIGN}: it is a job of {row['owner']}" for row in taken}
     for declaration in wanted:
-        if declaration.name in done:  # whatever it says of itself: its owner reads what it runs, and changes it
+        if declaration.name in done:  # whatever its declared_by says: its owner can read and change what it runs
             continue
         try:
             with conn.transaction():
                 found = look_at(conn, declaration, defaults)
-        except (psycopg.DataError, InputError):  # the database says which column it is, when the row is written
+        except (psycopg.DataError, InputError):  # writing the row fails too, and that error names the column
             continue
         if found is not None and found[0] != declared_by:
             done[declaration.name] = FOREIGN
@@ -144,7 +164,10 @@ def compare(
 def look_at(
     conn: Connection[Any], declaration: Declaration, defaults: Mapping[str, composing.SQL]
 ) -> tuple[str | None, bool] | None:
-    """Whose the job is, and whether a column differs; None: there is no such job."""
+    """Return which app declares the job, and whether a column differs; None if there is no such job.
+
+    `defaults`: the SQL expression of each column's default.
+    """
     values = resolved(conn, declaration)
     null = composing.SQL("NULL")
     texts = [
@@ -159,19 +182,19 @@ def look_at(
 
 
 def in_order(declarations: Iterable[Declaration]) -> list[Declaration]:
-    """By name, but that a job comes after those that it waits for."""
+    """Sort declarations by name, but each job after the jobs that it waits for."""
     left = sorted(declarations, key=lambda declaration: declaration.name)
     found: list[Declaration] = []
     while left:
         names = {declaration.name for declaration in left}
         free = [one for one in left if not names & {*(one.policies.get("after_jobs") or ())}]
-        found += free or left  # the database refuses a circle
+        found += free or left  # a circle has no order; the database refuses it
         left = [one for one in left if one not in found]
     return found
 
 
 def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
-    """The ids of the jobs that a job waits for."""
+    """Return the ids of the jobs that `job` waits for, ascending. Raises InputError where one does not exist."""
     found = dict(conn.execute("SELECT name, id FROM pgsched.jobs WHERE name = ANY (%s)", [list(names)]).fetchall())
     if missing := sorted({*names} - {*found}):
         raise InputError(f'job {job}: after_jobs: there is no job named "{missing[0]}"', "after_jobs")
@@ -179,7 +202,7 @@ def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
 
 
 def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str, update: bool) -> str:
-    """Create one job, or update it unless it is to be left as it is; returns what was done."""
+    """Create one job, or update its row where it differs and `update` is set; return what was done."""
     values = resolved(conn, declaration)
     text, params = upsert(values), {**values, "declared_by": declared_by, "update": update}
     for _ in range(3):
@@ -194,18 +217,19 @@ def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str,
             told = refused(conn, error, values)
             if isinstance(told, InputError):
                 told = InputError(f"job {declaration.name}: {told}")
-            raise told from error  # what is no fault of the declaration keeps its exit code: a start may be tried again
+            # other errors than InputError keep their class, and so their exit code: a start may be retried
+            raise told from error
         if row is not None:
             return "created" if row[0] else "updated"
         found = one(conn, "declared_by", {"name": declaration.name})
         if found is not None:
             return UNCHANGED if found["declared_by"] == declared_by else FOREIGN
-        # somebody deleted the row that was in the way: insert again
+        # another transaction has deleted the conflicting row: insert again
     return FOREIGN
 
 
 def resolved(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
-    """The columns, with the ids of the jobs that it waits for."""
+    """Return the declared columns, with the ids of the jobs in `after_jobs` instead of their names."""
     values = columns_of(declaration)
     if values["after_jobs"]:
         values["after_jobs"] = ids_of(conn, declaration.name, values["after_jobs"])
@@ -213,7 +237,7 @@ def resolved(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
 
 
 def columns_of(declaration: Declaration) -> dict[str, Any]:
-    """Every column that code can declare: the declared value, or None for its default."""
+    """Return every column that code can declare: the declared value, or None for its default."""
     given = {
         **checked(declaration.policies),
         "task": declaration.task,
@@ -221,13 +245,13 @@ def columns_of(declaration: Declaration) -> dict[str, Any]:
         "timezone": declaration.timezone,
         **checked({"args": declaration.args}),
     }
-    # "once, now": its time is the instant of the first start, and must not move
+    # a job that runs once and declares no time runs at the instant of the first start, which must not move
     left_alone = {*LEFT_TO_OPERATORS, *(("run_at",) if declaration.schedule is None else ())} - {*given}
     return {column: given.get(column) for column in SETTABLE if column not in left_alone} | {"name": declaration.name}
 
 
 def upsert(values: Mapping[str, Any]) -> composing.Composed:
-    """The statement that creates the row, or updates it where it is ours and differs."""
+    """Return the statement that inserts the row, or updates it where this app declares it and a column differs."""
     return UPSERT.format(
         columns=identifiers(values),
         values=composing.SQL(", ").join(placeholder(column, value) for column, value in values.items()),

@@ -1,7 +1,7 @@
-"""The columns of `jobs` that a person may set, and how they are written.
+"""The columns of `jobs` that a person may set: their types, how values are sent, and the errors of refused values.
 
-The rule: a refusal names its column. The triggers do that for every bad value; where a text is no value of the
-column's type at all, PostgreSQL does not say which one it was, and `refused` finds out.
+Invariant: a refusal names its column. Triggers name the column of every bad value. Where a text cannot be read as the
+column's type at all, PostgreSQL does not name the column; `refused` finds it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pgsched.db.connection.failures import explain, explained
 from pgsched.db.rows import acting
 from pgsched.errors import InputError, PgschedError
 
-# Each with the type that its text is read as (a test compares it with the catalog).
+# column -> the PostgreSQL type that its text is read as (a test compares these with the catalog)
 SETTABLE = {
     "name": "text", "description": "text", "kind": "text", "task": "text", "args": "jsonb", "queue": "text",
     "priority": "smallint", "tags": "text[]", "schedule": "text", "timezone": "text", "run_at": "timestamptz",
@@ -36,7 +36,10 @@ SETTABLE = {
 
 
 def json_text(args: Any) -> str:
-    """The JSON text of a payload, refused here if it cannot be stored: ten megabytes need not travel for that."""
+    """Return the JSON text of a payload. Raises InputError where it cannot be stored.
+
+    That is checked before it is sent: a refused payload may have ten megabytes.
+    """
     try:
         return payload.encode(args)
     except ValueError as error:
@@ -44,7 +47,10 @@ def json_text(args: Any) -> str:
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values ready to send. InputError for a column that people do not set, or a payload that is too large."""
+    """Return the values as they are sent.
+
+    Raises InputError for a column that people may not set, and for a payload that is too large.
+    """
     for column in values:
         if column not in SETTABLE:
             raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
@@ -53,7 +59,10 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keeping(value: Any) -> Any:
-    """`keep` as the driver sends it; text of JSON stays what it is."""
+    """Return a `keep` setting (lengths of time by outcome) as the driver sends it; JSON text stays as it is.
+
+    Raises InputError.
+    """
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, Mapping):
@@ -66,24 +75,27 @@ def keeping(value: Any) -> Any:
 
 
 def placeholder(column: str, value: Any) -> composing.Composable:
-    """What stands for the value in VALUES (...)."""
+    """Return the SQL that stands for a value in VALUES (...): DEFAULT for None, else a placeholder."""
     return composing.DEFAULT if value is None else composing.Placeholder(column)
 
 
 def identifiers(columns: Iterable[str], *table: str) -> composing.Composed:
-    """The columns' names, of a table if one is named."""
+    """Return the quoted names of columns, separated by commas, each qualified by `table` if that is given."""
     return composing.SQL(", ").join(composing.Identifier(*table, column) for column in columns)
 
 
 def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any], more: dict[str, Any]) -> bool:
-    """Run an INSERT or UPDATE over these columns; whether it touched a row."""
+    """Send an INSERT or UPDATE of these columns; return whether it wrote a row.
+
+    `more`: parameters beside the columns' values. Raises PgschedError; an InputError names the column.
+    """
     text = statement.format(
         columns=identifiers(values),
         values=composing.SQL(", ").join(placeholder(column, value) for column, value in values.items()),
         name=composing.Placeholder("old name"),
     )
     try:
-        # A savepoint where the caller has a transaction: `culprit` asks further after the refusal.
+        # A savepoint where the caller has a transaction: `refused` sends further statements after an error.
         with conn.transaction(), acting(conn):
             return conn.execute(text, {**values, **more}).fetchone() is not None
     except psycopg.Error as error:
@@ -91,7 +103,10 @@ def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any
 
 
 def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
-    """The refusal with the column's name, which PostgreSQL leaves out where a text is no value of its type."""
+    """Turn a driver's error into ours, with the column's name where PostgreSQL leaves it out.
+
+    It does so for texts that are no value of the column's type (SQLSTATE class 22): each value is then cast alone.
+    """
     if error.diag.constraint_name == "jobs_name_key":
         return InputError(f'name: there is a job named "{values.get("name")}" already', "name")
     if error.sqlstate is not None and error.sqlstate.startswith("22"):
@@ -107,7 +122,7 @@ def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, An
 
 
 def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:
-    """What the database says of a value that is not of the column's type; None if it is."""
+    """Return what the database says of a value that it cannot read as the column's type; None if it can."""
     cast = composing.SQL("SELECT {}::{}").format(composing.Placeholder("value"), composing.SQL(SETTABLE[column]))
     try:
         with conn.transaction():

@@ -1,6 +1,7 @@
-"""The rule: a job is what its row says; the database checks it, and these functions only name the columns.
+"""Jobs as people read and change them: add, update, pause, resume, trigger, delete, list, show.
 
-Values may be Python's or PostgreSQL's text form ('90 seconds', '{0,3}'). None puts a column's default back.
+Invariant: a job is what its row says. The database checks the row; these functions only name the columns. Values may be
+Python values, or texts as PostgreSQL reads them ('90 seconds', '{0,3}'). None restores a column's default.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ UPDATE = composing.SQL("UPDATE pgsched.jobs SET ({columns}) = ROW({values}) WHER
 
 
 def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
-    """Create a job; returns it whole. InputError is in the database's words, ``field: reason``."""
+    """Create a job; return all its columns.
+
+    Raises InputError with the text ``field: reason``, in the database's words.
+    """
     with conn.transaction():
         write(conn, INSERT, checked(values), {})
         return plannable(show(conn, str(values["name"])), values)
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
-    """Change columns of a job; returns it whole. A new schedule starts now."""
+    """Change columns of a job; return all its columns. The slots of a new schedule begin now.
+
+    Raises InputError as `add` does, and NotFound for an unknown job.
+    """
     if not changes:
         raise InputError("nothing to change: give at least one option")
     with conn.transaction():
@@ -47,38 +54,54 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
 
 
 def plannable(job: Row, changes: Mapping[str, Any]) -> Row:
-    """The job. InputError if its new schedule never fires, which the database cannot tell and the leader would."""
+    """Return the job. Raises ScheduleError where its new schedule never fires.
+
+    The database cannot find that out. Without this check only the leader would, later.
+    """
     if job["schedule"] is not None and ("schedule" in changes or "timezone" in changes):
         try:
             parse(job["schedule"], job["timezone"])
         except ScheduleError as error:
-            if error.field == "schedule":  # not a zone of a newer tz database than ours
+            # an unknown zone is no fault: the database accepted it, and its tz database may be newer than ours
+            if error.field == "schedule":
                 raise
     return job
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
-    """Stop deciding slots of a job; runs that exist go on. The author is the session's user where none is given."""
+    """Stop deciding slots of a job; return the job. Runs that exist go on.
+
+    `by`: the author, the session's user if None. Raises NotFound.
+    """
     return known(conn, name, one(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})) and show(
         conn, name
     )
 
 
 def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
-    """Decide slots again: since `now` (those passed over are recorded as skipped), or since the `pause` (catch_up)."""
+    """Decide slots of a job again; return the job. Raises InputError, NotFound.
+
+    `since`: `now`: the slots of the pause are recorded as skipped; `pause`: the policy catch_up decides them.
+    """
     if since not in ("now", "pause"):
         raise InputError(f'from: "{since}" is not one of now, pause', "from")
     return known(conn, name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:
-    """Set the mark of a job that lies ahead of the clock back to now, or to its newest slot: (before, mark, now)."""
+    """Set a high-water mark that lies ahead of the clock back; return (before, mark, now). Raises NotFound.
+
+    The new mark is now, or the job's newest slot that has a row, whichever is later.
+    """
     show(conn, name)
     return known(conn, name, one(conn, "job_reset_mark", {"name": name}))
 
 
 def delete(conn: Connection[Any], name: str) -> Row:
-    """Remove a job and cancel its unstarted runs; says how many are still running."""
+    """Delete a job and cancel its unstarted runs; return its id, name and how many runs are still running.
+
+    Raises NotFound.
+    """
     return known(conn, name, one(conn, "job_delete", {"name": name}))
 
 
@@ -90,7 +113,10 @@ def list_jobs(
     after: str | None = None,
     limit: int | None = None,
 ) -> list[Row]:
-    """Jobs by name (see job_list in sql/jobs.sql); `after` is the last name of the page before."""
+    """Return jobs by name: `job_list` in sql/jobs.sql, and `next_allowed_at` of each.
+
+    `state`: one of STATES, None: any; `after`: the last name of the page before. Raises InputError.
+    """
     if state not in (None, *STATES):
         raise InputError(f'state: "{state}" is not one of {", ".join(STATES)}', "state")
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
@@ -98,24 +124,25 @@ def list_jobs(
 
 
 def show(conn: Connection[Any], name: str) -> Row:
-    """One job with all its columns, and `next_allowed_at` (see `foreseen`)."""
+    """Return one job with all its columns and `next_allowed_at` (see `foreseen`). Raises NotFound."""
     return foreseen(known(conn, name, one(conn, "job_show", {"name": name})))
 
 
 def foreseen(job: Row) -> Row:
-    """The row with `next_allowed_at`: its next slot that falls on no excluded date."""
+    """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded date."""
     return job | {"next_allowed_at": next_allowed(job)}
 
 
 def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
-    """The newest runs of a job, by slot."""
+    """Return the `n` newest runs of a job, by slot."""
     return rows(conn, "job_recent", {"job_id": job_id, "n": n})
 
 
 def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
-    """Run a job now, beside its schedule; returns the run's id.
+    """Run a job now, beside its schedule; return the run's id.
 
-    `overlap`: the policy that the run obeys towards the job's unfinished ones; if it is not to be, it ends as skipped.
+    `overlap`: the policy for the case that the job has unfinished runs. Where it forbids the run, the run ends as
+      skipped. Raises InputError, NotFound.
     """
     values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
     show(conn, name)
@@ -123,20 +150,20 @@ def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "
 
 
 def similar(conn: Connection[Any], name: str) -> list[str]:
-    """Names of jobs that somebody who wrote this may have meant: those that contain it, whatever its case, first."""
+    """Return up to 8 names of jobs that contain this text in any case; without one, names that are spelled alike."""
     contain = column(conn, "jobs_similar", {"text": name, "n": 8})
     return contain or text.similar(name, column(conn, "names_known", {"what": "job"}))
 
 
 def unknown(conn: Connection[Any], name: str) -> NotFound:
-    """There is no such job."""
+    """Make the error that there is no such job, with the names that may have been meant."""
     meant = similar(conn, name)[:3]
     hint = f"; did you mean {' or '.join(meant)}?" if meant else ": `pgsched job list` shows those that exist"
     return NotFound(f'there is no job named "{name}"{hint}')
 
 
 def known(conn: Connection[Any], name: str, row: Row | None) -> Row:
-    """The row, or NotFound."""
+    """Return the row. Raises NotFound where it is None."""
     if row is None:
         raise unknown(conn, name)
     return row

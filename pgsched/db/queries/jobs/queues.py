@@ -1,4 +1,7 @@
-"""What people set: limits, queues, pauses. The rule: a setting is a row, and changing it is one statement of SQL."""
+"""Limits, queues and pauses as people set them: set, list, remove, pause, resume.
+
+Invariant: a setting is a row, and one SQL statement changes it.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,25 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def set_limit(conn: Connection[Any], name: str, values: dict[str, Any]) -> Row:
-    """Make a limit of keys, or change it; a value of None puts the default back. Raises InputError."""
+    """Create or change a limit of keys; return its row.
+
+    A value of None restores the default. Raises InputError.
+    """
     if name == "job" or name.startswith("job:"):
         raise InputError("name: job is kept for the limits that jobs have (concurrency_limit)", "name")
     return upsert(conn, "limits", name, values)
 
 
 def set_queue(conn: Connection[Any], name: str, values: dict[str, Any]) -> Row:
-    """Set something for a queue; a value of None puts the default back. Raises InputError."""
+    """Create or change the settings of a queue; return its row.
+
+    A value of None restores the default. Raises InputError.
+    """
     return upsert(conn, "queues", name, values)
 
 
 def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any]) -> Row:
-    """The row of this name with these values; what is not named stays."""
+    """Insert or update the row of this name; return it. Columns without a value here stay as they are."""
     if not name or name != name.strip():
         raise InputError("name: must not be empty, nor begin or end with a space", "name")
     given = {column: DEFAULTS[table].get(column) if value is None else value for column, value in values.items()}
@@ -50,7 +59,7 @@ def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any])
     try:
         row = one(conn, statement, {"name": name, **{c: keeping(v) if c == "keep" else v for c, v in given.items()}})
     except InputError as error:
-        if "_rate" in str(error):  # the CHECK that ties the three columns of a rate together
+        if "_rate" in str(error):  # the CHECK over the three columns of a rate
             raise InputError("burst: needs a rate", "burst") from error
         raise
     assert row is not None
@@ -58,25 +67,32 @@ def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any])
 
 
 def list_limits(conn: Connection[Any]) -> list[Row]:
-    """All limits of keys, with how many runs each has admitted and waiting."""
+    """Return all limits of keys, with the counts of admitted and waiting runs of each."""
     return rows(conn, "limit_list")
 
 
 def remove_limit(conn: Connection[Any], name: str) -> None:
-    """Remove a limit of keys; what it held goes on. Raises NotFound."""
+    """Remove a limit of keys; runs that it held may start. Raises NotFound."""
     if not rows(conn, "limit_remove", {"name": name}):
         raise NotFound(f'there is no limit named "{name}"; `pgsched limit list` shows those there are')
 
 
 def list_queues(conn: Connection[Any], *, bounded: bool = False) -> list[Row]:
-    """The queues that have settings, a pause, or runs that have not ended; or those with a limit, rate or depth."""
+    """Return the queues that have settings, a pause or unfinished runs.
+
+    `bounded`: only those with a concurrency limit, a rate or a depth limit.
+    """
     return rows(conn, "queue_list", {"bounded": bounded})
 
 
 def pause(
     conn: Connection[Any], what: str, name: str, reason: str | None, paused_by: str | None, lasts: timedelta | None
 ) -> Row:
-    """Let nothing of `what` (all, queue, task) start, for so long or until it is resumed."""
+    """Let nothing of `what` (all, queue or task) start any more; return the pause.
+
+    `name`: of the queue or task, empty for all; `paused_by`: the session's user if None; `lasts`: None: until it is
+      resumed.
+    """
     values = {"what": what, "name": name, "reason": reason, "paused_by": paused_by, "lasts": lasts}
     row = one(conn, "pause_set", values)
     assert row is not None
@@ -84,7 +100,7 @@ def pause(
 
 
 def resume(conn: Connection[Any], what: str, name: str) -> Row:
-    """End a pause; returns it. Raises NotFound."""
+    """End a pause; return it. Raises NotFound."""
     row = one(conn, "pause_end", {"what": what, "name": name})
     if row is None:
         raise NotFound(f"{said(what, name)} is not paused; `pgsched status` shows what is")
@@ -92,10 +108,10 @@ def resume(conn: Connection[Any], what: str, name: str) -> Row:
 
 
 def list_pauses(conn: Connection[Any]) -> list[Row]:
-    """What is paused now."""
+    """Return the pauses in force now."""
     return rows(conn, "pause_list")
 
 
 def said(what: str, name: str) -> str:
-    """What a pause is about, for people."""
+    """Describe what a pause covers, for a message."""
     return "everything" if what == "all" else f"{what} {name}"

@@ -1,8 +1,10 @@
-"""The rule: a worker is there, and its jobs are declared, in one transaction; who changes any does so alone.
+"""Registration of a worker with the declaration of its app's jobs, and the withdrawal of jobs declared no more.
 
-So whoever takes jobs away sees every process that declares them, also one that has come this instant. A process takes
-jobs away only if no other of its app is there: others may be of another release, which declares more. What it leaves
-the leader takes away when no process has declared it for a while.
+Invariant: a worker's row and its declared jobs are written in one transaction, and processes that change declared jobs
+take turns. So a process that removes jobs sees every process that declares them, also one that has just started.
+
+A process removes jobs only if no other process of its app is there: others may run another release, which declares
+more. The leader removes the rest when no process has declared them for a while.
 """
 
 from __future__ import annotations
@@ -24,11 +26,15 @@ from pgsched.errors import LockTimeout
 
 
 def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:
-    """Write the worker's row and its app's jobs; returns its id, and what was done: name -> created, updated,
-    unchanged, foreign, held (somebody has locked it), removed or left. All or nothing but for what is held.
+    """Write the worker's row and its app's jobs; return its id, and what was done with each job, by name.
 
-    `again`: it is no new process, but one that the database had lost or given up: it only puts back the jobs that are
-    gone, as others may be of a newer release by now. Raises PgschedError, or the driver's errors.
+    That is created, updated, unchanged, foreign, held (another session has locked it), removed or left, as in
+    `declare`. Apart from held jobs it is all or nothing.
+
+    `again`: the process registers once more, after the database had lost its row or given it up. Then it only restores
+      jobs that are gone: other processes may be of a newer release by now.
+
+    Raises PgschedError, or the driver's errors.
     """
     app, jobs = registration.app, registration.jobs
     if app is None or jobs is None:
@@ -36,15 +42,17 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
     try:
         found = register_unchanged(conn, registration, app, jobs, again=again)
         return found or register_changed(conn, registration, app, jobs, again=again)
-    except (psycopg.errors.LockNotAvailable, LockTimeout):  # somebody declares, or takes away, and waits himself
+    except (psycopg.errors.LockNotAvailable, LockTimeout):  # another process is declaring, and waits itself
         return workers.start(conn, registration), dict.fromkeys((job.name for job in jobs), HELD)
 
 
 def register_unchanged(
     conn: Connection[Any], registration: Registration, app: str, jobs: Sequence[Declaration], *, again: bool
 ) -> tuple[int, dict[str, str]] | None:
-    """Where all jobs are as they are declared, nothing but the worker's row is written, and nobody waits for another.
-    None: something is to be written."""
+    """Register where all jobs are as declared: write only the worker's row, and wait for no other process.
+
+    Returns None, and writes nothing, where a job has to be written or removed.
+    """
     with conn.transaction():
         locked = value(conn, "declare_lock_shared")
         done = compare(conn, jobs, app, update=not again)
@@ -54,7 +62,7 @@ def register_unchanged(
         left = remove_others(conn, app, names, remove=False)
         if left and registration.removes and not again and is_alone(conn, app):
             return None
-        if not locked:  # another process is declaring, and may remove some of these jobs: look again later
+        if not locked:  # another process is declaring and may remove some of these jobs: the caller looks again later
             done = dict.fromkeys(names, HELD)
         return workers.start(conn, registration), done | left
 
@@ -62,35 +70,40 @@ def register_unchanged(
 def register_changed(
     conn: Connection[Any], registration: Registration, app: str, jobs: Sequence[Declaration], *, again: bool
 ) -> tuple[int, dict[str, str]]:
-    """Write what differs."""
+    """Register, and write the jobs that differ from their declarations."""
     with conn.transaction():
-        locked = value(conn, "declare_lock")  # without the lock the worker starts all the same
+        locked = value(conn, "declare_lock")  # the worker starts without the lock as well, but removes nothing then
         remove = locked and registration.removes and not again and is_alone(conn, app)
         done = declare_in_turn(conn, jobs, app, remove=remove, update=not again)
         return workers.start(conn, registration), done
 
 
 def is_alone(conn: Connection[Any], app: str) -> bool:
-    """Is no process of this app there that is registered, and is none missing that may come back?"""
+    """Check whether no process of this app is registered, and none that is missing may come back."""
     return not value(conn, "declare_others", {"app": app, "grace_s": WITHDRAW_AFTER_S})
 
 
 def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
-    """Up to `n` jobs (id, name, app) that no process of their app has declared for `grace_s` seconds, while one that
-    says what it declares is at work."""
+    """Return up to `n` jobs (id, name, app) that no process of their app has declared for `grace_s` seconds.
+
+    Only jobs of apps of which a process that states its declarations is at work.
+    """
     return fetch(conn, "declare_withdrawn", {"grace_s": grace_s, "n": n})
 
 
 def withdraw(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
-    """Delete such jobs, in the caller's transaction; returns (name, app) of each. None while a process declares its."""
+    """Delete up to `n` jobs that `withdrawn` finds, in the caller's transaction; return (name, app) of each.
+
+    Deletes nothing while a process is declaring its jobs.
+    """
     locked = conn.execute(sql("declare_try_lock")).fetchone()
     if not locked or not locked[0]:
         return []
-    # asked under the lock, with a snapshot that is younger: a process may just have declared one of them
+    # read under the lock, with a newer snapshot: a process may just have declared one of them
     found = withdrawn(conn, grace_s, n)
     return fetch(conn, "declare_withdraw", {"ids": [row["id"] for row in found]})
 
 
 def try_declare_lock(conn: Connection[Any]) -> bool:
-    """Take the lock by which processes declare their jobs one after the other; False: another has it."""
+    """Take the lock under which processes declare jobs in turn; return False, without a wait, if another has it."""
     return bool(value(conn, "declare_try_lock"))
