@@ -1,4 +1,4 @@
-"""Claims that are not believed any more."""
+"""Expired leases: find claims whose lease has ended or is too long, and take them back."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
-CANCELED = "57014"  # by statement_timeout
+CANCELED = "57014"  # SQLSTATE of a statement that statement_timeout ended
 
 
 def leases(conn: Connection[Any]) -> tuple[float, float]:
-    """The shortest and the longest lease of this fleet in seconds, 0 without workers."""
+    """Return the shortest and the longest lease of this fleet in seconds, 0 without workers."""
     (row,) = fetch(conn, "lease_longest")
     return row["shortest"] or 0.0, row["longest"] or 0.0
 
@@ -22,8 +22,12 @@ def leases(conn: Connection[Any]) -> tuple[float, float]:
 def astray(
     conn: Connection[Any], n: int, before_s: float | None = None, *, long: bool = False
 ) -> tuple[list[int], list[int]]:
-    """Up to `n` running runs: those whose lease had ended at `before_s` (database's clock, since 1970; None: now), and
-    those whose lease is too long, if they are asked for. Reads all that is queued or running."""
+    """Find up to `n` running runs whose lease has expired, or also, with `long`, whose lease is too long.
+
+    Returns the ids of the expired ones, and of those with a lease longer than their worker's (the clock was moved
+    back). `before_s`: leases that had ended then, by the database's clock, in seconds since 1970; None: now. Reads
+    every run that is queued or running.
+    """
     rows = fetch(conn, "lease_look", {"n": n, "before_s": before_s, "long": long})
     return [row["id"] for row in rows if row["expired"]], [row["id"] for row in rows if not row["expired"]]
 
@@ -31,7 +35,7 @@ def astray(
 def astray_within(
     conn: Connection[Any], seconds: float, n: int, before_s: float | None, *, long: bool
 ) -> tuple[list[int], list[int]] | None:
-    """The same; None if it takes longer than so many seconds."""
+    """Do what `astray` does; return None where it takes longer than `seconds`."""
     try:
         with conn.transaction():
             conn.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds * 1000:.0f}"])
@@ -43,18 +47,21 @@ def astray_within(
 
 
 def shorten_leases(conn: Connection[Any], ids: Sequence[int]) -> int:
-    """None of these claims is believed for longer than a lease from now; returns how many were."""
+    """Shorten the leases of these runs that are too long to one lease from now; return how many were shortened."""
     return conn.execute(sql("lease_shorten"), {"ids": literal(ids)}).rowcount
 
 
 def reap(
     conn: Connection[Any], ids: Sequence[int], crash_limit: int, before_s: float | None = None
 ) -> list[dict[str, Any]]:
-    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`); for the columns
-    see `reap` in sql/reaper.sql."""
+    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`).
+
+    `crash_limit`: a run ends as dead after so many attempts in a row that took their worker down. For the columns see
+      `reap` in sql/reaper.sql.
+    """
     return fetch(conn, "reap", {"ids": literal(ids), "crash_limit": crash_limit, "before_s": before_s})
 
 
 def note_lost(conn: Connection[Any], ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Note what the workers of these claims, which were just taken back, have held: (task, worker) of each run."""
+    """Record which tasks the workers of these reaped claims held; return (id, task, worker) of each run, by id."""
     return {row["id"]: row for row in fetch(conn, "lost_note", {"ids": literal(ids)})}

@@ -1,8 +1,10 @@
-"""What only the leader writes. Every function takes the connection first and commits nothing.
+"""Leadership: the election, the fence of each transaction of the leader, and the question of what is due.
 
-The session lock is how candidates wait, where nobody else takes it; `fence` proves leadership inside the very
-transaction that writes, by a row that only leaders may lock, so that a leader frozen for hours, or two clients behind
-one pooled session, cannot both write.
+Every function takes the connection first and commits nothing.
+
+Candidates wait by means of a session lock, as long as no foreign session takes it. The lock is no proof. `fence` is the
+proof: it locks a row that only leaders may lock, inside the transaction that writes. So a leader that was frozen for
+hours cannot write beside its successor, nor can two clients behind one pooled session.
 """
 
 from __future__ import annotations
@@ -23,37 +25,46 @@ from pgsched.db.statements import sql
 
 
 class NotLeading(Exception):
-    """The fence turned this process away: another term has begun, or another leader is inside a transaction."""
+    """The fence refused this process: another term has begun, or another leader is inside a transaction."""
 
 
 def try_lead(conn: Connection[Any]) -> bool:
-    """Stand for leader; True when this session holds the lock now. False on a standby."""
+    """Try to take the session lock; return whether this session holds it now. Always False on a standby."""
     (row,) = fetch(conn, "leader_try")
     return bool(row["led"])
 
 
 def candidates(conn: Connection[Any]) -> int:
-    """How many stand for leader in this database, the leader and the one that asks among them."""
+    """Count the sessions that stand for leader in this database, including the leader's and this one."""
     return int(value(conn, "leader_candidates"))
 
 
 def contested(conn: Connection[Any], gone_s: float) -> bool:
-    """Does a session that does not lead hold the lock, and was the newest term not seen for `gone_s` seconds?"""
+    """Check whether a candidate may stand although it did not get the session lock.
+
+    It may where a session that does not lead holds the lock, and the newest term has resigned or was not seen for
+    `gone_s` seconds. False on a standby.
+    """
     return bool(value(conn, "leader_contested", {"gone_s": gone_s}))
 
 
 def vacant(conn: Connection[Any], gone_s: float, *, locked: bool = False) -> bool:
-    """Has the newest term resigned, or not been seen for `gone_s` seconds? `locked`: this session has the lock, so that
-    a leader who had it is gone. False on a standby."""
+    """Check whether a new term may begin: the newest one has resigned, or was not seen for `gone_s` seconds.
+
+    `locked`: this session holds the session lock, so that a leader that led with it is gone. False on a standby.
+    """
     return bool(value(conn, "leader_vacant", {"gone_s": gone_s, "locked": locked}))
 
 
 def fence(conn: Connection[Any], term: int | None) -> int | None:
-    """First call of every leader transaction; returns the newest term, whose row it has locked (None: nobody ever led).
-    Raises NotLeading unless `term` is the newest (None: electing)."""
+    """Lock the row of the newest term and return that term; None: no process has ever led.
+
+    The first call of every transaction of the leader. `term`: the caller's term, None in an election. Raises NotLeading
+    where `term` is not the newest, or another leader is inside a transaction.
+    """
     rows = fetch(conn, "leader_fence", {"term": term})
     locked = rows[0]["term"] if rows else None
-    # a statement of its own, with a snapshot that is younger than the lock
+    # a statement of its own: its snapshot must be newer than the lock
     found = newest(conn)
     if found is not None and locked is None:
         raise NotLeading("another leader is inside a transaction")
@@ -63,7 +74,7 @@ def fence(conn: Connection[Any], term: int | None) -> int | None:
 
 
 def newest(conn: Connection[Any]) -> int | None:
-    """The newest term, None: nobody ever led."""
+    """Return the newest term; None: no process has ever led. Checks the database's fleet as well."""
     (row,) = fetch(conn, "leader_term", {"fleet": fleets.expected(conn)})
     fleets.met(conn, row["fleet"])
     term: int | None = row["term"]
@@ -71,10 +82,17 @@ def newest(conn: Connection[Any]) -> int | None:
 
 
 def elect(conn: Connection[Any], holder: str, *, locked: bool = False, first: bool = False) -> tuple[int, float]:
-    """Begin a new term; `locked`: this session has the lock; `first`: the fence found no term to lock, so that others
-    may be inside as well, and only one of them begins the first. Returns (term, seconds to wait before reaping: the
-    longest lease in use, 0 if none). Jobs whose time zone the leader before did not know are due again, and the flags
-    outside of transactions are made anew."""
+    """Begin a new term; return it, and the seconds to wait before reaping.
+
+    The wait is at most the longest lease in use, 0 if there is none. Jobs whose time zone the former leader did not
+    know become due again, and the flags that are kept outside of transactions are rebuilt.
+
+    `locked`: this session holds the session lock
+    `first`: the fence found no term to lock. Other candidates may be in a transaction too; one of them begins the first
+      term.
+
+    Raises NotLeading where another candidate has begun the first term.
+    """
     conn.execute(sql("tick_again"))
     conn.execute(sql("flags_rebuild"))
     values = {
@@ -88,33 +106,38 @@ def elect(conn: Connection[Any], holder: str, *, locked: bool = False, first: bo
 
 
 def seen(conn: Connection[Any], term: int, *, resign: bool = False) -> None:
-    """Renew the leader row of `term`, or close it."""
+    """Mark the term as alive, or close it with `resign`."""
     conn.execute(sql("leader_seen"), {"term": term, "resign": resign})
 
 
 def unlock(conn: Connection[Any]) -> None:
-    """Give the session lock back: somebody leads without it."""
+    """Release the session lock, and wake no candidate: another process leads without the lock."""
     conn.execute(sql("leader_unlock"))
 
 
 def wake_candidates(conn: Connection[Any], *, locked: bool) -> None:
-    """The term is closed: give the session lock back, if this session has it, and wake the candidates."""
+    """Wake the candidates once the term is closed, and release the session lock if this session holds it."""
     conn.execute(sql("leader_resign"), {"locked": locked})
 
 
 def sleeps(conn: Connection[Any], seconds: float) -> None:
-    """Say that the leader looks again in so many seconds."""
+    """Announce that the leader looks again in `seconds`: what becomes due before that has to notify it."""
     conn.execute(sql("leader_sleeps"), {"seconds": seconds})
 
 
 def clear_notifications(conn: Connection[Any]) -> float:
-    """Have the server forget the notifications that everybody has read; how full its queue is, 0 to 1."""
+    """Let the server drop notifications that all sessions have read; return how full its queue is, 0 to 1."""
     return float(value(conn, "notifications_clear"))
 
 
 class Instants(NamedTuple):
-    """One for each index that the leader reads from its beginning: next slots of jobs, runs that are scheduled, start
-    deadlines, ends of `retry_within`. In seconds since 1970."""
+    """One instant for each index that the leader reads from its beginning, in seconds since 1970.
+
+    `job_s`: next slots of jobs
+    `scheduled_s`: runs that are scheduled
+    `expires_s`: start deadlines
+    `held_s`: ends of `retry_within`
+    """
 
     job_s: float
     scheduled_s: float
@@ -122,14 +145,27 @@ class Instants(NamedTuple):
     held_s: float
 
 
-Firsts = tuple[float | None, ...]  # what was found at the earliest in each of them; None: nothing
+Firsts = tuple[float | None, ...]  # the earliest instant found in each of these indexes; None: it is empty
 EVER = Instants(-math.inf, -math.inf, -math.inf, -math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is to do; see `leader_look` in sql/leadership.sql. `wait_s`: seconds until something is due, None if
-    never; `now_s`: the database's clock, since 1970."""
+    """What the leader has to do, as `leader_look` in sql/leadership.sql finds it.
+
+    `wait_s`: seconds until something is due, None: nothing is known
+    `jobs`: jobs are due
+    `runs`: runs are to be made claimable, or to be ended
+    `waiting`: runs wait that only the end of another run can release
+    `silent`: a worker sent no heartbeat for a lease, so that claims may have expired
+    `passed_over`: stretches of slots are to be recorded
+    `backfills`: backfills are open
+    `limited`: runs wait for limits alone
+    `unapplied`: limits were changed and are to be applied
+    `ended`: ended runs are to be counted
+    `now_s`: the database's clock, in seconds since 1970
+    `job_s`, `scheduled_s`, `expires_s`, `held_s`: the first instants that were found, as in `Instants`; None: none
+    """
 
     wait_s: float | None
     jobs: bool
@@ -149,7 +185,7 @@ class Look:
 
     @property
     def firsts(self) -> Firsts:
-        """The first instants that were found, in the order of `Instants`."""
+        """Return the first instants that were found, in the order of `Instants`."""
         return self.job_s, self.scheduled_s, self.expires_s, self.held_s
 
 
@@ -163,8 +199,14 @@ def look(
     aside: Sequence[int] = (),
     since: Instants = EVER,
 ) -> Look:
-    """Ask what is due (jobs: within `lead_s` seconds, but for those set aside) of what is not older than `since`, and
-    say that the term is alive."""
+    """Find out what is due, and mark the term as alive.
+
+    `searched_s`: when expired leases were last looked for, in seconds since 1970
+    `count`: also look for ended runs that are to be counted
+    `lead_s`: jobs count as due so many seconds early
+    `aside`: ids of jobs that are left out
+    `since`: the instants below which nothing is looked for
+    """
     values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s, "aside": literal(aside)}
     begins = {"jobs_s": since.job_s, "scheduled_s": since.scheduled_s, "expires_s": since.expires_s}
     (found,) = fetch_as(conn, Look, "leader_look", values | begins | {"held_s": since.held_s})
@@ -172,6 +214,9 @@ def look(
 
 
 def look_below(conn: Connection[Any], low_s: float, high_s: float) -> Firsts:
-    """The first instants from one to right before another (seconds since 1970): `leader_look_below`."""
+    """Return the first instants from `low_s` to right before `high_s`, in seconds since 1970.
+
+    `leader_look_below` in sql/leadership.sql: finds what `look` does not, because it became visible late.
+    """
     (found,) = fetch(conn, "leader_look_below", {"low_s": low_s, "high_s": high_s})
     return found["job_s"], found["scheduled_s"], found["expires_s"], found["held_s"]

@@ -1,4 +1,7 @@
-"""What admission reads and writes (sql/admission.sql); each call is a part of the leader's fenced transaction."""
+"""Admission of runs that limits hold: what the leader reads and writes for it (sql/admission.sql).
+
+Each call is part of the leader's fenced transaction.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from pgsched.db.statements import sql
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A queue, or a limit (`queue` is None), as somebody has changed it; `version`: of its row."""
+    """A queue or limit that was changed and is to be applied.
+
+    `queue`: the queue's name; None: it is a limit. `version`: of its row, so that a further change can be told apart.
+    """
 
     queue: str | None
     name: str
@@ -24,7 +30,7 @@ class Changed:
 
 
 class Queues(dict[str, Row]):
-    """What is set for queues, and how much of each is admitted. The row of the empty name stands for all others."""
+    """Settings of queues, and how many runs of each are admitted. The row of the empty name stands for all others."""
 
     def __missing__(self, name: str) -> Row:
         row = self[name] = {**self[""], "queue": name}
@@ -32,14 +38,17 @@ class Queues(dict[str, Row]):
 
 
 def standing(conn: Connection[Any], after: tuple[str, str], n: int, most: int) -> tuple[list[Row], Queues]:
-    """Up to `n` groups of runs that wait for limits alone (`most` in queues that are limited themselves), behind
-    `after` (queue, key); and the queues."""
+    """Return up to `n` groups of runs that wait for limits alone, and the queues.
+
+    A group is the runs of one queue and key. Begins behind the group `after` (queue, key). Of queues that are limited
+    themselves up to `most` groups are returned.
+    """
     values = {"after_queue": after[0], "after_key": after[1], "n": n, "most": most}
     return fetch(conn, "limit_groups", values), queues(conn)
 
 
 def queues(conn: Connection[Any]) -> Queues:
-    """What is set for queues, and how much of each is admitted."""
+    """Return the settings of queues, and how many runs of each are admitted."""
     return Queues({row["queue"]: row for row in fetch(conn, "limit_queues")})
 
 
@@ -51,18 +60,28 @@ def candidates(
     ordered: Sequence[bool],
     ageing_s: Sequence[float | None],
 ) -> list[Row]:
-    """The first runs of these groups; `n` is the group's place, from 1."""
+    """Return the first waiting runs of these groups, in the order in which they are to be admitted.
+
+    The arguments are parallel. `ns`: at most so many runs; `ordered`: the key is ordered; `ageing_s`: None where
+    priorities do not rise with age. In a row, `n` is the place of its group, from 1.
+    """
     values = {"queues": list(queues), "keys": list(keys), "ns": list(ns), "ordereds": list(ordered)}
     return fetch(conn, "limit_candidates", values | {"ageing_ss": list(ageing_s)}) if ns else []
 
 
 def refunds(conn: Connection[Any], queues: Sequence[str], keys: Sequence[str]) -> list[Row]:
-    """Claims of these queues and keys that were given back unstarted; each is told once."""
+    """Take out the records of claims of these queues and keys that were given back unstarted.
+
+    Each is returned only once.
+    """
     return fetch(conn, "limit_refunds", {"queues": list(queues), "keys": list(keys)}) if queues or keys else []
 
 
 def admit(conn: Connection[Any], runs: Sequence[tuple[int, str, str]]) -> set[int]:
-    """Let these runs (id, queue, key) go; returns those that were."""
+    """Make these waiting runs (id, queue, key) claimable; return the ids of those that were made so.
+
+    The others are locked, have ended or got another key.
+    """
     if not runs:
         return set()
     ids, queues, keys = zip(*runs, strict=True)
@@ -71,13 +90,16 @@ def admit(conn: Connection[Any], runs: Sequence[tuple[int, str, str]]) -> set[in
 
 
 def raise_priorities(conn: Connection[Any], ids: Sequence[int], priorities: Sequence[int]) -> None:
-    """Give runs the priority that they have risen to."""
+    """Write the priorities to which waiting runs have risen."""
     if ids:
         conn.execute(sql("limit_raise"), {"ids": plain(ids), "priorities": plain(priorities)})
 
 
 def take_back(conn: Connection[Any], excess: Sequence[tuple[str | None, str | None, int]]) -> list[int]:
-    """Let the last of the admitted, unstarted runs of these (queue, key, how many) wait again; how many of each did."""
+    """Let the last admitted, unstarted runs of these groups wait again; return how many of each do.
+
+    A group is (queue, key, how many); its queue or its key is None.
+    """
     taken = [0] * len(excess)
     if excess:
         values = {"queues": [e[0] for e in excess], "keys": [e[1] for e in excess], "ns": [e[2] for e in excess]}
@@ -95,32 +117,36 @@ def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: d
 
 
 def unapplied(conn: Connection[Any]) -> list[Changed]:
-    """The queues and limits that were changed and are yet to be applied."""
+    """Return the queues and limits that were changed and are to be applied."""
     return fetch_as(conn, Changed, "limit_unapplied")
 
 
 def writers(conn: Connection[Any]) -> dict[str, int]:
-    """The transactions of others that have written runs and have not ended, and the process of each one's session."""
+    """Return the open transactions of other sessions that have written runs, each with its session's process id."""
     return {row["virtualtransaction"]: row["pid"] for row in fetch(conn, "limit_writers")}
 
 
 def shut(conn: Connection[Any], queues: dict[str, int]) -> None:
-    """Note whom these queues wait for, which get their first limit."""
+    """Record the process id of the session for which each of these queues waits; each gets its first limit."""
     if queues:
         conn.execute(sql("limit_shut"), {"queues": list(queues), "pids": list(queues.values())})
 
 
 def open_keys(conn: Connection[Any]) -> list[Row]:
-    """The keys with admitted runs whose limit was changed."""
+    """Return the keys whose limit was changed and that have admitted, unstarted runs."""
     return fetch(conn, "limit_open_keys")
 
 
 def applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
-    """Nothing is admitted beyond these limits any more, and nothing can be; how many had not been changed again."""
+    """Mark these changes as applied; return how many were.
+
+    Call this once nothing is admitted beyond these limits, and nothing can be. A row that was changed again is left for
+    the next round.
+    """
     columns = {"queues": [c.queue for c in changes], "names": [c.name for c in changes]}
     return int(value(conn, "limit_applied", columns | {"versions": [c.version for c in changes]}))
 
 
 def forget(conn: Connection[Any]) -> None:
-    """Drop what no longer says anything: full buckets, pauses that have ended, bits of queues without settings."""
+    """Delete what has no effect any more: full buckets, ended pauses, flags of queues without settings."""
     conn.execute(sql("limit_forget"))

@@ -1,7 +1,7 @@
-"""How long ended runs are kept, and what takes them away. Each call is a part of the caller's transaction.
+"""Retention: for how long ended runs are kept, and the statements that delete them.
 
-The rule: a row goes only when its ending is counted (rollups.py beside this), by the settings that are in force at
-that moment, and with everything that says something of it.
+Each call is part of the caller's transaction. Invariant: a run is deleted only after its end was counted (`rollups`),
+by the settings in force at that moment, and with all rows that belong to it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ from pgsched.db.rows import fetch, one, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"
-WORKERS_KEPT_S = 3600.0  # the row of a worker, after its last sign of life
+WORKERS_KEPT_S = 3600.0  # for how long the row of a worker stays after its last sign of life
 SETTINGS = ("keep", "archive", "keep_minutes", "keep_hours", "keep_audit")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What is set: every length of time that some runs are kept for, in seconds, the shortest first; another `version`
-    when a setting has changed. `counted_until`: text of an instant, what ended later stays."""
+    """The settings of retention.
+
+    `keeps_s`: every length of time for which some runs are kept, in seconds, ascending
+    `version`: changes when a setting changes
+    `archive`: deleted runs are copied to `archived_runs`
+    `now`: the database's time
+    `counted_until`: an instant as text; runs that ended later stay
+    """
 
     keeps_s: tuple[float, ...]
     version: str
@@ -39,8 +45,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """Locked runs that may go, as the text of an array; how many those are; how many were read for that; when the last
-    of those had ended, and its number."""
+    """Locked runs that may be deleted.
+
+    `ids`: the runs, as the text of an array
+    `locked`: how many they are
+    `read`: how many runs were read to find them
+    `last_at`, `last_id`: the end and the id of the last run that was read
+    """
 
     ids: str
     locked: int
@@ -50,12 +61,12 @@ class Picked:
 
     @property
     def numbers(self) -> list[int]:
-        """The runs."""
+        """Return the ids as a list."""
         return [int(one) for one in self.ids.strip("{}").split(",") if one]
 
 
 def rules(conn: Connection[Any]) -> Rules:
-    """The settings as they are."""
+    """Return the settings in force."""
     (row,) = fetch(conn, "retention_rules")
     return Rules(tuple(row["keeps_s"]), row["version"], row["archive"], row["now"], row["counted_until"] or BEGINNING)
 
@@ -71,8 +82,14 @@ def pick(
     after_id: int = 0,
     durable: bool = True,
 ) -> Picked:
-    """Read the next `n` ended runs from `after` (text of an instant; behind `after_id` of those that ended then) to
-    `until`; lock those kept at most `keep_s`, but for those set `aside`."""
+    """Read the next `n` ended runs, and lock those that may be deleted.
+
+    `keep_s`: runs that are kept for at most so many seconds may be deleted
+    `after`, `after_id`: begin at this instant (as text), behind this id of the runs that ended then
+    `until`: read runs that ended by then
+    `aside`: ids that are not locked
+    `durable`: False: the commit need not wait for the disk; runs that a crash of the server restores are deleted again
+    """
     values = {
         "keep_s": keep_s,
         "after": after,
@@ -87,14 +104,20 @@ def pick(
 
 
 def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
-    """Delete locked runs; how many went, and if `tell` (run) of each: the whole of it."""
+    """Delete locked runs; return how many, and with `tell` the whole row of each as JSON text (`run`).
+
+    `archive`: copy them to `archived_runs` first.
+    """
     gone, *told = fetch(conn, sql("prune_delete"), {"ids": ids, "archive": archive, "tell": tell})
     return int(gone["gone"]), told
 
 
 def tidy(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:
-    """Drop what else has had its time: keys, backfills, workers, jobs that ran once, figures; returns how many keys or
-    workers, whichever were more."""
+    """Delete other rows whose time is over; return how many keys or workers were written, whichever is more.
+
+    These are keys, backfills, workers, jobs that ran once, rollups and audit entries, at most `n` of each. `keep_s`:
+    for how long ended backfills are kept.
+    """
     keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
     conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
     workers = conn.execute(sql("prune_workers"), {"keep_s": keep_workers_s, "n": n}).fetchone()
@@ -105,24 +128,24 @@ def tidy(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = W
 
 
 def exists(conn: Connection[Any], run_id: int) -> bool:
-    """Is the run still there?"""
+    """Check whether the run still exists."""
     return bool(fetch(conn, "run_present", {"ids": plain([run_id])}))
 
 
 def would_go(conn: Connection[Any]) -> list[Row]:
-    """How many runs the settings keep no longer: (queue, state, runs, oldest_at)."""
+    """Count the runs that the settings keep no longer: (queue, state, runs, oldest_at)."""
     return rows(conn, "prune_count", {"until": rules(conn).now})
 
 
 def settings(conn: Connection[Any]) -> Row:
-    """What holds for everything, and `jobs` and `queues`: those with settings of their own (name, keep)."""
+    """Return the settings that hold for everything, and the `jobs` and `queues` with their own (name, keep)."""
     found = one(conn, "retention_show")
     assert found is not None
     return found
 
 
 def change(conn: Connection[Any], values: dict[str, Any]) -> Row:
-    """Set what holds for everything (SETTINGS), and return it."""
+    """Change settings that hold for everything (the columns in SETTINGS); return all settings."""
     given = {name: Jsonb(value) if name == "keep" else value for name, value in values.items()}
     parts = [composing.SQL("{} = {}").format(composing.Identifier(n), composing.Placeholder(n)) for n in given]
     text = composing.SQL("UPDATE pgsched.retention SET {} RETURNING name").format(composing.SQL(", ").join(parts))

@@ -1,7 +1,7 @@
-"""The figures that outlive the rows: writing them (the leader), and reading them (charts). See sql/rollup*.sql.
+"""Rollups: counts and durations of ended runs, which outlive the runs. The leader writes them, charts read them.
 
-The rule: an ending is counted once, in the transaction that moves the mark behind it, and only when nobody can still
-commit an earlier one.
+The statements are in sql/rollups.sql. Invariant: the end of a run is counted once, in the transaction that moves the
+mark behind it, and only when no transaction can still commit an earlier end.
 """
 
 from __future__ import annotations
@@ -17,13 +17,18 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import fetch, rows
 from pgsched.db.statements import sql
 
-# Of many hours some are read, but every hour of a day and of a week is among them: 11 divides neither.
+# Of more than MOST minutes or hours one of EVERY is read. Every hour of a day and of a week is still among them: 11
+# divides neither 24 nor 168.
 MOST, EVERY = 3000, 11
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The database's time, the transactions that were writing runs then, and whether there is anything to count."""
+    """What there is to count.
+
+    `now`: the database's time; `writers`: the transactions that were writing runs then; `some`: there are ends to
+      count.
+    """
 
     now: datetime
     writers: frozenset[str]
@@ -31,14 +36,16 @@ class Look:
 
 
 def look(conn: Connection[Any]) -> Look:
-    """See rollup_look in sql/rollups.sql."""
+    """Return what there is to count: `rollup_look` in sql/rollups.sql."""
     (row,) = fetch(conn, sql("rollup_look"))
     return Look(row["now"], frozenset(row["writers"]), row["some"])
 
 
 def count(conn: Connection[Any], safe: datetime, n: int, aside: Sequence[int] = ()) -> int:
-    """Count about `n` endings behind the mark, none after `safe`; returns how many. In the caller's transaction. Runs
-    that are set `aside` are not counted."""
+    """Count about `n` ends behind the mark, none later than `safe`, in the caller's transaction; return how many.
+
+    `aside`: ids of runs that are not counted.
+    """
     (mark,) = fetch(conn, sql("rollup_lock"))
     values = {"after": mark["counted_until"], "aside": literal(aside)}
     (reach,) = fetch(conn, "rollup_reach", values | {"safe": safe, "n": n})
@@ -48,7 +55,7 @@ def count(conn: Connection[Any], safe: datetime, n: int, aside: Sequence[int] = 
 
 
 def first(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | None:
-    """The run that `count` would begin with."""
+    """Return the id of the run with which `count` would begin, or None."""
     (mark,) = fetch(conn, sql("rollup_lock"))
     values = {"after": mark["counted_until"], "aside": literal(aside), "safe": safe, "n": 1}
     (reach,) = fetch(conn, "rollup_reach", values)
@@ -57,8 +64,13 @@ def first(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | 
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
-    """Stretches of time of `width_s` seconds from `from_at` to `until_at`, made of minutes or hours. `job_id` 0: of
-    all."""
+    """Stretches of time of equal width, made of rollups of minutes or hours.
+
+    `unit`: minute or hour
+    `from_at`, `until_at`: where the first stretch begins, and where the last one ends
+    `width_s`: the width of one stretch, in seconds
+    `job_id`: 0: all jobs
+    """
 
     unit: str
     from_at: datetime
@@ -68,8 +80,10 @@ class Stretches:
 
 
 def read(conn: Connection[Any], asked: Stretches) -> list[Row]:
-    """What was counted, stretch by stretch: how long runs took of one job, how long they waited of all. See
-    rollup_stretches in sql/rollups.sql."""
+    """Return what was counted in each stretch: `rollup_stretches` in sql/rollups.sql.
+
+    Of one job how long its runs took; of all jobs how long runs waited.
+    """
     width = asked.unit if asked.job_id else f"{asked.unit} of all"
     values = {"width": width, "most": MOST, "every": EVERY, "durations": asked.job_id != 0}
     return rows(conn, "rollup_stretches", asdict(asked) | values)

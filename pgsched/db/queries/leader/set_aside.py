@@ -1,4 +1,4 @@
-"""Rows that a duty does without for a while, and duties that fail: `pgsched.set_aside`."""
+"""Rows that a duty of the leader leaves out for a while, and duties that fail: the table `pgsched.set_aside`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ LONGEST_TEXT = 1000  # characters, of at most four bytes each
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A row of the table. `in_s`: seconds until it is tried again; negative where that is over."""
+    """A row of the table.
+
+    `duty`: the duty's name
+    `row_id`: what is left out; empty: the duty failed as a whole; session: the duty cost the leader its session
+    `error`: the last error
+    `tries`: how many times in a row it failed
+    `in_s`: seconds until it is tried again, negative once they are over
+    """
 
     duty: str
     row_id: str
@@ -26,13 +33,13 @@ class Noted:
 
 
 def load(conn: Connection[Any]) -> list[Noted]:
-    """All that is set aside."""
+    """Return all rows of the table."""
     return fetch_as(conn, Noted, "set_aside_all")
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A row that a duty does without for `in_s` seconds."""
+    """A row that a duty leaves out for `in_s` seconds, because of `error`."""
 
     row_id: str
     error: str
@@ -40,7 +47,7 @@ class Bad:
 
 
 def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]:
-    """Set rows aside, or again; returns how many times that was done with each."""
+    """Set rows aside, for the first time or again; return how many times in a row each was, by row id."""
     given = {one.row_id[:LONGEST_TEXT]: one for one in bad}
     values = {"row_ids": list(given), "errors": [one.error[:LONGEST_TEXT] for one in given.values()]}
     found = fetch(conn, "set_aside_note", values | {"duty": duty, "ins_s": [one.in_s for one in given.values()]})
@@ -49,18 +56,21 @@ def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]
 
 
 def session_lost(conn: Connection[Any], duty: str, error: str, *, went_through: bool = False) -> None:
-    """A leader lost its session in a duty. From the second time in a row on the duty is not done for one, five, thirty
-    minutes. In a row: no leader has gone through it since (`went_through`: this one had, in the same term), and it has
-    been allowed for no more than ten minutes."""
+    """Record that a leader lost its session in a duty.
+
+    From the second loss in a row on, the duty is not done for 1, 5, then 30 minutes. Losses are in a row if no leader
+    has completed the duty between them, and the duty was allowed again for at most ten minutes. `went_through`: the
+    leader that lost its session had completed the duty in the same term.
+    """
     values = {"duty": duty, "error": error[:LONGEST_TEXT], "went_through": went_through}
     conn.execute(sql("set_aside_session"), values)
 
 
 def drop(conn: Connection[Any], duty: str, row_ids: Sequence[str]) -> None:
-    """These are not set aside any more."""
+    """Delete rows of a duty: they are not set aside any more."""
     conn.execute(sql("set_aside_drop"), {"duty": duty, "row_ids": [row_id[:LONGEST_TEXT] for row_id in row_ids]})
 
 
 def seen(conn: Connection[Any]) -> list[Row]:
-    """All of it with its errors, for a person."""
+    """Return what is set aside with its errors, for a person: at most a hundred rows, whole duties first."""
     return rows(conn, "set_aside_seen")

@@ -1,4 +1,4 @@
-"""From due jobs to rows: what the tick reads and writes."""
+"""The tick: read the jobs that are due, and write the rows of their decided slots."""
 
 from __future__ import annotations
 
@@ -17,13 +17,20 @@ from pgsched.db.statements import sql
 
 UNIQUE_VIOLATION = "23505"
 CHECK_VIOLATION = "23514"
-# what admission does with runs that only the time or other runs of their job held; by the names of their statements
+# statement -> name of the step of admission: for runs that only the time or other runs of their job held, no limit
 ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "held runs"}
-Aside = Callable[[str], Sequence[int]]
+Aside = Callable[[str], Sequence[int]]  # name of a step -> ids of runs that it leaves alone
 
 
 class Due(NamedTuple):
-    """A due job: `tick_due` in sql/ticks.sql says what each value means."""
+    """A due job: `tick_due` in sql/ticks.sql.
+
+    `now`: the one instant at which the whole batch is decided
+    `mark`: the job's slots lie after this instant; None: it runs once and was not decided yet
+    `anchor`: where the schedule began, if its slots count from there
+    `dated`: the job has excluded dates
+    `shape`: jobs of the same shape have the same schedule and policies
+    """
 
     id: int
     now: datetime
@@ -34,7 +41,10 @@ class Due(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A job's next slot as it was planned: `plans_look` in sql/ticks.sql."""
+    """A job's next slot as it was planned: `plans_look` in sql/ticks.sql.
+
+    `mark`: the job's slots lie after this instant; `schedule`: None where no time zone affects the next slot.
+    """
 
     id: int
     schedule: str | None
@@ -44,7 +54,7 @@ class Planned(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The slots of a job, from the first to the last, that one row stands for."""
+    """Slots of a job in a row, from `first` to `last`, that one row stands for."""
 
     job_id: int
     first: datetime
@@ -54,60 +64,70 @@ class Known(NamedTuple):
 def due_jobs(
     conn: Connection[Any], n: int, lead_s: float = 0.0, aside: Sequence[int] = (), since_s: float = -math.inf
 ) -> list[Due]:
-    """Lock up to `n` jobs that are due, within `lead_s` seconds if none is now, but for those set aside: `tick_due` in
-    sql/ticks.sql."""
+    """Lock and return up to `n` jobs that are due: `tick_due` in sql/ticks.sql.
+
+    `lead_s`: if none is due now, those that are within so many seconds, all at one instant
+    `aside`: ids that are left out
+    `since_s`: jobs that were due earlier are left out, in seconds since 1970
+    """
     values = {"n": n, "lead_s": lead_s, "aside": literal(aside), "since_s": since_s}
     return fetch_as(conn, Due, "tick_due", values)
 
 
 def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
-    """The next `n` jobs behind an id, with the next slot that was planned for each: `plans_look` in sql/ticks.sql."""
+    """Return the next `n` jobs behind the id `after`, with their planned next slots: `plans_look`."""
     return fetch_as(conn, Planned, "plans_look", {"after": after, "n": n})
 
 
 def plan_again(conn: Connection[Any], jobs: Sequence[tuple[int, datetime]]) -> int:
-    """Let jobs be planned again, each given with the next slot that was read of it; returns how many will be."""
+    """Let jobs be planned again; return how many will be.
+
+    Each job is given with its next slot as it was read. A job that was planned meanwhile, or is locked, is left alone.
+    """
     job_ids, next_run_ats = (literal(column) for column in zip(*jobs, strict=True))
     return conn.execute(sql("plans_again"), {"job_ids": job_ids, "next_run_ats": next_run_ats}).rowcount
 
 
 def seconds_until(conn: Connection[Any], at: datetime) -> float:
-    """Seconds until `at` on the database's clock; negative when it has passed."""
+    """Return the seconds until `at` by the database's clock; negative when it has passed."""
     return float(value(conn, "tick_wait", {"at": at}))
 
 
 def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """What the schedules and policies of these jobs say; see `tick_terms` in sql/ticks.sql for the columns."""
+    """Return the schedules and policies of these jobs, by id: `tick_terms` in sql/ticks.sql."""
     return {row["id"]: row for row in fetch(conn, "tick_terms", {"job_ids": literal(jobs)})}
 
 
 def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """How many runs of these jobs are open and held, and the newest of them; jobs without any are left out."""
+    """Return counts of open and waiting runs of these jobs and the newest one, by job: `tick_open` in sql/ticks.sql.
+
+    Jobs without an open run are left out.
+    """
     return {row["job_id"]: row for row in fetch(conn, "tick_open", {"job_ids": literal(jobs)})} if jobs else {}
 
 
 def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
-    """Has one of these jobs an unfinished run beside that of its slot `at`?"""
+    """Check whether one of these jobs has an unfinished run other than the one of its slot `at`."""
     return bool(jobs) and bool(value(conn, "tick_crossed", {"job_ids": literal(jobs), "at": at}))
 
 
 def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """When the last run of each of these jobs ended."""
+    """Return when the last run of each of these jobs ended, by job."""
     return {row["job_id"]: row for row in fetch(conn, "tick_finished", {"job_ids": literal(jobs)})} if jobs else {}
 
 
 def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, datetime]]) -> set[Known]:
-    """The rows that there are for slots in these (job, first, last): (job, first, last) that each stands for."""
+    """Return the rows that exist for slots in these stretches (job, first, last), as the slots that each stands for."""
     columns = [literal(column) for column in zip(*stretches, strict=True)]
     values = dict(zip(("job_ids", "firsts", "lasts"), columns, strict=True)) if stretches else {}
     return set(fetch_as(conn, Known, "tick_known", values)) if stretches else set()
 
 
 def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> int:
-    """Make the rows of decided slots, each for one or many jobs; returns how many are new.
+    """Insert the rows of decided slots, each for one or many jobs; return how many rows are new.
 
-    The rest of an excluded stretch goes to the row it has. Raises DatabaseError; `slot_taken` tells whether a slot has
-    its row already.
+    An excluded stretch that goes on extends the row that it has. Raises DatabaseError; `slot_taken` tells whether a
+    slot has its row already.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
@@ -118,7 +138,7 @@ def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], Slo
 
 
 def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) -> set[tuple[int, datetime]]:
-    """Let the rows of excluded stretches that go on grow; returns the (job, slot) that need no row of their own."""
+    """Extend the rows of excluded stretches that go on; return the (job, slot) that need no row of their own."""
     if not slots:
         return set()
     values = {**columns([((), row) for _, row in slots], SlotRow), "job_ids": literal(job for job, _ in slots)}
@@ -132,9 +152,9 @@ def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], 
 
 
 def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
-    """Turn rows, one at least, into the parallel arrays that the set-based statements take (`slot` -> `slots`)."""
+    """Turn rows, at least one, into the parallel arrays that set-based statements take (`slot` -> `slots`)."""
     every = dict(zip(kind._fields, zip(*[row for _, row in values], strict=True), strict=True))
-    # nearly always: and the same texts twice would cost both sides
+    # they are equal nearly always, and sending the same texts twice would cost both sides
     if kind is SlotRow and every["available_at"] == every["slot"]:
         every["available_at"] = ()
     arrays = {f"{name}s": literal(column) for name, column in every.items()}
@@ -142,29 +162,34 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Ad
 
 
 def refused(error: DatabaseError) -> bool:
-    """May it be the fault of a row that a statement wrote, so that it goes through without that row? Yes, but for what
-    is about the session, or about another transaction."""
+    """Check whether one row of the statement may have caused the error, so that the statement succeeds without it.
+
+    True, but for errors about the session or about another transaction.
+    """
     others = (Reaction.VALUE, Reaction.BUG, Reaction.BACK_OFF, Reaction.CONFIGURATION)
     return error.sqlstate is not None and classify(error) in others
 
 
 def own_value(error: DatabaseError) -> bool:
-    """Does it name a value of the job, so that nothing but an edit of the job mends it? (pgsched.raise_bad_value)"""
+    """Check whether the error names a value of the job, which only an edit can correct (pgsched.raise_bad_value)."""
     found = error.diag
     named = found.column_name is not None and found.constraint_name is None
     return error.sqlstate == CHECK_VIOLATION and found.schema_name == "pgsched" and named
 
 
 def slot_taken(error: DatabaseError) -> bool:
-    """Has a slot that was to be inserted its row already? (While REINDEX CONCURRENTLY is at work, the index has other
-    names beside its own, which begin with it.)"""
+    """Check whether the error says that a slot has its row already.
+
+    While REINDEX CONCURRENTLY is at work, the index exists under other names too, which begin with its own.
+    """
     return error.sqlstate == UNIQUE_VIOLATION and (error.diag.constraint_name or "").startswith("runs_slot")
 
 
 def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
-    """End the unfinished runs of these jobs; the value says whether running ones are terminated or asked.
+    """End the unfinished runs of these jobs, which a new slot replaces: `tick_replace` in sql/ticks.sql.
 
-    Returns the jobs that keep their runs for now, because another transaction has locked one of them.
+    The value of a job says whether its running runs are terminated, or only asked to cancel. Returns the jobs whose
+    runs stay for now, because another transaction has locked one of them.
     """
     if not jobs:
         return set()
@@ -173,29 +198,31 @@ def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
 
 
 def nobody(_: str) -> Sequence[int]:
-    """Nothing is set aside."""
+    """Return no ids: nothing is set aside."""
     return ()
 
 
 def admit(conn: Connection[Any], n: int, aside: Aside = nobody, since: Instants = EVER) -> int:
-    """End what may no longer start, then make due and unblocked held runs claimable, but for what was due before
-    `since`; returns how many of both. `aside`: the runs that are left as they are, by the names in ADMITTING."""
+    """End runs that may no longer start, then make due and unblocked runs claimable; return how many of both.
+
+    `aside`: which runs each step leaves alone, by the names in ADMITTING; `since`: what was due earlier is left out.
+    """
     return sum(admit_step(conn, step, n, aside(name), since) for step, name in ADMITTING.items())
 
 
 def admit_step(conn: Connection[Any], step: str, n: int, aside: Sequence[int] = (), since: Instants = EVER) -> int:
-    """One of the statements in ADMITTING; returns how many runs it changed."""
+    """Send one of the statements in ADMITTING; return how many runs it changed."""
     (found,) = fetch(conn, step, admitting(n, aside, since, act=True))
     return int(found["done"])
 
 
 def admit_first(conn: Connection[Any], step: str, aside: Sequence[int] = ()) -> int | None:
-    """The run that such a statement would begin with."""
+    """Return the id of a run with which a statement in ADMITTING would begin, or None."""
     (found,) = fetch(conn, step, admitting(1, aside, EVER, act=False))
     return None if found["first"] is None else int(found["first"])
 
 
 def admitting(n: int, aside: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
-    """What the statements in ADMITTING take."""
+    """Return the parameters of the statements in ADMITTING. `act`: False: change nothing."""
     begins = {"scheduled_s": since.scheduled_s, "expires_s": since.expires_s, "held_s": since.held_s}
     return {"n": n, "aside": literal(aside), "act": act} | begins
