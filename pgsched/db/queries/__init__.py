@@ -1,1 +1,5 @@
-"""Every statement has its Python function here, one module for each aggregate."""
+"""Python functions that send the named statements of `sql/*.sql` and return their rows.
+
+Invariant: only these modules, and the plumbing in `pgsched/db`, name a statement. The sub-packages group them: `jobs`,
+`runs`, `leader` (the leader's duties) and `reports` (read-only).
+"""

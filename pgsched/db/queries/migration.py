@@ -1,4 +1,4 @@
-"""What a migration asks beside the statements of its revisions."""
+"""Queries that a migration sends beside the statements of its revisions: flags, identity, lock, progress, catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import fetch, value
 from pgsched.db.statements import sql
 
-# What there is in a database, in the order in which a script makes it.
+# kind of object -> the statement that lists them, in the order in which a script creates them
 CATALOG = {
     "sequences": "catalog_sequences", "tables": "catalog_tables", "references": "catalog_references",
     "functions": "catalog_functions", "aggregates": "catalog_aggregates", "views": "catalog_views",
@@ -19,34 +19,42 @@ CATALOG = {
 
 
 def rebuild_flags(conn: Connection[Any], *, migrated: bool) -> None:
-    """Rebuild the flags that statements read where that is due: after a migration in any case."""
+    """Rebuild the flags that statements read outside of transactions, if that is due.
+
+    It is due after each migration (`migrated`). Otherwise the flags are rebuilt only if the session's role may: a
+    migration that has nothing to do is no reason to refuse a worker's login.
+    """
     if migrated or value(conn, "flags_may_rebuild"):
         conn.execute(sql("flags_rebuild"))
 
 
 def make_identity(conn: Connection[Any]) -> None:
-    """Give the database its identity, if it has none."""
+    """Insert the row that names the database and its fleet, if it is missing, as in a dump of the schema alone."""
     if value(conn, "identity_missing"):
         conn.execute(sql("identity_make"))
 
 
 def in_the_way(conn: Connection[Any]) -> str | None:
-    """Who holds locks on our tables, the oldest transaction first; None: nobody any more."""
+    """Describe the oldest other transaction that holds a lock on pgsched's tables; return None if there is none."""
     row = conn.execute(sql("migrate_in_the_way")).fetchone()
     return None if row is None else str(row[0])
 
 
 def take_turn(conn: Connection[Any], key: int) -> Row:
-    """Try to take the lock of migrations: `got`, and whether somebody `waits` who may migrate."""
+    """Try to take the advisory lock of migrations, without waiting.
+
+    Returns `got`, whether the lock was free, and `waits`, whether a role that may migrate holds it. Any role can take
+    such a lock. A holder that may not migrate is ignored: the caller tries the next key.
+    """
     return fetch(conn, "migrate_turn", {"key": key})[0]
 
 
 def index_progress(conn: Connection[Any], pid: int) -> str | None:
-    """How far the session `pid` is with the index that it builds; None: it builds none."""
+    """Describe the progress of the session `pid` with the index that it builds; return None if it builds none."""
     row = conn.execute(sql("migrate_progress"), {"pid": pid}).fetchone()
     return None if row is None else str(row[0])
 
 
 def catalog(conn: Connection[Any]) -> dict[str, list[str]]:
-    """The statements that would make what there is in the schema, by kind."""
+    """Return the statements that would create the objects of the schema, by kind (the keys of `CATALOG`)."""
     return {kind: [row[0] for row in conn.execute(sql(name)).fetchall()] for kind, name in CATALOG.items()}

@@ -1,4 +1,4 @@
-"""What the test kit asks of a database. For tests only: it moves times."""
+"""Queries of the test kit. For tests only: they move the times of runs and jobs' slots."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from pgsched.db.statements import sql
 
 
 def unfinished_runs(conn: Connection[Any], task: str | None) -> list[Row]:
-    """The unfinished runs of a task, or of all; on a connection with whatever rows and pooling."""
+    """Return the unfinished runs of a Python task, or of all (None), in the order in which they were made.
+
+    The connection may have any row factory, and may be behind a pooler.
+    """
     with cursor_on(conn, dict_row) as cursor:
         return cursor.execute(sql("runs_unfinished_of_task"), {"task": task}).fetchall()
 
 
 def open_runs(conn: Connection[Any], tasks: Sequence[str], queues: list[str] | None, scheduled: bool) -> list[Any]:
-    """(id, task, state) of runs that a drain waits for; `scheduled`: those that are due later too, from now on due."""
+    """Return (id, task, state) of up to 20 open runs of these tasks that a drain still waits for.
+
+    `queues`: only these, None: all. `scheduled`: runs that are due later count as well, and become due now.
+    """
     values = {"tasks": list(tasks), "queues": queues, "scheduled": scheduled}
     if scheduled:
         conn.execute(sql("runs_hurry"), values)
@@ -31,18 +37,21 @@ def open_runs(conn: Connection[Any], tasks: Sequence[str], queues: list[str] | N
 
 
 def ended_runs(conn: Connection[Any], since: datetime, queues: list[str] | None) -> dict[str, int]:
-    """How many runs ended how since then."""
+    """Count the Python runs that have ended since `since`, by state."""
     return dict(conn.execute(sql("runs_ended_since"), {"since": since, "queues": queues}).fetchall())
 
 
 def travel(conn: Connection[Any], by: timedelta) -> list[Any]:
-    """Move everything that waits nearer by so much; (name, schedule, timezone, anchor) of the jobs with a schedule."""
+    """Move the times of unfinished runs that are not running, and of kept keys, nearer by `by`.
+
+    Returns (name, schedule, timezone, anchor) of the jobs that have a schedule and are not paused.
+    """
     conn.execute(sql("time_travel"), {"by": by})
     return conn.execute(sql("jobs_of_clock")).fetchall()
 
 
 def make_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
-    """Give a slot that time passed its run; False: it has one."""
+    """Make the run of a slot that the moved clock has passed; return False if the slot has a row already."""
     made = conn.execute(sql("slot_travelled"), {"job": job, "slot": slot}).fetchone()
     if made is not None:
         conn.execute(sql("slot_triggered"), {"id": made[0], "slot": slot})
@@ -50,5 +59,5 @@ def make_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
 
 
 def settle(conn: Connection[Any], ids: Sequence[int], tokens: Sequence[UUID]) -> int:
-    """Record success as the worker with these claims would; returns how many were taken for the owner's."""
+    """Record success for these claims as their worker would; return how many claims were still valid."""
     return conn.execute(sql("settle_succeeded"), ended(ids, tokens)).rowcount
