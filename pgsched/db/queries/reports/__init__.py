@@ -1,1 +1,1 @@
-"""Statements that only read, for people and metrics."""
+"""Queries that only read: reports for people, and figures for metrics."""

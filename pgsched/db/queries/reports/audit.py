@@ -1,4 +1,7 @@
-"""What people changed. The rule: the database writes it, in the transaction of the change; here it is read."""
+"""The audit log: what people changed.
+
+Invariant: the database writes an entry in the transaction of the change. Here entries are only read.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,20 @@ def entries(
     before_id: int | None,
     limit: int,
 ) -> list[Row]:
-    """The newest changes first: audit_list in sql/audit.sql. `since`: an instant, or how long ago."""
+    """Return the newest changes, newest first: `audit_list` in sql/audit.sql.
+
+    `since`: an instant, or how long ago; `before_id`: only older entries. None: any.
+    """
     wanted = {"what": what, "name": name, "who": who, **time_of(since), "before_id": before_id, "n": limit}
     return rows(conn, "audit_list", wanted)
 
 
 def time_of(since: datetime | timedelta | None) -> dict[str, Any]:
-    """An instant, or an age, which is the database's to subtract."""
+    """Return `since` as parameters: an instant, or an age that the database subtracts from its clock."""
     ago = isinstance(since, timedelta)
     return {"since": None if ago else since, "ago": since if ago else None}
 
 
 def jobs_known(conn: Connection[Any], names: Sequence[str], ids: Sequence[int]) -> dict[int, str]:
-    """The names of jobs that exist, by their ids: those with one of these names or ids."""
+    """Return the names of the existing jobs that have one of these names or ids, by id."""
     return {row["id"]: row["name"] for row in rows(conn, "jobs_known", {"names": list(names), "ids": list(ids)})}

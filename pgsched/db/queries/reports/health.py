@@ -1,7 +1,10 @@
-"""The facts that health is judged by, read at one moment. Every question has an index that fits it, or is bounded:
-asking does not hurt a system in trouble.
+"""The facts by which health is judged, all read at one moment.
 
-A role that may not read something (a producer: alerts, errors of duties, settings of retention) judges without it.
+Invariant: each query has an index that fits it, or reads a bounded number of rows. So asking does no harm to a system
+in trouble.
+
+A role that may not read a table judges without its facts. A producer, for example, may not read alerts, errors of
+duties or settings of retention.
 """
 
 from __future__ import annotations
@@ -41,17 +44,19 @@ from pgsched.db.queries.reports import name_hints
 from pgsched.db.rows import one, rows
 from pgsched.errors import NotPermitted
 
-LEADER_SEEN_S = 5.0
-LOOKED_AT = 50  # ended runs, for one that should have gone
-ERRORS = 20
-MOST_TASKS = 100  # a look checks the newest release of at most so many tasks
+LEADER_SEEN_S = 5.0  # a leader that was seen within this time is alive
+LOOKED_AT = 50  # ended runs that are read to find one that should have been deleted
+ERRORS = 20  # listed of each kind
+MOST_TASKS = 100  # whose newest release is checked
 MOST_OPEN = 200_000
 T = TypeVar("T")
 
 
 def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
-    """Read them, in a transaction of the caller's that forbids sequential scans; of the open runs at most `most_open`
-    of each phase."""
+    """Read all facts, in the caller's transaction, which must have switched sequential scans off.
+
+    `most_open`: at most so many open runs of each phase are read.
+    """
     open_runs = rows(conn, "runs_open_by_state", {"n": most_open, "misfit": NEWEST_RELEASE})
     limits, full = binding(conn)
     return Facts(
@@ -77,7 +82,10 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
 
 
 def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
-    """The most first. Of those that are listed: what is offered that may have been meant."""
+    """Return the queued runs that no live worker offers to take, the largest groups first.
+
+    The groups that are listed to people get a hint: names of offered tasks that may have been meant.
+    """
     found = [
         Unroutable(row["queue"], row["kind"], row["task"], row["n"], row["oldest_s"])
         for row in sorted(open_runs, key=lambda row: -row["n"])
@@ -88,7 +96,7 @@ def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
 
 
 def releases(conn: Connection[Any], open_runs: list[Row]) -> list[AwaitedRelease]:
-    """The releases that runs wait for and no live worker has, those for which most wait first."""
+    """Return the releases that runs wait for and that no live worker has, those with the most runs first."""
     counts: dict[str, int] = defaultdict(int)
     for row in open_runs:
         if row["misfit"] is not None:
@@ -100,13 +108,13 @@ def releases(conn: Connection[Any], open_runs: list[Row]) -> list[AwaitedRelease
 
 
 def build(kind: type[T], row: Row | None) -> T:
-    """A value from the columns that bear its fields' names."""
+    """Make a value of `kind` from the columns that have the names of its fields."""
     assert row is not None
     return kind(**{field.name: row[field.name] for field in fields(kind) if field.name in row})  # type: ignore[arg-type]
 
 
 def permitted(conn: Connection[Any], ask: Callable[[Connection[Any]], T], otherwise: T) -> T:
-    """What this asks; `otherwise` where this role may not."""
+    """Return what `ask` returns, or `otherwise` where this role has no right to ask."""
     try:
         with conn.transaction():
             return ask(conn)
@@ -115,7 +123,7 @@ def permitted(conn: Connection[Any], ask: Callable[[Connection[Any]], T], otherw
 
 
 def newest_leader(conn: Connection[Any]) -> Leader | None:
-    """The newest term, None if nobody ever led."""
+    """Return the newest term; None: no process has ever led."""
     row = one(conn, "leader_newest_term")
     if row is None:
         return None
@@ -125,18 +133,18 @@ def newest_leader(conn: Connection[Any]) -> Leader | None:
 
 
 def failing(conn: Connection[Any]) -> list[Failing]:
-    """The duties that fail."""
+    """Return the leader's duties that fail."""
     return [build(Failing, row) for row in rows(conn, "health_leader_failing")]
 
 
 def running(row: Row) -> Running:
-    """What runs in a queue, of one task."""
+    """Make a value of a row that counts the running runs of one task in a queue."""
     task = row["task"] or f"({row['kind']})"
     return Running(row["queue"], task, row["n"], row["oldest_s"] or 0.0, row["newest_s"] or 0.0, row["untimed"])
 
 
 def by_queue(open_runs: list[Row]) -> list[Queue]:
-    """The open runs rolled up by queue."""
+    """Sum up the open runs by queue."""
     counts: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
     for row in open_runs:
         queue = counts[row["queue"]]
@@ -152,12 +160,12 @@ def by_queue(open_runs: list[Row]) -> list[Queue]:
 
 
 def oldest(queue: dict[str, Any], name: str, row: Row) -> None:
-    """The greatest age of what is rolled up."""
+    """Raise the age `name` of a queue to that of the row, if that is greater."""
     queue[name] = max(queue.get(name) or 0.0, row["oldest_s"] or 0.0, 0.0)
 
 
 def pauses(conn: Connection[Any]) -> list[Paused]:
-    """What is paused now."""
+    """Return the pauses in force now."""
     found = []
     for row in queues.list_pauses(conn):
         since_s = (row["now"] - row["paused_at"]).total_seconds()
@@ -168,7 +176,7 @@ def pauses(conn: Connection[Any]) -> list[Paused]:
 
 
 def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
-    """The limits that hold runs now, and the queues that are full."""
+    """Return the limits that hold runs now, and the queues that are full."""
     found = [
         Binding(f"key {row['name']}", row["admitted"], row["waiting"], row["applied"], row["concurrency"])
         for row in queues.list_limits(conn)
@@ -186,7 +194,7 @@ def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
 
 
 def open_alerts(conn: Connection[Any]) -> list[OpenAlert]:
-    """The incidents that are not over; one that somebody opened to test who is told is none."""
+    """Return the open incidents, without test incidents."""
     return [
         OpenAlert(row["id"], row["job"], row["kind"], row["details"], (row["now"] - row["opened_at"]).total_seconds())
         for row in alerts.listed(conn, n=100)
@@ -195,18 +203,21 @@ def open_alerts(conn: Connection[Any]) -> list[OpenAlert]:
 
 
 def unpruned(conn: Connection[Any]) -> Unpruned | None:
-    """A run that should have gone."""
+    """Return a run that retention should have deleted, if there is one."""
     row = one(conn, "health_unpruned", {"n": LOOKED_AT})
     return None if row is None else Unpruned(row["id"], row["age_s"], row["keep_s"])
 
 
 def finished_lately(conn: Connection[Any], n: int, most: int) -> Row:
-    """Counts over the newest `n` finished runs; `most` are counted: runs_finished_lately in sql/status.sql."""
+    """Return counts of recent ended runs: `runs_finished_lately` in sql/status.sql.
+
+    At most `most` runs are counted; `n` are read to find late starts.
+    """
     found = one(conn, "runs_finished_lately", {"n": n, "most": most})
     assert found is not None
     return found
 
 
 def needing_attention(conn: Connection[Any], n: int, older: int) -> Row | None:
-    """Runs that ended badly: of the last day at most `n` are read, of those before `older`."""
+    """Count the runs that ended badly: at most the newest `n` of the last day, and `older` before that."""
     return one(conn, "runs_needing_attention", {"n": n, "older": older})

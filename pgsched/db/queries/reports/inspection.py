@@ -1,4 +1,4 @@
-"""What `pgsched check` and `pgsched doctor` ask of a server and of the schema in it."""
+"""Inspection of a server and of the schema in it, for `pgsched check` and `pgsched doctor`."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from pgsched.db.rows import one, rows
 
 
 def server(conn: Connection[Any]) -> Row:
-    """Version, role, settings and load of the server: check_server in sql/doctor.sql."""
+    """Return version, role, settings and load of the server: `check_server` in sql/doctor.sql."""
     found = one(conn, "check_server")
     assert found is not None
     return found
 
 
 def assert_fleet(conn: Connection[Any], fleet: UUID) -> None:
-    """Raise WrongFleet if the database is of another fleet."""
+    """Check that the database is of this fleet. Raises WrongFleet where it is not."""
     one(conn, "check_fleet", {"fleet": fleet})
 
 
 def roles_held(conn: Connection[Any]) -> list[str]:
-    """Which of pgsched's roles this login has."""
+    """Return which of pgsched's roles this login has."""
     return [row["role"] for row in rows(conn, "check_roles")]
 
 
 def missing_grants(conn: Connection[Any]) -> list[str]:
-    """What this login may not do with pgsched's tables, in words."""
+    """Return what this login may not do with pgsched's objects although a worker or leader must, in words."""
     return [row["missing"] for row in rows(conn, "check_grants")]
 
 
 def replication(conn: Connection[Any]) -> Row:
-    """Standbys, and whether this login sees the sessions of others: doctor_server in sql/doctor.sql."""
+    """Return counts of standbys, and whether this login sees others' queries: `doctor_server` in sql/doctor.sql."""
     return one(conn, "doctor_server") or {}
 
 
 def locks(conn: Connection[Any], longer_s: float) -> list[Row]:
-    """Sessions that have locked whole tables of ours for that long."""
+    """Return sessions that have locked whole tables of ours for longer than `longer_s` seconds."""
     return rows(conn, "doctor_locks", {"longer_s": longer_s})
 
 
 def waits(conn: Connection[Any], longer_s: float) -> list[Row]:
-    """Sessions of ours that have waited that long for a lock, and for whom."""
+    """Return our sessions that have waited longer than `longer_s` seconds for a lock, and for which session."""
     return rows(conn, "doctor_waits", {"longer_s": longer_s})
 
 
 def leader_locks(conn: Connection[Any]) -> list[Row]:
-    """Who holds the locks by which leaders follow each other."""
+    """Return the sessions that hold the locks of the election and of the leader's transactions."""
     return rows(conn, "doctor_leader")
 
 
 def vacuum_pins(conn: Connection[Any], older_s: float) -> list[Row]:
-    """What keeps dead rows from being taken away, and is that old."""
+    """Return what keeps vacuum from removing dead rows, if it is older than `older_s` seconds."""
     return rows(conn, "doctor_pins", {"older_s": older_s})
 
 
 def notification_queue(conn: Connection[Any]) -> Row:
-    """How full the queue of notifications is, and whose transaction is the oldest."""
+    """Return how full the notification queue is (0 to 1), and the session with the oldest transaction."""
     return one(conn, "doctor_notify") or {}
 
 
 def workers(conn: Connection[Any]) -> list[Row]:
-    """All workers that have not signed off, with their clocks and versions."""
+    """Return all workers that have not signed off, with their clocks and versions."""
     return rows(conn, "doctor_workers")
 
 
 def broken_objects(conn: Connection[Any]) -> list[Row]:
-    """Tables, indexes, triggers and policies that do not work: what, name, of, text."""
+    """Return indexes, triggers and policies that do not work: (what, name, of, text)."""
     return rows(conn, "doctor_objects")
 
 
 def tables(conn: Connection[Any]) -> list[Row]:
-    """The figures of dead rows of our tables, as the server's statistics have them at this moment."""
+    """Return the counts of dead rows of our tables, as the server's statistics are at this moment."""
     conn.execute("SELECT pg_stat_clear_snapshot()")
     return rows(conn, "doctor_tables")

@@ -1,4 +1,4 @@
-"""What metrics ask the database: read-only, bounded in rows and in time."""
+"""Figures of the whole database for metrics: read-only, bounded in rows and in time."""
 
 from __future__ import annotations
 
@@ -9,27 +9,32 @@ from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import fetch, value
 
-MOST_RUNS = 1_000_000  # counted of each phase
+MOST_RUNS = 1_000_000  # of each phase are counted
 
 
 def queues(conn: Connection[Any], most: int = MOST_RUNS) -> list[Row]:
-    """(queue, state, n, oldest_s) of the unfinished runs."""
+    """Count the unfinished runs: (queue, state, n, oldest_s).
+
+    `most`: at most so many of each phase are read; `oldest_s`: age of the oldest in seconds.
+    """
     return fetch(conn, "metrics_queues", {"n": most})
 
 
 def tables(conn: Connection[Any]) -> list[Row]:
-    """(name, live, dead) of pgsched's tables."""
+    """Return the counts of live and dead rows of pgsched's tables: (name, live, dead)."""
     return fetch(conn, "metrics_tables")
 
 
 def jobs(conn: Connection[Any]) -> Row:
-    """How many jobs are planned, paused and broken, and for how many seconds a slot has been overdue."""
+    """Count the planned, paused and broken jobs; return also for how many seconds a slot has been overdue."""
     return fetch(conn, "jobs_counted")[0]
 
 
 def clock_offset(conn: Connection[Any]) -> float:
-    """What added to `time.monotonic()` gives the database's time in seconds since 1970, within half of the way there
-    and back."""
+    """Return the seconds to add to `time.monotonic()` to get the database's time since 1970.
+
+    Exact to half of the round trip.
+    """
     sent_at = time.monotonic()
     seconds: float = value(conn, "clock")
     return seconds - (sent_at + time.monotonic()) / 2

@@ -1,6 +1,7 @@
-"""Names that nobody knows: what somebody may have meant by a task or queue, said before it is noticed at 3 a.m.
+"""Notes about names of tasks and queues that nothing else uses, with names that may have been meant.
 
-Invariant: a name that is unknown is never refused: its worker or job may come later.
+They make a typing error visible at once, and not at 3 a.m. Invariant: an unknown name is never refused, because its
+worker or job may come later.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pgsched.core.text import did_you_mean, similar
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import rows, value
 
-NEWEST = 1000  # runs in which names are looked for
+NEWEST = 1000  # runs whose names are read
 UNKNOWN = {
     "task": "no live worker offers and no job has task {}",
     "queue": "no live worker, job or run has queue {}, and it has no settings",
@@ -20,7 +21,7 @@ UNKNOWN = {
 
 
 def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
-    """A note about a `task` or `queue` that nothing in the database names; None if something does."""
+    """Return a note about a `task` or `queue` that nothing in the database names; None if something does."""
     known = [row["name"] for row in rows(conn, "names_known", {"what": what})]
     if name in known or (what == "queue" and value(conn, "queue_has_runs", {"name": name})):
         return None
@@ -28,9 +29,9 @@ def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
 
 
 def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
-    """Names of a `queue`, `task` or `tag` that somebody may have meant who finds no run of this one."""
+    """Return names of a `queue`, `task` or `tag` that may have been meant instead of one that no run has."""
     with conn.transaction():
-        # stale statistics of a queue table would turn the newest runs into a scan of all history
+        # with the stale statistics of a queue table, the planner would scan all history for the newest runs
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
     if what != "tag":
@@ -39,12 +40,12 @@ def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
 
 
 def not_offered(conn: Connection[Any], task: str) -> str:
-    """What workers offer instead of this task, as the end of a message; empty if nothing is like it."""
+    """Return a hint of similar tasks that workers offer, as the end of a message; empty if there is none."""
     return did_you_mean(task, [row["name"] for row in rows(conn, "tasks_offered")])
 
 
 def about_job(conn: Connection[Any], job: Row) -> list[str]:
-    """Notes about a job that was just made or changed, and would not do what was meant."""
+    """Return notes about a job that was just made or changed and may not do what was meant."""
     notes = []
     if job["kind"] == Kind.TASK:
         offered = [row["name"] for row in rows(conn, "tasks_offered")]

@@ -1,4 +1,4 @@
-"""Slots of jobs and what became of them, and jobs that wait for each other."""
+"""Slots of jobs and what became of them, and the order of jobs that wait for each other."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from pgsched.db.rows import rows
 
 
 def newest(conn: Connection[Any], job_ids: Iterable[int], n: int) -> list[Row]:
-    """The newest `n` slots of each of these jobs, oldest first."""
+    """Return the newest `n` slots of each of these jobs, oldest first."""
     return rows(conn, "slots_of_jobs_newest", {"ids": plain(job_ids), "n": n})
 
 
 def by_day(conn: Connection[Any], job_id: int, edges: Sequence[datetime], n: int) -> list[Row]:
-    """How many slots became what between each two of the `edges`; the newest `n` are read."""
+    """Count a job's slots by what became of them, for each day between two `edges`; the newest `n` rows are read."""
     return rows(conn, "slots_of_job_by_day", {"job_id": job_id, "edges": list(edges), "n": n})
 
 
 def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
-    """The newest `n` slots of a stretch of time that have a row, newest first."""
+    """Return the newest `n` slots of a stretch of time that have a row, newest first."""
     return rows(conn, "slots_of_job", {"job_id": job_id, "from_at": from_at, "until_at": until_at, "n": n})
 
 
 def next_of_jobs(conn: Connection[Any], n: int) -> list[Row]:
-    """The jobs whose next slots come first."""
+    """Return the `n` jobs whose next slots come first."""
     return rows(conn, "slots_next", {"n": n})
 
 
 def jobs_in_order(conn: Connection[Any], job_id: int, after: Iterable[int], n: int) -> list[Row]:
-    """The jobs that this one waits for (`side` before) and those that wait for it (`side` behind)."""
+    """Return the jobs that this one waits for (`side` before) and those that wait for it (`side` behind).
+
+    `after`: the ids of the jobs that it waits for.
+    """
     return rows(conn, "jobs_after", {"id": job_id, "after": plain(after), "n": n})

@@ -1,4 +1,4 @@
-"""What the pages of `pgsched top` list."""
+"""The lists on the pages of `pgsched top`."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ from pgsched.db.rows import rows
 
 
 def running_longest(conn: Connection[Any], n: int, deep: int, fronts: int) -> list[Row]:
-    """The runs that have been running longest: runs_running_longest in sql/top.sql."""
+    """Return the `n` runs that have been running longest: `runs_running_longest` in sql/top.sql.
+
+    At most `deep` runs are read of each of at most `fronts` pairs of queue and priority.
+    """
     return rows(conn, "runs_running_longest", {"n": n, "deep": deep, "fronts": fronts})
 
 
 def queues(conn: Connection[Any]) -> list[Row]:
-    """The queues that have settings or a pause."""
+    """Return the queues that have settings or a pause."""
     return rows(conn, "queues_set_or_paused")
 
 
 def jobs(conn: Connection[Any], n: int, find: str | None) -> list[Row]:
-    """The jobs that matter most now, or those with this text in their names."""
+    """Return the `n` jobs that need attention first, or those with the text `find` in their names."""
     return rows(conn, "jobs_of_interest", {"n": n, "find": find})
 
 
 def failing(conn: Connection[Any], n: int, deep: int) -> list[Row]:
-    """The runs that have failed and are tried again; `deep` rows are read."""
+    """Return the `n` failed runs that are retried next; of the scheduled runs `deep` are read."""
     return rows(conn, "runs_failing", {"n": n, "deep": deep})
 
 
 def log_end(conn: Connection[Any], run_id: int, n: int, characters: int) -> list[Row]:
-    """The end of the output of a run."""
+    """Return the last `n` rows of a run's output, of each the last `characters`."""
     return rows(conn, "run_log_end", {"id": run_id, "n": n, "characters": characters})
 
 
 def runs_of_queue(conn: Connection[Any], queue: str | int | None, n: int) -> list[Row]:
-    """The runs of a queue that come next or run."""
+    """Return the `n` runs of a queue that run or may be claimed, in the order of claims."""
     return rows(conn, "runs_of_queue", {"queue": queue, "n": n})
