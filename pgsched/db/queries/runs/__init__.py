@@ -1,1 +1,1 @@
-"""Statements about runs: enqueue, claim, settle, read."""
+"""Queries about runs: enqueue, claim, settle, depend, list, change; and about the workers that run them."""

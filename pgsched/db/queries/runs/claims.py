@@ -1,7 +1,7 @@
-"""Claim, renew, settle: the three statements about ownership, each safe to send twice.
+"""Claim, renew, settle: the three kinds of statements about who owns a run.
 
-A claim's token is picked before the statement is sent, so that a lost answer can be asked for again; every later write
-is fenced by (id, token, running).
+Invariant: each statement is safe to send twice. A claim's token is chosen before the statement is sent, so that the
+worker can ask again after a lost answer. Every later write is fenced by (id, token, running).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
 LOCKED = "locked"
-STEPS = 1000  # of one look for queues: a claim waits for it
+STEPS = 1000  # of one search for queues, for which a claim waits
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
-TOKEN = itemgetter(1)  # of a run's id and its token
+TOKEN = itemgetter(1)  # of a pair (run id, token)
 FROM_THE_START: Mapping[str, str] = {
     "priorities": plain(range(10)),
     "after_ats": plain(["-infinity"] * 10),
@@ -39,8 +39,10 @@ FROM_THE_START: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a worker may run: every task of `kinds`, and the python `tasks` that its app registered. `named`: claims say
-    the name that each run has outside of the database."""
+    """What a worker may run: all runs of `kinds`, and the Python `tasks` that its app registered.
+
+    `named`: claims include the name that each run has outside of the database; `values`: all of this as parameters.
+    """
 
     worker_id: int
     lease_s: float
@@ -64,8 +66,10 @@ async def claim(
     span: Mapping[str, str] = FROM_THE_START,
     places: int = 0,
 ) -> Claims:
-    """Take up to `n` queued runs of `queue` whose keys lie in the span that a claim cursor gives. `places`: how many
-    places of the worker are free now."""
+    """Claim up to `n` queued runs of `queue` whose keys lie in `span`, which a claim cursor gives.
+
+    `places`: how many places of the worker are free now.
+    """
     values = {"queue": queue, "n": n, "places": places, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
     return await claimed(conn, text, values, token, queue)
@@ -76,39 +80,44 @@ async def plan_claims(
     wanted: Wanted,
     spans: Sequence[Mapping[str, str]] = (FROM_THE_START, {**FROM_THE_START}),
 ) -> None:
-    """Have the server plan, on this connection, what claims, by claiming no run of no queue: the first claims would
-    wait for that longer than they take."""
+    """Let the server plan the claiming statements on this connection: claim no run, of no queue.
+
+    Otherwise the first claims would wait longer for their plans than they take.
+    """
     for span in spans:
         await claim(conn, wanted, "", 0, uuid4(), span)
 
 
 async def plan_settlements(conn: AsyncConnection[Any]) -> None:
-    """The same of what settles."""
+    """Let the server plan, on this connection, the statement that settles."""
     await settle_succeeded(conn, ended([], []))
 
 
 async def claim_many(
     conn: AsyncConnection[Any], wanted: Wanted, queues: Sequence[str], n: int, token: UUID, places: int = 0
 ) -> Claims:
-    """Take up to `n` queued runs of these queues, of the first ones first. `places`: as claim."""
+    """Claim up to `n` queued runs of these queues, of the first queues first. `places`: as in `claim`."""
     values = {"queues": literal(queues), "queue": "", "n": n, "places": places, "token": token, **wanted.values}
     found = await claimed(conn, sql("claim_many"), values, token, "")
-    found.sort(
-        key=lambda claim: claim.max_attempts > 1
-    )  # what begins at once has a place: it comes before other queues'
+    # a run with only one attempt was claimed for a free place and begins at once: before those of other queues
+    found.sort(key=lambda claim: claim.max_attempts > 1)
     return found
 
 
 async def claim_again(conn: AsyncConnection[Any], queues: Sequence[str], token: UUID) -> Claims:
-    """The claims that a claim of these queues with this token made although its answer was lost."""
+    """Return the claims that an earlier claim of these queues with this token made; its answer was lost."""
     queue = queues[0] if len(queues) == 1 else ""
     values = {"queues": literal(queues), "queue": queue, "token": token, "named": False}
     return await claimed(conn, sql("claim_unconfirmed"), values, token, queue)
 
 
 class Found(NamedTuple):
-    """Queues with work; for how many seconds it is sure that who makes a run notifies (None: not asked); the name
-    behind which a look is to go on (None: it saw all)."""
+    """What a search for queues has found.
+
+    `queues`: those with work
+    `sure_s`: for how many seconds each producer is sure to notify; None: not asked
+    `after`: the name behind which to go on; None: all queues were seen
+    """
 
     queues: list[str]
     sure_s: float | None
@@ -116,7 +125,7 @@ class Found(NamedTuple):
 
 
 async def lease_left(conn: AsyncConnection[Any], claims: Sequence[Claim]) -> float | None:
-    """For how many seconds claims of one token are still believed, the first of them to end."""
+    """Return for how many seconds the first of these claims, all of one token, is still valid; None: none is."""
     values = {"ids": plain(map(RUN, claims)), "token": claims[0].token}
     async with conn.cursor(row_factory=dict_row) as cursor:
         (row,) = await (await cursor.execute(sql("claim_lease_left"), values)).fetchall()
@@ -135,8 +144,11 @@ async def claimable_queues(
     after: str = "",
     steps: int = STEPS,
 ) -> Found:
-    """The queues (`among`: of these; else of all behind `after`, in so many steps) that have runs for this worker, with
-    `look`, but for those `known`. For `asleep_s` seconds, who makes a run is to notify (None: as it was)."""
+    """Find the queues that have runs for this worker, if `look`; those in `known` are left out.
+
+    `among`: search these queues only; else all behind the name `after`, in at most `steps` steps
+    `asleep_s`: for so many seconds producers have to notify, because workers may sleep; None: no change
+    """
     values = {
         "asleep_s": asleep_s, "look": look, "known": literal(known), "among": literal(among) if among else None,
         "after": after, "steps": steps, "kinds": wanted.values["kinds"], "tasks": wanted.values["tasks"],
@@ -148,7 +160,7 @@ async def claimable_queues(
 
 
 async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:
-    """Record attempts that succeeded; how many of them were ours."""
+    """Record attempts that succeeded; return how many of these claims were still ours."""
     cursor = await conn.execute(sql("settle_succeeded"), values, prepare=prepare(conn))
     return cursor.rowcount
 
@@ -156,15 +168,17 @@ async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str 
 async def settle(
     conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
 ) -> list[str]:
-    """Record a batch of outcomes; returns for each of them the run's new state, 'repeated' or 'lost'. A run that has
-    crashed `crash_limit` times is not tried again."""
+    """Record a batch of outcomes; return for each the run's new state, 'repeated' or 'lost'.
+
+    A run that has crashed `crash_limit` times is not tried again.
+    """
     order = sorted(batch, key=RUN)
-    if list(map(OUTCOME, order)).count(DONE) == len(order):  # nearly always, and seen at once
+    if list(map(OUTCOME, order)).count(DONE) == len(order):  # the usual case, and quick to find out
         succeeded = order
     else:
         succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
     ids = list(map(RUN, succeeded))
-    if not all(map(lt, ids, ids[1:])):  # of two claims of a run one at most is ours: which?
+    if not all(map(lt, ids, ids[1:])):  # two claims of one run: `settle` says which one is ours
         succeeded = []
     verdicts: dict[Key, str] = {}
     ours = 0
@@ -188,8 +202,8 @@ async def settle(
             found = await (await cursor.execute(sql("settle_missing"), keys(missing))).fetchall()
         for row in found:
             s, verdict = missing[row["n"] - 1], row["verdict"]
-            # a batch is sent again as a whole: if some were ours now, what is recorded is so by this statement (or a
-            # handler's own transaction did it, a moment before)
+            # A batch is repeated as a whole. If some claims were still ours, this statement recorded the success (or a
+            # handler's own transaction did, a moment before).
             now = verdict == "repeated" and ours > 0 and s.outcome.result is SUCCEEDED
             verdicts[s.key] = "succeeded" if now else verdict
     return [verdicts[s.key] for s in batch]
@@ -198,8 +212,7 @@ async def settle(
 async def settle_unlocked(
     conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str, crash_limit: int = CRASH_LIMIT
 ) -> list[str]:
-    """As `settle`, but it waits for nobody: an outcome whose run somebody has locked is not recorded, and its verdict
-    is LOCKED."""
+    """Do what `settle` does, but wait for no lock: where another session has locked a run, its verdict is LOCKED."""
     async with conn.transaction():
         async with conn.cursor(row_factory=dict_row) as cursor:
             await cursor.execute(sql("settle_lock"), keys(batch))
@@ -210,33 +223,32 @@ async def settle_unlocked(
 
 
 def keys(batch: Sequence[Settlement]) -> dict[str, str]:
-    """What every settlement is fenced by."""
+    """Return the fences of settlements, as `fences` does."""
     return fences(keys_of(batch))
 
 
 def fences(keys: Iterable[Key]) -> dict[str, str]:
-    """Keys of claims as the parallel arrays `ids` and `tokens`."""
+    """Return keys of claims as the parallel arrays `ids` and `tokens`."""
     keys = list(keys)
-    texts: dict[int, str] = {}  # many claims have one token
+    texts: dict[int, str] = {}  # many claims share a token
     tokens = [texts.get(token) or texts.setdefault(token, f"{token:032x}") for _, token in keys]
     return {"ids": plain([run_id for run_id, _ in keys]), "tokens": plain(tokens)}
 
 
 def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
-    """What `settle_succeeded` is told of claims: their runs' ids, ascending and none twice, the token of each, and the
-    results as a JSON array."""
+    """Return the parameters of `settle_succeeded`. `ids`: ascending, none twice; `values`: results as a JSON array."""
     stretches = [(next(runs)[0], token.hex) for token, runs in groupby(zip(ids, tokens, strict=True), TOKEN)]
     firsts, each = zip(*stretches, strict=True) if stretches else ((), ())
     return {"ids": plain(ids), "firsts": plain(firsts), "tokens": plain(each), "results": values}
 
 
 def array(texts: Iterable[str | None]) -> str:
-    """A JSON array of values in JSON, None for null."""
+    """Return JSON texts as the text of a JSON array, None as null."""
     return "[" + ",".join([text or "null" for text in texts]) + "]"
 
 
 def results(batch: Sequence[Settlement]) -> list[str | None] | None:
-    """The results as JSON; None when no attempt has one."""
+    """Return the results as JSON texts; None when no attempt has one."""
     values = [s.outcome.value for s in batch]
     if values.count(None) == len(values):
         return None
@@ -244,7 +256,7 @@ def results(batch: Sequence[Settlement]) -> list[str | None] | None:
 
 
 def evidence(batch: Sequence[Settlement]) -> dict[str, Any]:
-    """What is kept of attempts that did not succeed."""
+    """Return what is kept of attempts that did not succeed, as parallel arrays."""
     return {
         "outcomes": [str(s.outcome.result) for s in batch],
         "retry_ins": [s.retry_in_s for s in batch],
@@ -257,8 +269,11 @@ def evidence(batch: Sequence[Settlement]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What a worker says of itself with each heartbeat. `begun`: the attempts that are being made. `blocked`: for how
-    many seconds its loop has not turned, and who is at it."""
+    """What a worker reports of itself with each heartbeat.
+
+    `begun`: the attempts that are being made; `abandoned`: how many attempts do not stop and have lost their places
+    `blocked`: for how many seconds the event loop has not turned, and what blocks it; None: it turns
+    """
 
     begun: frozenset[Key] = frozenset()
     abandoned: int = 0
@@ -271,9 +286,12 @@ WELL = Vitals()
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat learned: the claims renewed, those it could not look at because somebody held the row, and
-    which of either somebody wants cancelled. Any other claim was lost. Of the worker itself: does the database know it,
-    and who has asked it to drain?"""
+    """What a heartbeat learned. A claim that is neither in `kept` nor in `unsure` is lost.
+
+    `kept`: the claims whose leases were renewed; `unsure`: those whose rows another session has locked
+    `cancel`: those of both whose cancellation was requested
+    `known`: the database knows the worker; `drain_by`: who asked the worker to drain
+    """
 
     kept: frozenset[Key]
     unsure: frozenset[Key]
@@ -283,7 +301,7 @@ class Beat:
 
 
 def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
-    """Those of the held claims that were taken away, and those that somebody wants cancelled."""
+    """Return the held claims that were taken away, and those whose cancellation was requested."""
     found = fetch(conn, "cancel_asked", fences(held))
     return [key_of(row) for row in found if not row["cancel"]], frozenset(key_of(row) for row in found if row["cancel"])
 
@@ -297,7 +315,7 @@ def heartbeat(
     *,
     name: str = "",
 ) -> Beat:
-    """Renew the lease of every held claim and the worker's own row. `name`: the worker's."""
+    """Renew the lease of every held claim, and the row of the worker with this id and `name`."""
     values = {
         "worker_id": worker_id,
         "name": name,
@@ -324,5 +342,5 @@ def heartbeat(
 
 
 def key_of(row: Row) -> Key:
-    """The key of a claim, of a row that names it."""
+    """Return the key of the claim that a row names."""
     return row["id"], row["token"].int

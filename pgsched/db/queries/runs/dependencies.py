@@ -1,6 +1,7 @@
-"""The rule: which runs wait for which is rows of `dependencies`; what they come to, only the leader's pass decides.
+"""Dependencies between runs: the leader's pass over them, reads of parents, and making graphs of runs.
 
-A function takes the connection first and commits nothing.
+Invariant: rows of `dependencies` (edges) say which run waits for which. Only the leader's pass decides what the edges
+come to. A function takes the connection first and commits nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
 
 ROWS = 1000
-WAIT, LOCKED = "5ms", "55P03"
+WAIT, LOCKED = "5ms", "55P03"  # how long to wait for a lock; SQLSTATE of a lock that was not free
 Edge = tuple[int, int, str, bool]  # the run, its parent, on_failure, any_of
 Step = tuple[str, dict[str, Any]]
 COLUMNS = (
@@ -32,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A run that another waited for. `result` is what it returned; None unless it has succeeded."""
+    """A run that another one waited for. `result`: what it returned; None unless it has succeeded."""
 
     id: int
     task: str
@@ -43,7 +44,12 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A slot that waits for slots of other jobs; see `dependencies_slots` in sql/dependencies.sql."""
+    """A slot that waits for slots of other jobs: `dependencies_slots` in sql/dependencies.sql.
+
+    `parents`: the runs of those slots, as far as they exist
+    `missing`: a job that will never have this slot, -1: no job
+    `undecided`: how many of the jobs have yet to decide the slot
+    """
 
     run_id: int
     parents: list[int]
@@ -61,16 +67,16 @@ class Progress:
 
     @property
     def finished(self) -> bool:
-        """Have all ended?"""
+        """Return whether all have ended."""
         return self.done == self.total
 
 
-# ---- what the leader does
+# ---- the leader's pass
 
 
 @dataclass(frozen=True, slots=True)
 class Todo:
-    """What there may be to do; see `dependencies_look` in sql/dependencies.sql."""
+    """Whether there is work of each kind: `dependencies_look` in sql/dependencies.sql."""
 
     slots: bool
     fresh: bool
@@ -79,8 +85,7 @@ class Todo:
 
 
 class Link(NamedTuple):
-    """An edge: the run waits for the parent, while it is open; `place`: see `dependencies_above` in
-    sql/dependencies.sql."""
+    """An edge: the run waits for the parent, while it is `open`. `place`: of the run among those asked for, else 0."""
 
     run_id: int
     parent_id: int
@@ -89,7 +94,7 @@ class Link(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """An open edge, or a run that has none; see `dependencies_edges` in sql/dependencies.sql."""
+    """An open edge, or a run without one. `unmarked`: the parent has no mark yet that a run waits for it."""
 
     run_id: int
     parent_id: int | None
@@ -97,25 +102,27 @@ class Wait(NamedTuple):
 
 
 def look(conn: Connection[Any]) -> Todo:
-    """Is there anything to do?"""
+    """Find out which kinds of work there are."""
     (found,) = fetch_as(conn, Todo, "dependencies_look")
     return found
 
 
 def fresh(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
-    """Lock `n` runs behind the id `after` whose edges are new, but for those set aside."""
+    """Lock `n` runs behind the id `after` that have new edges, but for those in `aside`; return their ids."""
     values = {"after": after, "n": n, "aside": literal(aside)}
     return [row["id"] for row in fetch(conn, "dependencies_fresh", values)]
 
 
 def edges(conn: Connection[Any], run_ids: Sequence[int], after: int, n: int) -> list[Wait]:
-    """The first `n` open edges of these runs, to parents behind the id `after`."""
+    """Return the first `n` open edges of these runs, to parents behind the id `after`."""
     return fetch_as(conn, Wait, "dependencies_edges", {"ids": literal(run_ids), "after": after, "n": n})
 
 
 def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
-    """Mark the parents of these edges (run, parent), and watch the runs of which none is missed, because somebody has
-    locked it; returns how many runs are watched, and the parents that were missed."""
+    """Mark the parents of these edges (run, parent), and watch the runs whose parents are all marked.
+
+    A parent that another session has locked is missed. Returns how many runs are watched, and the missed parents.
+    """
     of, parents = [edge[0] for edge in unmarked], [edge[1] for edge in unmarked]
     values = {"ids": literal(run_ids), "run_ids": literal(of), "parent_ids": literal(parents)}
     (row,) = fetch(conn, "dependencies_watch", values)
@@ -123,54 +130,66 @@ def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tupl
 
 
 def begin(conn: Connection[Any], run_id: int) -> None:
-    """Note of a locked run that its edges are looked at piece by piece."""
+    """Record of a locked run that its edges are looked at piece by piece."""
     conn.execute(sql("dependencies_begin"), {"id": run_id})
 
 
 def begin_again(conn: Connection[Any]) -> None:
-    """Of those of whose edges some were looked at, nobody knows which."""
+    """Let runs begin anew of whose edges a former leader looked at some: which ones is not known."""
     conn.execute(sql("dependencies_begin_again"))
 
 
 def complete(conn: Connection[Any], run_id: int) -> bool:
-    """Watch a run of which all edges were looked at, if none came meanwhile."""
+    """Watch a run whose edges have all been looked at; return False where it got new ones meanwhile."""
     return bool(fetch(conn, "dependencies_complete", {"id": run_id}))
 
 
 def release(
     conn: Connection[Any], after: int, n: int, aside: Sequence[int] = (), *, act: bool = True
 ) -> tuple[bool, list[int], int]:
-    """Decide the edges to `n` runs behind the id `after` that have ended; returns whether there is more, the runs that
-    waited for them, and behind which id to go on. Parents set `aside` are left alone; without `act` all are."""
+    """Decide the edges to the next `n` runs behind the id `after` that have ended.
+
+    Returns whether there is more, the runs that waited for them, and the id behind which to go on. Parents in `aside`
+    are left alone; without `act` nothing is changed.
+    """
     values = {"after": after, "n": n, "aside": literal(aside), "act": act}
     (row,) = fetch(conn, "dependencies_release", values)
     return row["more"], row["ids"], row["last"] or 0
 
 
 def gone(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[int, int], list[int]]:
-    """Decide the edges to runs that were deleted, of `n` edges of waiting runs behind the edge `after` (run, parent);
-    returns behind which edge to go on, and the runs that have such an edge."""
+    """Decide the edges to deleted runs, among `n` edges of waiting runs behind the edge `after` (run, parent).
+
+    Returns the edge behind which to go on, and the runs that had such an edge.
+    """
     (row,) = fetch(conn, "dependencies_gone", {"after": after[0], "after_parent": after[1], "n": n})
     return (row["last"] or 0, row["last_parent"]), row["ids"]
 
 
 def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]:
-    """Of `n` runs behind the id `after` that wait for a later one: behind which id to go on, and those that a later one
-    waits for."""
+    """Look at `n` runs behind the id `after` that wait for a later run, to find circles.
+
+    Returns the id behind which to go on, and those of the runs for which a later run waits.
+    """
     (row,) = fetch(conn, "dependencies_backward", {"after": after, "n": n})
     return row["last"] or 0, row["ids"]
 
 
 def above(conn: Connection[Any], run_ids: Sequence[int], after: int, lowest: int, n: int) -> list[Link]:
-    """The first `n` edges by which these runs wait, then those of the runs that they wait for, and so on; of edges to
-    runs from the id `lowest` on; of the first run only those to runs behind the id `after`."""
+    """Return up to `n` edges: first those by which these runs wait, then those of their parents, and so on.
+
+    `lowest`: leave out edges to parents with a lower id
+    `after`: of the first run, return only edges to parents behind this id
+    """
     values = {"ids": literal(run_ids), "after": after, "lowest": lowest, "n": n}
     return fetch_as(conn, Link, "dependencies_above", values)
 
 
 def end_circle(conn: Connection[Any], circle: Sequence[Link]) -> bool:
-    """End the run to which the first edge of a circle leads; false where an edge is not open any more, or somebody has
-    locked the run."""
+    """End the run to which the first edge of a circle leads.
+
+    Returns False where an edge is not open any more, or another session has locked the run.
+    """
     run_ids, parent_ids = [link.run_id for link in circle], [link.parent_id for link in circle]
     return bool(
         fetch(conn, "dependencies_end_circle", {"run_ids": literal(run_ids), "parent_ids": literal(parent_ids)})
@@ -178,19 +197,18 @@ def end_circle(conn: Connection[Any], circle: Sequence[Link]) -> bool:
 
 
 def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
-    """Let go of the runs whose edges are met, and end those that wait in vain; returns how many of each."""
+    """Release the runs whose edges are met, and end those that wait in vain; return how many of each."""
     (row,) = fetch(conn, "admit_dependents", {"ids": literal(run_ids)})
     return row["ready"], row["ended"]
 
 
 def slots(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[Slot]:
-    """Of the slots that wait for slots of other jobs the first `n` behind the id `after`, with the runs that are found
-    of them. Slots that are set `aside` are left alone."""
+    """Return the next `n` slots behind the id `after` that wait for slots of other jobs, but for those in `aside`."""
     return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n, "aside": literal(aside)})
 
 
 def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
-    """Skip slots because a job (the value; 0: the jobs wait in a circle) has no such slot."""
+    """Skip slots because a job (the value) has no such slot; 0: the jobs wait for each other in a circle."""
     if slots:
         values = {"ids": literal(slots), "job_ids": literal(slots.values())}
         conn.execute(sql("dependencies_no_slot"), values)
@@ -198,7 +216,7 @@ def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
 
 @contextmanager
 def hardly_waiting(conn: Connection[Any]) -> Iterator[None]:
-    """A savepoint in which a lock that is not free within WAIT is an error (LOCKED)."""
+    """Open a savepoint in which a lock that is not free within WAIT is an error (LOCKED)."""
     with conn.transaction():
         (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
         conn.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT])
@@ -207,37 +225,37 @@ def hardly_waiting(conn: Connection[Any]) -> Iterator[None]:
 
 
 def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
-    """Make edges."""
+    """Insert edges."""
     conn.execute(sql("dependencies_add"), arrays(edges))
 
 
-# ---- what everybody does
+# ---- handlers and producers
 
 
 def parents(conn: Connection[Any], run_id: int) -> list[Parent]:
-    """The runs that this one waited for, the oldest first."""
+    """Return the runs that this one waited for, the oldest first."""
     return readable(fetch_as(conn, Parent, "dependencies_parents", {"id": run_id}))
 
 
 async def parents_async(conn: AsyncConnection[Any], run_id: int) -> list[Parent]:
-    """The asyncio form of `parents`."""
+    """Do what `parents` does, for asyncio."""
     async with cursor_on_async(conn, class_row(Parent)) as cursor:
         return readable(await (await cursor.execute(sql("dependencies_parents"), {"id": run_id})).fetchall())
 
 
 def readable(found: list[Parent]) -> list[Parent]:
-    """These, whose results a handler can work with. Raises InputError."""
+    """Return the parents with results that Python can work with. Raises InputError."""
     return [replace(one, result=program_value(one.result)) for one in found]
 
 
 def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:
-    """How far these runs are."""
+    """Return how far these runs are."""
     (found,) = fetch_as(conn, Progress, "dependencies_progress", {"ids": literal(run_ids)})
     return found
 
 
 async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> Progress:
-    """The asyncio form of `progress`."""
+    """Do what `progress` does, for asyncio."""
     found: Progress
     async with cursor_on_async(conn, class_row(Progress)) as cursor:
         (found,) = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchall()
@@ -246,8 +264,12 @@ async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run of a graph: what `enqueue` takes, and its parents: ids of runs, or places in the graph below zero
-    (-1 is the first), each with whether it is one of several of which one is enough."""
+    """A run of a graph that is to be made.
+
+    `values`: the parameters of `enqueue`
+    `parents`: ids of runs, or places in the graph below zero (-1 is the first run) -> is one of several such enough?
+    `on_failure`: what happens if a parent fails: cancel, wait or run_anyway
+    """
 
     values: dict[str, Any]
     parents: dict[int, bool]
@@ -255,10 +277,11 @@ class NewRun:
 
 
 def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
-    """Make all these runs and their edges, or nothing; returns their ids. A parent comes before its children."""
+    """Make all these runs and their edges, or nothing; return the ids. A parent comes before its children."""
     ids: list[int] = []
     with cursor_on(conn, dict_row) as cursor:
-        cursor.execute("SELECT")  # before `transaction`, which would commit if it were the first without autocommit
+        # begin a transaction of the caller, if there is no autocommit: else `transaction` would commit
+        cursor.execute("SELECT")
         with conn.transaction():
             for name, values in steps(new, ids):
                 cursor.execute(sql(name), values)
@@ -268,7 +291,7 @@ def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
 
 
 async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun]) -> list[int]:
-    """The asyncio form of `enqueue_graph`."""
+    """Do what `enqueue_graph` does, for asyncio."""
     ids: list[int] = []
     async with cursor_on_async(conn, dict_row) as cursor:
         await cursor.execute("SELECT")
@@ -281,7 +304,7 @@ async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun])
 
 
 def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
-    """The statements that make a graph; whoever sends them puts the ids of the runs that are made into `ids`."""
+    """Yield the statements that make a graph; the caller appends the ids of the runs made by each to `ids`."""
     waited_for = {-parent - 1 for run in new for parent in run.parents if parent < 0}
     rows = [row_of(run, place in waited_for) for place, run in enumerate(new)]
     for start in range(0, len(new), ROWS):
@@ -296,19 +319,19 @@ def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
 
 
 def arrays(edges: Sequence[Edge]) -> dict[str, str]:
-    """Edges as the parallel arrays of `dependencies_add`."""
+    """Return edges as the parallel arrays of `dependencies_add`."""
     columns = [literal(column) for column in zip(*edges, strict=True)]
     return dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), columns, strict=True))
 
 
 def row_of(run: NewRun, has_children: bool) -> dict[str, Any]:
-    """A run as a row of `dependencies_runs`."""
+    """Return a run as a row of `dependencies_runs`."""
     given = {name: told(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
     return {**given, **({"waits": True} if run.parents else {}), **({"has_children": True} if has_children else {})}
 
 
 def told(value: Any) -> Any:
-    """A value as JSON that PostgreSQL reads as what it was."""
+    """Return a value as JSON has it, so that PostgreSQL reads the same value."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds()!r} seconds"
     return value.isoformat() if isinstance(value, datetime) else value

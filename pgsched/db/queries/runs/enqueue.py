@@ -1,7 +1,10 @@
-"""The rule: runs are enqueued by one statement, on the caller's connection and in the caller's transaction.
+"""Enqueueing: make one run or many, each in sync and asyncio form; and look up the result of an idempotency key.
 
-The two forms share the statement and differ in the line that sends it. A trigger judges each row and notifies
-sleeping workers. The rows of a COPY can be judged together instead: a role that may write `checked` says so.
+Invariant: runs are made on the caller's connection and in the caller's transaction, one run by one statement. Both
+forms share the statement and differ only in the line that sends it.
+
+A trigger checks each row and notifies sleeping workers. Rows of a COPY can be checked together instead: a role that may
+write the column `checked` sets it.
 """
 
 from __future__ import annotations
@@ -22,8 +25,8 @@ from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
 
-LINES = 500
-WORTH_CHECKING = 100  # fewer runs are sooner judged one by one than asked about
+LINES = 500  # sent at a time
+WORTH_CHECKING = 100  # the trigger checks fewer runs than these sooner than `enqueue_plain` answers
 KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
@@ -31,14 +34,17 @@ DECIDED = dict.fromkeys(("queue", "priority", "max_attempts", "timeout"))
 
 
 class Texts(Protocol):
-    """So many JSON texts."""
+    """A sized iterable of JSON texts."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[str]: ...
 
 
 def enqueue(conn: Connection[Any], **values: Any) -> RunId:
-    """Make a run; returns its id, or that of the run with the same key. Raises AlreadyEnqueued."""
+    """Make a run; return its id, or that of the run with the same key. Raises AlreadyEnqueued, InputError.
+
+    `values`: the parameters of the statement `enqueue` or `enqueue_keyed`.
+    """
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
@@ -47,7 +53,7 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
 
 
 async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
-    """The asyncio form of `enqueue`."""
+    """Do what `enqueue` does, for asyncio."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
@@ -56,12 +62,12 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
 
 
 def statement(values: Mapping[str, Any]) -> bytes:
-    """The statement for one run. Without a key it need not look for another run: that costs the server a fifth less."""
+    """Return the statement for one run. Without a key it looks for no other run, which saves the server a fifth."""
     return sql("enqueue" if all(values[name] is None for name in KEYED) else "enqueue_keyed")
 
 
 def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
-    """What a statement said of the run. Raises AlreadyEnqueued."""
+    """Return the run's id from the row of a statement that enqueues. Raises AlreadyEnqueued."""
     found, how = row["id"], decoded(row["how"])
     if "fleet" in row:
         fleets.met(conn, row["fleet"])
@@ -73,17 +79,20 @@ def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
 
 
 def decoded(value: Any) -> Any:
-    """The value; text also where psycopg gives bytes, because the caller's connection names no encoding."""
+    """Return the value; as text where psycopg gives bytes, because the connection names no encoding."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) -> int:
-    """Make a run for each JSON text of `args`, all alike but for it, by one COPY; returns how many. All or none. Each
-    text is of an object, and fits (`core/payload.py`)."""
+    """Make a run for each JSON text of `args`, by one COPY; return how many. All or none.
+
+    The runs have the same `values`. Each text is of an object, and not too large (`core/payload.py`). Where row
+    security forbids COPY, the rows are inserted.
+    """
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     with cursor_on(conn, dict_row) as cursor:
-        # before `transaction`, which would commit if it were the first in a connection without autocommit
+        # begins a transaction of the caller, if there is no autocommit: else `transaction` below would commit
         row = cursor.execute(sql("enqueue_at"), values).fetchone()
         if row is not None and row["by_rows"]:
             with conn.transaction():
@@ -103,7 +112,7 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
 
 
 async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Mapping[str, Any]) -> int:
-    """The asyncio form of `enqueue_many`."""
+    """Do what `enqueue_many` does, for asyncio."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
     async with cursor_on_async(conn, dict_row) as cursor:
@@ -128,17 +137,17 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
 
 
 def asks(row: Any, args: Texts) -> bool:
-    """Is it worth the question whether the runs need the trigger's look? `row`: what `enqueue_at` said."""
+    """Check whether it pays to ask if the runs need the trigger at all. `row`: of `enqueue_at`."""
     return bool(row["may_check"]) and len(args) >= WORTH_CHECKING
 
 
 def is_plain(row: Any) -> bool:
-    """What `enqueue_plain` said."""
+    """Return whether the runs need no trigger, from the row of `enqueue_plain`."""
     return bool(row["plain"])
 
 
 def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that all runs of a COPY share, as text; those that take their default are left out."""
+    """Return the columns that all runs of a COPY share, as text, without those that take their default."""
     shared = {
         "task": values["task"],
         **{name: row[name] for name in ("available_at", "tags", "concurrency_key", *DECIDED)},
@@ -149,15 +158,15 @@ def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def copy_statement(columns: Mapping[str, str]) -> composing.Composed:
-    """COPY into these columns and args."""
+    """Return the COPY into these columns and `args`."""
     names = composing.SQL(", ").join(map(composing.Identifier, [*columns, "args"]))
     return composing.SQL("COPY pgsched.runs ({}) FROM STDIN").format(names)
 
 
 def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
-    """The lines of a COPY, some hundred at a time. JSON text has no tab and no newline in it.
+    """Yield the lines of a COPY, LINES at a time. JSON text has no tab and no newline in it.
 
-    Text and not bytes: psycopg writes it in the encoding that the caller's connection has.
+    Text and not bytes: psycopg writes it in the encoding of the caller's connection.
     """
     before = "".join(copied(value) + "\t" for value in columns.values())
     lines = (f"{before}{text.replace(BACKSLASH, DOUBLED)}\n" for text in args)
@@ -166,36 +175,36 @@ def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def pages(args: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The values of `enqueue_rows`, some hundred rows at a time."""
+    """Yield the parameters of `enqueue_rows`, LINES rows at a time."""
     texts = iter(args)
     while page := list(islice(texts, LINES)):
         yield {"trace": None, **values, "args": page}
 
 
 def copied(text: str) -> str:
-    """A value as COPY's text format has it."""
+    """Return a value as the text format of COPY has it."""
     return text.replace(BACKSLASH, DOUBLED).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def wrong_connection(conn: object, expected: str) -> InputError:
-    """The caller's connection is of another library, or of the other form of this one."""
+    """Make the error for a connection of another library, or of the other form (sync or asyncio)."""
     kind = f"{type(conn).__module__.partition('.')[0]}.{type(conn).__name__}"
     hint = "; enqueue() takes a Connection, enqueue_async() an AsyncConnection"
     return InputError(f"connection: expected a {expected}, got a {kind}{hint}", "connection")
 
 
 def first_result(conn: Connection[Any], key: str) -> FirstResult | None:
-    """What became of the run that an idempotency key stands for."""
+    """Return what became of the run that an idempotency key stands for; None: the key is unknown or has expired."""
     with cursor_on(conn, class_row(FirstResult)) as cursor:
         return readable(cursor.execute(sql("first_result"), {"key": key}).fetchone())
 
 
 async def first_result_async(conn: AsyncConnection[Any], key: str) -> FirstResult | None:
-    """The asyncio form of `first_result`."""
+    """Do what `first_result` does, for asyncio."""
     async with cursor_on_async(conn, class_row(FirstResult)) as cursor:
         return readable(await (await cursor.execute(sql("first_result"), {"key": key})).fetchone())
 
 
 def readable(found: FirstResult | None) -> FirstResult | None:
-    """This one, whose result a program can work with. Raises InputError."""
+    """Return the row with a result that Python can work with. Raises InputError."""
     return None if found is None else replace(found, result=program_value(found.result))

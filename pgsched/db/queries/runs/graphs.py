@@ -1,4 +1,7 @@
-"""The rule: a graph is what edges bind together, whoever made them; an operator reads and corrects it as a whole."""
+"""Graphs of runs as an operator reads and corrects them: show, retry and cancel a whole graph.
+
+Invariant: a graph is all runs that edges connect, whichever program made them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pgsched.db.rows import rows
 
 
 def tree(conn: Connection[Any], run_id: int) -> list[Row]:
-    """The runs of the graph that this run belongs to, the oldest first: `dependencies_tree`. NotFound."""
+    """Return the runs of the graph that this run belongs to, the oldest first: `dependencies_tree`. Raises NotFound."""
     found = rows(conn, "dependencies_tree", {"id": checked(run_id)})
     if not any(run["id"] == run_id and run["state"] is not None for run in found):
         raise unknown(run_id)
@@ -19,19 +22,19 @@ def tree(conn: Connection[Any], run_id: int) -> list[Row]:
 
 
 def retry(conn: Connection[Any], run_id: int) -> list[Row]:
-    """Revive all runs of the graph that ended and did not succeed; their ids and new states. NotFound."""
+    """Revive all runs of the graph that ended and did not succeed; return their ids and new states. Raises NotFound."""
     tree(conn, run_id)
     with conn.transaction():
         return rows(conn, "dependencies_retry", {"id": run_id})
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> list[Row]:
-    """Cancel all runs of the graph that have not ended; see `run_cancel_many` in sql/runs.sql. NotFound."""
+    """Cancel all runs of the graph that have not ended; return what `cancel_many` returns. Raises NotFound."""
     ids = [run["id"] for run in tree(conn, run_id) if run["state"] in CANCELLED]
-    # the last first: a run must not be let go because one that it would run after in any case was cancelled
+    # Children before parents: the end of a parent releases a child that runs whatever became of the parent.
     return cancel_many(conn, ids[::-1], reason, CANCELLED)
 
 
 def waits_for(conn: Connection[Any], run_id: int) -> list[int]:
-    """The runs that a run still waits for."""
+    """Return the ids of up to a hundred runs that a run still waits for."""
     return [row["parent_id"] for row in rows(conn, "dependencies_waits", {"id": run_id})]

@@ -1,7 +1,10 @@
-"""The rule: a handler's own transaction is fenced like a write of ours: whoever does not own the run rolls back.
+"""Transactions of handlers: prove the claim in one, or write and settle together in one.
 
-`assert_claim` takes whatever connection the handler has, sync or async. One that would commit by itself is refused,
-because the claim would be held for no longer than the question.
+Invariant: a handler's own transaction is fenced as our own writes are. A handler that does not own the run any more
+rolls back.
+
+`assert_claim` takes the connection that the handler has, sync or async. A connection that commits by itself is refused,
+because the claim would be held for no longer than the statement.
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ STRICTER = (
 ASSERT_TEXT = "SELECT pg_catalog.transaction_timestamp(), pgsched.assert_claim(:run_id, CAST(:token AS uuid))"
 INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
-# The settlement is the last statement of its transaction, and finds functions and operators in pg_catalog alone: in a
-# handler's search path there may be schemas where others create things. Afterwards the path is the handler's again,
-# because triggers may be deferred to the commit; nothing of the handler's is planned by the rest.
+# The settlement is the last statement of its transaction. It must find functions and operators in pg_catalog alone: the
+# handler's search path may name schemas in which others can create objects. Afterwards the search path is restored,
+# because triggers may be deferred to the commit. The other settings stay: nothing of the handler is planned by them.
 SEAL = (
     "SELECT pg_catalog.set_config('pgsched.search_path', pg_catalog.current_setting('search_path'), true);"
     f"SET LOCAL search_path = {SEARCH_PATH};"
@@ -48,7 +51,10 @@ UNSEAL = "SELECT set_config('search_path', current_setting('pgsched.search_path'
 
 
 def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
-    """Ask inside the caller's transaction; an awaitable for an async connection. Raises ClaimLost, InputError."""
+    """Assert the claim inside the caller's transaction; return an awaitable for an async connection.
+
+    Raises ClaimLost, and InputError for a connection that cannot hold the claim.
+    """
     if isinstance(conn, Connection):
         check_transaction(conn)
         return lost_if(lambda: conn.execute(ASSERT, [run_id, token]))
@@ -66,7 +72,7 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
 
 
 def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Refuse a connection that would hold the claim for no time."""
+    """Check that the connection holds the claim after this statement. Raises InputError where it commits at once."""
     if conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE:
         raise InputError(
             "assert_claim: the connection commits by itself: open a transaction (`with conn.transaction():`) and "
@@ -76,7 +82,7 @@ def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
 
 
 def lost_if(ask: Callable[[], Any]) -> None:
-    """Raise ClaimLost where the database says so."""
+    """Call `ask`. Raises ClaimLost where the database says that the claim is lost."""
     try:
         ask()
     except Exception as error:
@@ -85,7 +91,7 @@ def lost_if(ask: Callable[[], Any]) -> None:
 
 
 async def lost_if_async(ask: Callable[[], Awaitable[Any]]) -> None:
-    """The asyncio form of `lost_if`."""
+    """Do what `lost_if` does, for asyncio."""
     try:
         await ask()
     except Exception as error:
@@ -94,15 +100,15 @@ async def lost_if_async(ask: Callable[[], Awaitable[Any]]) -> None:
 
 
 def raise_lost(error: Exception) -> None:
-    """ClaimLost if that is what a driver's error says."""
-    cause = getattr(error, "orig", error)  # what SQLAlchemy wraps
+    """Raise ClaimLost where a driver's error says that the claim is lost."""
+    cause = getattr(error, "orig", error)  # the driver's error that SQLAlchemy wraps
     if LOST in (getattr(cause, "sqlstate", None), getattr(cause, "pgcode", None)):
         raise ClaimLost(str(cause).splitlines()[0]) from error
 
 
 @contextmanager
 def opened(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
-    """The caller's own connection, or one of ours."""
+    """Yield the caller's own connection, or one of ours where that is None. Raises InputError as `check_idle`."""
     if conn is not None:
         check_idle(conn, Connection, "with")
         yield conn
@@ -113,7 +119,7 @@ def opened(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
 
 @asynccontextmanager
 async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[AsyncConnection[Any]]:
-    """The asyncio form of `opened`."""
+    """Do what `opened` does, for asyncio."""
     if conn is not None:
         check_idle(conn, AsyncConnection, "async with")
         yield conn
@@ -123,7 +129,10 @@ async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[Async
 
 
 def check_idle(conn: Any, kind: type[Any], how: str) -> None:
-    """The commit must be ours: only then do the handler's rows and the settlement go together."""
+    """Check the type of the connection, and that no transaction is open on it. Raises InputError.
+
+    The commit must be ours: only then do the handler's rows and the settlement commit together.
+    """
     if not isinstance(conn, kind):
         raise InputError(f"transaction: `{how}` needs a psycopg {kind.__name__}, got {type(conn).__name__}", "conn")
     if conn.info.transaction_status != pq.TransactionStatus.IDLE:
@@ -135,16 +144,17 @@ def check_idle(conn: Any, kind: type[Any], how: str) -> None:
 
 
 def check_isolation(conn: Connection[Any]) -> None:
-    """Refuse a transaction whose settlement would fail as soon as a heartbeat has renewed the run's lease."""
+    """Check that a renewal of the run's lease cannot break the settlement. Raises InputError where it can."""
     refuse(conn.cursor(row_factory=tuple_row).execute(STRICTER).fetchone())
 
 
 async def check_isolation_async(conn: AsyncConnection[Any]) -> None:
-    """The asyncio form of `check_isolation`."""
+    """Do what `check_isolation` does, for asyncio."""
     refuse(await (await conn.cursor(row_factory=tuple_row).execute(STRICTER)).fetchone())
 
 
 def refuse(stricter: tuple[str] | None) -> None:
+    """Raise InputError where the isolation level is stricter than READ COMMITTED. `stricter`: the row of STRICTER."""
     if stricter is not None:
         raise InputError(
             f"transaction: the connection's isolation is {stricter[0]}, which the next renewal of the run's lease "
@@ -154,12 +164,12 @@ def refuse(stricter: tuple[str] | None) -> None:
 
 
 def settlement(run_id: int, token: UUID, value: Any) -> dict[str, str | None]:
-    """The values of `settle_succeeded` for one run."""
+    """Return the parameters of `settle_succeeded` for one run."""
     return ended([run_id], [token], None if value is None else array([payload.encode(value)]))
 
 
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
-    """Record the success as the last statement of the open transaction. Raises ClaimLost."""
+    """Record the success by the last statement of the open transaction. Raises ClaimLost."""
     conn.execute(SEAL)
     if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).rowcount != 1:
         raise lost(run_id)
@@ -167,7 +177,7 @@ def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) 
 
 
 async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, value: Any) -> None:
-    """The asyncio form of `settle`."""
+    """Do what `settle` does, for asyncio."""
     await conn.execute(SEAL)
     if (await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))).rowcount != 1:
         raise lost(run_id)
@@ -175,10 +185,11 @@ async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, val
 
 
 async def interrupt(conn: Connection[Any]) -> None:
-    """Cancel what a handler's thread waits for on its connection, if anything. Raises nothing."""
+    """Cancel the statement that a handler's thread waits for on its connection, if any. Raises nothing."""
     with contextlib.suppress(Exception):
         await apart(partial(conn.cancel_safe, timeout=INTERRUPT_S))
 
 
 def lost(run_id: int) -> ClaimLost:
+    """Make the error that the claim of this run is lost."""
     return ClaimLost(f"claim of run {run_id} is lost: another attempt owns it or it has ended")

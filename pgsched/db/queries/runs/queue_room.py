@@ -1,7 +1,7 @@
-"""The rule: who enqueues into a full queue may wait for room, for so long; then the refusal stands.
+"""Waiting for room in a full queue: send an enqueue again and again until it succeeds or the time is over.
 
-Nothing wakes it: it asks again, first soon and then ever later. A refused enqueue has made no run, so that asking again
-makes none twice.
+Invariant: nothing notifies the producer of room; it tries again, first soon, then less and less often. A refused
+enqueue has made no run, so a second try makes no run twice. When the time is over, the refusal stands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_PAUSE_S = 0.5
 
 
 def pauses(seconds: float, clock: Callable[[], float] = time.monotonic) -> Iterator[float]:
-    """How long to wait before each further question; it ends when the time is over."""
+    """Yield the seconds to wait before each further try; end when `seconds` are over."""
     ends_at, pause = clock() + seconds, FIRST_PAUSE_S
     while (left := ends_at - clock()) > 0:
         yield min(pause, left)
@@ -27,7 +27,10 @@ def pauses(seconds: float, clock: Callable[[], float] = time.monotonic) -> Itera
 
 
 def patience(conn: Any, values: dict[str, Any]) -> float:
-    """Seconds that an enqueue may wait for room. InputError if it cannot: a refusal ends the caller's transaction."""
+    """Return for how many seconds an enqueue may wait for room (`wait_for_room`).
+
+    Raises InputError on the caller's own connection: a refusal ends its transaction.
+    """
     lasts = values.get("wait_for_room")
     if lasts is None:
         return 0.0
@@ -37,7 +40,7 @@ def patience(conn: Any, values: dict[str, Any]) -> float:
 
 
 def when_there_is_room(send: Callable[[], T], seconds: float) -> T:
-    """What `send` gives, asked again while the queue is full. Raises QueueFull when the time is over."""
+    """Return what `send` returns, called again while the queue is full. Raises QueueFull when the time is over."""
     for pause in pauses(seconds) if seconds else ():
         try:
             return send()
@@ -47,7 +50,7 @@ def when_there_is_room(send: Callable[[], T], seconds: float) -> T:
 
 
 async def when_there_is_room_async(send: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """The asyncio form of `when_there_is_room`."""
+    """Do what `when_there_is_room` does, for asyncio."""
     for pause in pauses(seconds) if seconds else ():
         try:
             return await send()

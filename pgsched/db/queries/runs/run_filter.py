@@ -1,7 +1,7 @@
-"""Which runs an operator means: by state, job, queue, task, kind, error, tag, worker and time.
+"""Filters of runs: by state, job, queue, task, kind, error, tag, worker and time; and the lists that they select.
 
-The rule: a filter is a question that an index answers. A state is asked together with its phase, because the partial
-indexes name phases.
+Invariant: an index answers each filter. A state is asked for together with its phase, because the partial indexes name
+phases.
 """
 
 from __future__ import annotations
@@ -28,9 +28,15 @@ Moment = datetime | timedelta | None
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is meant. Times are instants, or so long ago by the database's clock: `since` and `until` bound the
-    creation, `ended_since` and `ended_until` the end. `error` is part of the error or reason, in any case of letters;
-    `worker` a worker's name or its host.
+    """Which runs are meant; None: any.
+
+    Times are instants, or so long ago by the database's clock.
+
+    `since`, `until`: bounds of the creation
+    `ended_since`, `ended_until`: bounds of the end
+    `before_id`, `after_id`: bounds of the id, for pages
+    `error`: a part of the error or reason, in any case of letters
+    `worker`: a worker's name, or its host
     """
 
     state: str | None = None
@@ -51,40 +57,40 @@ class Filter:
 
 
 def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
-    """The newest runs first. The next page is asked for with `before_id` = the last id of this one."""
+    """Return the runs of a filter, newest first. For the next page set `before_id` to the last id of this one."""
     check(conn, wanted)
     return [unheld(row) for row in ask(conn, question(wanted))]
 
 
 def unheld(run: Row) -> Row:
-    """The run; `available_at` is null while it waits for others, instead of an instant that nobody means."""
+    """Return the run, with `available_at` null while it waits for others and the column holds only a mark."""
     return run | {"available_at": None} if run["available_at"].year >= HELD_BACK else run
 
 
 def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> list[int]:
-    """The ids of all runs that are meant and in one of these states, the oldest first; `limit` does not count."""
+    """Return the ids of all runs that the filter selects in one of these states, ascending; `limit` does not count."""
     from sqlalchemy import select
 
     from pgsched.db.schema.tables import runs
 
     check(conn, wanted)
     found: list[int] = []
-    for state in states:  # one question for each, because no index spans the phases
+    for state in states:  # one query for each state, because no index spans the phases
         meant = (runs.c.state == state, runs.c.phase == PHASES.get(state, 3))
         found += [row["id"] for row in ask(conn, select(runs.c.id).where(*meant, *conditions(wanted)))]
-    # Sorted here: the planner would walk through the primary key, past all history, to have them in order.
+    # Sorted here: with ORDER BY the planner would walk through the primary key, past all history.
     return sorted(found)
 
 
 def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
-    """These runs as in a list, the oldest first."""
+    """Return the runs with these ids as `list_runs` does, but the oldest first."""
     from pgsched.db.schema.tables import runs
 
     return [unheld(row) for row in ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))][::-1]
 
 
 def check(conn: Connection[Any], wanted: Filter) -> None:
-    """Raise InputError or NotFound for what no run can have."""
+    """Raise InputError for an unknown state or kind, and NotFound for an unknown job."""
     for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
         if value is not None and value not in list(known):
             hint = f"; did you mean {MEANT[value]}?" if value in MEANT else did_you_mean(value, known)
@@ -96,18 +102,18 @@ def check(conn: Connection[Any], wanted: Filter) -> None:
 
 
 def ask(conn: Connection[Any], question: Select[Any]) -> list[Row]:
-    """The rows of a SELECT."""
+    """Return the rows of a SELECT."""
     from sqlalchemy.dialects.postgresql.psycopg import dialect
 
     compiled = question.compile(dialect=dialect(), compile_kwargs={"render_postcompile": True})  # type: ignore[no-untyped-call]
     with conn.transaction():
-        # Stale statistics of a queue table would turn an index's question into a scan of all history.
+        # With the stale statistics of a queue table the planner would scan all history instead of an index.
         conn.execute("SET LOCAL enable_seqscan = off")
         return rows(conn, str(compiled).encode(), dict(compiled.params))
 
 
 def question(wanted: Filter) -> Select[Any]:
-    """The SELECT of a list."""
+    """Return the SELECT of a list of runs."""
     from sqlalchemy import func, select
 
     from pgsched.db.schema.tables import jobs, runs
@@ -125,7 +131,7 @@ def question(wanted: Filter) -> Select[Any]:
 
 
 def unroutable() -> ColumnElement[bool]:
-    """Is the run queued, and no live worker offers to take it?"""
+    """Return the condition that the run is queued and no live worker offers to take it."""
     from sqlalchemy import any_, exists, func, or_
 
     from pgsched.db.schema.tables import runs, workers
@@ -142,7 +148,7 @@ def unroutable() -> ColumnElement[bool]:
 
 
 def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
-    """The WHERE of a filter."""
+    """Return the WHERE conditions of a filter."""
     from sqlalchemy import func, or_, select
 
     from pgsched.db.schema.tables import jobs, runs
@@ -181,7 +187,7 @@ def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
 
 
 def ran_on(worker: str) -> ColumnElement[bool]:
-    """Is or was the run in the hands of this worker, or of one on this host?"""
+    """Return the condition that this worker, or one on this host, runs or ran the run."""
     from sqlalchemy import exists, or_, select
 
     from pgsched.db.schema.tables import attempts, runs, workers

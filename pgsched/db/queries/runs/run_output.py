@@ -1,6 +1,6 @@
-"""What attempts print, and how far they are: written by their worker, read by people.
+"""Output and progress of attempts: written by their worker, read by people.
 
-The rule: a write is fenced by the claim's token and safe to send twice; a reader goes on behind the last row it has.
+Invariant: a write is fenced by the claim's token and safe to send twice; a reader goes on behind the last row it has.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ Line = tuple[int, str, str]  # seq, stream, chunk
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is new of an attempt's output. Rows from `lo` to before `hi` are taken away; `base` is added to each seq."""
+    """New rows of an attempt's output.
+
+    `base`: is added to each seq of a row; None: not known yet
+    `lo`, `hi`: rows from `lo` to before `hi` are deleted, because these replace them
+    `lines`: the rows, (seq, stream, chunk)
+    """
 
     key: Key
     attempt: int
@@ -38,7 +43,10 @@ class Page:
 
 
 class Place(NamedTuple):
-    """How far a reader has come: the last row that it has, and how much of it: the last row of an attempt may grow."""
+    """How far a reader has come: the last row that it has, and how many characters of it.
+
+    The last row of an attempt may grow.
+    """
 
     attempt: int = 0
     seq: int = -1
@@ -49,7 +57,7 @@ BEGINNING = Place()
 
 
 async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
-    """Write them; for each its base, or None where the attempt may not write (any more)."""
+    """Write pages; return the base of each, or None where its attempt may not write, or not any more."""
     lines = [(n, *line) for n, page in enumerate(pages, 1) for line in page.lines]
     values = {
         **fences(page.key for page in pages),
@@ -68,15 +76,17 @@ async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int |
 
 
 async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, str]]) -> set[Key]:
-    """Write how far attempts are: for each a JSON object. Returns whose is written; the others are no owners, or
-    somebody holds the row of their run for the moment."""
+    """Write the progress of attempts, a JSON object for each; return the keys whose progress was written.
+
+    The other attempts own their run no longer, or another session has locked its row for the moment.
+    """
     values = {**fences(key for key, _ in news), "progresses": literal(text for _, text in news)}
     async with conn.cursor(row_factory=dict_row) as cursor:
         return {news[row["n"] - 1][0] for row in await (await cursor.execute(sql("run_progress"), values)).fetchall()}
 
 
 def state(conn: Connection[Any], run_id: int) -> Row:
-    """Where a run is: state, attempt, progress, worker, times. Raises NotFound."""
+    """Return the state, attempt, progress, worker and times of a run. Raises NotFound."""
     return known(run_id, one(conn, "run_watch", {"id": checked(run_id)}))
 
 
@@ -87,7 +97,10 @@ def read(
     attempt: int | None = None,
     stream: str | None = None,
 ) -> list[Row]:
-    """The next rows of a run's output, oldest first; none when there is no more for now."""
+    """Return the next rows of a run's output, oldest first; none when there is no more for now.
+
+    `attempt`, `stream`: only of this one; None: all. Raises InputError, NotFound.
+    """
     if stream is not None and stream not in STREAMS:
         raise InputError(f'stream: "{stream}" is not one of {", ".join(STREAMS)}', "stream")
     values = {"id": checked(run_id), "attempt": attempt, "stream": stream, "n": READ_ROWS}
@@ -96,17 +109,17 @@ def read(
 
 
 def behind(found: Sequence[Row]) -> Place:
-    """Where to go on after these rows."""
+    """Return the place behind these rows."""
     return Place(found[-1]["attempt"], found[-1]["seq"], found[-1]["characters"])
 
 
 def last(conn: Connection[Any], run_id: int, n: int) -> list[Row]:
-    """The last `n` rows of a run's newest output, oldest first. A row has up to 64 KiB."""
+    """Return the last `n` rows of a run's newest output, oldest first. A row has up to 64 KiB."""
     return rows(conn, "run_log_last", {"id": checked(run_id), "n": n})
 
 
 async def keep_traces(
     conn: AsyncConnection[Any], ids: Sequence[int], attempts: Sequence[int], traces: Sequence[str]
 ) -> None:
-    """Leave the trace contexts of failed attempts in the rows of their runs, for the next attempts."""
+    """Store the trace contexts of failed attempts in the rows of their runs, for the next attempts."""
     await conn.execute(sql("trace_keep"), {"ids": list(ids), "attempts": list(attempts), "traces": list(traces)})

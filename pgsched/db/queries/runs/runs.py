@@ -1,7 +1,7 @@
-"""One run as an operator reads and corrects it: with its attempts; retry and cancel, of one or of many.
+"""Runs as an operator reads and corrects them: show one with its attempts; retry and cancel one or many.
 
-The rule: a change of many goes in batches, each its own transaction; it waits for nobody, undoes nothing that somebody
-else did meanwhile, and says of each run that it left alone why.
+Invariant: a change of many runs goes in batches, each in its own transaction. It waits for no lock, undoes nothing that
+another session changed meanwhile, and says why a run was left alone.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ __all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many"
 
 LARGEST_ID = 2**63 - 1
 BATCH = 500
-PASSES, PAUSE_S = 5, 0.2  # a claim, a heartbeat or a settlement holds a row for moments
+PASSES, PAUSE_S = 5, 0.2  # a claim, a heartbeat or a settlement locks a row only for moments
 RETRIED: tuple[State, ...] = (State.DEAD, State.CANCELLED, State.MISSED, State.SKIPPED)
 CANCELLED: tuple[State, ...] = (State.WAITING, State.SCHEDULED, State.QUEUED, State.RUNNING)
 
 
 def show(conn: Connection[Any], run_id: int) -> Row:
-    """One run with all its columns, and its unsuccessful attempts under `attempts`."""
+    """Return one run with all its columns, and its unsuccessful attempts as `attempts`. Raises NotFound."""
     found = known(run_id, one(conn, "run_show", {"id": checked(run_id)}))
     return unheld(found) | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
 
 
 def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
-    """Revive a dead, cancelled, missed or skipped run; returns its new state. Harmless on one that is queued.
+    """Revive a dead, cancelled, missed or skipped run; return its new state. A run that is queued stays queued.
 
-    One that never started waits again for the runs that it waited for, unless it is to start `now`.
+    A run that never started waits again for the runs that it waited for, unless it is to start `now`. Raises NotFound,
+    and InputError for a run in another state.
     """
     done = known(run_id, one(conn, "run_retry", {"id": checked(run_id), "now": now}))
     before, after = done["before"], known(run_id, done if done["after"] else None)["after"]
@@ -48,7 +49,10 @@ def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str:
-    """Cancel a run: `cancelled` at once, `requested` of the worker that runs it, or the terminal state it has."""
+    """Cancel a run; return `cancelled`, `requested` (its worker was asked), or the terminal state it had already.
+
+    Raises NotFound.
+    """
     done = known(run_id, one(conn, "run_cancel", {"id": checked(run_id), "reason": reason}))
     return str(known(run_id, done if done["what"] else None)["what"])
 
@@ -56,20 +60,25 @@ def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str
 def retry_many(
     conn: Connection[Any], ids: Iterable[int], states: Sequence[str] = RETRIED, now: bool = False
 ) -> list[Row]:
-    """Revive those that are (still) in one of these states: (id, before, after, skipped: null, or why) of each."""
+    """Revive the runs that are still in one of these states; return (id, before, after, skipped) of each.
+
+    `skipped`: why the run was left alone, or null.
+    """
     return change(conn, "run_retry_many", ids, {"states": plain(states), "now": now})
 
 
 def cancel_many(
     conn: Connection[Any], ids: Iterable[int], reason: str | None = None, states: Sequence[str] = CANCELLED
 ) -> list[Row]:
-    """Cancel those that are (still) in one of these states: (id, before, after, skipped: null, or why) of each;
-    `after` is `requested` where a worker was asked."""
+    """Cancel the runs that are still in one of these states; return (id, before, after, skipped) of each.
+
+    `after`: `requested` where a worker was asked; `skipped`: why the run was left alone, or null.
+    """
     return change(conn, "run_cancel_many", ids, {"states": plain(states), "reason": reason})
 
 
 def change(conn: Connection[Any], statement: str, ids: Iterable[int], values: dict[str, Any]) -> list[Row]:
-    """Send a statement about runs, some at a time; rows that others hold are tried again, for about a second."""
+    """Send a statement about runs, in batches; try locked rows again for about a second."""
     left = list(dict.fromkeys(ids))
     done: dict[int, Row] = {}
     for turn in range(PASSES):
@@ -89,7 +98,10 @@ def change(conn: Connection[Any], statement: str, ids: Iterable[int], values: di
 
 
 def batch(conn: Connection[Any], statement: str, ids: list[int], values: dict[str, Any]) -> list[Row]:
-    """Those that nobody else holds. A key that was taken at this very moment fails the statement: one by one then."""
+    """Change the runs of a batch that no other session has locked.
+
+    A key that another run takes at that very moment fails the whole statement. Then the runs are changed one by one.
+    """
     try:
         return fetch(conn, statement, {"ids": plain(usable(ids)), **values})
     except (psycopg.errors.CheckViolation, psycopg.errors.UniqueViolation) as error:
@@ -101,29 +113,29 @@ def batch(conn: Connection[Any], statement: str, ids: list[int], values: dict[st
 
 
 def skipped(run_id: int, why: str) -> Row:
-    """A run that was left alone."""
+    """Make the row of a run that was left alone."""
     return {"id": run_id, "before": None, "after": None, "skipped": why}
 
 
 def usable(ids: Iterable[int]) -> list[int]:
-    """The numbers that a run can have."""
+    """Return the ids that a run can have."""
     return [run_id for run_id in ids if 0 < run_id <= LARGEST_ID]
 
 
 def checked(run_id: int) -> int:
-    """The id, or NotFound where no run can have it."""
+    """Return the id. Raises NotFound where no run can have it."""
     if not 0 < run_id <= LARGEST_ID:
         raise unknown(run_id)
     return run_id
 
 
 def known(run_id: int, row: Row | None) -> Row:
-    """The row, or NotFound."""
+    """Return the row. Raises NotFound where it is None."""
     if row is None:
         raise unknown(run_id)
     return row
 
 
 def unknown(run_id: int) -> NotFound:
-    """There is no such run."""
+    """Make the error that there is no such run."""
     return NotFound(f"there is no run {run_id}: `pgsched run list` shows the newest; old history is pruned")

@@ -1,6 +1,7 @@
-"""The rule: where roles are in force, the text of an SQL job runs in a login that has no role of pgsched.
+"""The check of the login that runs SQL jobs.
 
-A text can RESET ROLE: then it has the rights of whoever logged in, and as a worker those are everybody's runs.
+Invariant: where roles are in force, the text of an SQL job runs in a login that has no role of pgsched. A text can
+RESET ROLE and then has the rights of the login; a worker's login may change the runs of all owners.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WHAT_TO_DO = (
 
 
 def refuse_rights(dsn: str, login: str | None, *, as_worker: bool) -> None:
-    """Raise InputError unless SQL jobs may run as this login (None: as the worker's). Raises PgschedError."""
+    """Check that SQL jobs may run as this login; None: as the worker's. Raises InputError, PgschedError."""
     with connect(dsn, purpose="worker") as conn:
         if login is not None:
             refuse_login(conn, login)
@@ -29,7 +30,7 @@ def refuse_rights(dsn: str, login: str | None, *, as_worker: bool) -> None:
 
 
 def refuse_login(conn: Connection[object], login: str) -> None:
-    """Raise InputError for a login of another database, or one that is more than a member of owners."""
+    """Raise InputError for a login of another database, or one that has a role of pgsched where roles are in force."""
     try:
         parameters(login)
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The rows of `tasks`: what each release of an app says of its tasks."""
+"""The rows of `tasks`: what each release of an app declares of its tasks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,35 @@ from pgsched.db.statements import sql
 
 
 class Release(Protocol):
-    """A task as an app of some release has it."""
+    """A task as one release of an app has it."""
 
     @property
-    def task(self) -> str: ...
+    def task(self) -> str:
+        """Return the name of the task."""
+
     @property
-    def release(self) -> str: ...
+    def release(self) -> str:
+        """Return the name of this release of the task."""
+
     def as_json(self) -> Mapping[str, Any]:
-        """With its `options` and its `schema`."""
+        """Return task and release with the `options` and the `schema` of the task."""
         ...
 
 
 def register(conn: Connection[Any], app: str, releases: Iterable[Release]) -> str | None:
-    """Register the tasks of an app. Returns the role that the app belongs to, if it is not this one's: then nothing is
-    registered."""
+    """Register the tasks of an app; return None, or the role to which the app belongs if that is another one.
+
+    Then nothing is registered.
+    """
     given = Jsonb([release.as_json() for release in releases])
     owner = value(conn, "task_register", {"app": app, "tasks": given})
     return None if owner is None else str(owner)
 
 
 async def standing(conn: AsyncConnection[Any], app: str, task: str, release: str) -> str | None:
-    """How a release of a task stands: newest, older or alone (see the statement); None: it is not registered."""
+    """Return whether a release of a task is the newest: newest, older or alone (`task_standing`).
+
+    None: it is not registered.
+    """
     found = await (await conn.execute(sql("task_standing"), {"app": app, "task": task, "release": release})).fetchone()
     return None if found is None else str(found[0])

@@ -1,4 +1,4 @@
-"""The rows of `workers`: who is there, what they can run, when they were last seen."""
+"""The rows of `workers`: which workers there are, what they can run, when they were last seen."""
 
 from __future__ import annotations
 
@@ -25,9 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a worker says of itself at start. `jobs`: what its code declares for its app; None: it declares
-    nothing, and does not say what its code would. `removes`: jobs of that app that no process declares may go.
-    `releases`: what is registered of its tasks; None: nothing."""
+    """What a worker says of itself at start. None of a list means all or none, as stated.
+
+    `name`, `version`, `app`: of the worker, of pgsched, of the app whose tasks it has
+    `concurrency`: how many attempts it makes at the same time
+    `queues`: None: all
+    `kinds`, `tasks`: what it can run
+    `lease_s`: how long its claims hold without a heartbeat, in seconds
+    `jobs`: what its code declares; None: it declares nothing, and does not say what its code would
+    `removes`: jobs of the app that no process declares may be removed
+    `releases`: what is registered of its tasks; None: nothing
+    """
 
     name: str
     version: str
@@ -43,14 +51,14 @@ class Registration:
 
 
 def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
-    """What tells the database of this connection from every other."""
+    """Return values that tell the database of this connection from every other."""
     row = one(conn, "which_database")
     assert row is not None
     return tuple(row.values())
 
 
 def start(conn: Connection[Any], registration: Registration) -> int:
-    """Write the worker's row; returns its id. What it declares is written by `registration.register`, with this."""
+    """Write the worker's row; return its id. `registration.register` calls it and writes the declared jobs."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
@@ -66,12 +74,15 @@ def start(conn: Connection[Any], registration: Registration) -> int:
 
 
 def stop(conn: Connection[Any], worker_id: int, name: str, *, stopped: bool) -> None:
-    """Say that the worker of this number and name is stopping, or gone."""
+    """Record that the worker with this id and name is stopping, or with `stopped` has gone."""
     conn.execute(sql("worker_stop"), {"worker_id": worker_id, "name": name, "stopped": stopped})
 
 
 def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
-    """Ask a worker to take no more and to end when its runs have; it hears of it within a third of its lease."""
+    """Ask a worker to claim nothing more and to end with its runs; it learns so within a third of its lease.
+
+    `by`: who asks, the session's user if None. Raises NotFound.
+    """
     found = one(conn, "worker_drain", {"id": worker_id, "asked_by": by}) if 0 < worker_id < 2**63 else None
     if found is None:
         raise NotFound(f"there is no worker {worker_id} that has not stopped")
