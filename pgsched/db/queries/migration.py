@@ -44,7 +44,7 @@ def take_turn(conn: Connection[Any], key: int) -> Row:
     """Try to take the advisory lock of migrations, without waiting.
 
     Returns `got`, whether the lock was free, and `waits`, whether a role that may migrate holds it. Any role can take
-    such a lock. A holder that may not migrate is ignored: the caller tries the next key.
+    the lock. A holder that may not migrate is ignored: the caller tries the next key.
     """
     return fetch(conn, "migrate_turn", {"key": key})[0]
 

@@ -1,4 +1,4 @@
-"""Queries of the test kit. For tests only: they move the times of runs and jobs' slots."""
+"""Queries of the test kit, for tests only: they move the times of runs, and make slots that a moved clock passed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ended_runs(conn: Connection[Any], since: datetime, queues: list[str] | None)
 
 
 def travel(conn: Connection[Any], by: timedelta) -> list[Any]:
-    """Move the times of unfinished runs that are not running, and of kept keys, nearer by `by`.
+    """Bring the times of unfinished runs (except running ones) and of kept keys nearer by `by`.
 
     Returns (name, schedule, timezone, anchor) of the jobs that have a schedule and are not paused.
     """

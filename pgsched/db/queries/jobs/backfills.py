@@ -167,7 +167,7 @@ def list_backfills(conn: Connection[Any], n: int = 50) -> list[Row]:
 def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -> str:
     """End a backfill and its open runs; return `cancelled`, or `finished` if it had ended already.
 
-    Raises NotFound where there is no such backfill.
+    Raises NotFound where the backfill does not exist.
     """
     found = one(conn, "backfill_cancel", {"id": checked(backfill_id), "reason": reason})
     if found is None or found["what"] is None:
@@ -183,5 +183,5 @@ def checked(backfill_id: int) -> int:
 
 
 def unknown(backfill_id: int) -> NotFound:
-    """Make the error that there is no such backfill."""
+    """Make the error for an unknown backfill."""
     return NotFound(f"there is no backfill {backfill_id}: `pgsched backfill list` shows those that exist")

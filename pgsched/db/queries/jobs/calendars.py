@@ -1,7 +1,7 @@
 """Excluded dates of jobs: add, remove and list them.
 
-Invariant: a job's excluded dates are rows of `job_calendars`. A row excludes its first and its last date and all
-between them; the database checks it.
+Invariant: a job's excluded dates are rows of `job_calendars`. A row excludes its first date, its last date and all
+dates between them. The database checks the dates.
 """
 
 from __future__ import annotations

@@ -76,11 +76,11 @@ def declare(
 ) -> dict[str, str]:
     """Make the rows of `jobs` agree with the code; return what was done with each job, by name.
 
-    That is created, updated, unchanged, foreign (not this app's to declare), removed, left, or held by another session.
-    Held jobs stay as they are, after a wait of `wait_s` seconds for all jobs together. For the others it is all or
-    nothing.
+    The results are created, updated, unchanged, foreign (not this app's to declare), removed, left, and held (another
+    session has locked the row). Locked rows are waited for, `wait_s` seconds for all jobs together, and then stay as
+    they are. All other changes are made together or not at all.
 
-    `remove`: delete the jobs that the app declares no more; else they are left
+    `remove`: delete the jobs that the app no longer declares; else they are left
     `update`: update existing rows that differ; else they count as unchanged
     """
     with conn.transaction():
@@ -125,7 +125,7 @@ def set_lock_timeout(conn: Connection[Any], setting: str) -> None:
 
 
 def remove_others(conn: Connection[Any], declared_by: str, names: list[str], remove: bool) -> dict[str, str]:
-    """Remove, or only find, jobs that this app declared before and declares no more; return name -> removed or left.
+    """Remove, or only find, jobs that this app no longer declares; return name -> removed or left.
 
     Where another session has locked one of them, all are left: the leader removes them later (`registration.withdraw`).
     """
@@ -164,7 +164,7 @@ def compare(
 def look_at(
     conn: Connection[Any], declaration: Declaration, defaults: Mapping[str, composing.SQL]
 ) -> tuple[str | None, bool] | None:
-    """Return which app declares the job, and whether a column differs; None if there is no such job.
+    """Return which app declares the job, and whether a column differs; None if the job does not exist.
 
     `defaults`: the SQL expression of each column's default.
     """

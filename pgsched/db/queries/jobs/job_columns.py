@@ -105,7 +105,8 @@ def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any
 def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
     """Turn a driver's error into ours, with the column's name where PostgreSQL leaves it out.
 
-    It does so for texts that are no value of the column's type (SQLSTATE class 22): each value is then cast alone.
+    PostgreSQL leaves it out where a text is no value of the column's type (SQLSTATE class 22). Then each value is cast
+    alone, to find the column.
     """
     if error.diag.constraint_name == "jobs_name_key":
         return InputError(f'name: there is a job named "{values.get("name")}" already', "name")

@@ -56,7 +56,7 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
 def plannable(job: Row, changes: Mapping[str, Any]) -> Row:
     """Return the job. Raises ScheduleError where its new schedule never fires.
 
-    The database cannot find that out. Without this check only the leader would, later.
+    The database cannot find that out. Otherwise only the leader would, later.
     """
     if job["schedule"] is not None and ("schedule" in changes or "timezone" in changes):
         try:
@@ -139,10 +139,10 @@ def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
 
 
 def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
-    """Run a job now, beside its schedule; return the run's id.
+    """Run a job now, beside its schedule; return the run's id. Raises InputError, NotFound.
 
     `overlap`: the policy for the case that the job has unfinished runs. Where it forbids the run, the run ends as
-      skipped. Raises InputError, NotFound.
+      skipped.
     """
     values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
     show(conn, name)
@@ -150,13 +150,13 @@ def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "
 
 
 def similar(conn: Connection[Any], name: str) -> list[str]:
-    """Return up to 8 names of jobs that contain this text in any case; without one, names that are spelled alike."""
+    """Return up to 8 names of jobs that contain this text, in any case; or else names of similar spelling."""
     contain = column(conn, "jobs_similar", {"text": name, "n": 8})
     return contain or text.similar(name, column(conn, "names_known", {"what": "job"}))
 
 
 def unknown(conn: Connection[Any], name: str) -> NotFound:
-    """Make the error that there is no such job, with the names that may have been meant."""
+    """Make the error for an unknown job, with the names that may have been meant."""
     meant = similar(conn, name)[:3]
     hint = f"; did you mean {' or '.join(meant)}?" if meant else ": `pgsched job list` shows those that exist"
     return NotFound(f'there is no job named "{name}"{hint}')

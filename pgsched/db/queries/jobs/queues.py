@@ -88,10 +88,11 @@ def list_queues(conn: Connection[Any], *, bounded: bool = False) -> list[Row]:
 def pause(
     conn: Connection[Any], what: str, name: str, reason: str | None, paused_by: str | None, lasts: timedelta | None
 ) -> Row:
-    """Let nothing of `what` (all, queue or task) start any more; return the pause.
+    """Pause everything (`what` is all), a queue or a task: nothing of it starts any more; return the pause.
 
-    `name`: of the queue or task, empty for all; `paused_by`: the session's user if None; `lasts`: None: until it is
-      resumed.
+    `name`: of the queue or task, empty for all
+    `paused_by`: the session's user if None
+    `lasts`: for how long; None: until it is resumed
     """
     values = {"what": what, "name": name, "reason": reason, "paused_by": paused_by, "lasts": lasts}
     row = one(conn, "pause_set", values)

@@ -1,4 +1,4 @@
-"""Registration of a worker with the declaration of its app's jobs, and the withdrawal of jobs declared no more.
+"""Registration of a worker with the declaration of its app's jobs, and removal of jobs that are no longer declared.
 
 Invariant: a worker's row and its declared jobs are written in one transaction, and processes that change declared jobs
 take turns. So a process that removes jobs sees every process that declares them, also one that has just started.
@@ -28,8 +28,7 @@ from pgsched.errors import LockTimeout
 def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:
     """Write the worker's row and its app's jobs; return its id, and what was done with each job, by name.
 
-    That is created, updated, unchanged, foreign, held (another session has locked it), removed or left, as in
-    `declare`. Apart from held jobs it is all or nothing.
+    The results are those of `declare`. Except for held jobs, all is written together or not at all.
 
     `again`: the process registers once more, after the database had lost its row or given it up. Then it only restores
       jobs that are gone: other processes may be of a newer release by now.
@@ -86,7 +85,7 @@ def is_alone(conn: Connection[Any], app: str) -> bool:
 def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
     """Return up to `n` jobs (id, name, app) that no process of their app has declared for `grace_s` seconds.
 
-    Only jobs of apps of which a process that states its declarations is at work.
+    Only of apps that have a live process, and whose processes all state what they declare.
     """
     return fetch(conn, "declare_withdrawn", {"grace_s": grace_s, "n": n})
 

@@ -1,8 +1,9 @@
 """Alerts: open and close incidents, and record which sink was notified of them.
 
-Each call is one statement or part of the caller's transaction. Invariant: a unique index allows one open incident of a
-kind for a job, whichever process looks. Each delivery to a sink is a row of its own: any process that has the sink
-makes it, and it is made at least once.
+Each call is one statement or part of the caller's transaction.
+
+Invariant: a unique index allows one open incident of a kind for a job, whichever process looks. Each delivery to a sink
+is a row of its own. Any process that has the sink makes the delivery, and it is made at least once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The leader's part of backfills: make or revive their runs. Also: take stretches of slots that edits passed over.
+"""The leader's part of backfills (make and revive their runs), and the stretches of slots that edits passed over.
 
 Each call is part of the leader's transaction. `wanted` is the backfill's row.
 """
@@ -60,7 +60,7 @@ def advance(
 
 
 def take_passed_over(conn: Connection[Any], n: int, aside: Sequence[int]) -> list[Row]:
-    """Take out the next `n` stretches of slots that edits passed over, but for the ids in `aside`."""
+    """Take out the next `n` stretches of slots that edits passed over, except the ids in `aside`."""
     return fetch(conn, "passed_over_take", {"n": n, "aside": literal(aside)})
 
 

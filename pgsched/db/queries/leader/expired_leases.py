@@ -22,11 +22,12 @@ def leases(conn: Connection[Any]) -> tuple[float, float]:
 def astray(
     conn: Connection[Any], n: int, before_s: float | None = None, *, long: bool = False
 ) -> tuple[list[int], list[int]]:
-    """Find up to `n` running runs whose lease has expired, or also, with `long`, whose lease is too long.
+    """Find up to `n` running runs whose lease has expired, and with `long` also those whose lease is too long.
 
-    Returns the ids of the expired ones, and of those with a lease longer than their worker's (the clock was moved
-    back). `before_s`: leases that had ended then, by the database's clock, in seconds since 1970; None: now. Reads
-    every run that is queued or running.
+    Returns the ids of the expired ones, then those of the others. A lease is too long if it lasts longer than the
+    worker's leases do: the clock was moved back. Reads every run that is queued or running.
+
+    `before_s`: leases that had ended then, by the database's clock, in seconds since 1970; None: now
     """
     rows = fetch(conn, "lease_look", {"n": n, "before_s": before_s, "long": long})
     return [row["id"] for row in rows if row["expired"]], [row["id"] for row in rows if not row["expired"]]
@@ -56,8 +57,9 @@ def reap(
 ) -> list[dict[str, Any]]:
     """Take back those of these claims whose lease had ended at `before_s` (as in `astray`).
 
-    `crash_limit`: a run ends as dead after so many attempts in a row that took their worker down. For the columns see
-      `reap` in sql/reaper.sql.
+    For the columns see `reap` in sql/reaper.sql.
+
+    `crash_limit`: a run ends as dead after this many attempts in a row that took their worker down
     """
     return fetch(conn, "reap", {"ids": literal(ids), "crash_limit": crash_limit, "before_s": before_s})
 

@@ -121,7 +121,7 @@ def wake_candidates(conn: Connection[Any], *, locked: bool) -> None:
 
 
 def sleeps(conn: Connection[Any], seconds: float) -> None:
-    """Announce that the leader looks again in `seconds`: what becomes due before that has to notify it."""
+    """Announce that the leader looks again in `seconds`. A transaction that makes something due earlier notifies it."""
     conn.execute(sql("leader_sleeps"), {"seconds": seconds})
 
 
@@ -203,7 +203,7 @@ def look(
 
     `searched_s`: when expired leases were last looked for, in seconds since 1970
     `count`: also look for ended runs that are to be counted
-    `lead_s`: jobs count as due so many seconds early
+    `lead_s`: jobs count as due this many seconds early
     `aside`: ids of jobs that are left out
     `since`: the instants below which nothing is looked for
     """

@@ -40,8 +40,8 @@ class Queues(dict[str, Row]):
 def standing(conn: Connection[Any], after: tuple[str, str], n: int, most: int) -> tuple[list[Row], Queues]:
     """Return up to `n` groups of runs that wait for limits alone, and the queues.
 
-    A group is the runs of one queue and key. Begins behind the group `after` (queue, key). Of queues that are limited
-    themselves up to `most` groups are returned.
+    A group is the runs of one queue and key. The first group returned is the one behind `after` (queue, key). Where a
+    queue is limited itself, up to `most` groups are returned.
     """
     values = {"after_queue": after[0], "after_key": after[1], "n": n, "most": most}
     return fetch(conn, "limit_groups", values), queues(conn)
@@ -62,7 +62,7 @@ def candidates(
 ) -> list[Row]:
     """Return the first waiting runs of these groups, in the order in which they are to be admitted.
 
-    The arguments are parallel. `ns`: at most so many runs; `ordered`: the key is ordered; `ageing_s`: None where
+    The arguments are parallel. `ns`: how many runs at most; `ordered`: the key is ordered; `ageing_s`: None where
     priorities do not rise with age. In a row, `n` is the place of its group, from 1.
     """
     values = {"queues": list(queues), "keys": list(keys), "ns": list(ns), "ordereds": list(ordered)}
@@ -127,7 +127,7 @@ def writers(conn: Connection[Any]) -> dict[str, int]:
 
 
 def shut(conn: Connection[Any], queues: dict[str, int]) -> None:
-    """Record the process id of the session for which each of these queues waits; each gets its first limit."""
+    """Record, for queues that get their first limit, the process id of the session that each of them waits for."""
     if queues:
         conn.execute(sql("limit_shut"), {"queues": list(queues), "pids": list(queues.values())})
 

@@ -84,7 +84,7 @@ def pick(
 ) -> Picked:
     """Read the next `n` ended runs, and lock those that may be deleted.
 
-    `keep_s`: runs that are kept for at most so many seconds may be deleted
+    `keep_s`: runs that are kept for at most this many seconds may be deleted
     `after`, `after_id`: begin at this instant (as text), behind this id of the runs that ended then
     `until`: read runs that ended by then
     `aside`: ids that are not locked
@@ -113,10 +113,11 @@ def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool
 
 
 def tidy(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:
-    """Delete other rows whose time is over; return how many keys or workers were written, whichever is more.
+    """Delete other rows whose time is over; return the number of keys or of workers, whichever is more.
 
-    These are keys, backfills, workers, jobs that ran once, rollups and audit entries, at most `n` of each. `keep_s`:
-    for how long ended backfills are kept.
+    These rows are keys, backfills, workers, jobs that ran once, rollups and audit entries, at most `n` of each.
+
+    `keep_s`, `keep_workers_s`: for how long ended backfills and lost workers are kept, in seconds
     """
     keys = conn.execute(sql("prune_keys"), {"n": n}).fetchone()
     conn.execute(sql("prune_backfills"), {"keep_s": keep_s, "n": n})
@@ -133,7 +134,7 @@ def exists(conn: Connection[Any], run_id: int) -> bool:
 
 
 def would_go(conn: Connection[Any]) -> list[Row]:
-    """Count the runs that the settings keep no longer: (queue, state, runs, oldest_at)."""
+    """Count the runs that the settings no longer keep: (queue, state, runs, oldest_at)."""
     return rows(conn, "prune_count", {"until": rules(conn).now})
 
 

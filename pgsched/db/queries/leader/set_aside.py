@@ -59,8 +59,9 @@ def session_lost(conn: Connection[Any], duty: str, error: str, *, went_through: 
     """Record that a leader lost its session in a duty.
 
     From the second loss in a row on, the duty is not done for 1, 5, then 30 minutes. Losses are in a row if no leader
-    has completed the duty between them, and the duty was allowed again for at most ten minutes. `went_through`: the
-    leader that lost its session had completed the duty in the same term.
+    has completed the duty between them, and the duty has been allowed again for at most ten minutes.
+
+    `went_through`: this leader had completed the duty in the same term, before it lost its session
     """
     values = {"duty": duty, "error": error[:LONGEST_TEXT], "went_through": went_through}
     conn.execute(sql("set_aside_session"), values)

@@ -17,7 +17,7 @@ from pgsched.db.statements import sql
 
 UNIQUE_VIOLATION = "23505"
 CHECK_VIOLATION = "23514"
-# statement -> name of the step of admission: for runs that only the time or other runs of their job held, no limit
+# Statement -> name of its step of admission. Its runs wait for a time or for other runs of their job, not for a limit.
 ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "held runs"}
 Aside = Callable[[str], Sequence[int]]  # name of a step -> ids of runs that it leaves alone
 
@@ -54,7 +54,7 @@ class Planned(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Slots of a job in a row, from `first` to `last`, that one row stands for."""
+    """Consecutive slots of a job, from `first` to `last`, for which one row stands."""
 
     job_id: int
     first: datetime
@@ -66,7 +66,7 @@ def due_jobs(
 ) -> list[Due]:
     """Lock and return up to `n` jobs that are due: `tick_due` in sql/ticks.sql.
 
-    `lead_s`: if none is due now, those that are within so many seconds, all at one instant
+    `lead_s`: if none is due now, those that are within this many seconds, all at one instant
     `aside`: ids that are left out
     `since_s`: jobs that were due earlier are left out, in seconds since 1970
     """
@@ -117,7 +117,10 @@ def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, 
 
 
 def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, datetime]]) -> set[Known]:
-    """Return the rows that exist for slots in these stretches (job, first, last), as the slots that each stands for."""
+    """Return, for slots in these stretches (job, first, last), the slots for which rows exist already.
+
+    The row of a stretch stands for each of its slots.
+    """
     columns = [literal(column) for column in zip(*stretches, strict=True)]
     values = dict(zip(("job_ids", "firsts", "lasts"), columns, strict=True)) if stretches else {}
     return set(fetch_as(conn, Known, "tick_known", values)) if stretches else set()
@@ -164,7 +167,7 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Ad
 def refused(error: DatabaseError) -> bool:
     """Check whether one row of the statement may have caused the error, so that the statement succeeds without it.
 
-    True, but for errors about the session or about another transaction.
+    True, except for errors about the session or about another transaction.
     """
     others = (Reaction.VALUE, Reaction.BUG, Reaction.BACK_OFF, Reaction.CONFIGURATION)
     return error.sqlstate is not None and classify(error) in others

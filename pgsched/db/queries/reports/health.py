@@ -55,7 +55,7 @@ T = TypeVar("T")
 def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
     """Read all facts, in the caller's transaction, which must have switched sequential scans off.
 
-    `most_open`: at most so many open runs of each phase are read.
+    `most_open`: at most this many open runs of each phase are read.
     """
     open_runs = rows(conn, "runs_open_by_state", {"n": most_open, "misfit": NEWEST_RELEASE})
     limits, full = binding(conn)
@@ -138,7 +138,7 @@ def failing(conn: Connection[Any]) -> list[Failing]:
 
 
 def running(row: Row) -> Running:
-    """Make a value of a row that counts the running runs of one task in a queue."""
+    """Turn a row of open runs into the counts of running runs of one task in a queue."""
     task = row["task"] or f"({row['kind']})"
     return Running(row["queue"], task, row["n"], row["oldest_s"] or 0.0, row["newest_s"] or 0.0, row["untimed"])
 

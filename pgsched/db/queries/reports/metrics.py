@@ -15,7 +15,7 @@ MOST_RUNS = 1_000_000  # of each phase are counted
 def queues(conn: Connection[Any], most: int = MOST_RUNS) -> list[Row]:
     """Count the unfinished runs: (queue, state, n, oldest_s).
 
-    `most`: at most so many of each phase are read; `oldest_s`: age of the oldest in seconds.
+    `most`: at most this many of each phase are read; `oldest_s`: age of the oldest in seconds.
     """
     return fetch(conn, "metrics_queues", {"n": most})
 

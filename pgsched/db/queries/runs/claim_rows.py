@@ -30,7 +30,7 @@ ORDER = itemgetter(*map(Claim._fields.index, ("priority", "available_at", "id"))
 COLUMNS = tuple(name for name in Claim._fields if name != "token")  # of a row, in the order that `claims_of` needs
 ARGS, OPTIONS = COLUMNS.index("args"), COLUMNS.index("options")
 FEW = 100  # rows whose JSON is decoded by one call
-MOST_AT_ONCE = 1_000_000  # characters of JSON that are decoded by one call that are decoded by one call
+MOST_AT_ONCE = 1_000_000  # characters of JSON that are decoded by one call
 MOST_KEPT = 100_000  # characters of arguments that a cursor may keep until the next claim
 # Not a WeakKeyDictionary: each cursor refers to its connection, so no entry would ever be removed.
 CURSORS: dict[AsyncConnection[Any], dict[bytes, AsyncCursor[Row]]] = {}
@@ -93,7 +93,7 @@ def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
 def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked: str = "") -> Claims:
     """Turn rows of a statement that claims, with JSON as text, into claims by (priority, available_at, id).
 
-    `asked`: the queue that was asked for; rows of that queue have null instead.
+    `asked`: the queue that was asked for; rows of this queue have null as their queue.
     """
     if (ordered := in_order(columns)) is not None:
         rows = list(map(ordered, rows))

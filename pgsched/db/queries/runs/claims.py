@@ -80,7 +80,7 @@ async def plan_claims(
     wanted: Wanted,
     spans: Sequence[Mapping[str, str]] = (FROM_THE_START, {**FROM_THE_START}),
 ) -> None:
-    """Let the server plan the claiming statements on this connection: claim no run, of no queue.
+    """Let the server plan the claiming statements on this connection, by claims of 0 runs of the queue ''.
 
     Otherwise the first claims would wait longer for their plans than they take.
     """
@@ -115,7 +115,7 @@ class Found(NamedTuple):
     """What a search for queues has found.
 
     `queues`: those with work
-    `sure_s`: for how many seconds each producer is sure to notify; None: not asked
+    `sure_s`: for how many seconds producers are sure to notify workers; None: not asked
     `after`: the name behind which to go on; None: all queues were seen
     """
 
@@ -147,7 +147,7 @@ async def claimable_queues(
     """Find the queues that have runs for this worker, if `look`; those in `known` are left out.
 
     `among`: search these queues only; else all behind the name `after`, in at most `steps` steps
-    `asleep_s`: for so many seconds producers have to notify, because workers may sleep; None: no change
+    `asleep_s`: for this many seconds producers have to notify, because workers may sleep; None: no change
     """
     values = {
         "asleep_s": asleep_s, "look": look, "known": literal(known), "among": literal(among) if among else None,
@@ -178,7 +178,7 @@ async def settle(
     else:
         succeeded = [s for s in order if s.outcome.result is SUCCEEDED]
     ids = list(map(RUN, succeeded))
-    if not all(map(lt, ids, ids[1:])):  # two claims of one run: `settle` says which one is ours
+    if not all(map(lt, ids, ids[1:])):  # two claims of one run: the statement `settle` finds which one is ours
         succeeded = []
     verdicts: dict[Key, str] = {}
     ours = 0
@@ -286,11 +286,11 @@ WELL = Vitals()
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What a heartbeat learned. A claim that is neither in `kept` nor in `unsure` is lost.
+    """The result of one heartbeat. A claim that is neither in `kept` nor in `unsure` is lost.
 
     `kept`: the claims whose leases were renewed; `unsure`: those whose rows another session has locked
     `cancel`: those of both whose cancellation was requested
-    `known`: the database knows the worker; `drain_by`: who asked the worker to drain
+    `known`: the database knows the worker; `drain_by`: who asked the worker to drain, None: no request
     """
 
     kept: frozenset[Key]

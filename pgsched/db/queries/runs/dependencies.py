@@ -85,7 +85,10 @@ class Todo:
 
 
 class Link(NamedTuple):
-    """An edge: the run waits for the parent, while it is `open`. `place`: of the run among those asked for, else 0."""
+    """An edge: the run waits for the parent, while it is `open`.
+
+    `place`: the run's place among the ids asked for, from 1; 0: it is not one of them
+    """
 
     run_id: int
     parent_id: int
@@ -108,7 +111,7 @@ def look(conn: Connection[Any]) -> Todo:
 
 
 def fresh(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
-    """Lock `n` runs behind the id `after` that have new edges, but for those in `aside`; return their ids."""
+    """Lock `n` runs behind the id `after` that have new edges, except those in `aside`; return their ids."""
     values = {"after": after, "n": n, "aside": literal(aside)}
     return [row["id"] for row in fetch(conn, "dependencies_fresh", values)]
 
@@ -121,7 +124,8 @@ def edges(conn: Connection[Any], run_ids: Sequence[int], after: int, n: int) -> 
 def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
     """Mark the parents of these edges (run, parent), and watch the runs whose parents are all marked.
 
-    A parent that another session has locked is missed. Returns how many runs are watched, and the missed parents.
+    The end of a marked parent wakes the leader. A parent that another session has locked is missed. Returns how many
+    runs are watched, and the missed parents.
     """
     of, parents = [edge[0] for edge in unmarked], [edge[1] for edge in unmarked]
     values = {"ids": literal(run_ids), "run_ids": literal(of), "parent_ids": literal(parents)}
@@ -130,17 +134,17 @@ def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tupl
 
 
 def begin(conn: Connection[Any], run_id: int) -> None:
-    """Record of a locked run that its edges are looked at piece by piece."""
+    """Record, of a locked run, that its edges are looked at in several steps."""
     conn.execute(sql("dependencies_begin"), {"id": run_id})
 
 
 def begin_again(conn: Connection[Any]) -> None:
-    """Let runs begin anew of whose edges a former leader looked at some: which ones is not known."""
+    """Start again with the runs of whose edges a former leader looked at only some: which ones is not known."""
     conn.execute(sql("dependencies_begin_again"))
 
 
 def complete(conn: Connection[Any], run_id: int) -> bool:
-    """Watch a run whose edges have all been looked at; return False where it got new ones meanwhile."""
+    """Watch a run whose edges have all been looked at; return False where it has new edges, has ended or is locked."""
     return bool(fetch(conn, "dependencies_complete", {"id": run_id}))
 
 
@@ -203,7 +207,7 @@ def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
 
 
 def slots(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[Slot]:
-    """Return the next `n` slots behind the id `after` that wait for slots of other jobs, but for those in `aside`."""
+    """Return the next `n` slots behind the id `after` that wait for slots of other jobs, except those in `aside`."""
     return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n, "aside": literal(aside)})
 
 
@@ -216,7 +220,7 @@ def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
 
 @contextmanager
 def hardly_waiting(conn: Connection[Any]) -> Iterator[None]:
-    """Open a savepoint in which a lock that is not free within WAIT is an error (LOCKED)."""
+    """Open a savepoint in which a statement that waits longer than WAIT for a lock fails (LOCKED)."""
     with conn.transaction():
         (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
         conn.execute("SELECT set_config('lock_timeout', %s, true)", [WAIT])
@@ -267,7 +271,8 @@ class NewRun:
     """A run of a graph that is to be made.
 
     `values`: the parameters of `enqueue`
-    `parents`: ids of runs, or places in the graph below zero (-1 is the first run) -> is one of several such enough?
+    `parents`: parent -> it is one of several of which one is enough. A parent is a run's id, or a place in the graph
+      below zero (-1 is the first run).
     `on_failure`: what happens if a parent fails: cancel, wait or run_anyway
     """
 
@@ -280,7 +285,7 @@ def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
     """Make all these runs and their edges, or nothing; return the ids. A parent comes before its children."""
     ids: list[int] = []
     with cursor_on(conn, dict_row) as cursor:
-        # begin a transaction of the caller, if there is no autocommit: else `transaction` would commit
+        # Without autocommit this begins the caller's transaction. Else `transaction` would begin one and commit it.
         cursor.execute("SELECT")
         with conn.transaction():
             for name, values in steps(new, ids):

@@ -26,7 +26,7 @@ from pgsched.db.statements import sql
 from pgsched.errors import AlreadyEnqueued, InputError
 
 LINES = 500  # sent at a time
-WORTH_CHECKING = 100  # the trigger checks fewer runs than these sooner than `enqueue_plain` answers
+WORTH_CHECKING = 100  # fewer runs are checked by the trigger sooner than `enqueue_plain` answers
 KEYED = ("unique_key", "idempotency_key", "after", "after_any")
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
@@ -92,7 +92,7 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     with cursor_on(conn, dict_row) as cursor:
-        # begins a transaction of the caller, if there is no autocommit: else `transaction` below would commit
+        # Without autocommit this begins the caller's transaction. Else `transaction` would begin one and commit it.
         row = cursor.execute(sql("enqueue_at"), values).fetchone()
         if row is not None and row["by_rows"]:
             with conn.transaction():
@@ -137,12 +137,12 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
 
 
 def asks(row: Any, args: Texts) -> bool:
-    """Check whether it pays to ask if the runs need the trigger at all. `row`: of `enqueue_at`."""
+    """Check whether it is worth asking `enqueue_plain`. `row`: the answer of `enqueue_at`."""
     return bool(row["may_check"]) and len(args) >= WORTH_CHECKING
 
 
 def is_plain(row: Any) -> bool:
-    """Return whether the runs need no trigger, from the row of `enqueue_plain`."""
+    """Return the answer of `enqueue_plain`: whether the runs need no check by the trigger."""
     return bool(row["plain"])
 
 

@@ -41,7 +41,7 @@ INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
 # The settlement is the last statement of its transaction. It must find functions and operators in pg_catalog alone: the
 # handler's search path may name schemas in which others can create objects. Afterwards the search path is restored,
-# because triggers may be deferred to the commit. The other settings stay: nothing of the handler is planned by them.
+# because triggers may be deferred to the commit. The other settings stay: no statement of the handler comes after them.
 SEAL = (
     "SELECT pg_catalog.set_config('pgsched.search_path', pg_catalog.current_setting('search_path'), true);"
     f"SET LOCAL search_path = {SEARCH_PATH};"
@@ -72,7 +72,7 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
 
 
 def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Check that the connection holds the claim after this statement. Raises InputError where it commits at once."""
+    """Raise InputError for a connection that commits each statement: it would hold the claim for no time."""
     if conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE:
         raise InputError(
             "assert_claim: the connection commits by itself: open a transaction (`with conn.transaction():`) and "

@@ -28,12 +28,12 @@ Moment = datetime | timedelta | None
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs are meant; None: any.
+    """A filter of runs; None: any value.
 
     Times are instants, or so long ago by the database's clock.
 
-    `since`, `until`: bounds of the creation
-    `ended_since`, `ended_until`: bounds of the end
+    `since`, `until`: the run was created from `since` on, and before `until`
+    `ended_since`, `ended_until`: the same of its end
     `before_id`, `after_id`: bounds of the id, for pages
     `error`: a part of the error or reason, in any case of letters
     `worker`: a worker's name, or its host
@@ -63,12 +63,12 @@ def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
 
 
 def unheld(run: Row) -> Row:
-    """Return the run, with `available_at` null while it waits for others and the column holds only a mark."""
+    """Return the run with `available_at` null while it waits for others: the column then holds a mark, not a time."""
     return run | {"available_at": None} if run["available_at"].year >= HELD_BACK else run
 
 
 def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> list[int]:
-    """Return the ids of all runs that the filter selects in one of these states, ascending; `limit` does not count."""
+    """Return the ids of all runs that the filter selects in one of these states, ascending; `limit` has no effect."""
     from sqlalchemy import select
 
     from pgsched.db.schema.tables import runs

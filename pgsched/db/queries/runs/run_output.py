@@ -29,7 +29,7 @@ Line = tuple[int, str, str]  # seq, stream, chunk
 class Page:
     """New rows of an attempt's output.
 
-    `base`: is added to each seq of a row; None: not known yet
+    `base`: added to the seq of each row; None: not known yet
     `lo`, `hi`: rows from `lo` to before `hi` are deleted, because these replace them
     `lines`: the rows, (seq, stream, chunk)
     """
@@ -57,7 +57,7 @@ BEGINNING = Place()
 
 
 async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
-    """Write pages; return the base of each, or None where its attempt may not write, or not any more."""
+    """Write pages; return the base of each, or None where its attempt may not write any more."""
     lines = [(n, *line) for n, page in enumerate(pages, 1) for line in page.lines]
     values = {
         **fences(page.key for page in pages),

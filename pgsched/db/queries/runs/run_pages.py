@@ -16,9 +16,9 @@ def newest_of_job(conn: Connection[Any], job: str | None, before_id: int | None,
 
 
 def bad_since(conn: Connection[Any], until: datetime | None, n: int) -> datetime | None:
-    """Return when the run ended that is `n` places before the newest that ended badly; None: there are fewer.
+    """Skip the `n` newest runs that ended badly, and return when the next one ended; None: there are fewer.
 
-    `until`: count back from this instant; None: from now.
+    `until`: only runs that ended before this instant; None: all.
     """
     row = one(conn, "runs_bad_since", {"until": until, "n": n})
     return None if row is None else row["finished_at"]

@@ -137,5 +137,5 @@ def known(run_id: int, row: Row | None) -> Row:
 
 
 def unknown(run_id: int) -> NotFound:
-    """Make the error that there is no such run."""
+    """Make the error for an unknown run."""
     return NotFound(f"there is no run {run_id}: `pgsched run list` shows the newest; old history is pruned")

@@ -1,7 +1,7 @@
-"""The check of the login that runs SQL jobs.
+"""Checks of the login in which SQL jobs run.
 
 Invariant: where roles are in force, the text of an SQL job runs in a login that has no role of pgsched. A text can
-RESET ROLE and then has the rights of the login; a worker's login may change the runs of all owners.
+RESET ROLE and then has the rights of its login. A worker's login may change the runs of all owners.
 """
 
 from __future__ import annotations

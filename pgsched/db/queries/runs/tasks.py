@@ -30,19 +30,16 @@ class Release(Protocol):
 
 
 def register(conn: Connection[Any], app: str, releases: Iterable[Release]) -> str | None:
-    """Register the tasks of an app; return None, or the role to which the app belongs if that is another one.
-
-    Then nothing is registered.
-    """
+    """Register the tasks of an app, unless the app belongs to another role; return that role, else None."""
     given = Jsonb([release.as_json() for release in releases])
     owner = value(conn, "task_register", {"app": app, "tasks": given})
     return None if owner is None else str(owner)
 
 
 async def standing(conn: AsyncConnection[Any], app: str, task: str, release: str) -> str | None:
-    """Return whether a release of a task is the newest: newest, older or alone (`task_standing`).
+    """Return how a release of a task stands: newest, older or alone; None: it is not registered.
 
-    None: it is not registered.
+    older: a live worker has the newest release; alone: no live worker has it. See `task_standing` in sql/workers.sql.
     """
     found = await (await conn.execute(sql("task_standing"), {"app": app, "task": task, "release": release})).fetchone()
     return None if found is None else str(found[0])

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What a worker says of itself at start. None of a list means all or none, as stated.
+    """What a worker says of itself at start.
 
-    `name`, `version`, `app`: of the worker, of pgsched, of the app whose tasks it has
-    `concurrency`: how many attempts it makes at the same time
-    `queues`: None: all
+    `version`: of pgsched
+    `concurrency`: how many attempts the worker makes at the same time
+    `queues`: those that it serves; None: all
     `kinds`, `tasks`: what it can run
     `lease_s`: how long its claims hold without a heartbeat, in seconds
     `jobs`: what its code declares; None: it declares nothing, and does not say what its code would
@@ -58,7 +58,7 @@ def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
 
 
 def start(conn: Connection[Any], registration: Registration) -> int:
-    """Write the worker's row; return its id. `registration.register` calls it and writes the declared jobs."""
+    """Write the worker's row; return its id. `registration.register` calls this and writes the declared jobs too."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
