@@ -1,7 +1,7 @@
 """Retention: for how long ended runs are kept, and the statements that delete them.
 
-Each call is part of the caller's transaction. Invariant: a run is deleted only after its end was counted (`rollups`),
-by the settings in force at that moment, and with all rows that belong to it.
+Each call is part of the caller's transaction. Invariant: a run is deleted only after its end was counted (`rollups`).
+The settings in force at that moment decide. All rows that belong to the run go with it.
 """
 
 from __future__ import annotations

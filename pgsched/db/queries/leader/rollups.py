@@ -1,7 +1,7 @@
 """Rollups: counts and durations of ended runs, which outlive the runs. The leader writes them, charts read them.
 
 The statements are in sql/rollups.sql. Invariant: the end of a run is counted once, in the transaction that moves the
-mark behind it, and only when no transaction can still commit an earlier end.
+mark behind it. It is counted only when no transaction can still commit an earlier end.
 """
 
 from __future__ import annotations

@@ -58,8 +58,9 @@ def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]
 def session_lost(conn: Connection[Any], duty: str, error: str, *, went_through: bool = False) -> None:
     """Record that a leader lost its session in a duty.
 
-    From the second loss in a row on, the duty is not done for 1, 5, then 30 minutes. Losses are in a row if no leader
-    has completed the duty between them, and the duty has been allowed again for at most ten minutes.
+    From the second loss in a row on, the duty is not done for 1, 5, then 30 minutes. Two losses are in a
+    row if no leader has completed the duty between them. The second one must also come within ten minutes after the
+    duty was allowed again.
 
     `went_through`: this leader had completed the duty in the same term, before it lost its session
     """

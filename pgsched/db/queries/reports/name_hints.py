@@ -1,6 +1,6 @@
 """Notes about names of tasks and queues that nothing else uses, with names that may have been meant.
 
-They make a typing error visible at once, and not at 3 a.m. Invariant: an unknown name is never refused, because its
+They show a typo at once, not at 3 a.m. Invariant: an unknown name is never refused, because its
 worker or job may come later.
 """
 
