@@ -78,7 +78,7 @@ def remove_limit(conn: Connection[Any], name: str) -> None:
 
 
 def list_queues(conn: Connection[Any], *, bounded: bool = False) -> list[Row]:
-    """Return the queues that have settings, a pause or unfinished runs.
+    """Return the queues that have settings, a pause, or runs that are queued, running or waiting for limits.
 
     `bounded`: only those with a concurrency limit, a rate or a depth limit.
     """

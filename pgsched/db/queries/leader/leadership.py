@@ -145,7 +145,7 @@ class Instants(NamedTuple):
     held_s: float
 
 
-Firsts = tuple[float | None, ...]  # the earliest instant found in each of these indexes; None: it is empty
+Firsts = tuple[float | None, ...]  # the earliest instant found in each of these indexes; None: none
 EVER = Instants(-math.inf, -math.inf, -math.inf, -math.inf)
 
 

@@ -1,1 +1,1 @@
-"""Queries about runs: enqueue, claim, settle, depend, list, change; and about the workers that run them."""
+"""Queries about runs (enqueue, claim, settle, dependencies, lists, changes) and about the workers that run them."""
