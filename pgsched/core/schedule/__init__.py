@@ -1,1 +1,1 @@
-"""Schedules: grammar, time zones, slots, description in words."""
+"""Schedules: grammar, time zones, slots, and description in words."""

@@ -1,6 +1,8 @@
-"""The rule: whatever a schedule is made of, its slots are one rising line, and each is asked for by the one before.
+"""The base class of schedules, and the schedules `@every` and `@after`.
 
-`@every` lives here whole: elapsed time from an anchor, which knows no wall clock. `@after` has no slots of its own.
+Invariant: the slots of a schedule are strictly rising, and each slot is computed from the one before.
+
+`@every` is complete here: elapsed time from an anchor, independent of wall clocks. `@after` has no slots of its own.
 """
 
 from __future__ import annotations
@@ -15,30 +17,31 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Schedule(ABC):
-    """A parsed schedule. `fixed_delay` is set for `@after` only, which has no slots of its own."""
+    """A parsed schedule."""
 
     expression: str
     timezone: str
 
     @property
     def fixed_delay(self) -> timedelta | None:
+        """The delay of `@after`; None for all other schedules."""
         return None
 
     @abstractmethod
     def after(self, instant: datetime) -> datetime | None:
-        """The first slot strictly after an aware instant, in UTC; None when there is none."""
+        """Return the first slot strictly after an aware instant, in UTC; None when there is none."""
 
     @abstractmethod
     def count(self, start: datetime, end: datetime) -> int | None:
-        """How many slots lie in (start, end]; None when the stretch is too long to say."""
+        """Return how many slots lie in (start, end]; None when the stretch is too long to count."""
 
     def last(self, start: datetime, end: datetime) -> datetime | None:
-        """The newest slot in (start, end], by bisection."""
+        """Return the newest slot in (start, end], by bisection; None when there is none."""
         start, end = utc(start), utc(end)
         newest = self.after(start)
         if newest is None or newest > end:
             return None
-        # Slots are whole seconds apart, so the largest offset with a slot still to come in the stretch is enough.
+        # Slots are whole seconds apart. Find the largest offset in seconds after which a slot in the stretch follows.
         low, high = 0, -((start - end) // SECOND)
         while high - low > 1:
             middle = (low + high) // 2
@@ -50,7 +53,7 @@ class Schedule(ABC):
         return newest
 
     def between(self, start: datetime, end: datetime) -> Iterator[datetime]:
-        """The slots in (start, end], one at a time."""
+        """Yield the slots in (start, end], oldest first."""
         slot = self.after(start)
         while slot is not None and slot <= end:
             yield slot
@@ -59,7 +62,7 @@ class Schedule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """`@every`: anchor + k x interval, for k = 0, 1, 2, ..."""
+    """`@every`: slots at anchor + k x interval, for k = 0, 1, 2, ..."""
 
     anchor: datetime
     interval: timedelta
@@ -68,34 +71,39 @@ class Every(Schedule):
         return max((utc(instant) - self.anchor) // self.interval, -1)
 
     def after(self, instant: datetime) -> datetime | None:
+        """Return the first slot strictly after an instant; None beyond the calendar's end."""
         try:
             return self.anchor + (self._index(instant) + 1) * self.interval
         except OverflowError:
             return None
 
     def count(self, start: datetime, end: datetime) -> int:
+        """Return how many slots lie in (start, end]."""
         return max(self._index(end) - self._index(start), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class After(Schedule):
-    """`@after`: a delay after the last run ended, which only its job knows."""
+    """`@after`: a delay after the last run ended. Only the job knows when that was."""
 
     delay: timedelta
 
     @property
     def fixed_delay(self) -> timedelta | None:
+        """The delay after the last run ended."""
         return self.delay
 
     def after(self, instant: datetime) -> datetime | None:
+        """Return None: the schedule has no slots of its own."""
         return None
 
     def count(self, start: datetime, end: datetime) -> int:
+        """Return 0: the schedule has no slots of its own."""
         return 0
 
 
 def utc(instant: datetime) -> datetime:
-    """The instant in UTC; a naive one is a mistake of the caller."""
+    """Return the instant in UTC. Raises ValueError for a naive datetime, which is a caller's mistake."""
     if instant.tzinfo is None:
         raise ValueError(f"{instant.isoformat()} has no time zone: schedules work on aware instants")
     return instant.astimezone(UTC)

@@ -1,8 +1,9 @@
-"""The rule: a slot on an excluded date of its job does not run; dates are those of the job's time zone.
+"""The excluded dates of a job, as stretches of real time.
 
-A stretch of excluded dates is a stretch of real time, from the first instant of its first date to the first instant
-after its last, whatever the clocks do at those midnights. Where two stretches share a date, the one that begins first
-has it.
+Invariant: a slot on an excluded date of its job does not run; dates are those of the job's time zone.
+
+A stretch lasts from the first instant of its first date to the first instant after its last date, in the zone's time.
+Where two stretches share a date, the date belongs to the stretch that begins first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from pgsched.core.schedule import zones
 
-# (first date, last date, why)
+# (first date, last date, reason)
 Dates = tuple[date, date, str | None]
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
@@ -24,7 +25,7 @@ INSTANT = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The instants in (after, until], and why nothing runs in them; None where something may."""
+    """The instants in (after, until], with the reason why nothing runs in them; None where slots may run."""
 
     after: datetime
     until: datetime
@@ -33,23 +34,23 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Stretches of excluded time, apart from each other and in order: [begins, ends) and the reason."""
+    """Stretches of excluded time, disjoint and in order: (begin, end, reason), without the end itself."""
 
     stretches: tuple[tuple[datetime, datetime, str], ...] = ()
 
     def excluded(self, instant: datetime) -> str | None:
-        """Why this instant is excluded; None if it is not."""
+        """Return why this instant is excluded; None if it is not."""
         found = self._at(instant)
         return found[2] if found else None
 
     def next_allowed(self, instant: datetime) -> datetime:
-        """The first instant at or after this one that is not excluded."""
+        """Return the first instant at or after this one that is not excluded."""
         while found := self._at(instant):
             instant = found[1]
         return instant
 
     def parts(self, after: datetime, until: datetime) -> Iterator[Part]:
-        """(after, until] cut where an excluded stretch begins or ends, oldest first."""
+        """Yield (after, until] in parts, cut where an excluded stretch begins or ends, oldest first."""
         for begins, ends, reason in self.stretches:
             if ends - INSTANT <= after or begins > until:
                 continue
@@ -71,7 +72,7 @@ OPEN = Calendar()
 
 
 def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str) -> Calendar:
-    """The calendar of a job's rows (first date, last date, reason), dates or their ISO texts."""
+    """Return the calendar of a job's rows (first date, last date, reason); dates may be ISO texts."""
     return _calendar(tuple(map(_dates, rows)), timezone) if rows else OPEN
 
 
@@ -89,7 +90,7 @@ def _calendar(rows: tuple[Dates, ...], timezone: str) -> Calendar:
 
 
 def said(first: date, last: date, reason: str | None) -> str:
-    """`excluded date 2026-12-25: Christmas`"""
+    """Describe an excluded date: `excluded date 2026-12-25: Christmas`."""
     dates = f"excluded date {first}" if first == last else f"excluded dates {first} to {last}"
     return f"{dates}: {reason}" if reason else dates
 

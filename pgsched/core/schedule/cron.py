@@ -1,9 +1,13 @@
-"""The rule: the next slot is a pure function of expression, zone and instant, and always strictly after that instant.
+"""Compute the slots of cron expressions in a time zone, and parse expressions of every kind.
 
-croniter finds days with L, W or #, on naive dates and from canonical text only; all else is plain numbers, and this
-module decides what a wall clock means in a zone.
-A *wildcard* schedule runs at every real instant whose wall clock matches. A *fixed* one runs once for every wall clock
-it names: in the first pass of a repeated hour, and at the first instant after a gap for all it names inside the gap.
+Invariant: the next slot depends only on expression, zone and instant, and lies strictly after that instant.
+
+croniter only finds days with L, W or #, for naive dates and from canonical text. Everything else is computed from plain
+numbers. This module decides what a wall clock means in a zone:
+
+- A *wildcard* schedule runs at every real instant whose wall clock matches.
+- A *fixed* schedule runs once for every wall clock that it names. In a repeated hour it runs in the first pass. All
+  wall clocks inside a gap run once, at the first instant after the gap.
 """
 
 from __future__ import annotations
@@ -27,17 +31,17 @@ from pgsched.errors import ScheduleError
 __all__ = ["Schedule", "parse"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Whether a schedule fires at all is asked from here, so that the answer does not change from day to day. No pattern of
-# days is further apart than 40 years (29 February on a given weekday, across 2100), and the engine looks 50 ahead.
+# The search for a first slot starts here, so whether a schedule fires at all does not change from day to day. No
+# pattern of days has gaps above 40 years (29 February on a given weekday, across 2100). The engine looks 50 ahead.
 REFERENCE = datetime(2024, 1, 1)
 YEARS = 50
 GAPS_IN_A_ROW = 50
-# Counting looks at each day once for each alternative, about 50 us: no call is to take longer than 50 ms.
+# Counting looks at each day once for each alternative, in about 50 us. No call may take longer than 50 ms.
 DAYS_COUNTED = 200
 
 
 class _OddDays:
-    """Days with L, W or # in them, and the last answer: what is rare is searched for through many years."""
+    """Days with L, W or # in them. The last answer is cached, because a rare day is searched for through many years."""
 
     __slots__ = ("_croniter", "_known")
 
@@ -46,11 +50,11 @@ class _OddDays:
         self._known = (datetime.max, datetime.min)
 
     def first(self, day: datetime) -> datetime | None:
-        """The first day that is not before this one."""
+        """Return the first such day that is not before this one; None if there is none."""
         since, found = self._known
         if since <= day <= found:
             return found
-        # A copy, because the engine keeps its position and schedules are shared between threads.
+        # A copy, because the engine stores its position, and threads share schedules.
         with suppress(CroniterBadDateError, OverflowError, ValueError):
             later: datetime = copy.copy(self._croniter).get_next(datetime, start_time=day - SECOND)
             self._known = (day, later)
@@ -64,7 +68,7 @@ class _Walls:
     __slots__ = ("_days", "_first", "_numbers")
 
     def __init__(self, cron: grammar.Cron) -> None:
-        # An alternative without any day (31 February) would make every search run to the engine's horizon.
+        # Drop alternatives without any day (31 February): each search would run to the engine's limit.
         self._days = [_days(cron.months, days, YEARS) for days in cron.days if _fires(cron.months, days)]
         if not self._days:
             raise ScheduleError("schedule", "never fires: no month has such a day")
@@ -72,7 +76,7 @@ class _Walls:
         self._first = time(min(cron.hours), min(cron.minutes), min(cron.seconds))
 
     def after(self, naive: datetime) -> datetime | None:
-        """The first one after a wall clock of whole seconds."""
+        """Return the first wall clock after another one, which has whole seconds."""
         midnight = datetime(naive.year, naive.month, naive.day)
         day = _first(self._days, midnight)
         if day == midnight:
@@ -94,7 +98,10 @@ class _Walls:
         return None
 
     def count(self, start: datetime, end: datetime) -> int:
-        """How many lie in (start, end]: whole days times the slots of a day, without walking through them."""
+        """Return how many wall clocks lie in (start, end].
+
+        Multiplies the slots of whole days, instead of walking through them.
+        """
         if start >= end:
             return 0
         hours, minutes, seconds = self._numbers
@@ -107,7 +114,7 @@ class _Walls:
         return found
 
     def _until(self, naive: datetime) -> int:
-        """How many of a matching day lie at or before this time of day."""
+        """Return how many wall clocks of a matching day lie at or before this time of day."""
         hours, minutes, seconds = self._numbers
         h, m = bisect_right(hours, naive.hour), bisect_right(minutes, naive.minute)
         found = h * len(minutes) * len(seconds)
@@ -125,6 +132,7 @@ class _Cron(Schedule):
     tz: ZoneInfo = field(compare=False, repr=False)
 
     def after(self, instant: datetime) -> datetime | None:
+        """Return the first slot strictly after an instant, in UTC; None when there is none."""
         try:
             now = utc(instant).replace(microsecond=0)
             return self._wildcard_after(now) if self.wildcard else self._fixed_after(now)
@@ -141,7 +149,10 @@ class _Cron(Schedule):
         return zones.instant_of(naive, zones.offset(self.tz, naive, 0))
 
     def _reached(self, now: datetime) -> datetime:
-        """The latest wall clock whose fixed slot is not after `now`: a second pass has none left until it ends."""
+        """Return the latest wall clock whose fixed slot is not after `now`.
+
+        In the second pass of a repeated hour, no fixed slot is left until that pass ends.
+        """
         naive = zones.wall(self.tz, now)
         change = zones.change_at(self.tz, naive) if naive.fold else None
         return change.before - SECOND if change else naive
@@ -166,6 +177,7 @@ class _Cron(Schedule):
         return zones.instant_of(found, zones.offset(self.tz, found, 0)) if found else None
 
     def count(self, start: datetime, end: datetime) -> int | None:
+        """Return how many slots lie in (start, end]; None beyond DAYS_COUNTED days."""
         start, end = utc(start).replace(microsecond=0), utc(end).replace(microsecond=0)
         if end - start > timedelta(days=DAYS_COUNTED):
             return None
@@ -191,7 +203,10 @@ class _Cron(Schedule):
 
 
 def parse(expression: str, timezone: str = "UTC", anchor: datetime | None = None) -> Schedule:
-    """The schedule of an expression, or ScheduleError. Only `@every` has an anchor: its slots are counted from it."""
+    """Return the schedule of an expression. Raises ScheduleError.
+
+    `anchor`: only for `@every`, whose slots are counted from it.
+    """
     schedule = _parse(expression, timezone)
     if anchor is None or not isinstance(schedule, Every):
         return schedule
@@ -215,8 +230,8 @@ def _parse(expression: str, timezone: str) -> Schedule:
 def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:
     day, weekday = days
     nearest = [int(item[:-1]) for item in day.split(",") if item.endswith("w")]
-    # day_or=False: each alternative is one pair of day fields that must both hold. The engine's own day rule is not
-    # asked, since it ANDs W and # forms in every case.
+    # day_or=False: each alternative is one pair of day fields that must both match. The engine's own rule for days is
+    # not used, because it always ANDs forms with W and #.
     engine = croniter(
         f"0 0 0 {f'{nearest[0]}w' if nearest else day} {months} {weekday}",
         EPOCH.replace(tzinfo=None),
@@ -226,7 +241,7 @@ def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:
         second_at_beginning=True,
         max_years_between_matches=years,
     )
-    # Its parser takes one W, its search any number; an engine for each W would cost 31 searches for a long list.
+    # The parser accepts one W only, but the search any number. One engine for each W could mean 31 searches.
     engine.nearest_weekday.update(nearest)
     return engine
 
@@ -238,12 +253,12 @@ def _days(months: str, days: tuple[str, str], years: int) -> PlainDays | _OddDay
 
 @lru_cache(maxsize=1024)
 def _fires(months: str, days: tuple[str, str]) -> bool:
-    # The 28 years from 2024 begin on every weekday, leap years included: what fails in them fails for ever.
+    # In the 28 years from 2024, years begin on every weekday, leap years too: days missing in them never occur.
     return _in_every_month(*days) or _days(months, days, 28).first(REFERENCE) is not None
 
 
 def _in_every_month(day: str, weekday: str) -> bool:
-    """Whether each month is sure to have such a day, which spares a search."""
+    """Check whether each month certainly has such a day, which spares a search."""
     if weekday == "*":
         return day == "*" or any(item == "l" or item.endswith("w") or int(item) <= 28 for item in day.split(","))
     return day == "*" and any(not item.endswith("#5") for item in weekday.split(","))

@@ -1,7 +1,9 @@
-"""The rule: the sentence says exactly what the schedule says, or more words are used until it does.
+"""Describe a schedule as an English sentence.
 
-It is made from the canonical form, so two spellings of one schedule read the same. Times are wall clocks of the zone;
-what happens to them when clocks change is not in the sentence, the preview shows it slot by slot.
+Invariant: the sentence says exactly what the schedule says, with more words where needed.
+
+The sentence is made from the canonical form, so two spellings of one schedule read the same. Times are wall clocks of
+the zone. The preview, not the sentence, shows what happens to each slot when clocks change.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ MONTHS = ["January", "February", "March", "April", "May", "June",
           "July", "August", "September", "October", "November", "December"]  # fmt: skip
 WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
 ORDINALS = ("first", "second", "third", "fourth", "fifth")
-# Zones are whole quarters of an hour from UTC, so these name the same instants in all of them.
+# Zones differ from UTC by whole quarters of an hour, so these mean the same instants in every zone.
 SAME_EVERYWHERE = ("Every 3 minutes", "Every 5 minutes", "Every 15 minutes")
-# alternatives of the two day fields, by what the other field says
+# Values of the day-of-month field, grouped by the weekdays that each is combined with.
 Days = dict[tuple[str, ...], list[str]]
 
 
 def describe(schedule: Schedule | str, timezone: str | None = None) -> str:
-    """A schedule in plain English; with its zone, where one is known and makes a difference."""
+    """Describe a schedule in plain English, with its zone where one is known and matters."""
     if isinstance(schedule, str):
         schedule = parse(schedule, timezone or "UTC")
     else:
@@ -56,7 +58,7 @@ def _interval(interval: grammar.Interval) -> str:
 
 
 def _clock(cron: grammar.Cron) -> tuple[str, bool]:
-    """The times of a day, and whether they go round the whole of it."""
+    """Return the times of a day as words, and whether they cover the whole day."""
     hours, minutes, seconds = sorted(cron.hours), sorted(cron.minutes), sorted(cron.seconds)
     times = [h * HOUR + m * MINUTE + s for h in hours for m in minutes for s in seconds]
     step = _step(times)
@@ -70,13 +72,13 @@ def _clock(cron: grammar.Cron) -> tuple[str, bool]:
 
 
 def _step(numbers: Sequence[int]) -> int | None:
-    """The distance between neighbours, when it is always the same."""
+    """Return the distance between neighbours, if it is always the same; else None."""
     step = numbers[1] - numbers[0] if len(numbers) > 1 else 0
     return step if all(b - a == step for a, b in pairwise(numbers)) else None
 
 
 def _round_the_clock(step: int, start: int) -> str:
-    """Times that go round the whole day in equal steps."""
+    """Describe times that cover the whole day in equal steps."""
     minute, second = divmod(start, MINUTE)
     every = f"Every {_every(step)}"
     if step < MINUTE:
@@ -105,7 +107,7 @@ def _time(times: Sequence[int], at: int) -> str:
 
 
 def _nested(cron: grammar.Cron) -> str:
-    """Times without one step: the seconds of some minutes of some hours."""
+    """Describe times without one common step: the seconds of some minutes of some hours."""
     hours = _inner(cron.hours, grammar.HOUR, "{:02}")
     if cron.seconds == {0}:
         return f"{_outer(cron.minutes, grammar.MINUTE)} of {hours}"
@@ -140,7 +142,7 @@ def _numbered(unit: str, numbers: Sequence[int], text: Callable[[int], str]) -> 
 
 
 def _runs(numbers: Sequence[int], text: Callable[[int], str]) -> str:
-    """A list in which three and more numbers in a row become `a through b`."""
+    """List numbers; three or more in a row become `a through b`."""
     groups: list[list[int]] = []
     for number in numbers:
         if groups and number == groups[-1][-1] + 1:
@@ -163,7 +165,7 @@ def _nth(number: int) -> str:
 
 
 def _days(cron: grammar.Cron) -> str:
-    """On which days; `every day` when there is no limit."""
+    """Describe the days; `every day` when there is no limit."""
     months = [] if cron.months == "*" else [int(month) for month in cron.months.split(",")]
     inside = _months(months)
     if ("*", "*") in cron.days:
@@ -230,7 +232,7 @@ def _special_day(item: str) -> str:
 
 
 def _on_weekdays(items: list[str], months: Sequence[int]) -> str:
-    """The days of the week alone, in some months or all."""
+    """Describe days of the week without days of the month, in some months or all."""
     plain = [item for item in items if item.isdigit()]
     if not plain:
         return f"on {_weekday_list(items, _of(months, 'every month'))}"
@@ -261,7 +263,10 @@ def _special_weekday(item: str) -> str:
 
 
 def _weekday_names(items: Sequence[str], word: str) -> str:
-    """`Monday`, `Monday and Friday`, `Friday through Sunday`: a week begins where its run of days does."""
+    """List weekdays: `Monday`, `Monday and Friday`, `Friday through Sunday`.
+
+    A list of consecutive days begins with the first day of that sequence, also across the end of the week.
+    """
     days = {int(item) for item in items}
     firsts = [day for day in days if (day - 1) % 7 not in days]
     if len(days) > 2 and len(firsts) == 1:

@@ -1,9 +1,12 @@
-"""The rule: nothing reaches the engine unless this grammar accepts it, and what it hands on is canonical.
+"""Parse schedule expressions to a canonical form.
 
-Strict on purpose: a typing error is refused with the field and the reason, never guessed at. The database keeps the
-same grammar in `migrations/1000_initial/21_schedules.sql`, word for word; change both or neither.
-`nW` means the weekday nearest to the n-th inside the month, or to its last day when the month is shorter, so `31W` is
-`LW`.
+Invariant: the cron engine only sees expressions that this grammar accepts, in canonical form.
+
+The grammar is strict on purpose: a typing error is refused with field and reason, and never guessed at. The database
+has the same grammar in `migrations/1000_initial/21_schedules.sql`; always change both.
+
+`nW` means the weekday nearest to day n inside the month, or nearest to the last day when the month is shorter. So `31W`
+is `LW`.
 """
 
 from __future__ import annotations
@@ -40,7 +43,10 @@ _DURATION = re.compile(r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What one column accepts. `top` is the largest value that may be typed, `high` the largest that `*` means."""
+    """The values that one field of an expression accepts.
+
+    `top`: the largest value that may be typed. `high`: the largest value that `*` stands for.
+    """
 
     name: str
     low: int
@@ -49,6 +55,7 @@ class Field:
     names: dict[str, int]
 
     def full(self) -> range:
+        """Return all values that `*` stands for."""
         return range(self.low, self.high + 1)
 
 
@@ -62,7 +69,11 @@ WEEKDAY = Field("day of week", 0, 6, 7, _WEEKDAYS)
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """An accepted cron expression: sets of numbers, and the days as a union of (day of month, day of week) pairs."""
+    """An accepted cron expression.
+
+    `days`: alternatives, each a pair (day of month, day of week) that must both match, as canonical text.
+    `wildcard`: the second, minute or hour field starts with `*`.
+    """
 
     seconds: frozenset[int]
     minutes: frozenset[int]
@@ -74,14 +85,14 @@ class Cron:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An accepted `@every` (repeating) or `@after` (not repeating) duration."""
+    """An accepted duration: `@every` (`repeats`) or `@after`."""
 
     length: timedelta
     repeats: bool
 
 
 def read(expression: str) -> Cron | Interval:
-    """The canonical form of an expression, or ScheduleError."""
+    """Return the canonical form of an expression. Raises ScheduleError."""
     if len(expression) > MAX_LENGTH:
         raise ScheduleError("schedule", f"longer than {MAX_LENGTH} characters")
     if not _PRINTABLE.fullmatch(expression):
@@ -138,12 +149,12 @@ def _cron(words: list[str]) -> Cron:
 
 
 def _can_meet(day: str, weekday: str) -> bool:
-    """Whether both can name one day: the weekday nearest to a date is no Saturday or Sunday, ever."""
+    """Check whether both fields can match one day: a day with W is never a Saturday or Sunday."""
     return weekday == "*" or not day.endswith("w") or any(item.strip("l")[0] not in "06" for item in weekday.split(","))
 
 
 def _days_of_month(text: str) -> list[str]:
-    """Canonical alternatives: the engine takes no W beside other days."""
+    """Return canonical alternatives, because the engine does not accept W beside other days."""
     plain: set[int] = set()
     last, nearest = False, []
     for item in _items(DAY, text):
@@ -159,13 +170,13 @@ def _days_of_month(text: str) -> list[str]:
     text = _text(DAY, plain)
     if text == "*":
         return ["*"]
-    # The engine takes a list of 31 for `*`, also when one of them is `l`.
+    # The engine takes a list of 31 items for `*`, even if one of them is `l`.
     alternatives = [text, "l"] if last and len(plain) == 30 else [f"{text},l".strip(",") if last else text]
     return list(filter(None, [*alternatives, ",".join(dict.fromkeys(nearest))]))
 
 
 def _days_of_week(text: str) -> list[str]:
-    """Canonical alternatives: the engine takes no `d#n` or `dL` beside plain weekdays."""
+    """Return canonical alternatives, because the engine does not accept `d#n` or `dL` beside plain weekdays."""
     plain: set[int] = set()
     special: list[str] = []
     for item in _items(WEEKDAY, text):

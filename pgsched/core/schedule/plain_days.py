@@ -1,6 +1,7 @@
-"""The rule: days that are plain numbers are found by the calendar alone; only L, W and # need an engine.
+"""Find the days that plain day and weekday numbers name, without the cron engine.
 
-Days are naive midnights. An expression's columns come in canonical text: `*`, or numbers in rising order.
+Days are naive midnights. Fields are canonical text: `*`, or numbers in rising order. Days with L, W or # need the
+engine (cron.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ EVERY_DAY = ("*", "*")
 
 
 class PlainDays:
-    """The days of a month's numbers and a week's that must both hold, in some months."""
+    """The days in some months that match both a list of month days and a list of weekdays."""
 
     __slots__ = ("_every", "_months", "_numbers", "_weekdays", "_years")
 
@@ -27,7 +28,10 @@ class PlainDays:
         self._years = years
 
     def first(self, day: datetime) -> datetime | None:
-        """The first day that is not before this one; None if there is none in so many years, or before time ends."""
+        """Return the first such day that is not before this one.
+
+        None if there is none within the given years, or before the end of the calendar.
+        """
         if self._every:
             return day
         last = min(day.year + self._years, LAST.year)
@@ -40,7 +44,7 @@ class PlainDays:
         return None
 
     def _in_month(self, day: datetime) -> datetime | None:
-        """The first one of its month that is not before this day."""
+        """Return the first such day of the month that is not before this day."""
         first, length = monthrange(day.year, day.month)  # Monday is 0 here, Sunday in a schedule
         for number in self._numbers[bisect_left(self._numbers, day.day) :]:
             if number <= length and (first + number) % 7 in self._weekdays:
@@ -49,7 +53,7 @@ class PlainDays:
 
 
 def plain(days: tuple[str, str]) -> bool:
-    """Are these numbers alone?"""
+    """Check whether both day fields are plain numbers or `*`."""
     return all(column == "*" or column.replace(",", "").isdigit() for column in days)
 
 

@@ -1,7 +1,9 @@
-"""The rule: a preview is made by the functions that decide slots, so its slots are those that will be decided.
+"""Preview the next slots of a schedule or job, with remarks for each slot.
 
-Each says what a change of the zone's offset does to it, and whether it falls on an excluded date. What depends on how
-runs go (overlap) or on how late the leader is (catch-up) cannot be foreseen, and is not.
+Invariant: the functions that decide slots also make the preview, so the preview shows the slots that will be decided.
+
+Remarks say what a change of the zone's offset does to a slot, and whether the slot falls on an excluded date. What
+depends on running runs (overlap) or on a late leader (catch-up) is not shown.
 """
 
 from __future__ import annotations
@@ -26,19 +28,20 @@ from pgsched.errors import ScheduleError
 SECOND = timedelta(seconds=1)
 NEAR = timedelta(days=7)
 FOR_EVER = datetime.max.replace(tzinfo=UTC)
-# Local times and a week on either side must lie in the calendar.
+# Local times, and a week before and after them, must lie in the calendar.
 EARLIEST, LATEST = datetime(1, 1, 15, tzinfo=UTC), datetime(9999, 12, 15, tzinfo=UTC)
 LISTED = 3
 INSTANT = timedelta(microseconds=1)
-GAPS, LOOK = 500, timedelta(days=3660)  # how many slots are looked at for the shortest time between two, and how far
+GAPS, LOOK = 500, timedelta(days=3660)  # limits of the search for the shortest time between two slots: slots, time
 
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """A slot: the instant, the local time it has, and what is to be said about it.
+    """One slot of a preview: the instant, its local time, and remarks.
 
-    `dst` is set within a week of a change of the zone's offset. `starts_at` differs from `at` only by a job's jitter,
-    and is None where the slot will be skipped for the date that `excluded` names.
+    `dst`: the change of the zone's offset, if there is one within a week of the slot.
+    `starts_at`: the slot moved by the job's jitter; None where the slot will be skipped.
+    `excluded`: the excluded date for which the slot will be skipped.
     """
 
     at: datetime
@@ -51,7 +54,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class JobPreview:
-    """A job's next slots, in words and one by one; `notes` says what else decides about them."""
+    """A job's next slots: a sentence, and one by one. `notes`: other facts that decide about them."""
 
     sentence: str
     timezone: str
@@ -60,7 +63,7 @@ class JobPreview:
 
 
 def preview(schedule: Schedule, start: datetime, count: int) -> list[Fire]:
-    """The first slots after an instant."""
+    """Return the first `count` slots after an instant."""
     slots = list(islice(schedule.between(start, FOR_EVER), count))
     return [_fire(schedule, before, at) for before, at in pairwise([start, *slots])]
 
@@ -83,7 +86,7 @@ def _said(change: Change) -> str:
 
 
 def _remarks(schedule: Schedule, change: Change, before: datetime, at: datetime) -> list[str]:
-    """What a change does to this very slot."""
+    """Describe what an offset change does to this slot."""
     read = grammar.read(schedule.expression)
     fixed = isinstance(read, grammar.Cron) and not read.wildcard
     length = change.before - change.after
@@ -96,8 +99,8 @@ def _remarks(schedule: Schedule, change: Change, before: datetime, at: datetime)
 
 
 def _in_the_gap(schedule: Schedule, change: Change, what: str) -> list[str]:
-    """The wall times that the schedule names and the change skips."""
-    # UTC has no gaps: the same expression names them all there.
+    """Describe the wall clocks that the schedule names and the change skips."""
+    # UTC has no gaps, so the same expression in UTC gives all these wall clocks.
     first, last = ((wall - SECOND).replace(tzinfo=UTC) for wall in (change.before, change.after))
     walls = list(islice(parse(schedule.expression).between(first, last), LISTED + 1))
     form = "%H:%M" if change.before.date() == change.after.date() else "%Y-%m-%d %H:%M"
@@ -108,7 +111,7 @@ def _in_the_gap(schedule: Schedule, change: Change, what: str) -> list[str]:
 
 
 def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
-    """The next slots of a job that is a row of `jobs` (with the database's `now`)."""
+    """Return the next slots of a job (a row of `jobs` with the database's `now`)."""
     if job["schedule"] is None:
         return _one_off(job)
     try:
@@ -120,7 +123,7 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
 
 
 def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[Fire]:
-    """The slots up to the job's end; those that will be skipped use up none of its `max_runs`."""
+    """Yield slots up to the job's end; skipped slots do not count against `max_runs`."""
     left = None if job["max_runs"] is None else max(job["max_runs"] - job["run_count"], 0)
     for fire in preview(schedule, max(job["now"], undecided_after(job)), count):
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
@@ -131,15 +134,17 @@ def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[F
 
 
 def _of_job(job: Mapping[str, Any], fire: Fire) -> Fire:
-    """The slot with what the job's excluded dates and jitter make of it."""
+    """Return the slot after applying the job's excluded dates and jitter."""
     if excluded := calendar(job["excluded"], job["timezone"]).excluded(fire.at):
         return replace(fire, starts_at=None, excluded=excluded)
     return replace(fire, starts_at=fire.at + jitter.offset(job["id"], fire.at, job["jitter"]))
 
 
 def next_allowed(job: Mapping[str, Any]) -> datetime | None:
-    """The first slot from `next_run_at` on that falls on no excluded date; None where the job has none. Until the
-    leader has planned a new job, `next_run_at` is the instant in which it was made, and no slot."""
+    """Return the first slot from `next_run_at` on that is on no excluded date; None where there is none.
+
+    Until the leader has planned a new job, `next_run_at` is the instant of its creation and no slot.
+    """
     slot: datetime | None = job["next_run_at"]
     dates = calendar(job["excluded"], job["timezone"])
     due = slot is not None and "now" in job and slot <= job["now"] and job["schedule"] is not None
@@ -151,7 +156,7 @@ def next_allowed(job: Mapping[str, Any]) -> datetime | None:
         schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
     except ScheduleError:
         return slot
-    if schedule.fixed_delay is not None:  # excluded dates put it off by themselves
+    if schedule.fixed_delay is not None:  # its planning has moved the slot past excluded dates already
         return slot
     slot = schedule.after(slot - INSTANT) if due else slot
     while slot is not None and dates.excluded(slot) is not None:
@@ -160,7 +165,7 @@ def next_allowed(job: Mapping[str, Any]) -> datetime | None:
 
 
 def ended_unstarted(job: Mapping[str, Any]) -> str | None:
-    """A warning where jitter may move a start behind the next slot, which then ends what has not started."""
+    """Return a warning if jitter may move a start after the next slot, which then ends the unstarted run."""
     if job["overlap"] not in ("replace", "terminate") or not job["jitter"] or job["schedule"] is None:
         return None
     try:
@@ -188,7 +193,7 @@ def _one_off(job: Mapping[str, Any]) -> JobPreview:
 
 
 def _standing(job: Mapping[str, Any]) -> list[str]:
-    """What keeps the job from having slots at all."""
+    """Return notes on what keeps the job from having any slots."""
     notes = []
     if job["paused"]:
         why = f": {job['paused_reason']}" if job["paused_reason"] else ""
@@ -199,7 +204,7 @@ def _standing(job: Mapping[str, Any]) -> list[str]:
 
 
 def _dates(job: Mapping[str, Any]) -> list[str]:
-    """That the next slot will not run."""
+    """Return a note if the next slot will be skipped for an excluded date."""
     following = next_allowed(job)
     if following == job["next_run_at"]:
         return []
@@ -209,7 +214,7 @@ def _dates(job: Mapping[str, Any]) -> list[str]:
 
 
 def _waiting(job: Mapping[str, Any], schedule: Schedule) -> list[str]:
-    """Slots that exist already, or that cannot be known yet."""
+    """Return a note on slots that are due already, or that cannot be known yet."""
     if schedule.fixed_delay is not None:
         return ["its slots depend on when runs end, so none can be foreseen"]
     due = None if job["paused"] or job["next_run_at"] is None else schedule.after(undecided_after(job))
@@ -219,7 +224,7 @@ def _waiting(job: Mapping[str, Any], schedule: Schedule) -> list[str]:
 
 
 def _limits(job: Mapping[str, Any]) -> list[str]:
-    """The columns that begin, end, count and spread its slots."""
+    """Return notes on when slots start and end, how many are left, and jitter."""
     notes = []
     if job["starts_at"] is not None and job["starts_at"] > job["now"]:
         notes.append(f"starts at {_utc(job['starts_at'])}")

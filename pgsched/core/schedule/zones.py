@@ -1,9 +1,12 @@
-"""The rule: wall clocks are naive, instants are UTC, and this module alone crosses between the two.
+"""Convert between wall clocks and instants in IANA time zones.
 
-All processes follow one tz database, the `tzdata` package: `ZoneInfo(name)` would prefer the host's zone files, and two
-leaders on hosts of different age would disagree about slots. A zone name is an IANA name in its exact spelling. At a
-gap or a repeated hour the offsets on both sides are known, and the instant of the change is found by bisection, because
-`zoneinfo` does not tell it.
+Invariant: wall clocks are naive, instants are UTC, and only this module converts between them.
+
+All processes use one tz database, the `tzdata` package. `ZoneInfo(name)` would prefer the host's zone files, and
+leaders on hosts with different files would compute different slots. A zone name is an IANA name in its exact spelling.
+
+At a gap or a repeated hour, the offsets on both sides are known. The instant of the change is found by bisection,
+because `zoneinfo` does not provide it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The instant at which a zone's offset changes, and the wall clock just before and after it."""
+    """The instant at which a zone's offset changes, with the wall clocks just before and after."""
 
     at: datetime
     before: datetime
@@ -34,22 +37,25 @@ class Change:
 
 
 def tzdata_version() -> str:
-    """The release of the tz database that all slots are computed with, such as 2026a."""
+    """Return the release of the tz database that all slots are computed with, such as 2026a."""
     return str(import_module("tzdata").IANA_VERSION)
 
 
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
-    """Every zone of the tz database. A list, not the files: some file systems would find `europe/berlin` too."""
+    """Return every zone name of the tz database.
+
+    Read from its list, not from the file names: some file systems would also find `europe/berlin`.
+    """
     return frozenset((files("tzdata") / "zones").read_text(encoding="ascii").split())
 
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> ZoneInfo:
-    """The zone of an IANA name, or ScheduleError."""
+    """Return the zone with an IANA name. Raises ScheduleError."""
     if not _PRINTABLE.fullmatch(name):
         raise ScheduleError("timezone", "only printable ASCII is accepted")
-    # The list also keeps out what the file system would find: localtime, posix/, right/, tzdata.zi, absolute paths.
+    # The list also excludes other files that would be found: localtime, posix/, right/, tzdata.zi, absolute paths.
     if name not in names():
         raise ScheduleError("timezone", f'"{name[:64]}" is not a known IANA zone{did_you_mean(name, names())}')
     with files("tzdata").joinpath("zoneinfo", *name.split("/")).open("rb") as file:
@@ -57,22 +63,24 @@ def zone(name: str) -> ZoneInfo:
 
 
 def wall(tz: ZoneInfo, instant: datetime) -> datetime:
-    """The naive wall clock at an instant; `fold` is 1 in the second pass of a repeated hour."""
+    """Return the naive wall clock at an instant; `fold` is 1 in the second pass of a repeated hour."""
     return instant.astimezone(tz).replace(tzinfo=None)
 
 
 def offset(tz: ZoneInfo, naive: datetime, fold: int) -> timedelta:
+    """Return the zone's UTC offset at a wall clock; `fold` 1 means the second pass of a repeated hour."""
     found = naive.replace(tzinfo=tz, fold=fold).utcoffset()
     assert found is not None
     return found
 
 
 def instant_of(naive: datetime, utc_offset: timedelta) -> datetime:
+    """Return the instant of a wall clock with a given UTC offset."""
     return (naive - utc_offset).replace(tzinfo=UTC, fold=0)
 
 
 def change_at(tz: ZoneInfo, naive: datetime) -> Change | None:
-    """The change that skips or repeats this wall clock, or None for an ordinary one."""
+    """Return the change that skips or repeats this wall clock; None for an ordinary one."""
     earlier, later = offset(tz, naive, 0), offset(tz, naive, 1)
     if earlier == later:
         return None
@@ -81,7 +89,10 @@ def change_at(tz: ZoneInfo, naive: datetime) -> Change | None:
 
 
 def midnight(tz: ZoneInfo, day: date) -> datetime:
-    """The first instant of a date; of one that begins in a gap, or is lost in it, the first instant after the gap."""
+    """Return the first instant of a date.
+
+    If the date begins in a gap, or lies inside one, that is the first instant after the gap.
+    """
     naive = datetime.combine(day, time())
     change = change_at(tz, naive)
     if change is not None and change.after > change.before:
@@ -90,7 +101,7 @@ def midnight(tz: ZoneInfo, day: date) -> datetime:
 
 
 def changes(tz: ZoneInfo, start: datetime, end: datetime) -> Iterator[Change]:
-    """The offset changes at instants in (start, end], looking once a day."""
+    """Yield the offset changes at instants in (start, end], checking one day at a time."""
     while start < end:
         stop = min(start + timedelta(days=1), end)
         if start.astimezone(tz).utcoffset() != stop.astimezone(tz).utcoffset():
