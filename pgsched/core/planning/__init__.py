@@ -1,1 +1,1 @@
-"""From a job's slots to decisions: catch-up, overlap, jitter, backfill."""
+"""Decide what happens to a job's slots: catch-up, overlap, jitter and backfill."""

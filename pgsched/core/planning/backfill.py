@@ -1,8 +1,11 @@
-"""The rule: a backfill asks for decided slots again, and every slot of its range has one decision with its reason.
+"""Decide the slots of a backfill: which slots of a range in the past run, run again or stay as they are.
 
-A slot is `missing` when no run of its own ever started, `failed` when one started and did not succeed: never both, and
-`all` takes these and the successes. A slot's evidence is its own row; the row of a stretch that it lies in only says
-why it has none. What is not finished is never asked for twice, and a date that the job leaves out stays left out.
+Invariant: every slot of the range gets one decision with its reason. Unfinished runs are never started twice, and
+excluded dates stay excluded.
+
+A slot is `missing` when no run of its own ever started, and `failed` when one started and did not succeed. No slot is
+both; mode `all` takes these and the successes. Only a slot's own row counts. The row of a stretch that contains the
+slot only says why the slot has no row.
 """
 
 from __future__ import annotations
@@ -24,21 +27,24 @@ from pgsched.errors import InputError
 MODES = ("missing", "failed", "all")
 MOST_SLOTS = 100_000
 INSTANT = timedelta(microseconds=1)
-PIECE = timedelta(days=100)  # what a schedule counts in one go
+PIECE = timedelta(days=100)  # how much of a range a schedule counts at once
 Row = Mapping[str, Any]
 FIRST_WINDOW, LONGEST_WINDOW = timedelta(hours=1), timedelta(days=400)
-FULL_WINDOW = 4000  # slots; what is read beyond that is a second each of an hour
+FULL_WINDOW = 4000  # slots; one for each second of an hour is 3600
 Late = Callable[[], bool]
 
 
 def never() -> bool:
-    """There is time for all of it."""
+    """Return False: a `Late` for callers without a time limit."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What becomes of a slot: `run` (a new row), `again` (a further attempt of run `run_id`) or `leave`."""
+    """The decision for one slot.
+
+    `action`: `run` (a new row), `again` (a further attempt of run `run_id`) or `leave`.
+    """
 
     slot: datetime
     action: str
@@ -47,7 +53,10 @@ class Choice:
 
 
 def instant(field: str, text: str, tz: ZoneInfo) -> datetime:
-    """ISO text as an instant. Without an offset it is the wall clock of the zone; one in a gap stands for its end."""
+    """Parse ISO text to an instant; without an offset it is a wall clock of the zone.
+
+    A wall clock inside a gap stands for the end of the gap. Raises InputError.
+    """
     try:
         found = datetime.fromisoformat(text)
         gap = gap_at(found, tz)
@@ -61,13 +70,13 @@ def instant(field: str, text: str, tz: ZoneInfo) -> datetime:
 
 
 def gap_at(wall: datetime, tz: ZoneInfo) -> Change | None:
-    """The change of the zone's offset that skips a wall clock."""
+    """Return the offset change of the zone that skips this wall clock; None where it exists."""
     change = zones.change_at(tz, wall) if wall.tzinfo is None else None
     return change if change is not None and change.after > change.before else None
 
 
 def skipped(text: str, tz: ZoneInfo) -> str | None:
-    """That ISO text is a wall clock that does not exist; None for any other."""
+    """Describe the gap if ISO text is a wall clock that does not exist; None for any other."""
     wall = datetime.fromisoformat(text)
     if (gap := gap_at(wall, tz)) is None:
         return None
@@ -77,15 +86,17 @@ def skipped(text: str, tz: ZoneInfo) -> str | None:
 
 
 def count(schedule: Schedule, start: datetime, end: datetime) -> int:
-    """How many slots lie in [start, end); InputError beyond MOST_SLOTS."""
+    """Return how many slots lie in [start, end). Raises InputError beyond MOST_SLOTS."""
     return count_on(schedule, start, end)[0]
 
 
 def count_on(
     schedule: Schedule, start: datetime, end: datetime, found: int = 0, late: Late = never
 ) -> tuple[int, datetime]:
-    """How many slots lie in [start, end), beside those that were found before; and how far they are counted: to the
-    end, or to where it was `late`."""
+    """Return `found` plus the slots in [start, end), and up to where they are counted.
+
+    That is the end, or the place at which `late()` became true. Raises InputError beyond MOST_SLOTS.
+    """
     while start < end:
         stop = min(start + PIECE, end)
         piece = schedule.count(start - INSTANT, stop - INSTANT)
@@ -103,7 +114,7 @@ def count_on(
 def slots(
     schedule: Schedule, start: datetime, end: datetime, *, reverse: bool = False, cursor: datetime | None = None
 ) -> Iterator[datetime]:
-    """The slots of [start, end) behind the cursor, oldest first or newest first."""
+    """Yield the slots of [start, end) after the cursor, oldest first or (`reverse`) newest first."""
     for found, _ in windows(schedule, start, end, reverse=reverse, cursor=cursor):
         yield from found
 
@@ -111,8 +122,10 @@ def slots(
 def windows(
     schedule: Schedule, start: datetime, end: datetime, *, reverse: bool = False, cursor: datetime | None = None
 ) -> Iterator[tuple[list[datetime], datetime]]:
-    """The same, some at a time, with the cursor behind each window. Windows grow where slots are rare, so that none
-    holds many slots or takes long."""
+    """Yield the slots of [start, end) in windows, each with the cursor after it.
+
+    Windows grow where slots are rare, and shrink where they are frequent. So no window holds many slots or takes long.
+    """
     low, high, width = start - INSTANT, end - INSTANT, FIRST_WINDOW
     if cursor is not None and reverse:
         high = min(high, cursor - INSTANT)
@@ -138,10 +151,10 @@ def windows(
 def choices(
     mode: str, asked: Sequence[datetime], rows: Iterable[Mapping[str, Any]], calendar: Calendar = OPEN
 ) -> list[Choice]:
-    """The decision for each slot, in the order asked, from the rows of `backfill_rows`."""
+    """Return the decision for each slot, in the order of `asked`, from the rows of `backfill_rows`."""
     found = list(rows)
     own = {row["scheduled_at"]: row for row in found}
-    # the narrowest first: an excluded date may lie within a longer stretch
+    # The narrowest stretch first: an excluded date may lie within a longer stretch.
     wide = sorted((row for row in found if row["covers_from"] is not None),
                   key=lambda row: row["covers_until"] - row["covers_from"])  # fmt: skip
 
@@ -152,7 +165,7 @@ def choices(
 
 
 def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excluded: str | None = None) -> Choice:
-    """The decision for one slot."""
+    """Return the decision for one slot, from its own row and the narrowest stretch that contains it."""
     if own is not None and own["state"] in OPEN_STATES:
         return Choice(slot, "leave", f"run {own['id']} is {own['state']}", own["id"])
     if excluded is not None:
@@ -167,14 +180,14 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
 
 
 def kind(own: Row) -> str:
-    """The mode that an ended run belongs to, beside `all`; `succeeded` belongs to no other."""
+    """Return the mode that an ended run belongs to besides `all`; a success belongs to no other mode."""
     if own["state"] == "succeeded":
         return "succeeded"
     return "failed" if own["state"] == "dead" or own["started_at"] is not None else "missing"
 
 
 def said(run: Row) -> str:
-    """A run's state as the end of a sentence about it."""
+    """Describe a run's state as the end of a sentence."""
     state = run["state"]
     if state == "cancelled":
         return f"was cancelled {'before it' if run['started_at'] is None else 'after it had'} started"
@@ -182,18 +195,24 @@ def said(run: Row) -> str:
 
 
 def said_of_stretch(run: Row) -> str:
-    """The same of a row's whole stretch. One that was revived for its own slot says nothing more of the others."""
+    """Describe the state of a row's whole stretch.
+
+    After a revival for one slot, the row's state no longer applies to the others; `covers_state` does.
+    """
     state = run["covers_state"]
     if state is None:
         return said(run)
-    # whether it had started before is not kept
+    # For a cancelled run, whether it had started before is not stored.
     then = "was cancelled" if state == "cancelled" else said({"state": state})
     return f"{then}; later it was revived, for slot {run['scheduled_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC alone"
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Slots that come next; the cursor behind all that was looked at; `over`: that was the end of the range."""
+    """The next slots of a backfill.
+
+    `cursor`: the position after all slots that were looked at; `over`: the end of the range was reached.
+    """
 
     slots: list[datetime]
     cursor: datetime | None
@@ -201,7 +220,10 @@ class Batch:
 
 
 def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = never) -> Batch:
-    """The next slots of a backfill (a row of `backfills`): `n` at most, and only what is found until it is `late`."""
+    """Return at most `n` next slots of a backfill (`wanted`: a row of `backfills`).
+
+    Stops early once `late()` is true.
+    """
     start, end, reverse, cursor = (wanted[name] for name in ("from_at", "to_at", "reverse", "cursor_at"))
     found: list[datetime] = []
     for some, reached in windows(schedule, start, end, reverse=reverse, cursor=cursor):
@@ -215,6 +237,6 @@ def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = ne
 
 
 def up_to(found: Sequence[Choice], room: int) -> Sequence[Choice]:
-    """The decisions up to the last one that there is room to start."""
+    """Return the decisions up to the last one that there is room to start."""
     starting = [n for n, choice in enumerate(found) if choice.action != "leave"]
     return found[: starting[room - 1] + 1] if len(starting) >= room else found

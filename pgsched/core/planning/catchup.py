@@ -1,8 +1,15 @@
-"""The rule: every slot up to now is decided once, and a long outage costs a few rows, not one for every slot.
+"""Decide all slots up to now under a job's catch-up policy.
 
-Time falls into stretches, oldest first: slots past their start deadline, misfires from outside the catch-up window,
-other misfires, and slots on time; excluded dates lie across them all. Each slot lies in exactly one stretch, and a
-stretch that does not run becomes one row that carries its range and count.
+Invariant: every slot is decided once, and a long outage costs a few rows, not one for every slot.
+
+Time falls into stretches, oldest first. Excluded dates cut across all of them:
+
+1. slots after their start deadline
+2. misfires outside the catch-up window
+3. other misfires
+4. slots on time
+
+Each slot lies in exactly one stretch. A stretch that does not run becomes one row with its range and count.
 """
 
 from __future__ import annotations
@@ -17,8 +24,8 @@ from pgsched.core.policies import CATCH_UP
 from pgsched.core.schedule.calendar import OPEN, Calendar
 from pgsched.core.schedule.cron import Schedule
 
-# One call never returns more slots on time than this. What is left stays undecided, and the next slot that is returned
-# then lies in the past, so the caller comes straight back.
+# One call returns at most so many slots on time. Further slots stay undecided. The next slot that the call returns then
+# lies in the past, so the caller decides again at once.
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
 TOO_LATE, OUTSIDE = "start_deadline passed", "outside catch_up_window"
@@ -28,7 +35,13 @@ Stretch = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """A job's policy for slots that are decided late. `max_runs` is the most that `all` runs of one outage."""
+    """A job's policy for slots that are decided late.
+
+    `misfire_after`: a slot decided up to this late is on time.
+    `window`: only misfires up to this old run.
+    `max_runs`: the most slots that policy `all` runs after one outage.
+    `start_deadline`: slots older than this never run; None: no deadline.
+    """
 
     policy: str
     misfire_after: timedelta
@@ -38,8 +51,12 @@ class CatchUp:
 
 
 class Decision(NamedTuple):
-    """What becomes of a slot. The `covers_` values say which slots the row stands for, itself included. `in_turn`: one
-    of the late slots that all run, one after the other."""
+    """What happens to a slot, or to a stretch of slots with one row.
+
+    `verdict`: `run`, `skipped` or `missed`.
+    `covers_from`, `covers_until`, `covers_count`: the slots that the row stands for, itself included.
+    `in_turn`: one of several late slots that all run, one after the other.
+    """
 
     scheduled_at: datetime
     verdict: str
@@ -58,9 +75,9 @@ def decide(
     ends_at: datetime | None = None,
     calendar: Calendar = OPEN,
 ) -> tuple[list[Decision], datetime, datetime | None]:
-    """The decisions for all slots in (decided_until, now], the new high-water mark, and the next slot after it.
+    """Return the decisions for all slots in (decided_until, now], the new high-water mark, and the next slot.
 
-    A slot at `ends_at` is the last one there can be.
+    A slot at `ends_at` is the last possible one.
     """
     if policy.policy not in CATCH_UP:
         raise ValueError(f'catch-up policy "{policy.policy}" is not one of {", ".join(CATCH_UP)}')
@@ -74,7 +91,7 @@ def decide(
 
 
 def decide_one(slot: datetime, now: datetime, policy: CatchUp, calendar: Calendar = OPEN) -> Decision:
-    """The decision for a single due slot (`run_at`)."""
+    """Return the decision for a single due slot (`run_at`)."""
     late = now - slot
     if excluded := calendar.excluded(slot):
         return Decision(slot, "skipped", excluded, None, None, None)
@@ -90,7 +107,7 @@ def decide_one(slot: datetime, now: datetime, policy: CatchUp, calendar: Calenda
 
 
 def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, calendar: Calendar) -> list[Decision]:
-    """All decisions of a stretch in order, up to the last slot on time that this call has room for."""
+    """Return all decisions of a stretch in order, up to the last slot on time that this call has room for."""
     start, end = span
     expired = min(_older_than(now, policy.start_deadline, start), end)
     late = min(max(_older_than(now, policy.misfire_after, start), expired), end)
@@ -105,20 +122,20 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     found += _misfires(schedule, _within(allowed, opens, late), policy)
     on_time = chain.from_iterable(schedule.between(*part) for part in _within(allowed, late, end))
     running = [_on_time(slot) for slot in islice(on_time, BATCH)]
-    if len(running) == BATCH:  # what lies behind the last of them waits for the next call, excluded slots as well
+    if len(running) == BATCH:  # slots after the last of these wait for the next call, excluded slots as well
         found = [decision for decision in found if decision.scheduled_at < running[-1].scheduled_at]
     return sorted(found + running, key=lambda decision: decision.scheduled_at)
 
 
 def _older_than(now: datetime, age: timedelta | None, floor: datetime) -> datetime:
-    """The end of the stretch of slots older than `age`; a slot of exactly that age is not older."""
+    """Return the end of the stretch of slots older than `age`; a slot of exactly that age is not older."""
     if age is None or age >= now - floor:
         return floor
     return max(now - age - INSTANT, floor)
 
 
 def _within(stretches: Sequence[Stretch], start: datetime, end: datetime) -> list[Stretch]:
-    """The stretches cut to (start, end]."""
+    """Return the stretches cut to (start, end]."""
     cut = ((max(first, start), min(last, end)) for first, last in stretches)
     return [(first, last) for first, last in cut if first < last]
 
@@ -138,7 +155,10 @@ def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> 
 
 
 def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:
-    """The newest slot runs for all of its stretch; excluded dates lie between it and the older stretches."""
+    """Return one run at the newest slot of the last stretch, which stands for its stretch; older stretches are missed.
+
+    There are several stretches where excluded dates lie between them.
+    """
     rows = _missed(schedule, stretches, ONLY_LATEST)
     if rows:
         row = rows[-1]
@@ -149,7 +169,7 @@ def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:
 
 
 def late(count: int | None) -> str:
-    """The reason of a late slot that runs for so many (None: very many)."""
+    """Return the reason of a late slot that stands for `count` slots (None: very many)."""
     return "late" if count == 1 else f"late, runs once for {count or 'very many'} slots"
 
 
@@ -168,7 +188,7 @@ def _missed(schedule: Schedule, stretches: list[Stretch], reason: str) -> list[D
 
 
 def _passed(schedule: Schedule, start: datetime, end: datetime, verdict: str, reason: str) -> Iterator[Decision]:
-    """One row for all slots in (start, end], at the newest of them; none when there is no slot."""
+    """Yield one row for all slots in (start, end], at the newest of them; nothing where there is no slot."""
     newest = schedule.last(start, end) if start < end else None
     if newest is not None:
         yield Decision(newest, verdict, reason, schedule.after(start), newest, schedule.count(start, end))

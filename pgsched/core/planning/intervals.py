@@ -1,4 +1,7 @@
-"""The rule: a slot that has its row keeps it, and a stretch around it is told in parts, each at its newest slot."""
+"""Subtract the slots that have rows already from a stretch of slots.
+
+Invariant: a slot that has a row keeps it. A stretch around such rows is split into parts, each at its newest slot.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ from pgsched.core.planning.catchup import ONLY_LATEST, Decision, late
 from pgsched.core.schedule.cron import Schedule
 
 INSTANT = timedelta(microseconds=1)
-# the first and the last slot of a row
+# The first and the last slot that a row stands for.
 Known = tuple[datetime, datetime]
-# the first and the newest slot, and how many there are (None: very many)
+# The first and the newest slot of a part, and how many slots it has (None: very many).
 Part = tuple[datetime, datetime, int | None]
 
 
 def parts(schedule: Schedule, start: datetime, end: datetime, known: Collection[Known]) -> Iterator[Part]:
-    """The slots of (start, end] that no row of `known` stands for, oldest first."""
+    """Yield the parts of (start, end] whose slots have no row in `known`, oldest first."""
     for first, last in (*sorted(known), (end + INSTANT, end)):
         following = schedule.after(first - INSTANT)
         if first <= end and (following is None or following > last):
-            continue  # a row beside the schedule, such as one that was asked for by hand
+            continue  # a row that is not for a slot of the schedule, such as a manual run
         stop = min(first - INSTANT, end)
         if start < stop and (newest := schedule.last(start, stop)) is not None:
             yield schedule.after(start) or newest, newest, schedule.count(start, stop)
@@ -28,12 +31,15 @@ def parts(schedule: Schedule, start: datetime, end: datetime, known: Collection[
 
 
 def has_row(slot: datetime, known: Collection[Known]) -> bool:
-    """Does one of these rows stand for the slot?"""
+    """Check whether one of these rows stands for the slot."""
     return any(first <= slot <= last for first, last in known)
 
 
 def without(schedule: Schedule, decision: Decision, known: Collection[Known]) -> list[Decision]:
-    """What is left of a decision where rows are there already. A stretch that runs once does so at its newest slot."""
+    """Return what is left of a decision once slots that have rows are taken out.
+
+    A stretch that runs once runs at its newest slot.
+    """
     slot, first, last = decision.scheduled_at, decision.covers_from, decision.covers_until
     if first is None or last is None:
         return [] if has_row(slot, known) else [decision]

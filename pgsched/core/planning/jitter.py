@@ -1,6 +1,7 @@
-"""The rule: a slot's jitter is a hash of the job and the slot, so every process gives it the same start.
+"""Compute how much later than its slot a run starts, for a job with jitter.
 
-It moves the start of a run and never its slot.
+Invariant: the jitter is a hash of the job and the slot, so every process computes the same start. Jitter moves the
+start of a run and never its slot.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def offset(job_id: int, scheduled_at: datetime, limit: timedelta) -> timedelta:
-    """How far after its slot a run starts: at least zero and below `limit`."""
+    """Return how long after its slot a run starts: at least zero and less than `limit`."""
     width = limit // MICROSECOND
     if width <= 0:
         return timedelta(0)

@@ -1,25 +1,34 @@
-"""Overlap: what becomes of a due slot while earlier runs of its job are not finished.
+"""Apply a job's overlap policy: decide a due slot while earlier runs of its job are not finished.
 
-Pure. Queued, running, retrying and held runs are all unfinished. `skip` is the default, as in Kubernetes' Forbid;
-`buffer_*` hold slots back for admission to release one at a time; `replace` and `terminate` end the earlier runs, by
-asking or at once. With `retry_within`, one slot that `skip` would skip waits: the oldest, and newer ones are skipped.
+Pure. Queued, running, retrying and waiting runs are all unfinished. The policies:
 
-These policies are for slots on time. Late slots that are all caught up wait for what is unfinished and for each other,
-and end nothing; only `allow` starts them beside it.
+- `allow`: start anyway.
+- `skip`, the default, as in Kubernetes' Forbid: the slot does not run. With `retry_within`, the oldest such slot waits
+  instead, and newer ones are skipped.
+- `buffer_one`, `buffer_all`: the slot waits; admission releases waiting slots one at a time.
+- `replace`, `terminate`: end the earlier runs; `replace` asks them to stop, `terminate` ends them at once.
+
+These policies are for slots on time. Late slots that all run (catch_up `all`) wait for unfinished runs and for each
+other, and end nothing. Only `allow` starts them at once.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-# The whole reason of a row that waits for its turn, and of no other: pgsched.waits_in_turn knows the same text.
+# The reason of rows that wait for their turn, and of no others: pgsched.waits_in_turn knows the same text.
 IN_TURN = "catch_up: late, and one after the other"
 REPLACED = "replaced by the next slot"
 
 
 class Standing(NamedTuple):
-    """The unfinished runs of a job at one moment: `open` of them; `held` wait for admission under an overlap policy,
-    and `in_turn` because late slots are caught up one after the other."""
+    """The unfinished runs of a job at one moment.
+
+    `open`: how many there are.
+    `held`: how many of them wait under an overlap policy.
+    `newest_id`: id of the newest; None: it has no row yet.
+    `in_turn`: how many wait because late slots are caught up one after the other.
+    """
 
     open: int
     held: int
@@ -28,9 +37,13 @@ class Standing(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The state a slot's row is born in. `reason`: what held it up (see `told`). `ends_others`: the earlier runs are to
-    be ended first; `retries`: the slot waits for them, but only for so long; `in_turn`: it waits for its turn among
-    late ones, and `reason` is IN_TURN."""
+    """The first state of a slot's row, and why.
+
+    `reason`: what the slot waits for (see `told`).
+    `ends_others`: the earlier runs are ended first.
+    `retries`: the slot waits for the earlier runs, but only for `retry_within`.
+    `in_turn`: the slot waits for its turn among late slots, and `reason` is IN_TURN.
+    """
 
     state: str
     reason: str | None = None
@@ -42,8 +55,11 @@ class Verdict(NamedTuple):
 def decide(
     policy: str, standing: Standing, max_buffer: int, *, retries: bool = False, most_in_turn: int | None = None
 ) -> Verdict:
-    """The verdict for one due slot under `policy`, given what is unfinished before it. `most_in_turn`: the slot is a
-    late one that waits for its turn, behind at most so many."""
+    """Return the verdict for one due slot under `policy`, given the unfinished runs before it.
+
+    `retries`: the job has `retry_within`, and that time is not over.
+    `most_in_turn`: set for a late slot that waits for its turn: the most late slots that may wait.
+    """
     if policy == "allow" or standing.open == 0:
         return Verdict("queued")
     earlier = f"run {standing.newest_id}" if standing.newest_id else "the slot before it"
@@ -55,7 +71,7 @@ def decide(
     if policy == "terminate":
         return Verdict("queued", ends_others=True)
     if policy == "skip":
-        # Only one: a crowd of slots that all start when the old run ends is what this policy is there to prevent.
+        # Only one slot waits. This policy prevents that many slots start together when the old run ends.
         waits = retries and standing.held == 0
         return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)
     room = 1 if policy == "buffer_one" else max_buffer
@@ -65,14 +81,14 @@ def decide(
 
 
 def in_turn(standing: Standing, most: int, reason: str) -> Verdict:
-    """The verdict for a late slot while others are unfinished."""
+    """Return the verdict for a late slot while other runs are unfinished."""
     if standing.in_turn >= most:
         return Verdict("skipped", f"{reason} and {standing.in_turn} late slots already waited")
     return Verdict("waiting", IN_TURN, in_turn=True)
 
 
 def told(held_up: str | None, late: str | None) -> str | None:
-    """The reason in a row: why its slot did not start at once, and that it is late, with the number it stands for."""
+    """Return the reason for a row: why its slot did not start at once, and for how many late slots it stands."""
     if held_up is None:
         return late
     return (

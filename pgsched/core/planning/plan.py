@@ -1,8 +1,13 @@
-"""The rule: what becomes of a job's due slots is a pure function of its row, its unfinished runs and the instant.
+"""Decide one job's due slots: turn them into rows, and compute the job's new high-water mark and next slot.
 
-The row is what `tick_terms` in sql/ticks.sql returns, with the instant (`now`), what its slots lie after
-(`decided_until`: its mark, or what is right before its start) and its unfinished runs (`open`, `held`, `newest`).
-Every slot gets one row: a run, one held back, or one that says why not. The mark rises by decisions alone.
+Invariant: the result depends only on the job's row, its unfinished runs and the instant. Every slot gets one row: a
+run, a waiting run, or a row that says why the slot does not run. Only decisions move the mark.
+
+The job's row is what `tick_terms` in sql/ticks.sql returns, with these additions:
+
+- `now`: the instant of the decision
+- `decided_until`: the undecided slots lie after this: the mark, or the instant before the job's start
+- `open`, `held`, `newest`, `in_turn`: its unfinished runs
 """
 
 from __future__ import annotations
@@ -20,18 +25,20 @@ from pgsched.core.schedule.calendar import Calendar, calendar
 from pgsched.core.schedule.cron import Schedule, parse
 
 DELAY_RECHECK = timedelta(seconds=1)
-PUNCTUAL = timedelta(seconds=1)  # a slot that is decided so soon is on time, whatever `misfire_after` says
+PUNCTUAL = timedelta(seconds=1)  # a slot decided within this time is on time, even if `misfire_after` is shorter
 NEVER_RUN = ("skipped", "missed")
 Job = dict[str, Any]
 INSTANT = timedelta(microseconds=1)
-# The decisions, the new high-water mark (None: as it is, because there are none), and the next slot.
+# The decisions, the new high-water mark (None: unchanged, as there are no decisions), and the next slot.
 Plan = tuple[list[Decision], datetime | None, datetime | None]
 
 
 class SlotRow(NamedTuple):
-    """One row that a tick makes (the columns of `tick_insert`), of one job or of many.
+    """One row that a tick inserts (the columns of `tick_insert`), for one job or for many.
 
-    `extend`: the mark that the stretch goes on from, where it may be the rest of an excluded stretch whose row exists.
+    `held_until`: until when a slot waits that overlap would otherwise skip.
+    `extend`: the mark at which an excluded stretch may continue. If a row for its beginning exists, that row grows
+        instead.
     """
 
     slot: datetime
@@ -47,7 +54,7 @@ class SlotRow(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """How a tick leaves a job (the columns of `tick_advance`). `run_count`: its new rows that are runs."""
+    """How a tick leaves a job (the columns of `tick_advance`). `run_count`: how many new rows are runs."""
 
     decided_until: datetime | None
     next_run_at: datetime | None
@@ -56,7 +63,7 @@ class Advance(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """One job's part of a batch. `ends_others`: its unfinished runs are to be ended first."""
+    """One job's part of a batch. `ends_others`: end its unfinished runs first."""
 
     rows: list[SlotRow]
     advance: Advance
@@ -64,9 +71,10 @@ class Decided(NamedTuple):
 
 
 def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] = ()) -> Decided:
-    """Turn one job's due slots into rows, and say where it stands afterwards.
+    """Turn one job's due slots into rows, and return the job's new mark and next slot.
 
-    `planned`: what `plan` says, where it was asked already. `known`: the rows that it has after all: its mark was lost.
+    `planned`: the result of `plan`, if the caller has it already.
+    `known`: rows that exist for undecided slots, because the job's mark was lost.
     """
     decisions, decided_until, next_at = planned or plan(job)
     if known:
@@ -91,25 +99,25 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] =
         rows.append(due(job, decision, verdict))
         runs += verdict.state != "skipped"
         standing = after(standing, verdict)
-    if used_up(job, runs):  # what lies behind its last run is no slot, and not decided
+    if used_up(job, runs):  # slots after the last run do not exist, and are not decided
         decided_until, next_at = reached, None
     return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
 
 
 def remaining(job: Job, decisions: list[Decision], known: Collection[Known]) -> list[Decision]:
-    """What these decisions say of slots that have no row."""
+    """Return the decisions for slots that have no row."""
     if job["schedule"] is None:
         return [decision for decision in decisions if not has_row(decision.scheduled_at, known)]
     return [part for decision in decisions for part in without(parsed(job), decision, known)]
 
 
 def used_up(job: Job, runs: int) -> bool:
-    """Has the job had its `max_runs` with these? Its later slots do not exist then."""
+    """Check whether the job has had its `max_runs` with `runs` more; later slots do not exist then."""
     return job["max_runs"] is not None and job["run_count"] + runs >= job["max_runs"]
 
 
 def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
-    """The overlap policy's verdict; a slot waits for the run before it only while `retry_within` is not over."""
+    """Return the overlap policy's verdict; a slot waits for earlier runs only until `retry_within` is over."""
     until = held_until(job, decision.scheduled_at)
     retries = until is not None and until > job["now"]
     most = job["max_catch_up"] if decision.in_turn else None
@@ -117,30 +125,33 @@ def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
 
 
 def held_until(job: Job, slot: datetime) -> datetime | None:
-    """Until when a slot that overlap would skip may wait, counted from its start; None without `retry_within`."""
+    """Return until when a slot may wait that overlap would skip; None without `retry_within`.
+
+    `retry_within` counts from the slot's start, jitter included.
+    """
     return start_of(job, slot) + job["retry_within"] if job["retry_within"] else None
 
 
 def start_of(job: Job, slot: datetime) -> datetime:
-    """When a slot's run may start: jitter moves it."""
+    """Return when a slot's run may start: the slot, moved by jitter."""
     return slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
 
 
 def after(standing: Standing, verdict: Verdict) -> Standing:
-    """How the job stands once a slot with this verdict has its row."""
+    """Return the job's unfinished runs after a slot with this verdict has its row."""
     born_open = verdict.state != "skipped"
     waits, in_turn = verdict.state == "waiting", standing.in_turn + verdict.in_turn
     return Standing(standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn)
 
 
 def undecided_after(job: Mapping[str, Any]) -> datetime:
-    """What the undecided slots of a job with a schedule lie after (a row of `jobs`)."""
+    """Return the instant after which the undecided slots of a scheduled job lie (`job`: a row of `jobs`)."""
     mark: datetime = job["decided_until"] or job["anchor_at"]
     return mark if job["starts_at"] is None else max(mark, job["starts_at"] - INSTANT)
 
 
 def plan(job: Job) -> Plan:
-    """The decisions for everything due, the new high-water mark and the next slot."""
+    """Return the decisions for all due slots, the new high-water mark and the next slot."""
     if job["schedule"] is None:
         return one_off(job)
     schedule = parsed(job)
@@ -155,7 +166,7 @@ def plan(job: Job) -> Plan:
 
 
 def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
-    """The plan where nothing is late and no date excluded, which is nearly always; None where `decide` has to look."""
+    """Return the plan for the most common case: no slot is late, and no date excluded; else None."""
     now, ends_at = job["now"], job["ends_at"]
     end = now if ends_at is None else min(now, ends_at)
     slot = schedule.after(begun)
@@ -170,31 +181,34 @@ def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
 
 
 def parsed(job: Job) -> Schedule:
-    """The job's schedule; equal texts are read once."""
+    """Return the job's schedule; equal texts are parsed once."""
     return parse(job["schedule"], job["timezone"], job["anchor_at"])
 
 
 def catch_up_policy(job: Job) -> CatchUp:
-    """The job's misfire policy as a value."""
+    """Return the job's catch-up policy as a value."""
     return CatchUp(
         job["catch_up"], misfire_after(job), job["catch_up_window"], job["max_catch_up"], job["start_deadline"]
     )
 
 
 def misfire_after(job: Job) -> timedelta:
-    """Up to this late a slot is on time. Deciding takes time, so it is never less than `PUNCTUAL`: with less, a job
-    that is decided the moment it is due would have misfired each time."""
+    """Return how late a slot may be decided and still be on time.
+
+    Deciding takes time, so the result is never less than `PUNCTUAL`. With less, a job that is decided as soon as it is
+    due would misfire each time.
+    """
     given: timedelta = job["misfire_after"]
     return max(given, PUNCTUAL)
 
 
 def job_calendar(job: Job) -> Calendar:
-    """The job's excluded dates, in its zone."""
+    """Return the job's excluded dates, in its time zone."""
     return calendar(job["excluded"], job["timezone"])
 
 
 def one_off(job: Job) -> Plan:
-    """run_at: one slot, decided once."""
+    """Plan a job with `run_at`: one slot, decided once."""
     slot, now, mark = job["run_at"], job["now"], job["decided_until"]
     if mark is not None and slot <= mark:
         return [], None, None
@@ -205,14 +219,15 @@ def one_off(job: Job) -> Plan:
 
 
 def fixed_delay(job: Job, delay: timedelta) -> Plan:
-    """@after: one slot a delay after the last run settled (or the job began); looked at again while one is open.
+    """Plan an `@after` job: one slot, a delay after the last run ended or the job began.
 
-    It has no slots of its own that excluded dates could skip: they put it off.
+    While a run is open, the job is planned again each DELAY_RECHECK. Excluded dates postpone the slot, because there
+    are no other slots that they could skip.
     """
     now, mark = job["now"], job["decided_until"] or job["anchor_at"]
     if job["open"]:
         return [], None, now + DELAY_RECHECK
-    # never before the mark: retention forgets the last run, and a clock may have stepped back
+    # Never before the mark: retention deletes the last run, and the clock may have stepped back.
     slot = max(job["last_finished_at"] or mark, mark, job["anchor_at"]) + delay
     slot = job_calendar(job).next_allowed(slot)
     if job["ends_at"] is not None and slot > job["ends_at"]:
@@ -225,7 +240,7 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
 
 
 def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
-    """The row of a slot that is to run (or is skipped for overlap)."""
+    """Return the row of a slot that is to run, or that overlap skips."""
     slot, now = decision.scheduled_at, job["now"]
     starts = start_of(job, slot)
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
@@ -237,7 +252,7 @@ def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
 
 
 def replaced(row: SlotRow) -> SlotRow:
-    """The row of a slot that a later slot of the same batch replaces before anybody could start it."""
+    """Return the row of a slot that a later slot of the same batch replaces before any worker could start it."""
     if row.state in NEVER_RUN:
         return row
     late = row.reason if row.covers_until is not None else None
@@ -245,9 +260,9 @@ def replaced(row: SlotRow) -> SlotRow:
 
 
 def passed(job: Job, decision: Decision) -> SlotRow:
-    """The row of a slot, or a whole stretch of them, that will not run.
+    """Return the row of a slot, or of a stretch of slots, that will not run.
 
-    An excluded stretch may go on from the batch before: then its row grows, and a blackout of months is one row.
+    An excluded stretch may continue one of an earlier batch. Then that row grows, so an exclusion of months is one row.
     """
     slot = decision.scheduled_at
     goes_on = decision.verdict == "skipped" and decision.covers_from is not None

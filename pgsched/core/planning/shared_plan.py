@@ -1,7 +1,8 @@
-"""The rule: jobs that differ in their id, mark and unfinished runs alone are decided once, not once each.
+"""Decide jobs that share schedule and policies once for all of them, instead of once for each job.
 
-Two marks between the same two slots leave the same slots to decide: the plan for the one holds for the other, and so
-does the mark that it gives, which is that of its last decision or none.
+Invariant: jobs that differ only in id, mark and unfinished runs share one plan. Two marks between the same two slots
+leave the same slots to decide. So the plan for one mark holds for the other, and gives the same new mark: that of the
+last decision, or none.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ NOTHING: dict[str, Any] = {"open": 0, "held": 0, "in_turn": 0, "newest": None,
 
 
 class Shape:
-    """The schedule and policies that jobs share, and what was decided for the newest of their marks.
+    """The schedule and policies that jobs share, and the newest decisions for them.
 
-    `terms`: a row of `tick_terms` in sql/ticks.sql with the instant (`now`). `looks`: whether unfinished runs matter;
-    `delayed`: whether the end of the last one does; `anchored`: whether the slots count from each job's own beginning.
-    Raises what reading the schedule raises.
+    `terms`: a row of `tick_terms` in sql/ticks.sql with the instant (`now`).
+    `looks`: whether unfinished runs matter.
+    `delayed`: whether the end of the last run matters (`@after`).
+    `anchored`: whether slots count from each job's own beginning (`@every`).
+
+    Raises what parsing the schedule raises.
     """
 
     def __init__(self, terms: Job) -> None:
@@ -44,7 +48,11 @@ class Shape:
         found: dict[str, Any] | None = None,
         known: Collection[Known] = (),
     ) -> Decided:
-        """Decide one job. `found`: its row of `tick_open`, of `tick_finished`; `known`: the rows it has."""
+        """Decide one job.
+
+        `found`: the job's row of `tick_open` or `tick_finished`; None: it has none.
+        `known`: the rows that the job has already.
+        """
         alike = not (found or known) and self._since <= (mark or FIRST) < self._before
         if alike and self._alone is not None:
             return self._alone
