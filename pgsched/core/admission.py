@@ -1,12 +1,12 @@
-"""Which of the runs that wait for limits may go now. Pure: counts, tokens and candidates are passed in.
+"""Choose which of the runs that wait for limits may be queued now.
 
-The rule: a run goes only if every gate that it passes has room for it: the limit of its key, and that of its queue. A
-gate that is shut for one key lets the runs of others by.
+Pure: counts, tokens and candidates are passed in. Invariant: a run is admitted only if both its gates have room: the
+limit of its key and that of its queue. A gate that is shut for one key does not stop runs of other keys.
 
-Rates: a bucket holds up to `burst` tokens and gains `rate` in each period. Each start takes one, so that no window of
-one period sees more than rate + burst starts. Admitted runs start when a worker takes them, all at once if need be;
-therefore each of them holds a token from its admission on: what is left for more (`tokens`) plus what is admitted and
-unstarted never exceeds the burst.
+Rates: a bucket holds up to `burst` tokens and gains `rate` tokens in each period. Each start takes one token. So no
+window of one period sees more than rate + burst starts. Admitted runs start when a worker takes them, possibly all at
+once. Therefore each admitted run holds a token from its admission on. The remaining tokens (`tokens`) plus the
+admitted, unstarted runs never exceed the burst.
 """
 
 from __future__ import annotations
@@ -27,8 +27,13 @@ WINDOW_S = 0.05
 
 @dataclass(slots=True)
 class Gate:
-    """What one limit allows at one moment. `room`: runs that its concurrency limit, or its window, lets in; `tokens`:
-    starts that its rate has left; `burst`: the most that may be admitted and unstarted."""
+    """What one limit allows at one moment.
+
+    `room`: runs that its concurrency limit, or the window of its queue, still lets in.
+    `tokens`: starts that its rate has left.
+    `burst`: the most runs that may be admitted and unstarted.
+    `unstarted`: runs that are admitted and unstarted now.
+    """
 
     room: float = UNLIMITED
     tokens: float = UNLIMITED
@@ -36,22 +41,22 @@ class Gate:
     unstarted: int = 0
 
     def most(self) -> float:
-        """How many could pass now."""
+        """Return how many runs could pass now."""
         whole = self.tokens if self.tokens == UNLIMITED else math.floor(self.tokens + 1e-9)
         return max(0.0, min(self.room, whole, self.burst - self.unstarted))
 
     def allows(self) -> bool:
-        """May one more pass?"""
+        """Check whether one more run may pass."""
         return self.room >= 1 and self.burst - self.unstarted >= 1 and self.tokens >= 1 - 1e-9
 
     def take(self) -> None:
-        """One more has passed."""
+        """Count one more run that passed."""
         self.room -= 1
         self.unstarted += 1
         self.tokens -= 1
 
     def give_back(self, n: int) -> None:
-        """So many of those that had passed wait again, or have not passed after all."""
+        """Count `n` runs that passed and now wait again, or did not pass after all."""
         self.unstarted -= n
         self.tokens = min(self.tokens + n, self.burst - self.unstarted)
 
@@ -61,7 +66,7 @@ OPEN = Gate()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A run that waits for limits alone. `priority`: the one that it has risen to."""
+    """A run that only limits hold. `priority`: the priority that it has risen to by ageing."""
 
     id: int
     priority: int
@@ -71,7 +76,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class Group:
-    """The runs of one key that wait in one queue, the first ones of them in order."""
+    """The runs of one key that wait in one queue: the first few of them, in order."""
 
     queue: str
     key: str
@@ -82,19 +87,24 @@ class Group:
 
 @dataclass
 class Window:
-    """How many runs of a queue may be let go before they start: two for each slot, and more only where the workers take
-    them so fast that this is less than they take in WINDOW_S. `left`: unstarted runs after the pass at `at`."""
+    """How many runs of a queue may be admitted before they start.
+
+    The window is two for each place of the workers. It grows only where workers take runs so fast that they need more
+    within WINDOW_S.
+
+    `left`: unstarted runs after the pass at `at`.
+    """
 
     size: float = 0.0
     left: int = 0
     at: datetime | None = None
 
     def most(self, slots: int, unstarted: int, now: datetime) -> int:
-        """What may be unstarted now."""
+        """Return how many runs may be unstarted now. `slots`: places of the workers."""
         elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
         if unstarted:
             wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
-        else:  # they might have taken more
+        else:  # all runs were taken, so the workers might have taken more
             wanted = 2.0 * self.left if elapsed_s < WINDOW_S else 0.0
         least = max(SMALLEST_WINDOW, 2 * slots)
         self.size = max(least, min(LARGEST_WINDOW, max(wanted, 0.9 * self.size)))
@@ -109,24 +119,28 @@ def tokens_now(
     bucket: tuple[float, float, int] | None,
     given_back: Sequence[float] = (),
 ) -> float:
-    """What a bucket has for more admissions. `bucket`: (tokens then, seconds since, unstarted then), None: it is full.
-    `given_back`: how many seconds ago claims were made that were then given back unstarted.
+    """Return how many tokens a bucket has for further admissions.
 
-    Between two looks runs have started, nobody knows when: no more is gained than if all of them had started just now.
+    `bucket`: (tokens, seconds ago, unstarted) at the last look; None: the bucket is full.
+    `given_back`: ages in seconds of claims that were given back unstarted.
+
+    Runs have started since the last look, at unknown times. The bucket gains no more than if all of them had started
+    just now.
     """
     if bucket is None:
         return float(burst - unstarted)
     then, elapsed_s, unstarted_then = bucket
     gained = then + max(0.0, elapsed_s) * rate / period_s + refund(rate / period_s, given_back)
-    # those that were unstarted then and have been given back since have not started
+    # Runs that were unstarted then and whose claims were given back since have not started.
     unstarted_then -= sum(age_s < elapsed_s for age_s in given_back)
     return min(gained, float(burst - max(unstarted_then, unstarted)))
 
 
 def refund(per_s: float, ages_s: Iterable[float]) -> float:
-    """The tokens that claims given back unstarted are worth, made so many seconds ago.
+    """Return the tokens to give back for claims that were given back unstarted.
 
-    Had they not been made, the bucket might have been full ever since, and what came in be lost: so much less.
+    `per_s`: tokens gained each second. `ages_s`: how many seconds ago the claims were made. Without the claims the
+        bucket might have been full since then, and would have lost further gains. The refund is reduced by that amount.
     """
     worth, then = 0.0, math.inf
     for age_s in sorted(ages_s, reverse=True):
@@ -135,13 +149,15 @@ def refund(per_s: float, ages_s: Iterable[float]) -> float:
 
 
 def default_burst(rate: int) -> int:
-    """A tenth of the rate, at least one."""
+    """Return the burst where none is set: a tenth of the rate, at least one."""
     return max(1, rate // 10)
 
 
 def choose(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[Group, Candidate]]:
-    """The runs of one queue that may go, in order; the gates have taken them. Where it is fair, the groups are in the
-    order of their turns."""
+    """Choose the runs of one queue that are admitted, in order, and take their room in the gates.
+
+    `fair`: the keys take turns; the groups are in the order of their turns.
+    """
     chosen = []
     for group, run in in_turns(groups) if fair else in_order(groups):
         if not queue_gate.allows():
@@ -154,14 +170,14 @@ def choose(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[
 
 
 def in_order(groups: Iterable[Group]) -> list[tuple[Group, Candidate]]:
-    """All candidates, the most urgent first, then the oldest; those of one key as they come."""
+    """Return all candidates, the most urgent first, then the oldest; those of one key in their order."""
     found = [(run.priority, run.ready_at, run.id, group, run) for group in groups for run in group.runs]
     found.sort(key=lambda one: one[:3])
     return [(group, run) for *_, group, run in found]
 
 
 def in_turns(groups: Sequence[Group]) -> Iterator[tuple[Group, Candidate]]:
-    """One run of each key (or `weight` of them), then the next one of each."""
+    """Yield `weight` runs of each key, then the next `weight` of each, until none is left."""
     left = [(group, iter(group.runs)) for group in groups]
     while left:
         again = []
@@ -174,7 +190,10 @@ def in_turns(groups: Sequence[Group]) -> Iterator[tuple[Group, Candidate]]:
 
 
 def wanted(groups: Sequence[Group], queue_gates: Mapping[str, Gate], fair: Container[str], budget: int) -> list[int]:
-    """How many candidates of each group to read: no more than could pass, and not more than `budget` altogether."""
+    """Return how many candidates of each group to read.
+
+    No more than could pass, and about `budget` in total.
+    """
     share = max(1, budget // max(1, len(groups)))
     members = Counter(group.queue for group in groups)
 

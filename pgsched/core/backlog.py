@@ -1,7 +1,10 @@
-"""Why do runs wait? The first cause that the facts bear out, of each queue in which runs have waited for too long.
+"""Find the queues in which runs wait too long, and report the first cause that the facts support.
 
-Pure. Runs that wait for a limit count like queued ones. A limit of 0, which stops runs for good, is reported at once.
-Workers that have had no free place for a minute are reported after that minute, all other causes after `patience`.
+Pure. Runs that wait for a limit count like queued ones. All causes are reported after `patience` seconds, with two
+exceptions:
+
+- A limit of 0, which stops runs for good, is reported at once.
+- Workers without a free place for a minute are reported after that minute.
 """
 
 from __future__ import annotations
@@ -13,14 +16,17 @@ from shlex import quote
 from pgsched.core.facts import Binding, Facts, Paused, Queue, Running
 from pgsched.core.units import counted, elapsed
 
-STUCK_S = 60.0  # nothing has been started for so long
+STUCK_S = 60.0  # no run has started for this long: the queue is stuck
 SEE_RUNNING = "`pgsched run list --state running` shows them"
-Found = tuple[str, str, str]  # the kind of a problem, its text and its cure
+Found = tuple[str, str, str]  # a problem: its kind, its text and its cure
 Patience = Callable[[str], float]
 
 
 def backlog(facts: Facts, patience: Patience) -> Iterator[Found]:
-    """The queues in which runs wait for too long."""
+    """Yield one problem for each queue in which runs wait too long.
+
+    `patience` returns for how many seconds runs of a queue may wait.
+    """
     everything = next((pause for pause in facts.paused if pause.what == "all"), None)
     pauses = {pause.name: pause for pause in facts.paused if pause.what == "queue"}
     for queue in facts.queues:
@@ -33,17 +39,17 @@ def backlog(facts: Facts, patience: Patience) -> Iterator[Found]:
 
 
 def span(seconds: float) -> str:
-    """`1 minute 10 seconds`"""
+    """Format seconds as words: `1 minute 10 seconds`."""
     return elapsed(timedelta(seconds=max(0, round(seconds))))
 
 
 def wait(queue: str, number: int, oldest_s: float) -> str:
-    """`queue mail: 12 runs wait, the oldest for 6 minutes`"""
+    """Describe the backlog of a queue: `queue mail: 12 runs wait, the oldest for 6 minutes`."""
     return f"queue {queue}: {counted(number, 'run')} wait{'s' if number == 1 else ''}, the oldest for {span(oldest_s)}"
 
 
 def paused(queue: Queue, pause: Paused, longest_s: float) -> Iterator[Found]:
-    """Somebody stopped it, and may have forgotten."""
+    """Report a paused queue in which runs wait: perhaps the pause was forgotten."""
     number = queue.queued + queue.limited
     oldest_s = min(max(queue.oldest_queued_s or 0.0, queue.oldest_limited_s or 0.0), pause.since_s)
     if not number or oldest_s <= longest_s:
@@ -55,7 +61,7 @@ def paused(queue: Queue, pause: Paused, longest_s: float) -> Iterator[Found]:
 
 
 def waiting(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
-    """Queued runs that live workers would take."""
+    """Report queued runs that live workers offer to run and yet do not start."""
     if not (oldest_s := queue.oldest_offered_s):
         return
     serving = [worker for worker in facts.workers if worker.serves(queue.name)]
@@ -81,7 +87,7 @@ def waiting(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
 
 
 def held_by_limits(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
-    """Runs that wait only because a limit is reached, if the oldest has waited for more than `longest_s` seconds."""
+    """Report runs that only a limit holds, if the oldest has waited for more than `longest_s` seconds."""
     if not (oldest_s := queue.oldest_limited_s) or any(one.concurrency == 0 for one in bindings(facts, queue.name)):
         return
     there = [one for one in facts.running if one.queue == queue.name]
@@ -98,18 +104,18 @@ def held_by_limits(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Fou
 
 
 def bindings(facts: Facts, queue: str) -> list[Binding]:
-    """The limits for which runs of this queue may wait: its own, else the limits of concurrency keys."""
+    """Return the limits that may hold runs of this queue: the queue's own, else those of concurrency keys."""
     own = [one for one in facts.limits if one.name == f"queue {queue}"]
     return own or [one for one in facts.limits if one.name.startswith("key ")]
 
 
 def limit_said(name: str, concurrency: int | None) -> str:
-    """`the limit of queue mail, 2 at once`"""
+    """Format a limit: `the limit of queue mail, 2 at once`."""
     return f"the limit of {name}" + ("" if concurrency is None else f", {concurrency} at once")
 
 
 def forbidden(facts: Facts) -> Iterator[Found]:
-    """A limit of 0: nothing of it will ever start."""
+    """Report limits of 0: none of their runs will ever start."""
     for one in facts.limits:
         if one.concurrency == 0 and one.waiting:
             what, _, name = one.name.partition(" ")
@@ -124,12 +130,12 @@ def forbidden(facts: Facts) -> Iterator[Found]:
 
 
 def standing_still(running: list[Running]) -> bool:
-    """Has none of these been started lately?"""
+    """Check whether none of these runs started within the last `STUCK_S` seconds."""
     return min((one.newest_s for one in running), default=0.0) > STUCK_S
 
 
 def doing(running: list[Running]) -> str:
-    """` (8 x app.hang, the longest for 1 minute 10 seconds, without a timeout)`"""
+    """Describe what runs: ` (8 x app.hang, the longest for 1 minute 10 seconds, without a timeout)`."""
     if not running:
         return ""
     counts: dict[str, int] = {}
@@ -141,7 +147,7 @@ def doing(running: list[Running]) -> str:
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """`4 x reports.build, 1 x mail`: the most of them first, three at most."""
+    """Format counts of tasks, the largest first, at most three: `4 x reports.build, 1 x mail`."""
     by_count = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     more = f" and {sum(n for _, n in by_count[3:])} more" if len(by_count) > 3 else ""
     return ", ".join(f"{n} x {task}" for task, n in by_count[:3]) + more

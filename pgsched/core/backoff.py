@@ -1,6 +1,7 @@
-"""The rule: the wait before the next attempt grows as the job says, and never beyond its maximum.
+"""Compute the wait before the next attempt of a run.
 
-Jitter only ever shortens the wait, so `maximum` is a promise and a fleet of failures does not come back in step.
+Invariant: the wait grows as the job's policy says, and is never longer than `maximum`. Jitter only shortens the wait.
+It keeps runs that failed together from coming back together.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from pgsched.core.policies import BACKOFF
 def delay(
     attempt: int, backoff: str, base: timedelta, maximum: timedelta, jitter: float, random: Callable[[], float]
 ) -> timedelta:
-    """How long to wait after attempt number `attempt` (the first is 1) failed; `random` yields a number in [0, 1)."""
+    """Return how long to wait after attempt number `attempt` failed; the first attempt is 1.
+
+    `random`: returns a number in [0, 1).
+    """
     seconds = min(_growth(attempt, backoff) * max(base.total_seconds(), 0.0), max(maximum.total_seconds(), 0.0))
     return timedelta(seconds=seconds * (1 - min(max(0.0, jitter), 1.0) * random()))
 
@@ -22,7 +26,7 @@ def delay(
 def _growth(attempt: int, backoff: str) -> float:
     past = max(attempt, 1) - 1
     if backoff == "exponential":
-        # 2.0 ** 1024 overflows; at 2 ** 80 every base of at least a microsecond is past the longest timedelta.
+        # 2.0 ** 1024 overflows. With 2 ** 80 every base from a microsecond on exceeds the longest timedelta.
         return 2.0 ** min(past, 80)
     if backoff == "linear":
         return float(past + 1)

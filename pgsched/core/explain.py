@@ -1,6 +1,7 @@
-"""Why did it not run? The rule: every slot has exactly one answer, and it is the first that the facts bear out.
+"""Explain what happened to one slot of a job, above all why it did not run.
 
-Pure: `Facts` is all that the database knows about one slot of one job at one moment.
+Pure: `Facts` is all that the database knows about the slot at one moment. Invariant: every slot has exactly one answer,
+the first one that the facts support.
 """
 
 from __future__ import annotations
@@ -15,31 +16,42 @@ from pgsched.core.leader_absence import absences
 
 Row = Mapping[str, Any]
 LATE = timedelta(seconds=5)
-# Answers of rows that were bound to be made later than their slots.
+# Answers whose rows are always made later than their slots.
 NOT_LATE = ("paused", "excluded", "after_end", "max_runs")
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """One slot of a job. `asked`: the instant of the question; `nearest`: the slots next to it where it is none.
-    `behind_last`: as many undecided slots as the job has runs left lie before it."""
+    """What the database knows about one slot of a job.
+
+    `asked`: the instant that was asked about.
+    `nearest`: the slots before and after `asked`; None where `asked` is a slot.
+    `passed_over`: a row about a stretch that is about to get its row.
+    `behind_last`: the undecided slots before this one use up all runs that `max_runs` leaves.
+    """
 
     now: datetime
     job: Row
     slot: datetime
     asked: datetime | None = None
     nearest: tuple[datetime | None, datetime | None] | None = None
-    run: Row | None = None  # the slot's own row, else that of the stretch that it lies in
+    run: Row | None = None  # the slot's own row, else the row of the stretch that contains it
     around: Around = field(default_factory=Around)
     terms: Sequence[Row] = ()
-    passed_over: Row | None = None  # a stretch that is about to get its row
+    passed_over: Row | None = None
     excluded: str | None = None
     behind_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What happened to a slot and why. `slot`: None where the job has none. `run_id`: the row that tells of it."""
+    """What happened to a slot and why.
+
+    `slot`: None where the job has no slot.
+    `nearest`: the slots before and after `asked`; None where `asked` is a slot.
+    `answer`: one word for programs. `text`: sentences for people.
+    `run_id`: the row that the answer comes from.
+    """
 
     job: str
     asked: datetime | None
@@ -53,7 +65,7 @@ class Explanation:
 
 
 def explain(facts: Facts) -> Explanation:
-    """The answer for one slot."""
+    """Return the answer for one slot."""
     found = by_row(facts) if facts.run is not None else without_row(facts)
     text = f"{preface(facts)}Slot {at(facts.slot)} of job {facts.job['name']}: {found.text}."
     run_id = None if facts.run is None else facts.run["id"]
@@ -62,17 +74,18 @@ def explain(facts: Facts) -> Explanation:
 
 
 def without_slot(job: Row, asked: datetime | None) -> Explanation:
-    """The answer for a job in error whose schedule does not tell its slots, as one that never fires."""
+    """Return the answer for a job in error whose schedule gives no slots, such as one that never fires."""
     text = f"Job {job['name']} has no slot to tell of: it {in_error(job)}."
     return Explanation(job["name"], asked, None, False, None, "job_in_error", text, None, {})
 
 
 def in_error(job: Row) -> str:
+    """Return since when the job has been in error, and why."""
     return f"has been in error since {at(job['error_at'])}: {job['error']}"
 
 
 def preface(facts: Facts) -> str:
-    """That the instant of the question is no slot."""
+    """Return a sentence that the instant asked about is no slot; empty where it is one."""
     if facts.nearest is None or facts.asked is None:
         return ""
     job, slots = facts.job, [slot for slot in facts.nearest if slot is not None]
@@ -83,7 +96,7 @@ def preface(facts: Facts) -> str:
 
 
 def by_row(facts: Facts) -> Answer:
-    """What the row says, and how it came about."""
+    """Return the answer that the slot's row gives, and how the row was made."""
     run = facts.run
     assert run is not None
     if run["scheduled_at"] == facts.slot:
@@ -107,19 +120,22 @@ def by_row(facts: Facts) -> Answer:
 
 
 def begins_later(facts: Facts) -> str:
-    """That the slot lies before the schedule as it is: stretches there need not be of slots like this one."""
+    """Return since when the present schedule applies, if the slot lies before that; else an empty string.
+
+    Stretches before that instant need not contain slots of this schedule.
+    """
     if facts.job["schedule"] is None or facts.slot >= facts.job["anchor_at"]:
         return ""
     return f"the schedule of today begins at {at(facts.job['anchor_at'])}"
 
 
 def gaps_before(facts: Facts, run: Row) -> list[tuple[datetime, datetime]]:
-    """When nobody led, from the slot until its row was made."""
+    """Return the times without a leader from the slot until its row was made."""
     return absences(facts.terms, facts.slot, run["created_at"])
 
 
 def came_about(facts: Facts, run: Row, answer: str) -> str:
-    """Who asked for the run, or why it was decided late."""
+    """Return who asked for the run, or why it was decided late."""
     if run["origin"] == "manual":
         return ". It was asked for by hand"
     if run["origin"] != "schedule":
@@ -130,14 +146,17 @@ def came_about(facts: Facts, run: Row, answer: str) -> str:
 
 
 def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, Any]:
-    """The facts of a row that programs may want."""
+    """Return the facts of a row that programs may want."""
     names = ("state", "origin", "attempt", "max_attempts", "scheduled_at", "available_at", "created_at", "started_at")
     more = ("finished_at", "worker", "reason", "error", "covers_from", "covers_until", "covers_count")
     return {name: run[name] for name in (*names, *more)} | {"no_leader": [list(gap) for gap in gaps]}
 
 
 def because(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
-    """`, because nobody led from A to B`; where somebody led when the slot came, that is no reason, but a fact."""
+    """Return `, because nobody led from A to B`, the reason why a slot was decided late.
+
+    If a process led when the slot came, the gap is not the reason, but still a fact: `; meanwhile ...`.
+    """
     if not gaps:
         return ""
     nobody = "nobody led " + " and ".join(f"from {at(a)} to {at(b)}" for a, b in gaps)
@@ -145,7 +164,7 @@ def because(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
 
 
 def without_row(facts: Facts) -> Answer:
-    """The first rule that fits a slot without a row."""
+    """Return the answer of the first rule that fits a slot without a row."""
     for rule in RULES:
         if (found := rule(facts)) is not None:
             return found
@@ -157,7 +176,7 @@ def without_row(facts: Facts) -> Answer:
 
 
 def held_up(facts: Facts) -> tuple[list[str], list[str]]:
-    """What keeps a slot that is not decided from being decided: words for programs, and for people."""
+    """Return what keeps an undecided slot from being decided: words for programs, and texts for people."""
     job, found = facts.job, []
     if job["error"] is not None:
         found.append(("job_in_error", f"the job {in_error(job)}"))
@@ -171,7 +190,7 @@ def held_up(facts: Facts) -> tuple[list[str], list[str]]:
 
 
 def to_come(facts: Facts) -> Answer | None:
-    """It is in the future."""
+    """Answer for a slot in the future."""
     mark = facts.job["decided_until"]
     if facts.slot <= facts.now or ended(facts) or used_up(facts) or before(facts):
         return None
@@ -189,7 +208,7 @@ def to_come(facts: Facts) -> Answer | None:
 
 
 def before(facts: Facts) -> Answer | None:
-    """It lies before the schedule began."""
+    """Answer for a slot before the schedule began."""
     job, slot = facts.job, facts.slot
     if job["schedule"] is None:
         return None
@@ -204,7 +223,7 @@ def before(facts: Facts) -> Answer | None:
 
 
 def ended(facts: Facts) -> Answer | None:
-    """It lies behind the end."""
+    """Answer for a slot after the job's end."""
     ends_at = facts.job["ends_at"]
     if ends_at is None or facts.slot <= ends_at:
         return None
@@ -212,7 +231,7 @@ def ended(facts: Facts) -> Answer | None:
 
 
 def used_up(facts: Facts) -> Answer | None:
-    """The job has had all its runs."""
+    """Answer for a slot of a job that has had all its runs."""
     most, mark = facts.job["max_runs"], facts.job["decided_until"]
     if most is None or facts.job["run_count"] < most or (mark is not None and facts.slot <= mark):
         return None
@@ -220,14 +239,14 @@ def used_up(facts: Facts) -> Answer | None:
 
 
 def left(facts: Facts) -> str:
-    """How many runs the job may still have."""
+    """Return how many runs the job may still have."""
     most = facts.job["max_runs"]
     runs = most - facts.job["run_count"]
     return f"its max_runs is {most}, and {runs} run{' is' if runs == 1 else 's are'} left for the slots until then"
 
 
 def noted(facts: Facts) -> Answer | None:
-    """An edit or a resume passed over it a moment ago."""
+    """Answer for a slot that an edit or a resume passed over a moment ago."""
     if facts.passed_over is None:
         return None
     reason = facts.passed_over["reason"]
@@ -238,7 +257,7 @@ def noted(facts: Facts) -> Answer | None:
 
 
 def undecided(facts: Facts) -> Answer | None:
-    """It is due, and nobody has decided it."""
+    """Answer for a slot that is due and not decided yet."""
     mark = facts.job["decided_until"]
     if mark is not None and facts.slot <= mark:
         return None
@@ -258,7 +277,7 @@ def undecided(facts: Facts) -> Answer | None:
 
 
 def before_the_pause(facts: Facts, pause: str, gaps: Sequence[tuple[datetime, datetime]]) -> str:
-    """It was due before the job was paused: the pause alone is not to blame."""
+    """Explain a slot that was due before the job was paused: the pause alone is not the reason."""
     by = span(facts.job["paused_at"] - facts.slot)
     return (
         f"it was due {by} before the pause, and was not decided until then{because(gaps, facts.slot)}. Now {pause}; "

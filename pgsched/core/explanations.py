@@ -1,4 +1,7 @@
-"""What a run's row says about its slot. The rule: every state has its words for people and its answer for programs."""
+"""Turn a run's row into an answer about its slot: one word for programs, and text for people.
+
+Invariant: there is an answer for every state.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from pgsched.core.units import elapsed
 
 Row = Mapping[str, Any]
 Seconds = timedelta | float
-# How the reason of a row that never ran begins, and the answer that it stands for.
+# The beginning of `reason` in rows that never ran, and the answer that it stands for.
 REASONS = (
     ("paused since", "paused"),
     ("overlap:", "overlap"),
@@ -37,10 +40,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What else bears on a run: the job's other open runs, how many live workers there are and would take it, and the
-    pauses and limits that hold it. `parents`: what it waits for because it was told to; None: it was not. `earlier`: of
-    a slot skipped by its overlap policy, what the run is at that was not finished, and is not yet. `hint`: what is
-    offered instead."""
+    """Other facts that bear on a run.
+
+    `others`: the job's other open runs.
+    `alive`: live workers. `offering`: those of them that would take the run.
+    `held`: the pauses and limits that hold the run.
+    `parents`: the runs that this run depends on; None: it has no dependencies.
+    `earlier`: of a slot skipped by its overlap policy: the state of the earlier run, if that is still unfinished.
+    `hint`: similar tasks that are offered.
+    """
 
     others: Sequence[Row] = ()
     alive: int = 0
@@ -52,42 +60,42 @@ class Around:
 
 
 def at(instant: datetime) -> str:
-    """`2026-05-01 02:00:00 UTC`"""
+    """Format an instant: `2026-05-01 02:00:00 UTC`."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def span(length: timedelta) -> str:
-    """`0.4 seconds`, `3 minutes`, `1 minute 41 seconds`"""
+    """Format a length of time: `0.4 seconds`, `3 minutes`, `1 minute 41 seconds`."""
     seconds = length.total_seconds()
     return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else elapsed(length)
 
 
 def told(run: Row, around: Around) -> Answer:
-    """The answer that a run's row gives (the columns of run_show, and its `attempts`)."""
+    """Return the answer for a run's row (the columns of run_show, and its `attempts`)."""
     return TELL[run["state"]](run, around)
 
 
 def first_start(run: Row) -> datetime | None:
-    """When its first attempt began."""
+    """Return when the first attempt started."""
     starts = [attempt["started_at"] for attempt in run["attempts"]] + [run["started_at"]]
     return min((start for start in starts if start is not None), default=None)
 
 
 def tries(run: Row) -> str:
-    """How often it was tried, and what went wrong."""
+    """Describe how many attempts there were, and the last error."""
     count = f"{run['attempt']} attempt{'' if run['attempt'] == 1 else 's'}"
     error = last_error(run)
     return f"{count}, the last error: {error}" if error else count
 
 
 def last_error(run: Row) -> str | None:
-    """The first line of it."""
+    """Return the first line of the last error."""
     error = run["error"] or next((a["error"] for a in reversed(run["attempts"]) if a["error"]), None)
     return str(error).splitlines()[0] if error else None
 
 
 def late(run: Row) -> tuple[str, timedelta | None]:
-    """How late it started, in words and as a length."""
+    """Return how late the run started, in words and as a length of time."""
     start = first_start(run)
     if start is None:
         return "it never started", None
@@ -96,6 +104,7 @@ def late(run: Row) -> tuple[str, timedelta | None]:
 
 
 def ran(run: Row, _: Around) -> Answer:
+    """Answer for a run that succeeded."""
     words, by = late(run)
     how = f"after {tries(run)}" if run["attempt"] > 1 else "at the first attempt"
     text = f"it ran: {words}, and succeeded at {at(run['finished_at'])} {how}"
@@ -103,19 +112,20 @@ def ran(run: Row, _: Around) -> Answer:
 
 
 def stood_for(run: Row) -> str:
-    """The other slots that it ran for. A row that was revived for its own slot ran for none of them."""
+    """Name the other slots that the run stood for; a row revived for its own slot stood for none of them."""
     if run["origin"] != "schedule" or run["covers_state"] or run["covers_from"] in (None, run["covers_until"]):
         return ""
     return f"; it ran once for {stretch(run)}"
 
 
 def stretch(run: Row) -> str:
-    """The stretch of a row."""
+    """Describe the stretch of slots that a row stands for."""
     count = f"{run['covers_count']} slots" if run["covers_count"] is not None else "the slots"
     return f"{count} from {at(run['covers_from'])} to {at(run['covers_until'])}"
 
 
 def failed(run: Row, _: Around) -> Answer:
+    """Answer for a dead run."""
     words, by = late(run)
     text = f"it failed: {words}, and was given up at {at(run['finished_at'])} after {tries(run)}"
     why = f" ({run['reason']})" if run["reason"] else ""
@@ -123,19 +133,20 @@ def failed(run: Row, _: Around) -> Answer:
 
 
 def cancelled(run: Row, _: Around) -> Answer:
+    """Answer for a cancelled run."""
     return Answer(
         "cancelled", f"it was cancelled at {at(run['finished_at'])}: {run['reason'] or 'no reason was given'}"
     )
 
 
 def answer_of(state: str, reason: str) -> str:
-    """The word for a reason not to run."""
+    """Return the answer for the reason why a row did not run."""
     otherwise = "skipped" if state == "skipped" else "too_late"
     return next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
 
 
 def never_ran(run: Row, around: Around) -> Answer:
-    """Skipped and missed: the reason is the row's own."""
+    """Answer for a skipped or missed slot, with the reason in its row."""
     reason = run["reason"] or "no reason was recorded"
     answer = answer_of(run["state"], reason)
     step = f"; {around.earlier}" if around.earlier else ""
@@ -144,12 +155,12 @@ def never_ran(run: Row, around: Around) -> Answer:
 
 
 def unfinished(run: Row, around: Around) -> str:
-    """What a run is at for which a slot was skipped: the one step that says why it is not finished."""
+    """Describe why an unfinished run is not finished, for a slot that was skipped because of it."""
     return f"run {run['id']} is not finished yet: {told(run, around).text}"
 
 
 def before_revival(run: Row) -> Answer:
-    """What the row of a stretch said of all its slots before it was revived for one."""
+    """Answer for a stretch from what its row said of all slots, before it was revived for one slot."""
     state, reason = run["covers_state"], run["covers_reason"]
     if state in ("skipped", "missed"):
         return never_ran({**run, "state": state, "reason": reason, "finished_at": run["created_at"]}, Around())
@@ -159,6 +170,7 @@ def before_revival(run: Row) -> Answer:
 
 
 def queued(run: Row, around: Around) -> Answer:
+    """Answer for a queued run."""
     since = f"it has been queued since {at(run['available_at'])} on queue {run['queue']}"
     if run["attempt"]:
         since += f", to be tried again after {tries(run)}"
@@ -177,6 +189,7 @@ def queued(run: Row, around: Around) -> Answer:
 
 
 def running(run: Row, _: Around) -> Answer:
+    """Answer for a running run."""
     words, by = late(run)
     where = f"on worker {run['worker']}" if run["worker"] else "on a worker that is no longer known"
     attempt = f"attempt {run['attempt']} of {run['max_attempts']}"
@@ -187,6 +200,7 @@ def running(run: Row, _: Around) -> Answer:
 
 
 def waiting(run: Row, around: Around) -> Answer:
+    """Answer for a waiting run."""
     if around.held is not None:
         return Answer("limited", f"it waits for its limits since {at(run['ready_at'])}: {around.held}")
     if around.parents is not None:
@@ -201,6 +215,7 @@ def waiting(run: Row, around: Around) -> Answer:
 
 
 def waiting_for_parents(parents: Sequence[Row]) -> Answer:
+    """Answer for a run that waits for the runs that it depends on."""
     names = [
         f"the same slot of {parent['job']}" if parent["id"] is None
         else f"run {parent['id']} ({', '.join(part for part in (parent['job'], parent['state']) if part)})"
@@ -213,6 +228,7 @@ def waiting_for_parents(parents: Sequence[Row]) -> Answer:
 
 
 def scheduled(run: Row, _: Around) -> Answer:
+    """Answer for a scheduled run: a retry, or a start that jitter has moved."""
     if run["attempt"]:
         failure = (
             f"attempt {run['attempt']} of {run['max_attempts']} failed: {last_error(run) or 'no error was recorded'}"

@@ -1,4 +1,7 @@
-"""What is known of the running system at one moment: values, all read in one transaction, for core.health to judge."""
+"""Values that describe the running system at one moment: leader, workers, jobs, queues, limits and alerts.
+
+All of them are read in one transaction, and `core.health` judges them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from datetime import datetime
 class Failing:
     """A duty of the leader that has failed each time for `since_s` seconds.
 
-    `left`: it has cost the leader its session twice, and is left undone for a while.
+    `left`: the duty has cost the leader its session twice, and is not done for a while.
     """
 
     duty: str
@@ -21,7 +24,13 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The newest term. `alive`: seen within the last seconds and not resigned."""
+    """The newest term of a leader.
+
+    `seen_s`: seconds since the leader was last seen.
+    `terms_lately`: how many terms began within the last minute.
+    `alive`: the leader was seen within the last seconds and has not resigned.
+    `failing`: its duties that fail.
+    """
 
     term: int
     holder: str
@@ -37,7 +46,16 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class LiveWorker:
-    """A worker seen within its lease."""
+    """A worker that was seen within its lease.
+
+    `running`: attempts that it makes now.
+    `abandoned`: handlers that ignore their timeout and still run.
+    `queues`: None: all queues.
+    `tasks`: how many tasks it offers.
+    `seen_s`: seconds since its last heartbeat.
+    `blocked_s`, `blocked_by`: for how many seconds a handler has blocked its event loop, and which handler.
+    `pooler`: `session` or `transaction`; None: no pooler.
+    """
 
     id: int
     name: str
@@ -59,14 +77,18 @@ class LiveWorker:
     pooler: str | None = None
 
     def serves(self, queue: str) -> bool:
-        """Does it claim runs of this queue?"""
+        """Check whether this worker claims runs of the queue."""
         return not self.stopping and (self.queues is None or queue in self.queues)
 
 
 @dataclass(frozen=True, slots=True)
 class LostWorker:
-    """A worker that vanished within ten minutes and did not sign off. `held`: runs by task, if the leader
-    has taken its claims back; else `running` says how many it had at its last heartbeat."""
+    """A worker that vanished within the last ten minutes without signing off.
+
+    `seen_s`: seconds since its last heartbeat.
+    `running`: how many runs it had at that heartbeat.
+    `held`: those runs by task, once the leader has reaped its claims; None before.
+    """
 
     name: str
     seen_s: float
@@ -76,8 +98,12 @@ class LostWorker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The unfinished runs of one queue. `limited`: of those waiting, the ones that only a limit holds. An age is null
-    where there is none; `oldest_offered_s` is of queued runs that some live worker would take."""
+    """The unfinished runs of one queue. Ages are in seconds; None where there is no such run.
+
+    `oldest_offered_s`: age of the oldest queued run that a live worker offers to run.
+    `limited`: how many of the waiting runs only a limit holds.
+    `oldest_limited_s`: age of the oldest of these.
+    """
 
     name: str
     queued: int = 0
@@ -92,8 +118,11 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """What runs in a queue, by task. `oldest_s`, `newest_s`: since the first and the last of them started; `untimed`:
-    how many have no timeout."""
+    """The running runs of one task in a queue.
+
+    `oldest_s`, `newest_s`: seconds since the first and the last of them started.
+    `untimed`: how many have no timeout.
+    """
 
     queue: str
     task: str
@@ -105,7 +134,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Unroutable:
-    """Queued runs that no live worker offers to run. `task` only for kind `task`; `hint`: what is offered instead."""
+    """Queued runs that no live worker offers to run.
+
+    `task`: set for kind `task` only. `hint`: similar tasks that are offered.
+    """
 
     queue: str
     kind: str
@@ -117,8 +149,11 @@ class Unroutable:
 
 @dataclass(frozen=True, slots=True)
 class AwaitedRelease:
-    """The newest release of a task that no live worker has, while `count` runs wait for it: their arguments do not fit
-    the releases that are there. `gone_s`: since a worker was last seen with it."""
+    """The newest release of a task that no live worker has, while `count` runs wait for it.
+
+    The arguments of these runs do not fit the releases that live workers have. `gone_s`: seconds since a worker with
+    the newest release was last seen.
+    """
 
     task: str
     count: int
@@ -127,7 +162,12 @@ class AwaitedRelease:
 
 @dataclass(frozen=True, slots=True)
 class JobCounts:
-    """Jobs altogether; `overdue_s`: how long the oldest due slot has been waiting for a leader to decide it."""
+    """How many jobs there are, by state.
+
+    `broken`: jobs in error.
+    `planned`: jobs with a next slot.
+    `overdue_s`: for how many seconds the oldest due slot has waited for a leader to decide it; None: no slot is due.
+    """
 
     total: int
     paused: int
@@ -156,8 +196,11 @@ class MarkedAhead:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """What somebody stopped `since_s` seconds ago: `what` is all, queue or task. `resume_at`: when it goes on by
-    itself, in `resumes_in_s` seconds; null: never."""
+    """A pause that began `since_s` seconds ago.
+
+    `what`: `all`, `queue` or `task`.
+    `resume_at`: when the pause ends by itself, in `resumes_in_s` seconds; None: never.
+    """
 
     what: str
     name: str
@@ -171,7 +214,7 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """A queue that got its first limit and is closed until the limit is in force. No run of it is claimed before.
+    """A queue that got its first limit, and from which nothing is claimed until that limit is in force.
 
     `waits_for`: pids of sessions with open transactions that wrote runs before the limit was set.
     """
@@ -183,8 +226,13 @@ class Shut:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A limit that holds runs now: how many it has let go (of a queue: how many run), and how many wait. Not `applied`:
-    it was changed a moment ago. `concurrency`: how many may run at once, null: as many as like."""
+    """A limit that holds runs now.
+
+    `admitted`: runs that it has admitted; for a queue's limit, how many run.
+    `waiting`: runs that wait for it.
+    `applied`: False if the limit was changed a moment ago and is not in force yet.
+    `concurrency`: how many may run at once; None: any number.
+    """
 
     name: str
     admitted: int
@@ -195,7 +243,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class FullQueue:
-    """A queue in which as many runs wait as may."""
+    """A queue that holds its maximum number of waiting runs."""
 
     name: str
     depth: int
@@ -205,7 +253,7 @@ class FullQueue:
 
 @dataclass(frozen=True, slots=True)
 class OpenAlert:
-    """An incident that is not over; `job` is null where it is about the whole system."""
+    """An alert whose incident has not ended; `job` is None where it is about the whole system."""
 
     id: int
     job: str | None
@@ -216,7 +264,7 @@ class OpenAlert:
 
 @dataclass(frozen=True, slots=True)
 class Unpruned:
-    """A run that should have been deleted long ago: kept for `keep_s` seconds, it ended `age_s` seconds ago."""
+    """A run that should have been deleted: it ended `age_s` seconds ago, and is kept for `keep_s` seconds."""
 
     run_id: int
     age_s: float
@@ -225,7 +273,12 @@ class Unpruned:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that the judgement rests on. `notify_usage`: how full the notification queue is, from 0 to 1."""
+    """All facts that health is judged by.
+
+    `unpruned`: an ended run that should have been deleted long ago.
+    `notify_usage`: how full the server's notification queue is, from 0 to 1.
+    `counted_all`: False if there are more open runs than were counted.
+    """
 
     leader: Leader | None
     workers: list[LiveWorker]

@@ -1,7 +1,7 @@
-"""Is the work getting done? One judgement for status, doctor, top, the console, metrics and /readyz.
+"""Judge whether work gets done: one list of problems for status, doctor, top, the console, metrics and /readyz.
 
-Pure: `Facts` goes in, problems come out, each with its cause and with what to do. Healthy means that there is none; a
-note says what somebody may want to know and need not act on.
+Pure: `Facts` go in, problems come out, each with its cause and a cure. The system is healthy if there is no problem. A
+note is information that needs no action.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHUT_S = 10.0  # the leader opens a queue after 5 s at most
 AHEAD_S = 60.0
 NOTIFY_FULL = 0.5
 LISTED = 5
-# What a problem is about: labels of the metric pgsched_problems.
+# The kinds of problem: labels of the metric pgsched_problems.
 KINDS = (
     "leader", "duty", "worker", "unroutable", "backlog", "pause", "limit", "full", "job", "mark", "pruning", "notify",
     "alert",
@@ -31,7 +31,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`text`: what is wrong, and its cause. `cure`: what to do. A `note` leaves the system healthy."""
+    """One problem, with its cause in `text` and what to do in `cure`. A `note` leaves the system healthy."""
 
     kind: str
     text: str
@@ -47,12 +47,12 @@ class Patience:
     queues: Mapping[str, float] = field(default_factory=dict)
 
     def of(self, queue: str) -> float:
-        """In this queue."""
+        """Return the patience for this queue, in seconds."""
         return self.queues.get(queue, self.backlog_s)
 
 
 def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
-    """All problems and notes, the gravest kinds first."""
+    """Return all problems and notes, the gravest kinds first."""
     return [
         *leader_problems(facts),
         *duty_problems(facts.leader),
@@ -72,7 +72,7 @@ def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
 
 
 def leader_problems(facts: Facts) -> Iterator[Problem]:
-    """Is anybody deciding slots?"""
+    """Report that no process leads, if work waits for a leader."""
     leader, jobs = facts.leader, facts.jobs
     if leader is not None and leader.alive:
         yield from slow_leader(leader, jobs)
@@ -89,7 +89,7 @@ def leader_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def absent(leader: Leader | None) -> str:
-    """Why nobody leads."""
+    """Describe why no process leads."""
     if leader is None:
         return "nobody has ever led"
     if leader.resigned:
@@ -98,6 +98,7 @@ def absent(leader: Leader | None) -> str:
 
 
 def slow_leader(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
+    """Report a leader that is late, and leaders that change often."""
     if jobs.overdue_s is not None and jobs.overdue_s > OVERDUE_S:
         text = f"the leader is {jobs.overdue_s:.0f} s behind with due slots"
         yield Problem("leader", text, f"see the log of {leader.holder}, and `pgsched doctor` for who blocks it")
@@ -107,7 +108,7 @@ def slow_leader(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
 
 
 def duty_problems(leader: Leader | None) -> Iterator[Problem]:
-    """Does the leader do all that it has to?"""
+    """Report duties of the leader that fail."""
     if leader is None or not leader.alive:
         return
     for one in leader.failing:
@@ -118,7 +119,7 @@ def duty_problems(leader: Leader | None) -> Iterator[Problem]:
 
 
 def worker_problems(facts: Facts) -> Iterator[Problem]:
-    """Is anybody running what is queued, and able to?"""
+    """Report that no live worker takes queued runs, and workers in trouble."""
     queued = sum(queue.queued for queue in going_on(facts))
     if queued and not any(not worker.stopping for worker in facts.workers):
         text = f"no live worker, and {counted(queued, 'run')} {'is' if queued == 1 else 'are'} queued"
@@ -128,6 +129,7 @@ def worker_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def troubled(worker: LiveWorker) -> Iterator[Problem]:
+    """Report abandoned handlers and a blocked event loop of one worker."""
     if worker.abandoned:
         text = f"worker {worker.name}: {counted(worker.abandoned, 'abandoned handler')} still at work in it"
         cure = f"restart it (SIGTERM to {worker.pid} on {worker.hostname}): such a handler ignores its timeout"
@@ -141,7 +143,7 @@ def troubled(worker: LiveWorker) -> Iterator[Problem]:
 
 
 def going_on(facts: Facts) -> list[Queue]:
-    """The queues that are not paused: what waits in the others waits because somebody wants it to."""
+    """Return the queues that are not paused; runs of a paused queue wait on purpose."""
     if any(pause.what == "all" for pause in facts.paused):
         return []
     stopped = {pause.name for pause in facts.paused if pause.what == "queue"}
@@ -149,7 +151,7 @@ def going_on(facts: Facts) -> list[Queue]:
 
 
 def unroutable_problems(facts: Facts) -> Iterator[Problem]:
-    """Is there work that nobody offers to do?"""
+    """Report queued runs that no live worker offers to run."""
     if not any(not worker.stopping for worker in facts.workers):
         return
     for what in facts.unroutable[:LISTED]:
@@ -163,7 +165,10 @@ def unroutable_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def release_problems(facts: Facts) -> Iterator[Problem]:
-    """Do runs wait for a release that was taken back? One that is just starting again takes them by itself."""
+    """Report runs that wait for a release that no live worker has had for `STUCK_S` seconds.
+
+    A shorter absence is not reported: a worker that is just restarting will take them.
+    """
     gone = [one for one in facts.releases if one.gone_s > STUCK_S]
     for one in gone[:LISTED]:
         verb = "waits" if one.count == 1 else "wait"
@@ -182,7 +187,7 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def shut_problems(facts: Facts) -> Iterator[Problem]:
-    """Does a queue wait for its first limit for longer than the leader lets it?"""
+    """Report queues that wait for their first limit longer than the leader needs to put it in force."""
     for one in facts.shut:
         if one.since_s > SHUT_S:
             pids = ", ".join(str(pid) for pid in one.waits_for[:LISTED])
@@ -193,7 +198,7 @@ def shut_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def full_problems(facts: Facts) -> Iterator[Problem]:
-    """A full queue loses work, or refuses it."""
+    """Report full queues: they refuse or cancel runs."""
     then = {"reject": "new runs are refused", "shed_oldest": "its oldest runs are cancelled"}
     for queue in facts.full:
         text = f"queue {queue.name} is full: {queue.depth} runs wait, {queue.max_depth} may; {then[queue.on_full]}"
@@ -201,7 +206,7 @@ def full_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def job_problems(facts: Facts) -> Iterator[Problem]:
-    """Can every job be evaluated?"""
+    """Report jobs that cannot be evaluated."""
     for job in facts.errors[:LISTED]:
         cure = f"mend it (`pgsched job update {quote(job.name)}`), or `pgsched job pause {quote(job.name)}`"
         yield Problem("job", f"job {job.name} is in error: {job.error}", cure)
@@ -210,7 +215,7 @@ def job_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def mark_problems(facts: Facts) -> Iterator[Problem]:
-    """Is a job silent because the clock was ahead once?"""
+    """Report jobs without slots because the clock was ahead once."""
     for job in facts.ahead[:LISTED]:
         if job.ahead_s > AHEAD_S:
             text = (
@@ -221,7 +226,7 @@ def mark_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def pruning_problems(facts: Facts) -> Iterator[Problem]:
-    """Do old runs go?"""
+    """Report that old runs are not deleted."""
     if (found := facts.unpruned) is None or facts.leader is None or not facts.leader.alive:
         return
     fails = any(one.duty == "pruning" for one in facts.leader.failing)
@@ -233,14 +238,14 @@ def pruning_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def notify_problems(facts: Facts) -> Iterator[Problem]:
-    """Can anybody still notify?"""
+    """Report a notification queue that is nearly full."""
     if facts.notify_usage >= NOTIFY_FULL:
         text = f"the notification queue is {facts.notify_usage:.0%} full: when it is full, commits that notify fail"
         yield Problem("notify", text, "`pgsched doctor` names the session that holds it up: end it")
 
 
 def alert_problems(facts: Facts) -> Iterator[Problem]:
-    """Incidents that are not over."""
+    """Report open alerts."""
     for one in facts.alerts[:LISTED]:
         about = f"job {one.job}, " if one.job else ""
         text = f"alert {one.id}, open for {span(one.since_s)}: {about}{one.kind}: {one.details}"
@@ -250,7 +255,7 @@ def alert_problems(facts: Facts) -> Iterator[Problem]:
 
 
 def lost_workers(facts: Facts) -> Iterator[Problem]:
-    """Who vanished lately, and what did they hold?"""
+    """Note workers that vanished lately, and the runs that they held."""
     for one in facts.lost[:LISTED]:
         held = listed(one.held) if one.held else counted(one.running, "run")
         text = f"worker {one.name} was lost {span(one.seen_s)} ago; it held {held}"

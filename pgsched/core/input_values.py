@@ -1,6 +1,6 @@
-"""Texts that people give, as values: ages and instants, lengths of time, rates, dates, retention, arguments in JSON.
+"""Parse texts that people type: ages, instants, lengths of time, rates, dates, retention and JSON arguments.
 
-Most functions take the name of the option or field, and raise InputError with that name for a text that does not fit.
+Most functions take the name of the option or field. They raise InputError with that name for a text that does not fit.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ AGO = re.compile(r"(\d{1,9})(s|m|h|d|w)")
 UNITS = {
     "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks",
 }  # fmt: skip
-NONE = "none"  # takes a setting away
-WRITTEN = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))  # milliseconds of each unit
+NONE = "none"  # removes a setting
+WRITTEN = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))  # milliseconds in each unit
 # The settings of retention that are lengths of time.
 RETENTION_TIMES = ("keep_minutes", "keep_hours", "keep_audit")
 DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
-# Text of this length can hold a payload that fits, written with much white space; more is not even parsed.
+# In characters. This leaves room for an allowed payload with much white space; longer text is refused unparsed.
 LONGEST = 4 * MAX_PAYLOAD_BYTES
 
 
 def moment(option: str, text: str | None) -> datetime | timedelta | None:
-    """`2h` as a time that long ago; ISO text as an instant (UTC where it names no offset)."""
+    """Parse an age such as `2h` to a timedelta, or ISO text to an instant (UTC where it has no offset)."""
     if text is None:
         return None
     if found := AGO.fullmatch(text):
@@ -47,7 +47,7 @@ def moment(option: str, text: str | None) -> datetime | timedelta | None:
 
 
 def fixed_instant(option: str, text: str | None) -> datetime | None:
-    """An instant, None where there is no text; an age is none."""
+    """Parse an instant; None where there is no text. Raises InputError for an age."""
     found = moment(option, text)
     if isinstance(found, timedelta):
         raise InputError(f"{option}: is not an instant", option)
@@ -55,7 +55,10 @@ def fixed_instant(option: str, text: str | None) -> datetime | None:
 
 
 def instant(option: str, text: str | None) -> datetime:
-    """The instant to look from; an age is that long ago. The bounds are those of a job's instants."""
+    """Parse an instant, or an age to the instant that long ago.
+
+    Raises InputError outside the bounds of a job's instants, the years 1970 to 8999.
+    """
     when = moment(option, text)
     try:
         found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
@@ -67,7 +70,7 @@ def instant(option: str, text: str | None) -> datetime:
 
 
 def span(option: str, text: str) -> timedelta:
-    """`90s`, `10m`, `1h`: a stretch of time."""
+    """Parse a length of time: `90s`, `10m`, `1h`."""
     found = SPAN.fullmatch(text)
     try:
         if found is None or not int(found[1]):
@@ -78,14 +81,14 @@ def span(option: str, text: str) -> timedelta:
 
 
 def span_text(value: timedelta) -> str:
-    """A time as options and forms take it: `90s`, `10m`."""
+    """Format a length of time as options and forms take it: `90s`, `10m`."""
     ms = round(value.total_seconds() * 1000)
     size, unit = next((size, unit) for size, unit in WRITTEN if ms % size == 0)
     return f"{ms // size}{unit}"
 
 
 def rate_of(text: str) -> tuple[int, timedelta]:
-    """`100/m` or `5/10s`: how many, in what period."""
+    """Parse a rate to a count and its period: `100/m` or `5/10s`."""
     found = RATE.fullmatch(text)
     if found is None or not int(found[1]) or found[2] == "0":
         raise InputError(f'rate: "{text}" is not N/PERIOD, such as 100/m or 5/10s', "rate")
@@ -93,7 +96,7 @@ def rate_of(text: str) -> tuple[int, timedelta]:
 
 
 def whole(option: str, text: str, least: int) -> int | None:
-    """A whole number, or None for `none`."""
+    """Parse a whole number of at least `least`; None for `none`."""
     if text == NONE:
         return None
     if not text.isdecimal() or not least <= int(text) <= 1_000_000_000:
@@ -102,7 +105,10 @@ def whole(option: str, text: str, least: int) -> int | None:
 
 
 def bounds(column: str, concurrency: str | None, rate: str | None, burst: str | None) -> dict[str, Any]:
-    """The columns that --concurrency, --rate and --burst set; None puts the default back."""
+    """Return the columns that --concurrency, --rate and --burst set; None restores the default.
+
+    `column`: the name of the column for `concurrency`.
+    """
     found: dict[str, Any] = {}
     if concurrency is not None:
         found[column] = whole("concurrency", concurrency, 0)
@@ -116,7 +122,7 @@ def bounds(column: str, concurrency: str | None, rate: str | None, burst: str | 
 
 
 def span_of(text: str) -> tuple[date, date]:
-    """`2026-12-25` or `2026-12-24..2026-12-26`."""
+    """Parse a date or a range of dates: `2026-12-25` or `2026-12-24..2026-12-26`."""
     first, dots, last = text.partition("..")
     try:
         found = date.fromisoformat(first), date.fromisoformat(last if dots else first)
@@ -128,7 +134,10 @@ def span_of(text: str) -> tuple[date, date]:
 
 
 def kept(given: Iterable[str] | None) -> dict[str, str] | None:
-    """`7d`, `dead=90d` as the column `keep`; outcomes are checked by the database. None: nothing was said."""
+    """Parse retention times such as `7d` and `dead=90d` to the column `keep`; None where none is given.
+
+    The database checks the outcomes.
+    """
     found: dict[str, str] = {}
     for text in given or ():
         outcome, sign, time = text.rpartition("=")
@@ -140,7 +149,7 @@ def kept(given: Iterable[str] | None) -> dict[str, str] | None:
 
 
 def within(option: str, text: str | None, least: str, most: str) -> timedelta | None:
-    """How long figures are kept. Raises InputError."""
+    """Parse how long figures are kept. Raises InputError unless the time lies between `least` and `most`."""
     found = span(option, text) if text else None
     if found is not None and not DAYS[least] <= found / timedelta(days=1) <= DAYS[most]:
         raise InputError(f"{option}: {text} is not between {least} and {most}", option)
@@ -148,12 +157,15 @@ def within(option: str, text: str | None, least: str, most: str) -> timedelta | 
 
 
 def retention_texts(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of retention as JSON has them: times as the options take them, as those in `keep` are text, too."""
+    """Return retention settings for JSON: times as text, in the form that the options take.
+
+    The times in `keep` are text already.
+    """
     return {name: span_text(value) if name in RETENTION_TIMES else value for name, value in found.items()}
 
 
 def json_arguments(text: str) -> Any:
-    """The arguments of a run, from JSON."""
+    """Parse the arguments of a run from JSON. Raises InputError."""
     if len(text) > LONGEST:
         raise InputError(f"args: {len(text)} characters; at most {MAX_PAYLOAD_BYTES} bytes of JSON are allowed", "args")
     try:

@@ -1,4 +1,7 @@
-"""The rule: somebody led from a term's election until it resigned or was last seen, and nobody at other moments."""
+"""Find the times in which no process was leader.
+
+Invariant: there is a leader from a term's election until it resigned or was last seen, and none at other moments.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-# A term is seen about once a second; a shorter silence than this is no absence.
+# A leader is seen about once a second. A gap shorter than this does not count as an absence.
 SILENCE = timedelta(seconds=5)
 Stretch = tuple[datetime, datetime]
 
 
 def absences(terms: Iterable[Mapping[str, Any]], start: datetime, end: datetime) -> list[Stretch]:
-    """The stretches of [start, end] without a leader, oldest first. Terms: elected_at, seen_at and resigned_at."""
+    """Return the parts of [start, end] without a leader, oldest first.
+
+    `terms`: rows with elected_at, seen_at and resigned_at.
+    """
     found: list[Stretch] = []
     led_until = start
     for term in sorted(terms, key=lambda term: term["elected_at"]):

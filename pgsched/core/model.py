@@ -1,8 +1,10 @@
-"""The values that travel between the parts. Frozen: whoever holds one holds a fact, not a handle. Those that the hot
-path makes for every run are named tuples, which cost a third.
+"""Values that pass between the parts of pgsched: claims, outcomes, settlements, states and kinds.
 
-All instants are timezone-aware UTC datetimes of the database's clock, but for one of `Claim`; all durations in Python
-are seconds (`_s`) or `timedelta`.
+Invariant: all of them are immutable, so a value is a fact at one moment, not a handle. Values that the hot path builds
+for every run are named tuples, which cost a third of a dataclass.
+
+All instants are timezone-aware UTC datetimes of the database's clock, except `Claim.available_at`, which is text. All
+durations in Python are seconds (`_s`) or `timedelta`.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
 Key = tuple[int, int]
-# the year of available_at from which on a run waits for others: migrations/1000_initial/43_dependencies.sql
+# A run whose available_at lies in this year or later waits for other runs: migrations/1000_initial/43_dependencies.sql
 HELD_BACK = 8998
 How = Literal["created", "existing", "replaced", "repeated"]
 
 
-Row = dict[str, Any]  # a row of a statement, by the names of its columns
+Row = dict[str, Any]  # a row of a statement's result, by column name
 
 
 class Kind(StrEnum):
-    """How `task` is read: the name of a registered handler, a program, a command line, a statement, a URL."""
+    """How `task` is read: the name of a registered handler, a program, a command line, a statement or a URL."""
 
     TASK = "task"
     COMMAND = "command"
@@ -34,7 +36,7 @@ class Kind(StrEnum):
 
 
 class State(StrEnum):
-    """Where a run is in its life. The last five are terminal."""
+    """The state of a run. The last five are terminal."""
 
     WAITING = "waiting"
     SCHEDULED = "scheduled"
@@ -48,8 +50,11 @@ class State(StrEnum):
 
 
 class Result(StrEnum):
-    """How one attempt ended (the `outcome` of an attempt). The last two are none, cost no attempt and leave no row: a
-    claim was given back unstarted, or the handler asked to be called later."""
+    """How one attempt ended: the `outcome` of an attempt.
+
+    `RELEASED` and `SNOOZED` do not count against max_attempts and leave no row. `RELEASED`: a claim was given back
+    before it was started. `SNOOZED`: the handler asked to be called later.
+    """
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -61,16 +66,22 @@ class Result(StrEnum):
     SNOOZED = "snoozed"
 
 
-SUCCEEDED = Result.SUCCEEDED  # an enum's members are slow to look up
+SUCCEEDED = Result.SUCCEEDED  # a module global, because looking up an enum's member is slow
 
 
 class RunId(int):
-    """A run's id, as an enqueue gives it. `how` it came by it: `created` a run, found an `existing` one with the unique
-    key, `replaced` what that was to do, or `repeated` what the idempotency key had been used for."""
+    """The id of a run, as an enqueue returns it, with `how` the enqueue got it.
+
+    - `created`: the enqueue made a new run.
+    - `existing`: a run with the unique key existed already.
+    - `replaced`: a run with the unique key existed, and its work was replaced.
+    - `repeated`: the idempotency key was used before, and this is the run of that first request.
+    """
 
     how: How = "created"
 
     def __new__(cls, run_id: int, how: How = "created") -> RunId:
+        """Build an id; `how` is stored only where it is not `created`."""
         made = super().__new__(cls, run_id)
         if how != "created":
             made.how = how
@@ -78,14 +89,19 @@ class RunId(int):
 
     @property
     def created(self) -> bool:
-        """Was a run made, rather than one found?"""
+        """Whether the enqueue made a new run, rather than finding one."""
         return self.how == "created"
 
 
 @dataclass(frozen=True, slots=True)
 class FirstResult:
-    """What became of the run that an idempotency key stands for. `state` is the run's, None if somebody deleted its
-    row; `result` is what it returned, `error` the last failure; `finished_at` is None until it has ended."""
+    """State and result of the run that an idempotency key stands for.
+
+    `state`: the run's state; None if its row was deleted.
+    `result`: what the run returned.
+    `error`: the error of the last failed attempt.
+    `finished_at`: None until the run has ended.
+    """
 
     run_id: int
     state: str | None
@@ -96,15 +112,20 @@ class FirstResult:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands for JSON that PostgreSQL stores and Python cannot read (`reason` says why). No attempt can succeed with
-    it, but the row must not take its worker down either: the executors refuse it for good."""
+    """A placeholder for JSON that PostgreSQL can store but Python cannot read; `reason` says why.
+
+    No attempt can succeed with such a value, but the row must not stop its worker either. The executors refuse it for
+    good.
+    """
 
     reason: str
 
 
 class Claim(NamedTuple):
-    """One attempt that this worker owns: what the executor needs, and the token that fences every write. `available_at`
-    is as the database writes it in a session of ours (ISO, UTC), where texts are in the order of their instants."""
+    """One attempt that this worker owns: what the executor needs, and the token that fences every write.
+
+    `available_at`: text, as the database writes it in a pgsched session (ISO, UTC), so texts sort like their instants.
+    """
 
     id: int
     token: UUID
@@ -126,33 +147,34 @@ class Claim(NamedTuple):
     backoff_max: timedelta | None = None
     backoff_jitter: float | None = None
     options: dict[str, Any] | Unreadable | None = None
-    suspect: bool | None = None  # a worker died that held this run: it was claimed alone
-    outside_name: str | None = None  # of the run, outside of the database; None: it is not sent there
+    suspect: bool | None = None  # a worker died while it held this run, so the run is claimed alone
+    outside_name: str | None = None  # the run's name outside the database; None: the run is not sent there
 
     @property
     def key(self) -> Key:
-        """What tells this claim from every other: the run's id and the token as a number, which is quick to hash."""
+        """The run's id and the token as a number: identifies this claim, and is quick to hash."""
         return self.id, self.token.int
 
 
 class Claims(list[Claim]):
-    """What one statement has claimed. `size`: the length of their arguments in JSON."""
+    """The claims of one claim statement. `size`: total length of their arguments as JSON text."""
 
     size = 0
 
 
 def keys_of(claims: Iterable[Claim | Settlement]) -> list[Key]:
-    """The key of each, at half of what asking each takes."""
+    """Return the key of each claim or settlement, in half the time that reading each `key` takes."""
     return [(claim[0], claim[1].int) for claim in claims]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an executor says of an attempt. `retry` False means: never again (the run becomes dead).
+    """How an attempt ended, as an executor reports it.
 
-    `retry_in` overrides the back-off policy for this attempt, and says when one that was snoozed is due. `value`, the
-    run's result, is any JSON value; the executors make sure of that. `log_tail` is the last few KB of what the work
-    printed.
+    `value`: the run's result, any JSON value; the executors make sure of that.
+    `log_tail`: the last few KB of what the work printed.
+    `retry`: False means that no further attempt is made, and the run becomes dead.
+    `retry_in`: overrides the back-off policy after this attempt. For `SNOOZED`: the time until the run is due again.
     """
 
     result: Result
@@ -164,12 +186,14 @@ class Outcome:
     retry_in: timedelta | None = None
 
 
-DONE = Outcome(Result.SUCCEEDED)  # and nothing to keep
+DONE = Outcome(Result.SUCCEEDED)  # success without a result or log to store
 
 
 class Settlement(NamedTuple):
-    """An outcome on its way to the database, the delay until a retry, and what is still asked for of its claim. That
-    one may go: the processor's cache would not have it any more when the outcome is written."""
+    """An outcome on its way to the database, with the delay until a retry (seconds) and parts of its claim.
+
+    The claim itself can be freed before the outcome is written, while it is still in the processor's cache.
+    """
 
     id: int
     token: UUID
@@ -182,11 +206,12 @@ class Settlement(NamedTuple):
 
     @staticmethod
     def of(claim: Claim, outcome: Outcome, retry_in_s: float | None = None) -> Settlement:
-        """The outcome of this claim's attempt."""
+        """Build the settlement of this claim's attempt."""
         kept = (claim[0], claim[1], claim[2], claim[4], claim[6], claim[7], outcome, retry_in_s)
-        return tuple.__new__(Settlement, kept)  # so, and by place: two thirds of what names and the class's way take
+        # Built by position, without the class's own constructor: two thirds of the time.
+        return tuple.__new__(Settlement, kept)
 
     @property
     def key(self) -> Key:
-        """The claim's."""
+        """The key of the claim."""
         return self.id, self.token.int

@@ -1,7 +1,11 @@
-"""The rule: what goes into a jsonb column is proved to fit before it is sent.
+"""Check and encode values for jsonb columns.
 
-One bad value would otherwise fail a whole batch of settlements, so everything PostgreSQL refuses is refused here:
-what is no JSON, NaN and infinity, NUL characters, lone surrogates, and more than MAX_PAYLOAD_BYTES as jsonb stores it.
+Invariant: a value is checked before it is sent, because one bad value would fail a whole batch of settlements. Refused
+is everything that PostgreSQL refuses:
+
+- values that are not JSON, NaN and infinity
+- NUL characters and lone surrogates
+- more than MAX_PAYLOAD_BYTES, as jsonb stores the value
 """
 
 from __future__ import annotations
@@ -14,14 +18,17 @@ from uuid import UUID
 
 from pgsched.config import MAX_PAYLOAD_BYTES
 
-# jsonb stores the two characters "1," as 12 bytes; nothing grows more than that.
+# jsonb stores the two characters "1," as 12 bytes. That is the largest growth of any JSON text.
 WORST_GROWTH = 6
 _JSON = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"))
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def encode(value: Any) -> str:
-    """The JSON text of a value. ValueError says why there is none, as the end of a sentence about the value."""
+    """Return the JSON text of a value.
+
+    Raises ValueError where there is none; its text is the end of a sentence about the value.
+    """
     try:
         text = _JSON.encode(value)
         size = len(text) if text.isascii() else len(text.encode())
@@ -41,7 +48,10 @@ def encode(value: Any) -> str:
 
 
 def stored_bytes(value: Any) -> int:
-    """The size of the value as jsonb, or a little more. No recursion: that would go less deep than JSON's own."""
+    """Return the size of the value as jsonb, or slightly more.
+
+    A loop instead of recursion: recursion would reach its limit at fewer levels than the JSON encoder.
+    """
     found, left = 0, [value]
     while left:
         one = left.pop()
@@ -60,7 +70,10 @@ def stored_bytes(value: Any) -> int:
 
 
 def json_value(value: Any) -> Any:
-    """What JSON has no word for: instants as ISO text, durations as seconds."""
+    """Convert what JSON cannot represent: instants and uuids to text, durations to seconds.
+
+    For `json.dumps(default=...)`. Raises TypeError for other types.
+    """
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, timedelta):

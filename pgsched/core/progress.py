@@ -1,4 +1,4 @@
-"""What an attempt says of how far it is, as a row has it: whatever JSON that is, it can be shown or is left out."""
+"""Read the progress that an attempt reported: any JSON is accepted, and what cannot be shown is left out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Any
 
 
 def progress_of(found: Any, attempt: int | None = None) -> dict[str, Any] | None:
-    """How far an attempt (any, if none is given) says that it is: done, total and note. None where it says nothing that
-    can be shown."""
+    """Return the reported progress as `done`, `total` and `note`; None where there is nothing to show.
+
+    With `attempt`, only a report of that attempt counts.
+    """
     if not isinstance(found, dict) or (attempt is not None and found.get("attempt", attempt) != attempt):
         return None
     done, total = (number(found.get(name)) for name in ("done", "total"))
@@ -15,5 +17,5 @@ def progress_of(found: Any, attempt: int | None = None) -> dict[str, Any] | None
 
 
 def number(value: Any) -> float | None:
-    """A number as it is; None for anything else."""
+    """Return a number unchanged; None for anything else."""
     return value if isinstance(value, int | float) else None

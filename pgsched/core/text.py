@@ -1,4 +1,4 @@
-"""Text for people, logs and rows: names that are spelt alike, figures, and what PostgreSQL can store."""
+"""Text for people, logs and rows: similar names, formatted numbers, log lines, and text that PostgreSQL can store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 
 def similar(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three known names that somebody who wrote `word` may have meant: the same in other letters, the whole of
-    which it is the end (`touch` of `app.touch`), or spelt alike."""
+    """Return up to three known names that a person who wrote `word` may have meant.
+
+    A name matches if it differs only in upper and lower case, ends in `word` (`touch` for `app.touch`), or is spelt
+    similarly.
+    """
     import difflib
 
     names = list(dict.fromkeys(known))
@@ -19,13 +22,16 @@ def similar(word: str, known: Iterable[str]) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: `; did you mean app.touch?`, or nothing."""
+    """Return the end of a message about an unknown name: `; did you mean app.touch?`, or an empty string."""
     found = similar(word, known) if len(word) <= 200 else []
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def figure(value: float) -> str:
-    """A number for people: three digits that count, and no exponent; from 100 on whole, with thousands apart."""
+    """Format a number for people: three significant digits, no exponent.
+
+    From 100 on: a whole number with thousands separators.
+    """
     if abs(value) >= 100:
         return f"{value:,.0f}"
     text = f"{value:.3g}"
@@ -33,18 +39,20 @@ def figure(value: float) -> str:
 
 
 def storable(text: str) -> str:
-    """The same text with something to see in place of what PostgreSQL refuses: NUL characters and lone surrogates."""
+    """Return the text with visible replacements for what PostgreSQL refuses: NUL characters and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def escaped(text: str) -> str:
-    """The same text in ASCII, with escapes for the rest: for a database whose encoding has no place for it."""
+    """Return the text in ASCII with escapes, for a database whose encoding lacks some characters."""
     return text.encode("ascii", "backslashreplace").decode()
 
 
 def log_line(text: str, fields: Mapping[str, Any]) -> str:
-    """`text name=value ...`, with a newline at its end; values with spaces are quoted. One call is one line of output,
-    whatever the values' own text does."""
+    """Format `text name=value ...` with a newline at its end; values with spaces are quoted.
+
+    One call gives one line of output, whatever the values contain.
+    """
     parts = [
         text if isinstance(text, str) else text_of(text),
         *(f"{name}={value_text(fields[name])}" for name in fields),
@@ -53,13 +61,13 @@ def log_line(text: str, fields: Mapping[str, Any]) -> str:
 
 
 def value_text(value: Any) -> str:
-    """The value as one word."""
+    """Format a value as one word, quoted if needed."""
     word = value if isinstance(value, str) else text_of(value)
     return word if word and word.isprintable() and not any(mark in word for mark in ' ="') else repr(word)
 
 
 def text_of(value: Any) -> str:
-    """The value's text; its type where it has none."""
+    """Return the value's text; a note with its type where `str()` fails."""
     try:
         return str(value)
     except Exception as error:

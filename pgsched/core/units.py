@@ -1,4 +1,4 @@
-"""Lengths of time in plain English."""
+"""Format lengths of time in plain English."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ DAY, HOUR, MINUTE = 86_400, 3600, 60
 
 
 def duration(length: timedelta) -> str:
-    """Elapsed time: `90 seconds`, `24 hours` (a day may have 23 or 25 of them), `1 hour 2 minutes 5 seconds`."""
+    """Format elapsed time, in one unit where possible: `90 seconds`, `24 hours`, `1 hour 2 minutes 5 seconds`.
+
+    The largest unit is the hour, because a calendar day may have 23 or 25 hours.
+    """
     total = length // timedelta(seconds=1)
     for size, unit in ((HOUR, "hour"), (MINUTE, "minute"), (1, "second")):
         if total % size == 0 and (total < 120 * size or size == HOUR):
@@ -17,7 +20,10 @@ def duration(length: timedelta) -> str:
 
 
 def elapsed(length: timedelta) -> str:
-    """The same, always in the largest units: `1 minute 30 seconds`; from two days on in days of 24 hours, and hours."""
+    """Format elapsed time in the largest units: `1 minute 30 seconds`.
+
+    From two days on: in days of 24 hours, and hours.
+    """
     total = length // timedelta(seconds=1)
     if total >= 2 * DAY:
         hours = total % DAY // HOUR
@@ -31,5 +37,5 @@ def _hours(total: int) -> str:
 
 
 def counted(number: int, unit: str) -> str:
-    """`1 hour`, `2 hours`."""
+    """Format a number with its unit: `1 hour`, `2 hours`."""
     return f"{number} {unit}{'' if number == 1 else 's'}"

@@ -1,4 +1,7 @@
-"""Why a run does not start although nothing but pauses and limits holds it, in words. Pure: rows are passed in."""
+"""Explain in words why pauses and limits keep a run from starting.
+
+Pure: rows are passed in.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,15 @@ from typing import Any
 from pgsched.core.units import elapsed
 
 Row = Mapping[str, Any]
-NEWEST_RELEASE = "waits for a worker of the newest release"  # begins the reason of a run that no live release takes
+# The beginning of `runs.reason` for a run that no live release of its task takes.
+NEWEST_RELEASE = "waits for a worker of the newest release"
 
 
 def why(held: Row, state: str, queue: str) -> str | None:
-    """The reason, for a run that is queued or waiting; `held` is a row of `run_holding`. None: nothing of this kind."""
+    """Return the pauses and limits that hold a queued or waiting run; None where none does.
+
+    `held`: a row of `run_holding`.
+    """
     parts = [paused(pause) for pause in held["pauses"] or ()]
     if state == "waiting":
         parts += [text for text in (key_limit(held), queue_limit(held, queue)) if text]
@@ -21,13 +28,13 @@ def why(held: Row, state: str, queue: str) -> str | None:
 
 
 def paused(pause: Row) -> str:
-    """One pause."""
+    """Describe one pause."""
     what = "everything" if pause["what"] == "all" else f"{pause['what']} {pause['name']}"
     return f"{what} is paused by {pause['paused_by']}" + (f": {pause['reason']}" if pause["reason"] else "")
 
 
 def key_limit(held: Row) -> str | None:
-    """What the limit of the run's key says."""
+    """Describe the limit of the run's key, if it has one."""
     if held["limit_name"] is None or (held["concurrency"] is None and held["rate"] is None):
         return None
     behind = f", {held['ahead']} wait before it" if held["ahead"] else ""
@@ -43,7 +50,7 @@ def key_limit(held: Row) -> str | None:
 
 
 def queue_limit(held: Row, queue: str) -> str | None:
-    """What the limit of its queue says."""
+    """Describe the limit of the run's queue, if it holds the run."""
     most = held["queue_concurrency"]
     if most is not None and held["queue_admitted"] >= most:
         return f"queue {queue}: {most} at once, {held['queue_admitted']} are queued or running"
@@ -53,5 +60,5 @@ def queue_limit(held: Row, queue: str) -> str | None:
 
 
 def pace(rate: int, period_s: float) -> str:
-    """`100 starts in 1 minute`"""
+    """Format a rate: `100 starts in 1 minute`."""
     return f"{rate} starts in {elapsed(timedelta(seconds=period_s))}"

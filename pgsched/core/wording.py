@@ -1,4 +1,4 @@
-"""Words for people, the same on the command line and in the console: lengths of time, ages, limits, retention."""
+"""Format lengths of time, ages, limits and retention: the same words on the command line and in the console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def duration(seconds: float | timedelta | None) -> str:
-    """`90` as `1m 30s`; at most two units, a decimal below ten seconds, milliseconds below one."""
+    """Format a length of time in at most two units: 90 seconds as `1m 30s`.
+
+    Below ten seconds with decimals, below one second in milliseconds; None as `-`.
+    """
     if seconds is None:
         return "-"
     left = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
@@ -28,7 +31,7 @@ def duration(seconds: float | timedelta | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How far an instant is from now: `3m 5s ago`, `in 20s`."""
+    """Format how far an instant is from now: `3m 5s ago`, `in 20s`."""
     if moment is None:
         return "-"
     seconds = (now - moment).total_seconds()
@@ -36,8 +39,11 @@ def ago(moment: datetime | None, now: datetime) -> str:
 
 
 def due(run: Mapping[str, Any]) -> datetime:
-    """When a run without a slot may start, or might; while it waits for others, when it was made. The pause after its
-    last attempt is none that anybody waits for."""
+    """Return when a run without a slot may start or might have started.
+
+    - A run that waits for other runs: when it was created.
+    - An ended run: not later than its last attempt started. The pause after that attempt does not count.
+    """
     at: datetime | None = run["available_at"]
     if at is None:
         return run["created_at"]  # type: ignore[no-any-return]
@@ -46,12 +52,12 @@ def due(run: Mapping[str, Any]) -> datetime:
 
 
 def cut(text: str, most: int) -> str:
-    """The text, or its beginning with a sign that it goes on."""
+    """Return the text, shortened to `most` characters with `…` at its end."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def describe_limit(row: dict[str, Any], concurrency: int | None) -> str:
-    """What a limit says: `5 at once, 100 in 1m, burst 10`."""
+    """Format the settings of a limit: `5 at once, 100 in 1m, burst 10`."""
     parts = []
     if concurrency is not None:
         parts.append(f"{concurrency} at once")
@@ -65,7 +71,7 @@ def describe_limit(row: dict[str, Any], concurrency: int | None) -> str:
 
 
 def describe_queue(row: dict[str, Any]) -> str:
-    """What is set for a queue, for people."""
+    """Describe the settings of a queue for people."""
     parts = [describe_limit(row, row["concurrency_limit"])]
     if row["fair"]:
         parts.append("keys take turns")
@@ -79,7 +85,7 @@ def describe_queue(row: dict[str, Any]) -> str:
 
 
 def describe_keep(keep: Mapping[str, Any] | None) -> str:
-    """`dead 90 days, any other 7 days`."""
+    """Format retention times: `dead 90 days, any other 7 days`."""
     if not keep:
         return "-"
     named = [f"{outcome} {readable(time)}" for outcome, time in keep.items() if outcome != "any"]
@@ -88,12 +94,12 @@ def describe_keep(keep: Mapping[str, Any] | None) -> str:
 
 
 def describe_keep_of_all(keep: Mapping[str, Any]) -> str:
-    """What holds where nothing else is said; of what is not named, the default."""
+    """Format the global retention times; outcomes without one have the default."""
     return describe_keep({"any": "7 days", **keep})
 
 
 def readable(time: str) -> str:
-    """`604800 seconds` as `7 days`; what people wrote stays as they wrote it."""
+    """Format `604800 seconds` as `7 days`; text in other units stays as it was typed."""
     number, _, unit = time.partition(" ")
     if unit != "seconds" or not number.isdigit():
         return time
