@@ -1,1 +1,1 @@
-"""Connections: opened, bounded in time, pooled, classified when they fail."""
+"""Database connections: opened, limited in time, pooled, and their failures classified."""

@@ -1,7 +1,8 @@
-"""A statement that nobody answers ends with the connection, within a bound that this process keeps by itself.
+"""Connections that close themselves when a statement gets no answer within a given time.
 
-The server's own statement_timeout reaches nobody through a network, a pooler or a server process that has stopped dead
-while its kernel goes on acknowledging packets: TCP finds nothing wrong with that, and would wait for ever.
+The server's own statement_timeout has no effect where a network, a pooler or a server process has stopped, while its
+kernel still acknowledges packets. TCP sees no fault then, and would wait for ever. So this process limits the wait
+itself.
 """
 
 from __future__ import annotations
@@ -20,30 +21,36 @@ from psycopg.waiting import READY_R, WAIT_R
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
-MARGIN_S = 5.0  # a server that is alive gives up first, and says so
+MARGIN_S = 5.0  # a live server ends the statement first, and reports that
 GREEDY_S = 0.002
-START_S = 10.0  # until it is said how long: for what is asked right after the start
+START_S = 10.0  # the limit right after the start, until the caller sets its own
 
 
 class Unanswered(psycopg.OperationalError):
-    """There was no answer. Whether the statement was executed is unknown."""
+    """No answer came. Whether the statement was executed is unknown."""
 
 
 def let_go(error: E) -> E:
-    """The same error, without the connection that an attempt in vain has opened. psycopg keeps that in a circle with
-    the error: the socket, and a session that the server may have begun, would live until Python looks for circles."""
+    """Return the same error without its references to the connection of a failed attempt.
+
+    psycopg's frames keep the connection in a reference cycle with the error. The socket, and perhaps a session in the
+    server, would stay open until the next garbage collection.
+    """
     if error.__traceback__ is not None:
         traceback.clear_frames(error.__traceback__)
     return error
 
 
 def bound_s(timeout_s: float) -> float | None:
-    """Seconds to wait for the answer to a statement that the server ends after `timeout_s`; None (for 0): any time."""
+    """Return how many seconds to wait for an answer if the server ends the statement after `timeout_s`.
+
+    None (for 0): no limit.
+    """
     return timeout_s + MARGIN_S if timeout_s > 0 else None
 
 
 def bounded(gen: Generator[Any, Any, T], within_s: float) -> Generator[Any, Any, T]:
-    """What psycopg waits with, until nothing has come for so long. Raises Unanswered."""
+    """Run psycopg's wait generator until nothing has arrived for `within_s` seconds. Raises Unanswered."""
     deadline = time.monotonic() + within_s
     try:
         waits_for = next(gen)
@@ -60,8 +67,11 @@ def bounded(gen: Generator[Any, Any, T], within_s: float) -> Generator[Any, Any,
 
 
 def drained(gen: Generator[Any, Any, T], socket: int) -> Generator[Any, Any, T]:
-    """What psycopg waits with, but that all that has come is read at once, for up to GREEDY_S. libpq takes 16 KB at a
-    time, and each way around the event loop for more may lead past handlers that work for milliseconds."""
+    """Run psycopg's wait generator, and read everything that has arrived at once, for up to GREEDY_S.
+
+    libpq reads 16 KB at a time. Each return to the event loop for more may have to wait for handlers that work for
+    milliseconds.
+    """
     poll = select.poll()
     poll.register(socket, select.POLLIN)
     try:
@@ -77,12 +87,13 @@ def drained(gen: Generator[Any, Any, T], socket: int) -> Generator[Any, Any, T]:
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """A blocking connection that is closed when an answer stays out for `answer_within_s`."""
+    """A blocking connection that is closed when no answer comes for `answer_within_s` seconds."""
 
     answer_within_s: float | None = START_S
-    acting_for: str | None = None  # the person for whom it changes things, as the audit has it (db/rows.py)
+    acting_for: str | None = None  # the person named in the audit for changes on this connection (db/rows.py)
 
     def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        """Wait for the generator's result. Raises Unanswered, and closes the connection then."""
         if self.answer_within_s is None:
             return super().wait(gen, *args, **options)
         try:
@@ -90,21 +101,24 @@ class PatientConnection(psycopg.Connection[Any]):
         except Unanswered:
             self.pgconn.finish()
             raise
-        except KeyboardInterrupt:  # in `bounded` itself it leaves nothing to wait with for the cancelled statement
+        except KeyboardInterrupt:  # inside `bounded` it ends the generator that waits for the cancelled statement
             if self.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 self.pgconn.finish()
             raise
 
 
 class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
-    """The asyncio form of `PatientConnection`. For up to `hold_s` it holds the event loop: an answer that comes at once
-    is then read without a detour through the loop, which is worth it where nothing else is being done. What has come is
-    read for up to GREEDY_S in any case."""
+    """The asyncio form of `PatientConnection`.
+
+    For up to `hold_s` seconds it blocks the event loop: an answer that comes at once is then read without a detour
+    through the loop. That pays where nothing else runs. In any case, what has arrived is read for up to GREEDY_S.
+    """
 
     answer_within_s: float | None = START_S
     hold_s = 0.0
 
     async def wait(self, gen: Generator[Any, Any, T], *args: Any, **options: Any) -> T:
+        """Wait for the generator's result. Raises Unanswered, and closes the connection then."""
         if self.answer_within_s is not None:
             gen = bounded(gen, self.answer_within_s)
         try:
@@ -121,26 +135,29 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
 
 
 def expect(conn: psycopg.Connection[Any], within_s: float) -> None:
-    """Wait so many seconds for the answer to a statement from now on, if that can be done."""
+    """Limit the wait for each answer to `within_s` seconds from now on, if the connection can do that."""
     if isinstance(conn, PatientConnection):
         conn.answer_within_s = within_s
 
 
 def hold(conn: psycopg.AsyncConnection[Any], seconds: float) -> None:
-    """Hold the event loop for up to so long at each wait from now on, if that can be done."""
+    """Block the event loop for up to `seconds` at each wait from now on, if the connection can do that."""
     if isinstance(conn, AsyncPatientConnection):
         conn.hold_s = seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Rest(Generic[T]):
-    """What remains to wait with."""
+    """A wait generator that has not finished."""
 
     gen: Generator[Any, Any, T]
 
 
 def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | Rest[T]]:
-    """Wait with `gen`: its value, or the rest of it when nothing has come for the interval, or not all in time."""
+    """Run the wait generator; return its value, or a `Rest` when it must go on in the event loop.
+
+    A `Rest` is returned when nothing has arrived for one interval, or when `seconds` are over.
+    """
     until = time.monotonic() + seconds
     try:
         waits_for = next(gen)
@@ -154,7 +171,7 @@ def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T |
 
 
 def resumed(gen: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
-    """The rest of `gen`, which waits for this."""
+    """Return a generator that continues `gen`, which waits for `waits_for`."""
     try:
         while True:
             waits_for = gen.send((yield waits_for))

@@ -1,7 +1,7 @@
-"""One way to open a connection.
+"""Open connections: the only way to open one in pgsched.
 
-Every session is sealed (sealed.py beside this), has bounds of time, notices a dead peer by itself, and refuses a
-standby. psycopg is spoken only inside `db`; the rest of pgsched names its types from here.
+Every session is sealed (sealed.py beside this), has time limits, detects a dead peer by itself, and refuses a standby.
+Only `db` uses psycopg; the rest of pgsched imports its types from here.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ __all__ = [
     "ssl_problem",
 ]
 
-# For sessions that only look rows up by key, a batch at a time. The statistics of a queue table are always stale, and
-# a plan made from them reads all of history: forbid it, and do not plan again and again.
+# For sessions that only look up rows by key, a batch at a time. The statistics of a queue table are always stale, and
+# plans made from them read all of history. So forbid these plans, and plan each statement once.
 BY_KEY = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
@@ -59,18 +59,21 @@ DEFAULTS: dict[str, Any] = {
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
-    "target_session_attrs": "primary",  # not read-write: a primary whose default is read-only takes our writes
+    "target_session_attrs": "primary",  # not read-write: a primary with a read-only default accepts our writes
 }
-# A server whose client is gone would notice only at the end of a statement. Not every system can look sooner.
+# A server notices the loss of its client only at the end of a statement. Some systems can check sooner.
 LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
 Settings = Mapping[str, str | None]
-# The same at the server's end: the locks of a session whose host is gone must not stay for hours.
+# The same keepalives at the server's end: the locks of a session whose host is gone must not stay for hours.
 THERE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000"
 
 
 def session_settings(purpose: str, timeout_s: float, settings: Settings | None) -> dict[str, str]:
-    """What the session of a connection has, by name. `purpose` becomes part of application_name; None in `settings`
-    leaves one to the server."""
+    """Return the settings of a session, by name.
+
+    `purpose`: becomes part of application_name. `settings`: more settings; None as a value leaves the setting to the
+        server.
+    """
     given = {
         "application_name": f"pgsched {purpose} {socket.gethostname()}"[:63],
         **sealed.SETTINGS,
@@ -82,12 +85,15 @@ def session_settings(purpose: str, timeout_s: float, settings: Settings | None) 
 
 
 def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[str, str]:
-    """The connection string with our defaults where the user's names nothing else: one that starts a session with
-    these settings, and one with none of them, for a pooler. What the user names itself is taken out of `settings`."""
+    """Return two connection strings: one that starts a session with the settings, and one without them, for a pooler.
+
+    Both have our defaults where the user's string says nothing else. A setting that the user's string names is removed
+    from `settings`.
+    """
     given = parameters(dsn)
     if "application_name" in given:
         settings.pop("application_name", None)
-    password = hidden_environment.dropped().get("PGPASSWORD")  # libpq does not find it any more
+    password = hidden_environment.dropped().get("PGPASSWORD")  # removed from the environment that libpq reads
     given = ({"password": password} if password else {}) | given
     bare = {**DEFAULTS, **given} | ({"client_encoding": encoding} if encoding else {})
     escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
@@ -105,11 +111,14 @@ def connect(
     settings: Settings | None = None,
     encoding: str | None = "utf8",
 ) -> Connection[Any]:
-    """A blocking autocommit connection. Raises the `PgschedError` that explains why there is none.
+    """Open a blocking autocommit connection.
 
-    The server ends a statement after `timeout_s` (0: never), and a connection that does not answer is ended soon after.
-    `encoding`: of texts on their way. None: as the string or the server says, for statements that are not ours; JSON
-    comes as psycopg reads it then.
+    `timeout_s`: the server ends a statement after this time (0: never), and an unanswered connection is closed soon
+        after.
+    `encoding`: the client encoding. None: as the string or the server says, for a user's statements. Then JSON is read
+        by psycopg's own rules.
+
+    Raises the `PgschedError` that explains why there is no connection.
     """
     TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
@@ -133,7 +142,7 @@ async def aconnect(
     settings: Settings | None = None,
     encoding: str | None = "utf8",
 ) -> AsyncConnection[Any]:
-    """The asyncio form of `connect`."""
+    """Open an asyncio connection: the asyncio form of `connect`."""
     TRIED[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted, encoding)
@@ -151,14 +160,17 @@ async def aconnect(
 
 
 def look_for_client(conn: Connection[Any]) -> None:
-    """Let the server end a long statement soon after this process is gone, where it can: not behind a pooler."""
+    """Let the server end a long statement soon after this process is gone, except behind a pooler."""
     if not is_shared(conn):
         with contextlib.suppress(DatabaseError):
             conn.execute(LOOK_FOR_CLIENT)
 
 
 def ssl_problem(conn: Connection[Any]) -> str | None:
-    """What is unwise about the way to a server on another host; None for one on this, by a socket or loopback."""
+    """Return what is unsafe about the connection to a server on another host; None where nothing is.
+
+    A server on this host is reached by a socket or by loopback.
+    """
     host = conn.info.host
     try:
         near = host.startswith("/") or ipaddress.ip_address(conn.info.hostaddr or host).is_loopback

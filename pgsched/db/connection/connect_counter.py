@@ -1,4 +1,4 @@
-"""How often this process has tried to connect, by purpose: what metrics call reconnects."""
+"""Count how often this process has tried to connect, by purpose: the basis of the metric for reconnects."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a connection string says, and how it is shown.
+"""Parse connection strings, and show them without secrets.
 
-Invariant: no text that leaves this module holds a piece of a password, whatever is wrong with the string. libpq's own
-complaints quote what they could not read, so they are never passed on; a string whose password was not escaped, so that
-a part of it would be taken for a host, port or database, is refused before anybody connects.
+Invariant: no text that leaves this module contains a part of a password, whatever is wrong with the string. libpq's own
+messages quote what they could not read, so they are never passed on. An unescaped password, part of which would be
+taken for a host, port or database, is refused before any connection is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEME = re.compile(r"([a-z][a-z0-9.-]*)(\+[a-z0-9_]+)?:/", re.I)
 ESCAPES = "in a user or password write @ as %40, / as %2F, : as %3A, ? as %3F, % as %25 and a space as %20"
 QUOTES = "a value with a space or a quote needs quotes: password='it\\'s secret'"
 FORMS = "expected postgresql://user:password@host/database, or host=... dbname=... user=..."
-# What libpq complains of, by words of its message, and what to do about it.
+# Words of libpq's error messages, and what to do about each error.
 ADVICE = {
     "percent-encoded": f"a % is not followed by two hexadecimal digits: {ESCAPES}",
     "unexpected spaces": f"there is a space in it: {ESCAPES}",
@@ -35,7 +35,10 @@ HIDDEN = {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_serve
 
 
 def parameters(dsn: str) -> dict[str, Any]:
-    """What the string sets, by libpq's names; SQLAlchemy's `postgresql+driver://` is read too. Raises InputError."""
+    """Return what the string sets, by libpq's names. Raises InputError.
+
+    SQLAlchemy's `postgresql+driver://` is accepted, too.
+    """
     text = readable(dsn)
     try:
         found = conninfo_to_dict(text)
@@ -50,7 +53,10 @@ def parameters(dsn: str) -> dict[str, Any]:
 
 
 def readable(dsn: str) -> str:
-    """The same string as libpq reads it. Raises InputError for another product's URL, and for an unescaped @."""
+    """Return the string in the form that libpq reads.
+
+    Raises InputError for another product's URL, and for an unescaped @.
+    """
     url = SCHEME.match(dsn.strip())
     if url is None or not dsn.strip().startswith("//", url.end() - 1):
         return dsn
@@ -68,24 +74,27 @@ def readable(dsn: str) -> str:
 
 
 def refused(what: str) -> InputError:
+    """Return the error for a string that cannot be read."""
     return InputError(f"dsn: it cannot be read as a connection string: {what}", "dsn")
 
 
 def place(dsn: str) -> str:
-    """The database and its host, for people."""
+    """Return the database and its host, for people."""
     given = parameters(dsn)
     database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "the default database"
     return f"{database} on {given.get('host') or given.get('hostaddr') or given.get('service') or 'the default host'}"
 
 
 def in_use(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
-    """What an open connection was made with, also by the environment, with its password. psycopg's own
-    `info.get_parameters` looks for a home directory, which a user without a passwd entry has not."""
+    """Return the parameters that an open connection was made with, from the environment as well, with its password.
+
+    psycopg's own `info.get_parameters` looks for a home directory, which fails for a user without a passwd entry.
+    """
     return {one.keyword.decode(): one.val.decode() for one in conn.pgconn.info if one.val is not None}
 
 
 def shown(dsn: str) -> str:
-    """The string for people: its parts without secrets. Raises InputError where it has none."""
+    """Return the string for people, without secrets. Raises InputError where it cannot be read."""
     secret = {one.keyword.decode() for one in pq.Conninfo.get_defaults() if one.dispchar == b"*"} | HIDDEN
     given = parameters(dsn)
     return make_conninfo("", **{name: "***" if name in secret else value for name, value in given.items()})

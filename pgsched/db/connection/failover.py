@@ -1,8 +1,9 @@
-"""The rule: who has seen a newer timeline of a cluster does not go back to an older one.
+"""Refuse old primaries: a process that has seen a newer timeline of a cluster never connects to an older one.
 
-A standby that is promoted begins a new timeline. A former primary that comes back, and takes writes as if nothing had
-happened, is still on the old one: a DSN that names it first would lead half of a fleet there. Asked only where a DSN
-names several servers: where it names one, that one is what was meant.
+A promoted standby begins a new timeline. A former primary that comes back accepts writes as if nothing had happened,
+but is still on the old timeline. A DSN that names it first would lead half of a fleet there.
+
+The check is only made where a DSN names several servers. If it names one server, that one was meant.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pgsched.db.connection.dsn import parameters
 logger = log.get("connect")
 Conn = TypeVar("Conn", bound=Connection[Any])
 AsyncConn = TypeVar("AsyncConn", bound=AsyncConnection[Any])
-# (cluster, timeline) of a primary; no row on a standby
+# Returns (cluster, timeline) of a primary, no row on a standby.
 WHERE_AM_I = """SELECT system_identifier::text,
     ('x' || pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
 FROM pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()"""
@@ -32,7 +33,7 @@ _newest: dict[str, int] = {}
 
 
 def servers(conninfo: str) -> list[str]:
-    """A connection string for each server that this one names."""
+    """Return one connection string for each server that this one names."""
     given = parameters(conninfo)
     lists = {part: str(given[part]).split(",") for part in PARTS if given.get(part) is not None}
     count = max((len(values) for part, values in lists.items() if part != "port"), default=1)
@@ -43,8 +44,10 @@ def servers(conninfo: str) -> list[str]:
 
 
 def primary(conninfo: str, connect: Callable[[str], Conn | None]) -> Conn | None:
-    """What `connect` makes, of the first server that is not an old primary. Raises what it raises, and
-    OperationalError where only old primaries are left."""
+    """Return the connection that `connect` opens to the first server that is not an old primary.
+
+    Raises what `connect` raises, and OperationalError where only old primaries are left.
+    """
     conn = connect(conninfo)
     if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn, where(conn)):
         return conn
@@ -57,7 +60,7 @@ def primary(conninfo: str, connect: Callable[[str], Conn | None]) -> Conn | None
 
 
 async def primary_async(conninfo: str, connect: Callable[[str], Awaitable[AsyncConn | None]]) -> AsyncConn | None:
-    """The asyncio form of `primary`."""
+    """Connect to a server that is not an old primary: the asyncio form of `primary`."""
     conn = await connect(conninfo)
     if conn is None or len(each := servers(conninfo)) < 2 or not await passed_over_async(conn):
         return conn
@@ -70,7 +73,7 @@ async def primary_async(conninfo: str, connect: Callable[[str], Awaitable[AsyncC
 
 
 def survey(conninfo: str) -> None:
-    """Look at all servers that the string names, so that a process that has just begun knows the newest timeline."""
+    """Connect once to every server that the string names, so that a new process knows the newest timeline."""
     for one in servers(conninfo) if len(servers(conninfo)) > 1 else ():
         with contextlib.suppress(psycopg.Error):
             look = make_conninfo(one, connect_timeout=LOOK_S, target_session_attrs="any")
@@ -79,7 +82,7 @@ def survey(conninfo: str) -> None:
 
 
 def where(conn: Connection[Any]) -> tuple[str, int] | None:
-    """The cluster and timeline that a connection leads to; None for a standby, or where nobody may ask."""
+    """Return the cluster and timeline that a connection leads to; None for a standby, or without permission to ask."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
                              psycopg.errors.FeatureNotSupported):  # fmt: skip
         return conn.execute(WHERE_AM_I).fetchone()
@@ -87,7 +90,7 @@ def where(conn: Connection[Any]) -> tuple[str, int] | None:
 
 
 async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
-    """The asyncio form of `passed_over`."""
+    """Close the connection if it leads to an old primary: the asyncio form of `passed_over`."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
                              psycopg.errors.FeatureNotSupported):  # fmt: skip
         if is_old(await (await conn.execute(WHERE_AM_I)).fetchone()):
@@ -98,7 +101,7 @@ async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
 
 
 def passed_over(conn: Connection[Any], found: tuple[str, int] | None) -> bool:
-    """Is it an old primary? Then the connection is closed."""
+    """Close the connection if it leads to an old primary, and return whether it does."""
     if is_old(found):
         tell(conn)
         conn.close()
@@ -107,7 +110,7 @@ def passed_over(conn: Connection[Any], found: tuple[str, int] | None) -> bool:
 
 
 def is_old(found: tuple[str, int] | None) -> bool:
-    """Has this process seen a newer timeline of that cluster?"""
+    """Check whether this process has seen a newer timeline of that cluster, and remember this one."""
     if found is None:
         return False
     cluster, timeline = found
@@ -117,8 +120,10 @@ def is_old(found: tuple[str, int] | None) -> bool:
 
 
 def tell(conn: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Log that an old primary is not used."""
     logger.warning("an old primary is passed over: stop it", host=conn.info.host, port=conn.info.port)
 
 
 def left_alone() -> psycopg.OperationalError:
+    """Return the error for a cluster of which only an old primary takes writes."""
     return psycopg.OperationalError("only an old primary takes writes, and a newer one was seen: stop it")

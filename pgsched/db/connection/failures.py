@@ -1,4 +1,4 @@
-"""What each failure of the database means: a table from sqlstates to reactions, and the wait before the next try."""
+"""Classify database failures: sqlstates to reactions, the wait before the next try, and the errors to raise."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from pgsched.errors import (
 from pgsched.log import redact
 
 LONGEST_BACK_OFF_S = 5.0
-UNFORESEEN = 10  # times in a row that an error which nobody thought of is taken for one that passes: about 20 s
+UNFORESEEN = 10  # tries before an unknown error is taken for permanent: about 20 s
 WRONG_FLEET = "PS409"  # raised by pgsched.assert_fleet
-# what a server says without a sqlstate that libpq would pass on
+# Refusals of a login. libpq does not pass on their sqlstate.
 LOGIN_REFUSED = re.compile(
     r"authentication failed|no password supplied|(database|role) .* does not exist|no pg_hba.conf entry|permitted to"
 )
@@ -35,7 +35,7 @@ HELD = (
     " nothing was done, try again, or end it (`pgsched doctor` names who is in the way)"
 )
 QUEUE_FULL = "PS429"  # raised where a queue has its max_depth of runs
-# how libpq refuses one, by target_session_attrs
+# Parts of the messages with which libpq refuses a standby, because of target_session_attrs.
 STANDBY = ("server is in hot standby mode", "session is read-only", "session is not read-write")
 
 
@@ -53,13 +53,13 @@ class Reaction(Enum):
 
 
 def first_line(error: BaseException) -> str:
-    """The error's first line of text, or its type's name if it has none."""
+    """Return the first line of the error's text, or the name of its type if it has none."""
     text = str(error).strip()
     return text.splitlines()[0] if text else type(error).__name__
 
 
 def classify(error: BaseException) -> Reaction:
-    """The reaction to any exception that a database call raised."""
+    """Return the reaction to any exception that a database call raised."""
     if isinstance(error, DatabaseUnreachable):
         return Reaction.RECONNECT
     if isinstance(error, DatabaseReadOnly):
@@ -69,14 +69,14 @@ def classify(error: BaseException) -> Reaction:
     if notifications_full(error):
         return Reaction.BACK_OFF
     code = getattr(error, "sqlstate", None)
-    if code is None:  # about the connection, or by psycopg (or Python) about a value that it cannot send
+    if code is None:  # a failed connection, or a value that psycopg (or Python) cannot send
         unsendable = not isinstance(error, psycopg.Error) or isinstance(error, UNSENDABLE)
         return Reaction.VALUE if unsendable else Reaction.RECONNECT
     return REACTIONS.get(code) or REACTIONS.get(code[:2]) or Reaction.BUG
 
 
 def notifications_full(error: BaseException) -> bool:
-    """Is the server's queue of notifications full? Its sqlstate is also that of values that are too large."""
+    """Check whether the server's notification queue is full; its sqlstate is also that of too large values."""
     return isinstance(error, psycopg.Error) and error.sqlstate == "54000" and error.diag.source_file == "async.c"
 
 
@@ -88,7 +88,7 @@ REACTIONS = {
     "57P02": Reaction.RECONNECT,
     "57P03": Reaction.RECONNECT,
     "08": Reaction.RECONNECT,
-    "25P04": Reaction.RECONNECT,  # transaction_timeout, which an administrator has set: the session is over
+    "25P04": Reaction.RECONNECT,  # transaction_timeout, set by an administrator: the session has ended
     "57P05": Reaction.LOST,
     "25P03": Reaction.LOST,
     "40": Reaction.RETRY,
@@ -104,7 +104,7 @@ REACTIONS = {
     "3F000": Reaction.CONFIGURATION,
     "28": Reaction.CONFIGURATION,
     "3D000": Reaction.CONFIGURATION,
-    # data exceptions, violated constraints, limits of the server, and what a trigger raises
+    # Data exceptions, violated constraints, limits of the server, and errors raised by triggers.
     "22": Reaction.VALUE,
     "23": Reaction.VALUE,
     "44": Reaction.VALUE,
@@ -114,13 +114,16 @@ REACTIONS = {
 
 
 def back_off_s(failures: int, first_s: float) -> float:
-    """Seconds to wait after so many failures in a row: `first_s` doubled each time up to LONGEST_BACK_OFF_S, with
-    jitter that only shortens it, so that a fleet does not come back in step."""
+    """Return the seconds to wait after `failures` failures in a row.
+
+    `first_s` doubles each time up to LONGEST_BACK_OFF_S. Jitter only shortens the wait, so that a fleet does not come
+    back all at once.
+    """
     return min(LONGEST_BACK_OFF_S, first_s * 2.0 ** min(failures, 10)) * (0.5 + random.random() / 2)
 
 
 def unreachable(reason: str) -> DatabaseUnreachable:
-    """Whether the server answered, and what to look at."""
+    """Return the error that says whether the server answered, and what to check."""
     if "local user with ID" in reason:
         return DatabaseUnreachable(
             f"cannot reach the database: {reason}: name the database's user in the DSN, user=..."
@@ -138,15 +141,15 @@ REFUSALS: dict[str, Callable[[str], PgschedError]] = {
 
 
 def explain(error: psycopg.Error) -> PgschedError:
-    """The same failure as one line that says what, why and what to do, with its own exit code."""
+    """Return the same failure as one line that says what, why and what to do, with its own exit code."""
     reason = redact(first_line(error))
     code = error.sqlstate
     options = code is None and ("startup parameter" in reason or "command-line options" in reason)
     if options:
         reason = f"dsn: {reason}: a pooler takes no options of a DSN (or PGOPTIONS): leave them out, or go round it"
     if options or (code is None and isinstance(error, psycopg.DataError)):
-        return InputError(reason)  # by psycopg before sending: NUL in a text, a number too large
-    # without a sqlstate, one line a host
+        return InputError(reason)  # raised by psycopg before sending: NUL in a text, a number too large
+    # These errors have no sqlstate, and one line for each host.
     standby = code is None and any(words in str(error) for words in STANDBY)
     if code == "25006" or standby:
         return DatabaseReadOnly(f"the database takes no writes ({reason}): point the DSN at the primary server")
@@ -165,7 +168,7 @@ def explain(error: psycopg.Error) -> PgschedError:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn the database's refusal into the error that says which field, why and what to do."""
+    """Raise the database's refusal as an error that says which field, why and what to do."""
     try:
         yield
     except psycopg.Error as error:

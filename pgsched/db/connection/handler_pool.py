@@ -1,5 +1,7 @@
-"""The rule: a connection that handlers use in turn begins each time as a new one would: what the last one left in its
-session is reset, by the same statement that finds out whether it is still there.
+"""Idle connections that handlers use in turn.
+
+Invariant: each use begins with a session as good as new. What the last handler left in the session is reset by the same
+statement that checks whether the connection still works.
 """
 
 from __future__ import annotations
@@ -21,17 +23,17 @@ from pgsched.db.connection.sealed import THEIRS
 from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, KeptConnection, is_shared
 
 MOST_IDLE = 4
-# All of DISCARD ALL but the prepared statements, which psycopg keeps count of.
+# DISCARD ALL without the prepared statements, which psycopg tracks.
 RESET = (
     "RESET SESSION AUTHORIZATION; RESET ROLE; RESET ALL; CLOSE ALL; UNLISTEN *; "
     "SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES"
 )
-STILL_THERE = "SELECT 1"  # through a pooler: the session is not ours to reset
+STILL_THERE = "SELECT 1"  # through a pooler in transaction mode: the session is shared, so do not reset it
 PURPOSE = "run"
 
 
 class Idle:
-    """Connections to one database, for one process. Thread-safe."""
+    """The idle connections of this process to one database. Thread-safe."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -42,7 +44,7 @@ class Idle:
 
     @contextmanager
     def taken(self) -> Iterator[Connection[Any]]:
-        """A connection, for the block alone."""
+        """Lend a connection for the block."""
         conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None)
         try:
             yield conn
@@ -56,7 +58,7 @@ class Idle:
 
     @asynccontextmanager
     async def taken_async(self) -> AsyncIterator[AsyncConnection[Any]]:
-        """The asyncio form of `taken`."""
+        """Lend an asyncio connection for the block: the asyncio form of `taken`."""
         idle = self._of_loop()
         conn = await reset_async(idle) or await aconnect(
             self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None
@@ -70,7 +72,7 @@ class Idle:
                 await conn.close()
 
     async def close(self) -> None:
-        """Close what is idle: of all threads, and of this event loop."""
+        """Close idle connections: the blocking ones of all threads, and those of this event loop."""
         with self._lock:
             sync, self._idle = self._idle, []
         for conn in sync:
@@ -99,14 +101,17 @@ class Idle:
             return self._idle_async.setdefault(asyncio.get_running_loop(), [])
 
     def _is_ours(self) -> bool:
-        """After a fork the parent and the child would talk on the same sockets."""
+        """Forget connections of a parent process, and return True.
+
+        After a fork, parent and child would use the same sockets.
+        """
         if self._pid != os.getpid():
             self._pid, self._idle, self._idle_async = os.getpid(), [], WeakKeyDictionary()
         return True
 
 
 async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] | None:
-    """An idle connection that is still there, as good as new."""
+    """Return an idle connection that still works, reset; None if there is none."""
     while idle:
         conn = idle.pop()
         try:
@@ -121,7 +126,7 @@ async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] 
 
 
 def is_clean(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Can it be used again?"""
+    """Check whether a connection can be used again."""
     return (
         not conn.closed
         and conn.autocommit
@@ -134,5 +139,5 @@ _known: dict[str, Idle] = {}
 
 
 def idle(dsn: str) -> Idle:
-    """The idle connections of this process to a database."""
+    """Return this process's idle connections to a database."""
     return _known.setdefault(dsn, Idle(dsn))

@@ -1,8 +1,8 @@
-"""The one place where JSON of the database becomes a value.
+"""Read JSON from the database as Python values.
 
-Invariant: reading a row raises nothing, whatever JSON it holds. PostgreSQL takes numbers of more digits and values of
-more levels than Python reads or writes; such a value comes as an `UnreadableJson`, a text that says so. Who only shows
-rows shows that text; a program that asks for one value gets its error from `program_value`.
+Invariant: reading a row never raises, whatever JSON it holds. PostgreSQL accepts numbers with more digits, and values
+with more levels, than Python can read or write. Such a value becomes an `UnreadableJson`, a text that says so. Code
+that shows rows shows that text. A program that asks for one value gets an error from `program_value`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from psycopg.types.json import set_json_loads
 
 from pgsched.errors import InputError
 
-DEEPEST = 200  # levels; writing takes Python several calls for each
+DEEPEST = 200  # levels; writing takes Python several nested calls for each level
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]')
 
 
 class UnreadableJson(str):
-    """Stands for the value of `text`, which there is none of, because of `why`."""
+    """A placeholder for a JSON value that Python cannot read.
+
+    `text`: the JSON. `why`: the reason.
+    """
 
     text: str
     why: str
 
     @classmethod
     def of(cls, text: str, why: str) -> UnreadableJson:
-        """What stands for it."""
+        """Build the placeholder for a JSON text."""
         made = cls(f"(this JSON cannot be read: {why})")
         made.text, made.why = text, why
         return made
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value, or why there is none."""
+    """Return the value of a JSON text, or an `UnreadableJson`."""
     text = text if isinstance(text, str) else text.decode()
     if text.count("[") + text.count("{") > DEEPEST and depth(text) > DEEPEST:
         return UnreadableJson.of(text, f"it has more than {DEEPEST} levels")
@@ -43,20 +46,20 @@ def read_json(text: str | bytes) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The value, however deep it is, or why there is none."""
+    """Return the value of a JSON text of any depth, or an `UnreadableJson`."""
     try:
         return json.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits; a thousand levels
+    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits, or a thousand levels
         return UnreadableJson.of(text, str(error))
 
 
 def read_safely(conn: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Let a connection of ours read JSON so."""
+    """Make a connection read JSON with `read_json`."""
     set_json_loads(read_json, conn)
 
 
 def program_value(found: Any) -> Any:
-    """A value for a program that cannot go on with a text instead: also one of many levels. Raises InputError."""
+    """Return a value for a program, however many levels it has. Raises InputError where Python cannot read it."""
     if not isinstance(found, UnreadableJson):
         return found
     value = parsed(found.text)
@@ -66,7 +69,7 @@ def program_value(found: Any) -> Any:
 
 
 def depth(text: str) -> int:
-    """How many levels a JSON text has."""
+    """Return how many levels a JSON text has."""
     level = deepest = 0
     for found in BRACKETS.finditer(text):
         if found[0] in "[{":

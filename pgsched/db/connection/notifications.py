@@ -1,4 +1,4 @@
-"""Notifications as they come, on a connection that has nothing else to do."""
+"""Read notifications from a connection that is used for nothing else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pgsched.db.connection.connect import AsyncConnection
 
 
 def notices(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
-    """(channel, payload) of what has arrived, if anything has. Raises OperationalError when the connection is lost."""
+    """Yield (channel, payload) of each notification that has arrived.
+
+    Raises OperationalError when the connection is lost.
+    """
     conn.pgconn.consume_input()
     while (one := conn.pgconn.notifies()) is not None:
         yield one.relname.decode(), one.extra.decode(errors="replace")

@@ -1,6 +1,6 @@
-"""The console's connections.
+"""A pool of blocking connections, for the console.
 
-Invariant: a connection that is handed out works, and none is kept that its user left in a transaction.
+Invariant: a connection that is handed out works, and a connection left in a transaction is not reused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from psycopg.pq import TransactionStatus
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.errors import DatabaseUnreachable
 
-TRUSTED_S = 2.0  # one that rested longer is asked first whether it is still there
+TRUSTED_S = 2.0  # a connection that was idle longer is checked before use
 
 
 class Pool:
-    """Up to `size` blocking connections, opened when they are needed; safe to use from many threads."""
+    """Up to `size` blocking connections, opened when they are needed. Thread-safe."""
 
     def __init__(
         self, dsn: str, *, size: int, purpose: str, timeout_s: float, settings: dict[str, str] | None = None
@@ -37,7 +37,10 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
-        """A connection for one use. Raises DatabaseUnreachable, also when all are in use for too long."""
+        """Lend a connection for one use.
+
+        Raises DatabaseUnreachable, also when all connections are in use for too long.
+        """
         if not self._places.acquire(timeout=self._patience_s):
             raise DatabaseUnreachable("all database connections of this process are in use: try again")
         try:
@@ -61,7 +64,7 @@ class Pool:
         return self._open()
 
     def _give_back(self, conn: Connection[Any]) -> None:
-        if conn.closed:  # whatever ended this one has ended the others as well
+        if conn.closed:  # the cause has probably ended the other connections as well
             return self.close()
         if conn.info.transaction_status != TransactionStatus.IDLE:
             return conn.close()
@@ -70,14 +73,14 @@ class Pool:
         return None
 
     def close(self) -> None:
-        """Close those that rest."""
+        """Close the idle connections."""
         with self._lock:
             while self._resting:
                 self._resting.pop()[1].close()
 
 
 def answers(conn: Connection[Any]) -> bool:
-    """Is the server still at the other end?"""
+    """Check whether the server still answers on this connection."""
     try:
         conn.execute("SELECT 1")
     except psycopg.Error:

@@ -1,7 +1,10 @@
-"""Is there a pooler between us and the server, and for how long does it lend a session?
+"""Detect a pooler between this process and the server, and for how long it lends a session.
 
-The rule: what is not proved to keep the session is taken for something that does not: that way works everywhere. The
-answer is asked for at the first connection, and again when a process that believes in sessions connects anew.
+Invariant: a pooler that is not proved to keep the session is treated as one that does not, because that works with
+every pooler.
+
+The check runs at the first connection. It runs again when a process that believes in kept sessions opens a new
+connection.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ PROBE = b"SELECT 'pgsched probe'"
 
 
 class Pooler(StrEnum):
-    """What lends sessions, by how long."""
+    """The mode of a pooler: for how long it lends a session."""
 
     SESSION = "session"
     TRANSACTION = "transaction"
@@ -38,32 +41,42 @@ class Pooler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the way to a server. `prepares`: statements prepared by the protocol survive a transaction;
-    `read_only`: transactions are read-only unless they say otherwise."""
+    """What is known about the way to a server.
+
+    `prepares`: statements prepared by the protocol survive the end of a transaction.
+    `until`: when to check again, on the monotonic clock.
+    `read_only`: transactions are read-only by default.
+    """
 
     pooler: Pooler
     prepares: bool
-    until: float  # monotonic
+    until: float
     read_only: bool = False
 
 
 def of(conn: Any) -> Pooler | None:
-    """The pooler that this connection goes through, None if it is the server that answers."""
+    """Return the pooler that this connection goes through; None if the server itself answers."""
     if isinstance(conn, KeptConnection | AsyncKeptConnection):
         return Pooler.SESSION
     return Pooler.TRANSACTION if is_shared(conn) else None
 
 
 def refuses_settings(error: BaseException) -> bool:
-    """May it be the refusal of a pooler that takes no settings at the start? Each has words of its own for it, and
-    libpq tells no code. It costs one more try, without settings, to take another failure for one."""
+    """Check whether this error may be a pooler's refusal of settings at the start of a session.
+
+    Each pooler words the refusal differently, and libpq passes on no code. A wrong guess costs one more try without
+    settings.
+    """
     text = str(error).lower() if getattr(error, "sqlstate", None) is None else ""
     return "fatal" in text and ("startup parameter" in text or "option" in text or "not support" in text)
 
 
 def learn(conninfo: str, before: Known | None = None) -> Known:
-    """Find out with two connections of its own; `before`: what was found the last time, which holds on while the pooler
-    has no session to spare. Raises InputError for one that lends a session for a statement only."""
+    """Detect the pooler's mode with two connections.
+
+    `before`: the last result; it stays valid while the pooler has no free session. Raises InputError for a pooler that
+        lends a session for one statement only.
+    """
     with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as one:
         home = session_of(one)
         with closing(PatientConnection.connect(conninfo, autocommit=True, prepare_threshold=None)) as two:
@@ -77,7 +90,7 @@ def learn(conninfo: str, before: Known | None = None) -> Known:
 
 
 def session_of(conn: Connection[Any]) -> int:
-    """The process of the server that answers a transaction."""
+    """Return the server process that answers a transaction. Raises InputError for a pooler in statement mode."""
     try:
         conn.execute("BEGIN")
         row = conn.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
@@ -95,12 +108,12 @@ def session_of(conn: Connection[Any]) -> int:
 
 
 def keeps(one: Connection[Any], two: Connection[Any], home: int) -> bool:
-    """Has `one` still the session that it had, and did `two` get another one?"""
+    """Check whether `one` still has its first session, while `two` gets another one."""
     return soon(two) not in (home, None) and session_of(one) == home
 
 
 def soon(conn: Connection[Any]) -> int | None:
-    """The process that answers; None when none is free."""
+    """Return the server process that answers within PATIENCE_S; None when no session is free."""
     until = time.monotonic() + PATIENCE_S
     conn.pgconn.send_query(b"SELECT pg_catalog.pg_backend_pid()")
     found = None
@@ -117,25 +130,25 @@ def soon(conn: Connection[Any]) -> int | None:
 
 
 def readable(conn: Connection[Any], seconds: float) -> bool:
-    """Is there something to read within so many seconds?"""
+    """Check whether there is something to read within so many seconds."""
     look = select.poll()
     look.register(conn.fileno(), select.POLLIN)
     return bool(look.poll(max(0.0, seconds) * 1000))
 
 
 def hears(one: Connection[Any], two: Connection[Any]) -> bool:
-    """Does a notification reach who listens for it?"""
+    """Check whether a notification reaches a listening connection."""
     with listening(one) as channel:
         try:
             two.execute("SELECT pg_catalog.pg_notify(%s, '')", [channel])
-        except psycopg.errors.ProgramLimitExceeded:  # the server's queue is full: that is another trouble
+        except psycopg.errors.ProgramLimitExceeded:  # the server's queue is full, which proves nothing here
             return True
         return any(note.channel == channel for note in one.notifies(timeout=PATIENCE_S, stop_after=1))
 
 
 @contextmanager
 def listening(conn: Connection[Any]) -> Iterator[str]:
-    """Listen on a channel of nobody else's."""
+    """Listen on a channel with a random name during the block."""
     channel = f"pgsched_probe_{uuid.uuid4().hex}"
     conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
     try:
@@ -145,7 +158,7 @@ def listening(conn: Connection[Any]) -> Iterator[str]:
 
 
 def renames(conn: Connection[Any]) -> bool:
-    """Does the pooler keep count of prepared statements? One that does gives them names of its own."""
+    """Check whether the pooler tracks prepared statements: then it gives them names of its own."""
     name = f"pgsched_probe_{uuid.uuid4().hex}"
     with conn.transaction():
         conn.pgconn.prepare(name.encode(), PROBE)

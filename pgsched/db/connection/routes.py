@@ -1,7 +1,9 @@
-"""The ways to a server: straight, or through a pooler as far as it goes.
+"""Open a connection the straight way to the server, or through a pooler.
 
-The rule: whether the server itself answers is asked of every connection, because a DSN may lead elsewhere tomorrow.
-Settings go with the start of a straight connection, once into a kept session, into each transaction of a shared one.
+Invariant: every connection checks whether the server itself answers, because a DSN may lead elsewhere tomorrow.
+
+When the session settings are sent depends on the way: with the start of a straight connection, once into a kept
+session, and into each transaction of a shared session.
 """
 
 from __future__ import annotations
@@ -16,17 +18,17 @@ from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnect
 from pgsched.db.connection.pooler import Known, Pooler, learn, refuses_settings
 
 WHO_ANSWERS = "SELECT pg_catalog.pg_backend_pid()"
-PREPARE_AFTER = 5  # psycopg's own
-known: dict[str, Known] = {}  # by DSN: what was learnt of the pooler there
+PREPARE_AFTER = 5  # psycopg's default
+known: dict[str, Known] = {}  # by DSN: what is known about the pooler there
 
 
 def pooled(dsn: str) -> bool:
-    """Was a pooler found there?"""
+    """Check whether a pooler was found behind this DSN."""
     return dsn in known
 
 
 def way(dsn: str, conninfo: str) -> Known:
-    """How the pooler behind a DSN has to be used."""
+    """Return how to use the pooler behind a DSN; detect its mode if that is not known."""
     found = known.get(dsn)
     if found is None or time.monotonic() > found.until:
         found = known[dsn] = learn(conninfo, found)
@@ -34,7 +36,7 @@ def way(dsn: str, conninfo: str) -> Known:
 
 
 def straight(conninfo: str) -> PatientConnection | None:
-    """A connection to the server itself; None if something in between answers."""
+    """Open a connection to the server itself; None if a pooler answers."""
     try:
         conn = PatientConnection.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
@@ -53,7 +55,7 @@ def straight(conninfo: str) -> PatientConnection | None:
 
 
 async def straight_async(conninfo: str) -> AsyncPatientConnection | None:
-    """The asyncio form of `straight`."""
+    """Open a connection to the server itself: the asyncio form of `straight`."""
     try:
         conn = await AsyncPatientConnection.connect(conninfo, autocommit=True)
     except psycopg.OperationalError as error:
@@ -72,7 +74,7 @@ async def straight_async(conninfo: str) -> AsyncPatientConnection | None:
 
 
 def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> PatientConnection:
-    """A connection through a pooler."""
+    """Open a connection through a pooler."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
         kept = transaction_pooling.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
@@ -87,7 +89,7 @@ def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> Patient
 
 
 async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]) -> AsyncPatientConnection:
-    """The asyncio form of `through`."""
+    """Open a connection through a pooler: the asyncio form of `through`."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
         kept = await transaction_pooling.AsyncKeptConnection.connect(
@@ -104,6 +106,9 @@ async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]
 
 
 def read_only(found: Known, settings: Mapping[str, str]) -> bool | None:
-    """What each BEGIN says of it: READ WRITE (False) where transactions are read-only unless they say otherwise, else
-    nothing (None): a standby, where a pooler may lead after a failover, refuses it with an error of its own."""
+    """Return how each BEGIN sets the access mode: False for READ WRITE, None for no mode.
+
+    READ WRITE is sent where transactions are read-only by default. Without it, a standby refuses writes with its own
+    error. A pooler may lead there after a failover.
+    """
     return False if found.read_only and settings.get("default_transaction_read_only") == "off" else None

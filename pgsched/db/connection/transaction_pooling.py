@@ -1,7 +1,7 @@
 """Connections through a pooler that lends a session for one transaction at a time.
 
-The rule: nothing of ours stays in a session, and nothing is expected to be there. Each transaction begins with our
-settings, which end with it; a statement outside of one gets a transaction of its own, sent in one go.
+Invariant: no setting of ours stays in a session, and none is expected there. Each transaction begins with our settings,
+which end with it. A statement outside a transaction gets its own transaction, sent in one round trip.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ COMMIT = "COMMIT"
 
 
 def assigning(settings: Mapping[str, str], *, local: bool) -> sql.Composed:
-    """The statement that gives these settings, until the transaction's end or the session's."""
-    # what has no meaning within one transaction, or is said when it begins
+    """Return the statement that sets these settings, until the end of the transaction (`local`) or of the session."""
+    # Leave out what has no meaning within one transaction, or is set by BEGIN.
     given = {name: value for name, value in settings.items() if not (local and name in sealed.SESSIONS)}
-    one = sql.SQL("pg_catalog.set_config({}, {}, {})")  # the session is not sealed yet
+    one = sql.SQL("pg_catalog.set_config({}, {}, {})")  # qualified, because the session is not sealed yet
     return sql.SQL("SELECT ") + sql.SQL(", ").join(one.format(name, value, local) for name, value in given.items())
 
 
 class SharedCursor(Cursor[Any]):
-    """Sends a statement that stands alone as a transaction."""
+    """A cursor that sends a statement outside a transaction as a transaction of its own."""
 
     def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+        """Execute a statement, in its own transaction where none is open."""
         conn = self.connection
         assert isinstance(conn, SharedConnection)
         if not conn.outside():
@@ -42,24 +43,24 @@ class SharedCursor(Cursor[Any]):
 
 
 class SharedConnection(PatientConnection):
-    """A blocking connection of this kind; `settings` is the statement that begins each transaction."""
+    """A blocking connection through such a pooler. `settings`: the statement that begins each transaction."""
 
     settings: sql.Composed
     inside = False
 
     def outside(self) -> bool:
-        """Would a statement sent now be a transaction of its own?"""
+        """Check whether a statement sent now would be a transaction of its own."""
         idle = self.info.transaction_status == pq.TransactionStatus.IDLE
         return idle and self.autocommit and not self.inside
 
     def begin(self) -> None:
-        """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
+        """Open a transaction that the caller ends with COMMIT or ROLLBACK."""
         plain(self).execute(BEGIN if self.read_only is None else BEGIN_WRITING)
         plain(self).execute(self.settings)
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """A transaction around what is sent within, there and back once."""
+        """Wrap the statements of the block in a transaction, in one round trip."""
         self.inside = True
         failed: Exception | None = None
         try:
@@ -68,11 +69,11 @@ class SharedConnection(PatientConnection):
                     self.begin()
                     yield
                     plain(self).execute(COMMIT)
-                except Exception as error:  # not through the pipeline's end, which would log what it says of it
+                except Exception as error:  # leaving the pipeline with an error would log a second one
                     failed = error
         except Error as error:
             failed = failed or error
-        except BaseException:  # cut off: nobody knows in which state
+        except BaseException:  # interrupted: the state of the connection is unknown
             self.close()
             raise
         finally:
@@ -84,6 +85,7 @@ class SharedConnection(PatientConnection):
 
     @contextmanager
     def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Iterator[Any]:
+        """Open a transaction with our settings, or a savepoint, as psycopg does."""
         outermost = self.outside()
         try:
             with super().transaction(savepoint_name, force_rollback) as made:
@@ -100,6 +102,7 @@ class AsyncSharedCursor(AsyncCursor[Any]):
     """The asyncio form of `SharedCursor`."""
 
     async def execute(self, query: Any, params: Any = None, **more: Any) -> Any:
+        """Execute a statement, in its own transaction where none is open."""
         conn = self.connection
         assert isinstance(conn, AsyncSharedConnection)
         if not conn.outside():
@@ -115,18 +118,18 @@ class AsyncSharedConnection(AsyncPatientConnection):
     inside = False
 
     def outside(self) -> bool:
-        """Would a statement sent now be a transaction of its own?"""
+        """Check whether a statement sent now would be a transaction of its own."""
         idle = self.info.transaction_status == pq.TransactionStatus.IDLE
         return idle and self.autocommit and not self.inside
 
     async def begin(self) -> None:
-        """Open a transaction that ends with a COMMIT or ROLLBACK of the caller's."""
+        """Open a transaction that the caller ends with COMMIT or ROLLBACK."""
         await plain_async(self).execute(BEGIN if self.read_only is None else BEGIN_WRITING)
         await plain_async(self).execute(self.settings)
 
     @asynccontextmanager
     async def whole(self) -> AsyncIterator[None]:
-        """A transaction around what is sent within, there and back once."""
+        """Wrap the statements of the block in a transaction, in one round trip."""
         self.inside = True
         failed: Exception | None = None
         try:
@@ -135,11 +138,11 @@ class AsyncSharedConnection(AsyncPatientConnection):
                     await self.begin()
                     yield
                     await plain_async(self).execute(COMMIT)
-                except Exception as error:  # not through the pipeline's end, which would log what it says of it
+                except Exception as error:  # leaving the pipeline with an error would log a second one
                     failed = error
         except Error as error:
             failed = failed or error
-        except BaseException:  # cut off: nobody knows in which state
+        except BaseException:  # interrupted: the state of the connection is unknown
             await self.close()
             raise
         finally:
@@ -151,6 +154,7 @@ class AsyncSharedConnection(AsyncPatientConnection):
 
     @asynccontextmanager
     async def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> AsyncIterator[Any]:
+        """Open a transaction with our settings, or a savepoint, as psycopg does."""
         outermost = self.outside()
         try:
             async with super().transaction(savepoint_name, force_rollback) as made:
@@ -164,8 +168,10 @@ class AsyncSharedConnection(AsyncPatientConnection):
 
 
 class KeptConnection(PatientConnection):
-    """A blocking connection through a pooler that keeps one session for it: as good as a direct one, but that RESET ALL
-    takes its settings away; `settings` is the statement that gives them again."""
+    """A blocking connection through a pooler that keeps one session for it: as good as a direct connection.
+
+    RESET ALL removes its settings. `settings`: the statement that sets them again.
+    """
 
     settings: sql.Composed
 
@@ -177,44 +183,44 @@ class AsyncKeptConnection(AsyncPatientConnection):
 
 
 def plain(conn: Connection[Any]) -> Cursor[Any]:
-    """A cursor that sends what it is given and no more."""
+    """Return a cursor that sends statements unchanged."""
     return Cursor(conn, row_factory=tuple_row)
 
 
 def plain_async(conn: AsyncConnection[Any]) -> AsyncCursor[Any]:
-    """The asyncio form of `plain`."""
+    """Return a cursor that sends statements unchanged: the asyncio form of `plain`."""
     return AsyncCursor(conn, row_factory=tuple_row)
 
 
 def cursor_on(conn: Connection[Any], row_factory: Any) -> Cursor[Any]:
-    """A cursor with these rows, on a connection of ours or of the application's, whatever cursors that makes."""
+    """Return a cursor with these rows on a pgsched or application connection, whatever cursors the latter makes."""
     return (SharedCursor if isinstance(conn, SharedConnection) else Cursor)(conn, row_factory=row_factory)
 
 
 def cursor_on_async(conn: AsyncConnection[Any], row_factory: Any) -> AsyncCursor[Any]:
-    """The asyncio form of `cursor_on`."""
+    """Return a cursor with these rows: the asyncio form of `cursor_on`."""
     return (AsyncSharedCursor if isinstance(conn, AsyncSharedConnection) else AsyncCursor)(
         conn, row_factory=row_factory
     )
 
 
 def is_shared(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Does it get another session for each transaction?"""
+    """Check whether each transaction on this connection gets another session."""
     return isinstance(conn, SharedConnection | AsyncSharedConnection)
 
 
 def begin(conn: Connection[Any]) -> None:
-    """Open a transaction that the caller ends, on a connection of whatever kind."""
+    """Open a transaction that the caller ends, on a connection of any kind."""
     conn.begin() if isinstance(conn, SharedConnection) else conn.execute("BEGIN")
 
 
 async def begin_async(conn: AsyncConnection[Any]) -> None:
-    """The asyncio form of `begin`."""
+    """Open a transaction that the caller ends: the asyncio form of `begin`."""
     await (conn.begin() if isinstance(conn, AsyncSharedConnection) else conn.execute("BEGIN"))
 
 
 def make_ready(conn: Any, settings: Mapping[str, str]) -> None:
-    """Make a fresh SharedConnection ready: its cursors, what it reads, and what its transactions begin with."""
+    """Prepare a new shared connection: its cursors, its loaders, and the settings of its transactions."""
     conn.settings = assigning(settings, local=True)
     conn.cursor_factory = SharedCursor if isinstance(conn, Connection) else AsyncSharedCursor
     sealed.read_our_styles(conn)
