@@ -1,1 +1,1 @@
-"""What lets pgsched work inside other libraries; nothing here imports them."""
+"""Adapters that let pgsched use connections of other libraries, without importing these libraries."""

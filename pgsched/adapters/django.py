@@ -1,5 +1,7 @@
-"""The rule: Django's `connection` (or one of its `connections`) stands for the psycopg connection it holds, in the
-transaction it is in. Django is not imported to look at one: its objects are known by their classes."""
+"""Get the psycopg connection from Django's `connection` (or one of its `connections`), in its transaction.
+
+Django is not imported for that: its objects are recognized by the names of their classes' modules.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pgsched.errors import InputError
 
 
 def django_held(given: Any) -> Any:
-    """The driver's connection that a Django connection holds, opened if need be; anything else as it is.
+    """Return the driver's connection of a Django connection, opened if needed; any other object unchanged.
 
     Raises InputError for a database other than PostgreSQL.
     """

@@ -1,7 +1,7 @@
-"""The rule: a SQLAlchemy connection or session stands for the psycopg connection it holds, in the transaction it is in.
+"""Get the psycopg connection from a SQLAlchemy connection or session, in its transaction.
 
-SQLAlchemy is not imported to look at one: its objects are known by their classes. A question that any driver can ask
-goes through SQLAlchemy itself (`ask`); for the rest a driver other than psycopg is refused.
+SQLAlchemy is not imported for that: its objects are recognized by the names of their classes' modules. `ask` sends its
+question through SQLAlchemy, so it works with any driver. All else refuses drivers other than psycopg.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ TRANSACTION = "SELECT transaction_timestamp()"
 
 
 def held(given: Any) -> Any:
-    """The psycopg connection that a SQLAlchemy Connection or Session holds; anything else as it is.
+    """Return the psycopg connection of a SQLAlchemy Connection or Session; any other object unchanged.
 
-    Raises InputError if the driver is another one.
+    Raises InputError for another driver.
     """
     if not made_by(given, "sqlalchemy") or made_by(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
     connection = given.connection() if callable(given.connection) else given
     check_driver(connection.dialect)
     if not connection.in_transaction():
-        connection.begin()  # as its own first statement would: else its commit() would not know of our run
+        connection.begin()  # like its own first statement, so that its commit() includes our run
     return connection.connection.driver_connection
 
 
 async def held_async(given: Any) -> Any:
-    """The asyncio form of `held`, for an AsyncConnection or AsyncSession."""
+    """Return the psycopg connection of an AsyncConnection or AsyncSession: the asyncio form of `held`."""
     if not made_by(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
     connection = given if hasattr(given, "get_raw_connection") else await given.connection()
@@ -49,15 +49,18 @@ async def held_async(given: Any) -> Any:
 
 
 def is_async(given: Any) -> bool | None:
-    """Does a SQLAlchemy Connection or Session want to be awaited? None if it is not one."""
+    """Check whether a SQLAlchemy Connection or Session is to be awaited; None if it is neither."""
     if not made_by(given, "sqlalchemy") or not hasattr(type(given), "execute"):
         return None
     return made_by(given, ASYNC)
 
 
 def ask(given: Any, question: str, values: dict[str, Any]) -> None:
-    """Send a question that returns the transaction's time, whatever the driver. Raises InputError if that transaction
-    was over with the answer: AUTOCOMMIT, which SQLAlchemy does not tell of all drivers."""
+    """Send a question that returns the transaction's time, with any driver.
+
+    Raises InputError if the transaction ended with the answer (AUTOCOMMIT). SQLAlchemy does not report AUTOCOMMIT for
+    all drivers.
+    """
     from sqlalchemy import text
 
     at = given.execute(text(question), values).scalar()
@@ -65,7 +68,7 @@ def ask(given: Any, question: str, values: dict[str, Any]) -> None:
 
 
 async def ask_async(given: Any, question: str, values: dict[str, Any]) -> None:
-    """The asyncio form of `ask`."""
+    """Send a question: the asyncio form of `ask`."""
     from sqlalchemy import text
 
     answer = await given.execute(text(question), values)
@@ -73,7 +76,7 @@ async def ask_async(given: Any, question: str, values: dict[str, Any]) -> None:
 
 
 def check_still_open(began: Any, begins: Any) -> None:
-    """Raises InputError unless two statements ran in one transaction."""
+    """Raise InputError unless two statements ran in one transaction."""
     if began != begins:
         raise InputError(
             "assert_claim: the connection commits by itself (AUTOCOMMIT), so that the claim would be held for no time:"
@@ -83,12 +86,12 @@ def check_still_open(began: Any, begins: Any) -> None:
 
 
 def made_by(given: Any, package: str) -> bool:
-    """Is it of a class of that package, or of one derived from such a class?"""
+    """Check whether the object's class, or one of its base classes, is of that package."""
     return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(given).__mro__)
 
 
 def check_driver(dialect: Any) -> None:
-    """Raises InputError unless psycopg is the driver."""
+    """Raise InputError unless psycopg is the driver."""
     if dialect.driver not in DRIVERS:
         instead = ", or send SELECT pgsched.enqueue(...) on it yourself" if dialect.name == "postgresql" else ""
         raise InputError(
