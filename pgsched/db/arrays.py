@@ -1,7 +1,7 @@
-"""The rule: what a set-based statement takes is written as array literals, because dumping lists value by value costs
-more than the statement itself.
+"""Write PostgreSQL array literals for statements that take whole columns of values.
 
-The server parses them by the types that the statement names, so a value that is none of its type is refused there.
+psycopg adapts lists value by value, which costs more than the statement itself. The server parses the literals by the
+types that the statement names, and refuses a value of another type.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ from datetime import datetime
 
 
 def plain(values: Iterable[object]) -> str:
-    """The array literal of values whose text needs no quotes: whole numbers, uuids, hexadecimal digits."""
+    """Return the array literal of values whose text needs no quotes: whole numbers, uuids, hexadecimal digits."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
 def literal(values: Iterable[object]) -> str:
-    """The array literal of texts, whole numbers, instants and None; a column of nothing but None is an empty one."""
+    """Return the array literal of texts, whole numbers, instants and None.
+
+    A column that holds only None becomes an empty array.
+    """
     given = list(values)
     kinds = set(map(type, given))
     if kinds <= {type(None)}:
         return "{}"
-    if kinds == {datetime}:  # most columns are long, and of one kind
+    if kinds == {datetime}:  # fast path, because most columns are long and hold one type
         return "{" + ",".join(map(datetime.isoformat, given)) + "}"  # type: ignore[arg-type]
     item = {text: _item(text) for text in set(given)}.__getitem__ if kinds == {str} else _item
     return "{" + ",".join(map(item, given)) + "}"
 
 
 def literals(rows: Iterable[Sequence[int]]) -> str:
-    """An array of texts that are array literals of whole numbers each."""
+    """Return the literal of an array of texts, each of which is an array literal of whole numbers."""
     return "{" + ",".join([f'"{plain(row)}"' for row in rows]) + "}"
 
 

@@ -1,8 +1,8 @@
-"""The rule: enqueueing without a connection of the caller uses one of ours, one per thread and one per event loop.
+"""Enqueue runs on the caller's connection, or on a connection of this module: one per thread and one per event loop.
 
-It is opened at the first use. Before each use it is looked at whether the server has hung up, so that a restart of
-the server between two enqueues is not noticed; a connection that breaks while a statement is under way is reported,
-because nobody can know whether the run was made.
+The module's connection is opened at the first use. Before each use it is checked whether the server has closed it, so a
+restart of the server between two enqueues is not noticed. A connection that breaks during a statement is reported as an
+error, because it is unknown whether the run was made.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ class PerLoop:
 
 
 class Enqueueing:
-    """Enqueues on the caller's connection, or on one of its own."""
+    """Enqueues runs on the caller's connection, or on one of its own.
+
+    `find_dsn`: returns the DSN to use; None: the embedded server.
+    """
 
     def __init__(self, find_dsn: Callable[[], str | None]) -> None:
         self._find_dsn = find_dsn
@@ -49,34 +52,40 @@ class Enqueueing:
         self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, PerLoop] = WeakKeyDictionary()
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
+        """Enqueue one run, and return its id."""
         return when_there_is_room(
             lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values)), patience(conn, values)
         )
 
     def enqueue_many(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
+        """Enqueue one run for each of `args`, and return how many were made."""
         return when_there_is_room(
             lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values)), patience(conn, values)
         )
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
+        """Enqueue one run: the asyncio form of `enqueue`."""
         return await when_there_is_room_async(
             lambda: self.send_async(conn, lambda mine: statements.enqueue_async(mine, **values)), patience(conn, values)
         )
 
     async def enqueue_many_async(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
+        """Enqueue many runs: the asyncio form of `enqueue_many`."""
         return await when_there_is_room_async(
             lambda: self.send_async(conn, lambda mine: statements.enqueue_many_async(mine, args, values)),
             patience(conn, values),
         )
 
     def first_result(self, key: str) -> FirstResult | None:
+        """Return state and result of the run that an idempotency key stands for; None if there is none."""
         return self.send(None, lambda mine: statements.first_result(mine, key))
 
     async def first_result_async(self, key: str) -> FirstResult | None:
+        """Return the run of an idempotency key: the asyncio form of `first_result`."""
         return await self.send_async(None, lambda mine: statements.first_result_async(mine, key))
 
     def send(self, conn: Any, send: Callable[[Any], T]) -> T:
-        """What `send` makes of the caller's connection, or of ours."""
+        """Return what `send` returns for the caller's connection, or for our own."""
         if conn is not None:
             try:
                 return send(conn if isinstance(conn, Connection) else held(django_held(conn)))
@@ -88,7 +97,7 @@ class Enqueueing:
             raise reported(error) from error
 
     async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
-        """The asyncio form of `send`."""
+        """Return what `send` returns: the asyncio form of the method `send`."""
         if conn is not None:
             try:
                 return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
@@ -116,7 +125,7 @@ class Enqueueing:
 
     def _connection(self) -> Connection[Any]:
         pid, conn = getattr(self._thread, "held", None) or (0, None)
-        # After a fork the parent and the child would talk on the same socket.
+        # After a fork, parent and child would use the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
             conn = connect(self.dsn(), purpose="enqueue")
@@ -132,7 +141,7 @@ class Enqueueing:
         return mine.conn
 
     def dsn(self) -> str:
-        """Where it enqueues without a connection of the caller. Starts the embedded server if it must."""
+        """Return the DSN for enqueues without a caller's connection; start the embedded server if needed."""
         if (dsn := self._find_dsn()) is not None:
             return dsn
         from pgsched.db.embedded.server import acquire
@@ -144,10 +153,10 @@ class Enqueueing:
 
 
 def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Has the server not hung up, and has nobody left it in the middle of something? An idle connection has something
-    to read only if it was told goodbye (or a notice).
+    """Check that the server has not closed an idle connection, and that it is outside a transaction.
 
-    Sends nothing, so a repeated enqueue can never make a second run.
+    An idle connection has something to read only if the server closes it (or sends a notice). The check sends nothing,
+    so a repeated enqueue can never make a second run.
     """
     if conn.closed or conn.broken or conn.pgconn.transaction_status != pq.TransactionStatus.IDLE:
         return False
@@ -163,14 +172,16 @@ def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
 
 
 def refusal(error: DatabaseError) -> Exception:
-    """The error for a caller whose connection it is: what pgsched refused, in its words; what happened to the
-    connection or the transaction stays the driver's own."""
+    """Return the error for a caller that passed its own connection.
+
+    pgsched's refusals get pgsched's error. Failures of the connection or the transaction stay the driver's errors.
+    """
     ours = error.sqlstate in ("23514", QUEUE_FULL) and error.diag.schema_name == "pgsched"
     return explain(error) if ours or error.sqlstate == WRONG_FLEET else error
 
 
 def reported(error: DatabaseError) -> PgschedError:
-    """The error for the caller, who must know when the run may have been made all the same."""
+    """Return the error for the caller, which says so where the run may have been made."""
     told = explain(error)
     if isinstance(told, DatabaseUnreachable):
         return DatabaseUnreachable(f"{told}; the run may have been made: with an idempotency_key it is safe to repeat")

@@ -1,7 +1,7 @@
-"""Of which fleet a database is to be: of PGSCHED_FLEET, or of the one that this process met first by that address.
+"""Remember the fleet that each database must belong to: PGSCHED_FLEET, or the first fleet seen at that address.
 
-Behind a pooler or a proxy another server may answer without a new connect. So no connection is asked: the statements
-that count carry the fleet, and the database refuses one that is not its own (pgsched.assert_fleet).
+Behind a pooler or a proxy, another server may answer without a new connect. So the check is not made per connection.
+The important statements carry the expected fleet, and the database refuses another one (pgsched.assert_fleet).
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ _met: dict[str, UUID] = {}
 
 
 def expected(conn: Either) -> UUID | None:
-    """The fleet that the database behind this connection must be of; None: any, as none is known yet. Raises
-    InputError."""
+    """Return the fleet that the database behind this connection must belong to; None: any.
+
+    Raises InputError where PGSCHED_FLEET is wrong.
+    """
     return config.fleet() or _met.get(_address(conn))
 
 
 def met(conn: Either, fleet: UUID | None) -> None:
-    """A statement was answered by a database of this fleet."""
+    """Record that a database of this fleet answered a statement on this connection."""
     if fleet is not None:
         _met.setdefault(_address(conn), fleet)
 

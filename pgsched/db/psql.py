@@ -1,4 +1,7 @@
-"""psql for a DSN. The rule: a password goes through the environment, never into the list of processes."""
+"""Build the psql command for a DSN.
+
+Invariant: a password is passed in the environment, never in the list of processes.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ SECRETS = {
     "scram_client_key",
     "scram_server_key",
     "oauth_client_secret",
-}  # without a variable of libpq's
-# `SELECT * FROM jobs` works, and nobody else's functions are found: who types here may have every right.
+}  # libpq has no environment variables for these
+# `SELECT * FROM jobs` works, and no other schema's functions are found: the user may be a superuser.
 SESSION = "-c search_path=pgsched,pg_temp"
 
 
 def environment(dsn: str) -> tuple[dict[str, str], str]:
-    """What libpq reads from the environment for this DSN, and the rest of it, which has no variable there."""
+    """Return the environment variables that libpq reads for this DSN, and a DSN of the rest, which has no variables."""
     given = {key: str(value) for key, value in parameters(dsn).items() if value is not None}
     given["options"] = f"{given.get('options', '')} {SESSION}".strip()
     given.setdefault("application_name", "pgsched psql")
@@ -35,7 +38,11 @@ def environment(dsn: str) -> tuple[dict[str, str], str]:
 
 
 def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
-    """The command line and environment that open psql on this DSN; `folder` holds psql, else PATH does."""
+    """Return the command line and environment that open psql on this DSN.
+
+    `folder`: the directory of psql; None: look in PATH. Raises PgschedError without psql, and InputError for a secret
+        that only the command line could pass on.
+    """
     program = shutil.which("psql", path=None if folder is None else str(folder))
     if program is None:
         where = "PATH" if folder is None else str(folder)

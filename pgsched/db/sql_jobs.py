@@ -1,16 +1,18 @@
-"""The rule: an SQL job's statements run in one transaction on a connection of their own, row by row, and the run's
-success is its last statement.
+"""Run the statements of an SQL job in one transaction, on a connection of their own.
 
-A fresh connection, because a session keeps what a job leaves in it (settings, temporary tables, locks). Row by row,
-because a forgotten SELECT of a large table must not fill the worker's memory.
+Invariant: the run's success is the last statement of that transaction.
 
-A text that ends that transaction is a failure for good: what it committed by itself would be there once for each
-attempt. It is told by the transaction's virtual id, which no other has, however soon it follows: not by its time.
+The connection is new for each run, because a session keeps what a job leaves in it (settings, temporary tables, locks).
+Rows are read one by one, because a forgotten SELECT of a large table must not fill the worker's memory.
 
-SET ROLE gives the job its owner's rights and mistakes, in the session, so that what follows a COMMIT of the text's own
-has them too (but not where a pooler shares the session); it is no wall against an owner who means harm, because the
-text can RESET ROLE. The wall is the login: with `--sql-login` it has no role of pgsched, and the worker settles the run
-after the commit.
+A text that ends its transaction fails for good: what it committed by itself would be there once for each attempt. That
+is detected by the transaction's virtual id, which no other transaction has, however soon it follows. Its start time
+would not be enough.
+
+SET ROLE gives the job the rights of its owner. It is set in the session, so it also holds after a COMMIT in the text
+(except where a pooler shares the session). It protects from mistakes, not from a malicious owner, because the text can
+RESET ROLE. The login is the real protection: with `--sql-login` it has no role of pgsched, and the worker settles the
+run after the commit.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from pgsched.db.connection.transaction_pooling import begin_async, is_shared
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import InputError
 
-# Qualified, operators too: the text may have set any search path, and the second is sent with the worker's rights.
+# Names and operators are qualified, because the text may have set any search path. The second statement is sent with
+# the worker's rights.
 TRANSACTION = (
     "SELECT pid, virtualtransaction FROM pg_catalog.pg_locks"
     " WHERE pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid() LIMIT 1"
@@ -44,20 +47,21 @@ TRANSACTION = (
 BECOME_OWNER = (
     "SELECT pg_catalog.set_config('role', %(owner)s, %(local)s) WHERE current_user OPERATOR(pg_catalog.<>) %(owner)s"
 )
-# What a statement says that has committed. ROLLBACK is what ROLLBACK TO a savepoint says, too.
+# Command tags of statements that commit. ROLLBACK is not here, because ROLLBACK TO a savepoint has the same tag.
 COMMITTED = (b"COMMIT", b"PREPARE TRANSACTION")
 COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_BOTH)
 UNREACHABLE_S = 2.0
-# The settlement as ourselves, because an owner may have no right on our schema; then as the owner again, for triggers
-# at the commit.
+# The run is settled with our own rights, because an owner may have none on our schema. Then the owner's rights are set
+# again, for triggers at the commit.
 AS_OURSELVES = "SET LOCAL ROLE NONE"
 
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """What to run: the statements, their named parameters, and the role that they run as.
+    """The statements to run, their named parameters, and the role that they run as.
 
-    `claim`, a run and its token, is settled by the same transaction; None where the database does not know it.
+    `owner`: None: the login itself.
+    `claim`: a run and its token, settled by the same transaction; None where the database does not know the run.
     """
 
     statements: str
@@ -67,10 +71,10 @@ class SqlText:
 
 
 class TransactionEnded(Exception):
-    """The statements ended the transaction that settles their run."""
+    """Raised if the statements ended the transaction that settles their run."""
 
     def __init__(self, error: psycopg.Error | None = None) -> None:
-        """`error`: what went wrong after that."""
+        """Build the error. `error`: a failure after the transaction ended."""
         super().__init__(
             "the statements ended the transaction of their run, so that its success cannot be recorded together with "
             "what they wrote, which may be there in part: leave out COMMIT, ROLLBACK and the like (savepoints are "
@@ -90,16 +94,16 @@ class SqlJob:
         self._stopping = False
 
     async def run(self, text: SqlText) -> int:
-        """Run and commit; returns how many rows all statements together touched or returned."""
+        """Run the statements and commit; return how many rows all of them together touched or returned."""
         settings = ELSEWHERE if text.owner is None else THEIRS
         conn = await aconnect(self._dsn, purpose=self._purpose, timeout_s=0, settings=settings, encoding=None)
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
-            if not is_shared(conn):  # there the pooler is the server's client
+            if not is_shared(conn):  # else the pooler is the server's client
                 with contextlib.suppress(psycopg.Error):
                     await conn.execute(LOOK_FOR_CLIENT)
-                await become_owner(conn, text.owner, local=False)  # before it begins: a ROLLBACK takes back what is set
+                await become_owner(conn, text.owner, local=False)  # before BEGIN, because a ROLLBACK undoes settings
             await begin_async(conn)
             self._pid, begun = await transaction(conn)
             await become_owner(conn, text.owner)
@@ -107,7 +111,7 @@ class SqlJob:
             within = conn.info.transaction_status is pq.TransactionStatus.INTRANS
             if not within or await transaction(conn) != (self._pid, begun):
                 raise TransactionEnded
-            if text.claim is not None:  # a zombie's statements roll back
+            if text.claim is not None:  # if the claim is lost, the statements roll back
                 await conn.execute(AS_OURSELVES)
                 await handler_transaction.settle_async(conn, *text.claim, {"rowcount": rows})
                 await become_owner(conn, text.owner)
@@ -119,7 +123,7 @@ class SqlJob:
             await conn.close()
 
     async def stop(self, work: asyncio.Task[int], grace_s: float) -> None:
-        """Cancel the statement, and end its server process if it has not stopped after `grace_s`."""
+        """Cancel the statement, and end its server process if it has not stopped after `grace_s` seconds."""
         self._stopping = True
         try:
             if self._conn is None:
@@ -128,7 +132,7 @@ class SqlJob:
                 with contextlib.suppress(psycopg.Error):
                     await self._conn.cancel_safe(timeout=UNREACHABLE_S)
             await asyncio.wait({work}, timeout=grace_s)
-        finally:  # also when a second cancellation cuts the grace time short
+        finally:  # also when a second cancellation ends the grace time early
             if not work.done():
                 await self._terminate()
                 work.cancel()
@@ -145,14 +149,14 @@ class SqlJob:
 
 
 async def transaction(conn: AsyncConnection[Any]) -> tuple[int, str]:
-    """The process of the server that runs the open transaction, and what tells that from every other of the process."""
+    """Return the server process of the open transaction, and the id that no other transaction has."""
     row = await (await conn.execute(TRANSACTION)).fetchone()
-    assert row is not None  # each transaction holds a lock on itself
+    assert row is not None  # each transaction holds a lock on its own id
     return int(row[0]), str(row[1])
 
 
 def elsewhere(name: str, dsn: str) -> str:
-    """The connection string of another database: one that takes no writes will do. Raises InputError without it."""
+    """Return the connection string of another database, which may be read-only. Raises InputError."""
     try:
         given = parameters(dsn)
     except InputError as error:
@@ -161,13 +165,16 @@ def elsewhere(name: str, dsn: str) -> str:
 
 
 async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: bool = True) -> None:
-    """Have the owner's rights until the end of the transaction, or of the session."""
+    """Take the owner's rights until the end of the transaction (`local`) or of the session."""
     if owner is not None:
         await conn.execute(BECOME_OWNER, {"owner": owner, "local": local})
 
 
 def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
-    """The text with its parameters put in on this side: the server takes several statements only without any."""
+    """Return the text with its parameters filled in.
+
+    The client does that, because the server accepts several statements only without parameters.
+    """
     if not text.parameters:
         return text.statements.encode(conn.info.encoding)
     values = {name: Jsonb(value) if isinstance(value, (dict, list)) else value
@@ -176,7 +183,10 @@ def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
 
 
 def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
-    """Send the statements, let every row go as it comes, count them. Raises the first error, or TransactionEnded."""
+    """Send the statements, discard each row as it comes, and count the rows.
+
+    Raises the first error, or TransactionEnded.
+    """
     pgconn.send_query(statements)
     pgconn.set_single_row_mode()
     yield from generators.send(pgconn)

@@ -1,7 +1,9 @@
-"""Named statements: the blocks of the files in `sql/`. Code names a statement and never builds one from strings.
+"""Load named SQL statements from the files in `sql/`.
+
+Invariant: code names a statement and never builds one from strings.
 
 A block begins with a line `-- name: NAME`, then its comment header, then its text. A line `-- include: NAME` stands for
-the text of a block that begins with `-- fragment: NAME`, so that what several statements share is written once.
+the text of a block that begins with `-- fragment: NAME`. So text that several statements share is written once.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"^-- (name|fragment): (\w+)\n", re.MULTILINE)
 INCLUDE = re.compile(r"^[ ]*-- include: (\w+)$", re.MULTILINE)
-NO_STATEMENTS = {"roles.sql"}  # a script
+NO_STATEMENTS = {"roles.sql"}  # a script, not named statements
 
 
 def folder(name: str) -> Path:
-    """The `sql` or `migrations` folder: inside the installed wheel, else beside the package in a checkout."""
+    """Return the `sql` or `migrations` folder: inside the installed wheel, else beside the package in a checkout."""
     installed = PACKAGE / f"_{name}"
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
 def sql(name: str) -> bytes:
-    """The text of a statement without its comment header, as psycopg takes it (placeholders `%(name)s`).
+    """Return the text of a statement without its comment header, for psycopg (placeholders `%(name)s`).
 
     Raises KeyError for a name that no file has.
     """
@@ -32,7 +34,7 @@ def sql(name: str) -> bytes:
 
 @cache
 def statements() -> dict[str, bytes]:
-    """Every statement by its name. ValueError if two blocks have one name."""
+    """Return every statement by its name. Raises ValueError if two blocks have one name."""
     found: dict[str, str] = {}
     fragments: dict[str, str] = {}
     for path in sorted(folder("sql").glob("*.sql")):
@@ -47,7 +49,7 @@ def statements() -> dict[str, bytes]:
 
 
 def without_header(block: str) -> str:
-    """A block's text without the comment lines that it begins with, and without the blank lines around it."""
+    """Return a block's text without its leading comment lines and surrounding blank lines."""
     lines = block.strip().splitlines()
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.startswith("--")), len(lines))
     return "\n".join(lines[first:])
