@@ -1,1 +1,1 @@
-"""The schema: its tables, its revisions, its roles, and the check that it is as it should be."""
+"""The schema: its tables, its revisions, its roles, and the check for differences."""

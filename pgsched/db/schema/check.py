@@ -1,6 +1,6 @@
-"""Is the schema what this program believes it to be? `tables.py` is compared with the catalog.
+"""Compare the database's tables with the ones that this version expects (`tables.py`).
 
-The rule: the same comparison as in the tests, so that the two never differ in what they call the same.
+Invariant: the tests make the same comparison, so both agree on what counts as a difference.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pgsched.db.connection.transaction_pooling import begin
 
 
 def drift(conn: Connection[Any]) -> list[str]:
-    """What differs between the database's tables and the ones of this version, each as one phrase."""
+    """Return the differences between the database's tables and this version's, each as one phrase."""
     import sqlalchemy
 
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=lambda: conn, poolclass=sqlalchemy.StaticPool)
-    # what is found by the search path is taken for a table of no schema
+    # SQLAlchemy takes a table that the search path finds for a table without a schema.
     begin(conn)
     try:
         conn.execute("SET LOCAL search_path = pg_catalog")
@@ -27,7 +27,10 @@ def drift(conn: Connection[Any]) -> list[str]:
 
 
 def differences(bind: Any) -> list[Any]:
-    """As alembic gives them: what would have to be done to the database. Comments, for people, are not compared."""
+    """Return the differences as alembic gives them: what would have to be done to the database.
+
+    Comments are not compared, because they are for people.
+    """
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -36,13 +39,13 @@ def differences(bind: Any) -> list[Any]:
 
     options = {"include_schemas": True, "version_table_schema": "pgsched", "compare_type": True}
     bind.dialect.supports_comments = False
-    # SQLAlchemy's list lacks our schema in many versions: they leave out what is LIKE 'pg_%'.
+    # In many versions SQLAlchemy's list lacks our schema, because they leave out names LIKE 'pg_%'.
     bind.dialect.get_schema_names = lambda *_, **__: ["pgsched"]
     return list(compare_metadata(MigrationContext.configure(bind, opts=options), metadata))
 
 
 def phrase(difference: Any) -> str:
-    """A difference as alembic gives it: what would have to be done to the database."""
+    """Describe one difference, which alembic gives as what would have to be done to the database."""
     if isinstance(difference, list):  # changes of one column
         _, _, table, column, *_ = difference[0]
         return f"column {table}.{column} is another than expected"

@@ -1,7 +1,7 @@
-"""`python -m pgsched.db.schema.dump` writes migrations/schema.sql: what the revisions make, as one script.
+"""Write migrations/schema.sql: the schema after all revisions, as one script (`python -m pgsched.db.schema.dump`).
 
 Invariant: the text depends on the catalog alone, not on the server's version, its time zone or the order of the
-revisions; so a test compares it with a freshly migrated database. In an empty database the script makes the same
+revisions. So a test compares it with a freshly migrated database. In an empty database the script makes the same
 schema, without the rows that revisions insert.
 """
 
@@ -26,12 +26,12 @@ SETTINGS = {"search_path": "pg_catalog", "TimeZone": "UTC", "DateStyle": "ISO", 
 
 
 def path() -> Path:
-    """Where the text is kept."""
+    """Return the path of migrations/schema.sql."""
     return folder("migrations") / "schema.sql"
 
 
 def schema_text(conn: Connection[Any]) -> str:
-    """The schema of this database, as a script."""
+    """Return the schema of this database as a script."""
     begin(conn)
     try:
         for name, value in SETTINGS.items():
@@ -47,7 +47,7 @@ def schema_text(conn: Connection[Any]) -> str:
 
 
 def main() -> None:
-    """Migrate a throw-away database of the embedded server, and write what it has become."""
+    """Migrate a temporary database of the embedded server, and write its schema."""
     import tempfile
 
     from pgsched.db.embedded.cluster import Cluster

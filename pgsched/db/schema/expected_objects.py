@@ -1,4 +1,4 @@
-"""Functions, triggers and CHECKs are what migrations/schema.sql says; where one is not, somebody changed it by hand."""
+"""Compare the database's functions, triggers and CHECKs with migrations/schema.sql, to find manual changes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CHECKS = "SELECT conname::text FROM pg_constraint WHERE connamespace = 'pgsched'
 
 @cache
 def expected() -> tuple[dict[str, str], frozenset[tuple[str, str]], frozenset[str]]:
-    """The body of every function, every trigger with its table, and every CHECK."""
+    """Return the expected objects: the body of every function, every trigger with its table, and every CHECK."""
     text = path().read_text(encoding="utf-8")
     return dict(FUNCTION.findall(text)), frozenset(TRIGGER.findall(text)), frozenset(CHECK.findall(text))
 
 
 def differences(conn: Connection[Any]) -> list[str]:
-    """What is missing or another than the text says, each as one phrase."""
+    """Return what is missing or differs from migrations/schema.sql, each as one phrase."""
     bodies, triggers, checks = expected()
     there: dict[str, set[str]] = {}
     for name, body in conn.execute(FUNCTIONS).fetchall():

@@ -1,4 +1,4 @@
-"""The tables of what holds runs back, as db/schema/tables.py describes the others."""
+"""SQLAlchemy tables for queues, limits, pauses and rate buckets; see db/schema/tables.py."""
 
 from __future__ import annotations
 

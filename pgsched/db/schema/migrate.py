@@ -1,8 +1,8 @@
-"""The schema is moved only by alembic revisions.
+"""Migrate the schema with alembic revisions; nothing else changes the schema.
 
-Several processes may migrate at once: an advisory lock makes them take turns. Work goes on meanwhile: what takes time
-comes before a revision, in steps (steps.py beside this), and the revision itself is one short transaction. Cut off
-anywhere, it is done again from there.
+Several processes may migrate at once: an advisory lock makes them take turns. Runs go on during a migration. Slow
+changes come before a revision, in steps (steps.py beside this). The revision itself is one short transaction. An
+interrupted migration continues where it stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 
 def configuration() -> Any:
-    """Alembic's configuration, pointing at our revisions."""
+    """Return alembic's configuration, with our folder of revisions."""
     from alembic.config import Config
 
     config = Config(output_buffer=io.StringIO(), stdout=io.StringIO())
@@ -37,7 +37,7 @@ def configuration() -> Any:
 
 
 def silent(_: str) -> None:
-    """Tells nobody."""
+    """Ignore a message: the default for `tell`."""
 
 
 def upgrade(
@@ -49,14 +49,18 @@ def upgrade(
     wait_s: float = WAIT_S,
     tell: Tell = silent,
 ) -> tuple[str | None, str]:
-    """Bring the database to this program's version, or to `to`. Returns (version before, version after).
+    """Migrate the database to this program's version, or to `to`. Return (version before, version after).
 
-    `set_search_path` puts pgsched into the database's default search_path, so that `INSERT INTO jobs` works
-    unqualified in new sessions; an application that has tables of these names would take ours for its own.
-    `with_roles` puts sql/roles.sql in force; where it is, a migration does so again. `wait_s`: seconds to try for a
-    lock that others hold. `tell` is called with one line for each thing that takes time.
-    Raises SchemaTooNew, NotPermitted, InputError (no such version, or an older one; on the search path there are tables
-    of these names), and SchemaTooOld for a database made before 0.1.0, which it leaves as it is.
+    `set_search_path`: put pgsched into the database's default search_path, so that `INSERT INTO jobs` works in new
+        sessions. An application with tables of these names would take ours for its own.
+    `with_roles`: apply sql/roles.sql. Where the roles are in force, every migration applies it again.
+    `wait_s`: for how many seconds to try for a lock that others hold.
+    `tell`: called with one line for each thing that takes time.
+
+    Raises SchemaTooNew, NotPermitted, and:
+
+    - InputError for an unknown or older version, or where tables on the search path have the names of ours.
+    - SchemaTooOld for a database made before 0.1.0, which stays unchanged.
     """
     target = to or SCHEMA_VERSION
     if target not in VERSIONS:
@@ -67,7 +71,7 @@ def upgrade(
         conn.add_notice_handler(lambda notice: tell(str(notice.message_primary)))
         if is_shared(conn):
             raise InputError("dsn: migrate needs a session of its own: give a DSN that goes round the pooler", "dsn")
-        look_for_client(conn)  # a statement whose process was killed ends soon, and with it that process's turn
+        look_for_client(conn)  # if this process is killed, its statement ends soon, and its lock with it
         try:
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)
@@ -106,7 +110,7 @@ def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, 
 
 
 def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
-    """Let alembic move the schema in one transaction. `online`: the steps before it are done already."""
+    """Let alembic run revisions in one transaction. `online`: the steps before them are done already."""
     import sqlalchemy
     from alembic import command
 
@@ -122,7 +126,7 @@ def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
             config.attributes["connection"] = bind
             command.upgrade(config, target)
             if in_force and target == SCHEMA_VERSION:
-                roles.apply(conn)  # in the same transaction: new functions must not be anybody's meanwhile
+                roles.apply(conn)  # in the same transaction, because new functions are open to every role until then
     except sqlalchemy.exc.DBAPIError as error:
         if isinstance(error.orig, DatabaseError):
             raise error.orig from error
@@ -133,8 +137,10 @@ def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
 
 
 def refuse_shadowed(conn: Connection[Any]) -> None:
-    """Refuse to put pgsched behind tables of an application's own that have the names of ours: a plain name would go on
-    meaning those. Raises InputError."""
+    """Refuse to put pgsched on the search path after an application's tables with the names of ours.
+
+    An unqualified name would still mean the application's tables. Raises InputError.
+    """
     from pgsched.db.schema.tables import runs
 
     _, path = database_path(conn)
@@ -156,7 +162,7 @@ def refuse_shadowed(conn: Connection[Any]) -> None:
 
 
 def database_path(conn: Connection[Any]) -> tuple[str, str]:
-    """The database's name, and its default search_path."""
+    """Return the database's name and its default search_path."""
     row = conn.execute(
         "SELECT current_database(), coalesce((SELECT substr(cfg, 13) FROM pg_db_role_setting s, unnest(setconfig) cfg"
         " WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) AND setrole = 0"
@@ -167,7 +173,7 @@ def database_path(conn: Connection[Any]) -> tuple[str, str]:
 
 
 def put_on_search_path(conn: Connection[Any]) -> None:
-    """Make `pgsched` part of the database's default search_path, keeping what is there."""
+    """Add `pgsched` to the database's default search_path, and keep its other parts."""
     database, path = database_path(conn)
     if "pgsched" not in path:
         from psycopg import sql
@@ -178,5 +184,5 @@ def put_on_search_path(conn: Connection[Any]) -> None:
 
 
 def validation() -> bytes:
-    """Looks at old rows for new CHECKs."""
+    """Return the script that validates new CHECKs for old rows."""
     return (folder("migrations") / "validate.sql").read_bytes()

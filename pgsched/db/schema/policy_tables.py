@@ -1,4 +1,4 @@
-"""The tables of what people ask for beside the schedule, as db/schema/tables.py describes the others."""
+"""SQLAlchemy tables for backfills, passed-over stretches, kept keys and the audit; see db/schema/tables.py."""
 
 from __future__ import annotations
 

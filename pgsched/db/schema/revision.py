@@ -1,7 +1,7 @@
-"""The rule: a revision is the .sql files of its folder, run in the order of their names in one short transaction.
+"""Run one alembic revision: the .sql files of its folder, in the order of their names, in one short transaction.
 
-It takes its locks first, all at once or not at all, so that nobody waits behind a migration that waits. What takes time
-(an index, a backfill) is a step of its own in `before/` (pgsched/db/schema/steps.py).
+A revision takes its locks first, all at once or not at all, so that no session waits behind a waiting migration. Slow
+changes (an index, a backfill) are steps of their own in `before/` (pgsched/db/schema/steps.py).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from pgsched.db.connection.sealed import SEARCH_PATH
 
-# What a revision makes keeps the functions and operators that its text was taken to mean.
+# The search path decides which functions and operators the names in a revision mean. Its objects keep that meaning.
 SEAL = f"SET LOCAL search_path = {SEARCH_PATH};\nSET LOCAL standard_conforming_strings = on;\n"
-# Vacuum is waited for, and called off, with a lock that nobody else minds; then everybody else, for half a second. In
-# the order in which statements and their triggers take them: who has runs and wants another would wait for us, and we
-# for him.
+# The first lock conflicts with vacuum and other maintenance only, and autovacuum gives way to it. The second conflicts
+# with every session, and is tried for half a second. Tables are locked in the order in which statements and their
+# triggers lock them. Otherwise a transaction that holds `runs` and needs a second table could deadlock with this one.
 LOCK = """
 SET LOCAL statement_timeout = '{wait}';
 DO $$
@@ -36,7 +36,7 @@ LOCKS = (LOCK.format(wait="30s", mode="SHARE UPDATE EXCLUSIVE"), LOCK.format(wai
 
 
 def run_files(folder: Path) -> None:
-    """Run them on alembic's connection, after the steps if those are not done yet."""
+    """Run the folder's files on alembic's connection, after the steps if these are not done yet."""
     from alembic import context
 
     texts = [] if context.config.attributes.get("online") else steps_at_once(folder)
@@ -45,18 +45,18 @@ def run_files(folder: Path) -> None:
 
 
 def steps_at_once(folder: Path) -> list[str]:
-    """The steps as parts of one transaction, for a database that nobody uses yet."""
+    """Return the steps as parts of one transaction, for a database that is not in use yet."""
     found = (file.read_text() for file in sorted((folder / "before").glob("*.sql")))
     return [text.replace(" CONCURRENTLY", "").replace("COMMIT;", "") for text in found]
 
 
 def send(text: str) -> None:
-    """One file, as it is: with no parameters, so that % means %."""
+    """Send one file unchanged: without parameters, so that % means %."""
     connection().exec_driver_sql(text)
 
 
 def connection() -> Any:
-    """Alembic's connection."""
+    """Return alembic's connection."""
     from alembic import op
 
     return op.get_bind().execution_options(no_parameters=True)

@@ -1,7 +1,9 @@
-"""Least privilege. The rule: what each role may do is said in one place, `sql/roles.sql`, and put in force as a whole.
+"""Apply the roles of pgsched with their least privileges, as `sql/roles.sql` defines them.
 
-It is opt-in (`pgsched migrate --roles`). Where it is in force every later migration puts it in force again, because new
-tables and functions belong to whoever migrates and may be used by everybody.
+Invariant: only `sql/roles.sql` says what each role may do, and it is always applied as a whole.
+
+Roles are optional (`pgsched migrate --roles`). Where they are in force, every later migration applies them again. New
+tables and functions belong to the migrating role, and new functions may be used by every role.
 """
 
 from __future__ import annotations
@@ -18,23 +20,23 @@ IN_FORCE = "SELECT EXISTS (SELECT FROM pg_policies WHERE schemaname = 'pgsched' 
 
 
 def text() -> str:
-    """The statements, as they are sent."""
+    """Return the statements, as they are sent."""
     return (folder("sql") / "roles.sql").read_text(encoding="utf-8")
 
 
 def script() -> str:
-    """The same for psql, all or nothing."""
+    """Return the statements for psql, in one transaction."""
     return f"BEGIN;\n{text()}COMMIT;"
 
 
 def in_force(conn: Connection[Any]) -> bool:
-    """Has this database roles?"""
+    """Check whether the roles are in force in this database."""
     row = conn.execute(IN_FORCE).fetchone()
     return row is not None and bool(row[0])
 
 
 def apply(conn: Connection[Any]) -> None:
-    """Make the roles and give them what they need; all or nothing. Raises NotPermitted."""
+    """Create the roles and grant what they need, in one transaction. Raises NotPermitted."""
     try:
         with conn.transaction():
             conn.execute("SET LOCAL statement_timeout = 0")

@@ -1,6 +1,7 @@
-"""`pgsched migrate --sql`: what a migration does, as a script for psql.
+"""Write a migration as a script for psql (`pgsched migrate --sql`).
 
-The rule: one script for every database. A revision that it has is left out; what was cut off is done again.
+Invariant: the same script works for every database. It skips revisions that the database has, and repeats a revision
+that was interrupted.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ COMMIT;
 
 
 def upgrade_sql() -> str:
-    """A script for psql that brings an empty or an older database to this program's version."""
+    """Return a psql script that brings an empty or older database to this program's version."""
     lists = [f"\\set before_0_1_0 {array(MADE_BEFORE)}", f"\\set known {array(VERSIONS)}"]
     return "\n".join([*lists, HEAD, *revisions(), validation().decode(), TAIL])
 
 
 def array(versions: tuple[str, ...]) -> str:
-    """As the text of an array, in psql's quotes."""
+    """Return the text of an array of versions, in psql's quotes."""
     return f"'{{{','.join(versions)}}}'"
 
 
 def revisions() -> Iterator[str]:
-    """Each of them, and what tells whether it is missing."""
+    """Yield the script of each revision, with the check whether it is missing."""
     for number, version in enumerate(VERSIONS):
         yield f"\\set version {version}\n\\set reached {array(VERSIONS[number:])}"
         yield MISSING
@@ -68,7 +69,7 @@ def revisions() -> Iterator[str]:
 
 
 def as_text(step: Step) -> Iterator[str]:
-    """A step (pgsched.db.schema.steps.run)."""
+    """Yield the script of one step, which does the same as pgsched.db.schema.steps.run."""
     yield f"\\echo '{step.name}'"
     if not step.alone:
         yield f"BEGIN;\n{LOCKS[0]}SET LOCAL lock_timeout = '{LOCK_WAIT}';\n{step.text}COMMIT;"

@@ -1,7 +1,9 @@
-"""The rule: whatever takes time is a step of its own before its revision, may be cut off, and may be run again.
+"""Run the slow steps of a migration before their revision.
 
-A step is one file of `migrations/VERSION/before`. Nobody waits for one for long: an index is built CONCURRENTLY, a
-backfill commits its batches, and what needs a strong lock asks for it for half a second at a time.
+Invariant: a change that takes time is a step of its own, may be interrupted, and may be run again.
+
+A step is one file of `migrations/VERSION/before`. No session waits long for a step. An index is built CONCURRENTLY, and
+a backfill commits its batches. A strong lock is requested for half a second at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pgsched.db.statements import folder
 from pgsched.errors import PgschedError
 
 LOCK_WAIT = "500ms"
-AGAIN = ("55P03", "57014", "40P01", "40001")  # what a lock that was not to be had, or a deadlock, ends with
+AGAIN = ("55P03", "57014", "40P01", "40001")  # sqlstates of a lock that was not granted, and of a deadlock
 LONGEST_PAUSE_S = 5.0
 TELL_EVERY_S = 5.0
 BUILT = re.compile(r"^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (\w+)", re.MULTILINE)
@@ -34,7 +36,11 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One file. `index`: the one that it builds; `alone`: it cannot be part of a transaction."""
+    """One step: a file.
+
+    `index`: the index that it builds; None: it builds none.
+    `alone`: it cannot be part of a transaction.
+    """
 
     name: str
     text: str
@@ -43,25 +49,28 @@ class Step:
 
 
 def steps(revision: str) -> list[Step]:
-    """What is to be done before the revision, in order."""
+    """Return the steps before a revision, in order."""
     files = sorted((folder("migrations") / revision / "before").glob("*.sql"))
     return [step(file) for file in files]
 
 
 def step(file: Path) -> Step:
-    """A file, read."""
+    """Read one file as a step."""
     text = file.read_text(encoding="utf-8")
     built = BUILT.search(text)
     return Step(f"{file.parent.parent.name}/{file.stem}", text, built and built[1], bool(built) or "COMMIT;" in text)
 
 
 def drop_invalid() -> str:
-    """Removes what is left of an index of which the build was cut off."""
+    """Return the script that removes an invalid index, left by an interrupted build."""
     return (folder("migrations") / "drop_invalid.sql").read_text(encoding="utf-8")
 
 
 def run(conn: Connection[Any], one: Step) -> None:
-    """Do a step on an autocommit connection. An index that is being built is waited for by nobody, and may wait."""
+    """Run a step on an autocommit connection.
+
+    No session waits for an index build, so the build itself may wait without limit for its locks.
+    """
     conn.execute("SELECT set_config('lock_timeout', %s, false)", [LOCK_WAIT])
     if one.index is not None:
         conn.execute("SELECT set_config('pgsched.index', %s, false)", [one.index])
@@ -77,7 +86,7 @@ def run(conn: Connection[Any], one: Step) -> None:
 
 
 def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: float, tell: Tell) -> None:
-    """Do it again and again while somebody is in the way; raises PgschedError after `wait_s` seconds."""
+    """Call `do` again and again while other sessions hold its locks. Raises PgschedError after `wait_s` seconds."""
     until, pause, tries = time.monotonic() + wait_s, 0.25, 0
     while True:
         try:
@@ -96,14 +105,17 @@ def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: 
 
 
 def in_the_way(conn: Connection[Any]) -> str:
-    """Who holds locks on our tables, the oldest transaction first."""
+    """Describe the sessions that hold locks on our tables, the oldest transaction first."""
     return migration.in_the_way(conn) or "a transaction that has ended by now"
 
 
 @contextmanager
 def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
-    """Our turn to migrate. Asked for again and again: who waits in one statement holds a snapshot, and whoever builds
-    an index would wait for that. Anybody may hold the lock: of one who may not migrate the next key is tried."""
+    """Hold the lock for migrations during the block; wait for another process that migrates.
+
+    The lock is requested again and again. A statement that waits holds a snapshot, and an index build of the other
+    process would wait for that. Any role may take such a lock. If its holder may not migrate, the next key is tried.
+    """
     asked = 0
     while not (row := migration.take_turn(conn, key))["got"]:
         if not row["waits"]:
@@ -122,7 +134,7 @@ def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
 
 @contextmanager
 def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
-    """Tell now and then how far an index is."""
+    """Report the progress of an index build every few seconds during the block."""
     if one.index is None:
         yield
         return
@@ -138,7 +150,7 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
 
 
 def watch(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
-    """Look at what the server says of the index that session `pid` builds, until it is done."""
+    """Report what the server says about the index that session `pid` builds, until `done` is set."""
     while not done.wait(TELL_EVERY_S):
         try:
             with connect(dsn, purpose="migrate") as looking:

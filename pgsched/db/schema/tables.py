@@ -1,8 +1,9 @@
-"""SQLAlchemy's picture of the tables: for alembic's drift check and for the operator's filtered reads, nothing else.
+"""SQLAlchemy tables of the schema, for alembic's drift check and for operators' filtered reads only.
 
-The rule: migrations/*/*.sql make the tables and this page follows them; tests/integration/db/schema/test_drift.py
-compares. CHECKs and defaults are not repeated here, because alembic does not compare them and nobody writes rows
-through SQLAlchemy.
+Invariant: migrations/*/*.sql make the tables and this module follows them; tests/integration/db/schema/test_drift.py
+compares them.
+
+CHECKs and defaults are not repeated here. Alembic does not compare them, and no code writes rows through SQLAlchemy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A program runs only on the schema version that it knows.
+"""Check the schema version of a database: a program runs only on the version that it knows.
 
 Invariant: versions are compared by their place in the list of revisions, never as strings. A version that is not in the
-list is a newer program's, except those from before 0.1.0, which are refused by name and never touched.
+list belongs to a newer program. Versions before 0.1.0 are refused by name and never changed.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pgsched.db.connection.failures import explain
 from pgsched.db.statements import folder
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
-# the revisions that this program ships, oldest first
+# The revisions that this program contains, oldest first.
 VERSIONS = tuple(sorted(path.stem for path in (folder("migrations") / "versions").glob("[0-9]*.py")))
 SCHEMA_VERSION = VERSIONS[-1]
-MADE_BEFORE = tuple(f"{number:04}" for number in range(1, 12))  # until they were squashed
+MADE_BEFORE = tuple(f"{number:04}" for number in range(1, 12))  # versions before 0.1.0, since squashed into one
 
 
 def current(conn: Connection[Any]) -> str | None:
-    """The schema version of the database, None where pgsched was never installed."""
+    """Return the schema version of the database; None where pgsched was never installed."""
     found = conn.execute("SELECT to_regclass('pgsched.alembic_version') IS NOT NULL").fetchone()
     if not found or not found[0]:
         return None
@@ -29,7 +29,7 @@ def current(conn: Connection[Any]) -> str | None:
 
 
 def refuse_unknown(version: str | None) -> None:
-    """Raise SchemaTooOld or SchemaTooNew if there is no way from this version to ours. None: an empty database."""
+    """Raise SchemaTooOld or SchemaTooNew if this version cannot be migrated to ours. None: an empty database."""
     if version in MADE_BEFORE:
         raise SchemaTooOld(f"the schema is version {version}, made before 0.1.0: dump what you need, drop schema "
                            "pgsched, then run `pgsched migrate`")  # fmt: skip
@@ -38,13 +38,13 @@ def refuse_unknown(version: str | None) -> None:
 
 
 def missing(version: str | None, target: str | None = None) -> tuple[str, ...]:
-    """The revisions that lead from a known version (None: an empty database) to `target`, or to this program's."""
+    """Return the revisions after a known version (None: an empty database) up to `target`, or to this program's."""
     first = 0 if version is None else VERSIONS.index(version) + 1
     return VERSIONS[first : VERSIONS.index(target or SCHEMA_VERSION) + 1]
 
 
 def check(conn: Connection[Any]) -> None:
-    """Raise SchemaTooOld or SchemaTooNew unless the database has the version of this program."""
+    """Raise SchemaTooOld or SchemaTooNew unless the database has this program's version."""
     try:
         version = current(conn)
     except DatabaseError as error:

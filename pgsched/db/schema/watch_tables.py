@@ -1,4 +1,4 @@
-"""The tables of retention, figures and alerts, as db/schema/tables.py describes the others."""
+"""SQLAlchemy tables for retention, tasks, identity, rollups, failed duties and alerts; see db/schema/tables.py."""
 
 from __future__ import annotations
 
