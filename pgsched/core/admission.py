@@ -1,7 +1,9 @@
 """Choose which of the runs that wait for limits may be queued now.
 
-Pure: counts, tokens and candidates are passed in. Invariant: a run is admitted only if both its gates have room: the
-limit of its key and that of its queue. A gate that is shut for one key does not stop runs of other keys.
+Pure: counts, tokens and candidates are passed in.
+
+Invariant: a run is admitted only if both its gates have room: the limit of its key and that of its queue. A gate that
+is shut for one key does not stop runs of other keys.
 
 Rates: a bucket holds up to `burst` tokens and gains `rate` tokens in each period. Each start takes one token. So no
 window of one period sees more than rate + burst starts. Admitted runs start when a worker takes them, possibly all at
@@ -27,9 +29,9 @@ WINDOW_S = 0.05
 
 @dataclass(slots=True)
 class Gate:
-    """What one limit allows at one moment.
+    """The room that one limit has at one moment.
 
-    `room`: runs that its concurrency limit, or the window of its queue, still lets in.
+    `room`: runs that its concurrency limit, or the window of its queue, still admits.
     `tokens`: starts that its rate has left.
     `burst`: the most runs that may be admitted and unstarted.
     `unstarted`: runs that are admitted and unstarted now.
@@ -89,10 +91,10 @@ class Group:
 class Window:
     """How many runs of a queue may be admitted before they start.
 
-    The window is two for each place of the workers. It grows only where workers take runs so fast that they need more
-    within WINDOW_S.
+    Normally two for each place of the workers (at least SMALLEST_WINDOW). More are admitted only where workers take
+    more runs than that within WINDOW_S seconds.
 
-    `left`: unstarted runs after the pass at `at`.
+    `left`: unstarted runs after the admission at `at`.
     """
 
     size: float = 0.0
@@ -100,7 +102,7 @@ class Window:
     at: datetime | None = None
 
     def most(self, slots: int, unstarted: int, now: datetime) -> int:
-        """Return how many runs may be unstarted now. `slots`: places of the workers."""
+        """Return how many runs may be unstarted now. `slots`: the number of places of the workers."""
         elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
         if unstarted:
             wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
@@ -139,8 +141,11 @@ def tokens_now(
 def refund(per_s: float, ages_s: Iterable[float]) -> float:
     """Return the tokens to give back for claims that were given back unstarted.
 
-    `per_s`: tokens gained each second. `ages_s`: how many seconds ago the claims were made. Without the claims the
-        bucket might have been full since then, and would have lost further gains. The refund is reduced by that amount.
+    `per_s`: tokens gained each second.
+    `ages_s`: how many seconds ago the claims were made.
+
+    Without these claims the bucket might have been full since then, and further gains would have been lost. The refund
+    is reduced by that amount.
     """
     worth, then = 0.0, math.inf
     for age_s in sorted(ages_s, reverse=True):
@@ -170,7 +175,7 @@ def choose(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[
 
 
 def in_order(groups: Iterable[Group]) -> list[tuple[Group, Candidate]]:
-    """Return all candidates, the most urgent first, then the oldest; those of one key in their order."""
+    """Return all candidates, the most urgent first, then the oldest; candidates of one key keep their order."""
     found = [(run.priority, run.ready_at, run.id, group, run) for group in groups for run in group.runs]
     found.sort(key=lambda one: one[:3])
     return [(group, run) for *_, group, run in found]
@@ -192,7 +197,7 @@ def in_turns(groups: Sequence[Group]) -> Iterator[tuple[Group, Candidate]]:
 def wanted(groups: Sequence[Group], queue_gates: Mapping[str, Gate], fair: Container[str], budget: int) -> list[int]:
     """Return how many candidates of each group to read.
 
-    No more than could pass, and about `budget` in total.
+    Not more than could pass, and at least one; about `budget` in total.
     """
     share = max(1, budget // max(1, len(groups)))
     members = Counter(group.queue for group in groups)

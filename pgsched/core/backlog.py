@@ -23,7 +23,7 @@ Patience = Callable[[str], float]
 
 
 def backlog(facts: Facts, patience: Patience) -> Iterator[Found]:
-    """Yield one problem for each queue in which runs wait too long.
+    """Yield the problems of queues in which runs wait too long.
 
     `patience` returns for how many seconds runs of a queue may wait.
     """
@@ -61,7 +61,7 @@ def paused(queue: Queue, pause: Paused, longest_s: float) -> Iterator[Found]:
 
 
 def waiting(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Found]:
-    """Report queued runs that live workers offer to run and yet do not start."""
+    """Report queued runs that live workers offer to run but do not start."""
     if not (oldest_s := queue.oldest_offered_s):
         return
     serving = [worker for worker in facts.workers if worker.serves(queue.name)]
@@ -104,7 +104,7 @@ def held_by_limits(facts: Facts, queue: Queue, longest_s: float) -> Iterator[Fou
 
 
 def bindings(facts: Facts, queue: str) -> list[Binding]:
-    """Return the limits that may hold runs of this queue: the queue's own, else those of concurrency keys."""
+    """Return the limits that may hold runs of this queue: its own limit, or else the limits of concurrency keys."""
     own = [one for one in facts.limits if one.name == f"queue {queue}"]
     return own or [one for one in facts.limits if one.name.startswith("key ")]
 
@@ -115,7 +115,7 @@ def limit_said(name: str, concurrency: int | None) -> str:
 
 
 def forbidden(facts: Facts) -> Iterator[Found]:
-    """Report limits of 0: none of their runs will ever start."""
+    """Report limits of 0: none of their runs can start."""
     for one in facts.limits:
         if one.concurrency == 0 and one.waiting:
             what, _, name = one.name.partition(" ")
@@ -135,7 +135,7 @@ def standing_still(running: list[Running]) -> bool:
 
 
 def doing(running: list[Running]) -> str:
-    """Describe what runs: ` (8 x app.hang, the longest for 1 minute 10 seconds, without a timeout)`."""
+    """Describe the running runs: ` (8 x app.hang, the longest for 1 minute 10 seconds, without a timeout)`."""
     if not running:
         return ""
     counts: dict[str, int] = {}

@@ -1,7 +1,8 @@
-"""Explain what happened to one slot of a job, above all why it did not run.
+"""Explain what happened to one slot of a job, in particular why it did not run.
 
-Pure: `Facts` is all that the database knows about the slot at one moment. Invariant: every slot has exactly one answer,
-the first one that the facts support.
+Pure: `Facts` is all that the database knows about the slot at one moment.
+
+Invariant: every slot has exactly one answer, the first one that the facts support.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Facts:
 
     `asked`: the instant that was asked about.
     `nearest`: the slots before and after `asked`; None where `asked` is a slot.
-    `passed_over`: a row about a stretch that is about to get its row.
+    `passed_over`: a stretch that an edit or a resume passed over, and that has no row yet.
     `behind_last`: the undecided slots before this one use up all runs that `max_runs` leaves.
     """
 
@@ -74,7 +75,7 @@ def explain(facts: Facts) -> Explanation:
 
 
 def without_slot(job: Row, asked: datetime | None) -> Explanation:
-    """Return the answer for a job in error whose schedule gives no slots, such as one that never fires."""
+    """Return the answer for a job in error whose schedule gives no slots, for example because it never fires."""
     text = f"Job {job['name']} has no slot to tell of: it {in_error(job)}."
     return Explanation(job["name"], asked, None, False, None, "job_in_error", text, None, {})
 
@@ -120,7 +121,7 @@ def by_row(facts: Facts) -> Answer:
 
 
 def begins_later(facts: Facts) -> str:
-    """Return since when the present schedule applies, if the slot lies before that; else an empty string.
+    """Return since when the present schedule applies, if the slot lies before that; otherwise an empty string.
 
     Stretches before that instant need not contain slots of this schedule.
     """
@@ -135,7 +136,7 @@ def gaps_before(facts: Facts, run: Row) -> list[tuple[datetime, datetime]]:
 
 
 def came_about(facts: Facts, run: Row, answer: str) -> str:
-    """Return who asked for the run, or why it was decided late."""
+    """Describe what asked for the run (a person or a backfill), or why it was decided late."""
     if run["origin"] == "manual":
         return ". It was asked for by hand"
     if run["origin"] != "schedule":

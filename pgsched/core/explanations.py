@@ -43,10 +43,10 @@ class Around:
     """Other facts that bear on a run.
 
     `others`: the job's other open runs.
-    `alive`: live workers. `offering`: those of them that would take the run.
+    `alive`: how many live workers there are. `offering`: how many of them would take the run.
     `held`: the pauses and limits that hold the run.
     `parents`: the runs that this run depends on; None: it has no dependencies.
-    `earlier`: of a slot skipped by its overlap policy: the state of the earlier run, if that is still unfinished.
+    `earlier`: for a slot skipped by its overlap policy: why the earlier run is not finished; None: it is finished.
     `hint`: similar tasks that are offered.
     """
 
@@ -160,7 +160,7 @@ def unfinished(run: Row, around: Around) -> str:
 
 
 def before_revival(run: Row) -> Answer:
-    """Answer for a stretch from what its row said of all slots, before it was revived for one slot."""
+    """Answer for a stretch of slots whose row was later revived for one of them, from the row's former state."""
     state, reason = run["covers_state"], run["covers_reason"]
     if state in ("skipped", "missed"):
         return never_ran({**run, "state": state, "reason": reason, "finished_at": run["created_at"]}, Around())

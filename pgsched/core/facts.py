@@ -87,7 +87,7 @@ class LostWorker:
 
     `seen_s`: seconds since its last heartbeat.
     `running`: how many runs it had at that heartbeat.
-    `held`: those runs by task, once the leader has reaped its claims; None before.
+    `held`: its runs by task, once the leader has reaped its claims; None before.
     """
 
     name: str
@@ -98,7 +98,7 @@ class LostWorker:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The unfinished runs of one queue. Ages are in seconds; None where there is no such run.
+    """The unfinished runs of one queue. Ages are in seconds; None where no run is counted.
 
     `oldest_offered_s`: age of the oldest queued run that a live worker offers to run.
     `limited`: how many of the waiting runs only a limit holds.
@@ -151,8 +151,9 @@ class Unroutable:
 class AwaitedRelease:
     """The newest release of a task that no live worker has, while `count` runs wait for it.
 
-    The arguments of these runs do not fit the releases that live workers have. `gone_s`: seconds since a worker with
-    the newest release was last seen.
+    The arguments of these runs do not fit the releases that live workers have.
+
+    `gone_s`: seconds since a worker with the newest release was last seen.
     """
 
     task: str

@@ -1,7 +1,7 @@
 """Judge whether work gets done: one list of problems for status, doctor, top, the console, metrics and /readyz.
 
-Pure: `Facts` go in, problems come out, each with its cause and a cure. The system is healthy if there is no problem. A
-note is information that needs no action.
+Pure: `Facts` are the input, problems the result, each with its cause and a cure. The system is healthy if there is no
+problem. A note is information that needs no action.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem, with its cause in `text` and what to do in `cure`. A `note` leaves the system healthy."""
+    """One problem: its cause in `text`, and the action to take in `cure`. A `note` leaves the system healthy."""
 
     kind: str
     text: str

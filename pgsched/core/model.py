@@ -1,7 +1,7 @@
 """Values that pass between the parts of pgsched: claims, outcomes, settlements, states and kinds.
 
-Invariant: all of them are immutable, so a value is a fact at one moment, not a handle. Values that the hot path builds
-for every run are named tuples, which cost a third of a dataclass.
+Invariant: the values are immutable. A value is a fact at one moment, not a handle. Values that the hot path builds for
+every run are named tuples, which cost a third of a dataclass.
 
 All instants are timezone-aware UTC datetimes of the database's clock, except `Claim.available_at`, which is text. All
 durations in Python are seconds (`_s`) or `timedelta`.
@@ -52,8 +52,10 @@ class State(StrEnum):
 class Result(StrEnum):
     """How one attempt ended: the `outcome` of an attempt.
 
-    `RELEASED` and `SNOOZED` do not count against max_attempts and leave no row. `RELEASED`: a claim was given back
-    before it was started. `SNOOZED`: the handler asked to be called later.
+    `RELEASED` and `SNOOZED` do not count against max_attempts and leave no row.
+
+    - `RELEASED`: a claim was given back before it was started.
+    - `SNOOZED`: the handler asked to be called later.
     """
 
     SUCCEEDED = "succeeded"
@@ -114,7 +116,7 @@ class FirstResult:
 class Unreadable:
     """A placeholder for JSON that PostgreSQL can store but Python cannot read; `reason` says why.
 
-    No attempt can succeed with such a value, but the row must not stop its worker either. The executors refuse it for
+    No attempt can succeed with this value, and the row must not stop its worker either. So the executors refuse it for
     good.
     """
 

@@ -1,7 +1,7 @@
 """Check and encode values for jsonb columns.
 
-Invariant: a value is checked before it is sent, because one bad value would fail a whole batch of settlements. Refused
-is everything that PostgreSQL refuses:
+Invariant: a value is checked before it is sent, because one bad value would fail a whole batch of settlements.
+Everything that PostgreSQL refuses is refused here:
 
 - values that are not JSON, NaN and infinity
 - NUL characters and lone surrogates
@@ -50,7 +50,7 @@ def encode(value: Any) -> str:
 def stored_bytes(value: Any) -> int:
     """Return the size of the value as jsonb, or slightly more.
 
-    A loop instead of recursion: recursion would reach its limit at fewer levels than the JSON encoder.
+    Uses a loop, because recursion would reach its limit at fewer levels than the JSON encoder.
     """
     found, left = 0, [value]
     while left:

@@ -29,7 +29,7 @@ PAUSED = ("all", "queue", "task")
 class Phase(IntEnum):
     """The coarse state of a run that the indexes use: `runs.phase` follows from `runs.state`."""
 
-    WAITING = 0  # for dependencies, limits or a pause
+    WAITING = 0  # for other runs, the overlap policy or limits
     SCHEDULED = 1  # until an instant
     CLAIMABLE = 2  # queued, or claimed and running
     ENDED_WELL = 3

@@ -17,5 +17,5 @@ def progress_of(found: Any, attempt: int | None = None) -> dict[str, Any] | None
 
 
 def number(value: Any) -> float | None:
-    """Return a number unchanged; None for anything else."""
+    """Return a number unchanged; None for any other value."""
     return value if isinstance(value, int | float) else None

@@ -51,7 +51,7 @@ def escaped(text: str) -> str:
 def log_line(text: str, fields: Mapping[str, Any]) -> str:
     """Format `text name=value ...` with a newline at its end; values with spaces are quoted.
 
-    One call gives one line of output, whatever the values contain.
+    One call always gives one line of output, because line breaks in values are escaped.
     """
     parts = [
         text if isinstance(text, str) else text_of(text),

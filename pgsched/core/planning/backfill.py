@@ -237,6 +237,6 @@ def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = ne
 
 
 def up_to(found: Sequence[Choice], room: int) -> Sequence[Choice]:
-    """Return the decisions up to the last one that there is room to start."""
+    """Return the decisions from the beginning on, up to and with the last one that there is room to start."""
     starting = [n for n, choice in enumerate(found) if choice.action != "leave"]
     return found[: starting[room - 1] + 1] if len(starting) >= room else found

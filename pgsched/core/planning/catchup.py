@@ -24,7 +24,7 @@ from pgsched.core.policies import CATCH_UP
 from pgsched.core.schedule.calendar import OPEN, Calendar
 from pgsched.core.schedule.cron import Schedule
 
-# One call returns at most so many slots on time. Further slots stay undecided. The next slot that the call returns then
+# The most slots on time that one call returns. Further slots stay undecided. The next slot that the call returns then
 # lies in the past, so the caller decides again at once.
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
@@ -37,8 +37,9 @@ Stretch = tuple[datetime, datetime]
 class CatchUp:
     """A job's policy for slots that are decided late.
 
+    `policy`: one of CATCH_UP.
     `misfire_after`: a slot decided up to this late is on time.
-    `window`: only misfires up to this old run.
+    `window`: a later slot runs only if it is not older than this.
     `max_runs`: the most slots that policy `all` runs after one outage.
     `start_deadline`: slots older than this never run; None: no deadline.
     """

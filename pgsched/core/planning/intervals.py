@@ -36,7 +36,7 @@ def has_row(slot: datetime, known: Collection[Known]) -> bool:
 
 
 def without(schedule: Schedule, decision: Decision, known: Collection[Known]) -> list[Decision]:
-    """Return what is left of a decision once slots that have rows are taken out.
+    """Return the parts of a decision that remain after slots with rows are removed.
 
     A stretch that runs once runs at its newest slot.
     """

@@ -39,7 +39,7 @@ class Standing(NamedTuple):
 class Verdict(NamedTuple):
     """The first state of a slot's row, and why.
 
-    `reason`: what the slot waits for (see `told`).
+    `reason`: the unfinished run because of which the slot does not start at once (see `told`).
     `ends_others`: the earlier runs are ended first.
     `retries`: the slot waits for the earlier runs, but only for `retry_within`.
     `in_turn`: the slot waits for its turn among late slots, and `reason` is IN_TURN.
@@ -71,7 +71,7 @@ def decide(
     if policy == "terminate":
         return Verdict("queued", ends_others=True)
     if policy == "skip":
-        # Only one slot waits. This policy prevents that many slots start together when the old run ends.
+        # Only one slot waits: with this policy, many slots must not start together when the old run ends.
         waits = retries and standing.held == 0
         return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)
     room = 1 if policy == "buffer_one" else max_buffer

@@ -166,7 +166,7 @@ def plan(job: Job) -> Plan:
 
 
 def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
-    """Return the plan for the most common case: no slot is late, and no date excluded; else None."""
+    """Return the plan for the most common case, in which no slot is late and no date excluded; None for other cases."""
     now, ends_at = job["now"], job["ends_at"]
     end = now if ends_at is None else min(now, ends_at)
     slot = schedule.after(begun)
@@ -195,8 +195,8 @@ def catch_up_policy(job: Job) -> CatchUp:
 def misfire_after(job: Job) -> timedelta:
     """Return how late a slot may be decided and still be on time.
 
-    Deciding takes time, so the result is never less than `PUNCTUAL`. With less, a job that is decided as soon as it is
-    due would misfire each time.
+    The result is never less than `PUNCTUAL`, because deciding takes time. With less, a job would misfire each time
+    although it is decided as soon as it is due.
     """
     given: timedelta = job["misfire_after"]
     return max(given, PUNCTUAL)
@@ -221,7 +221,7 @@ def one_off(job: Job) -> Plan:
 def fixed_delay(job: Job, delay: timedelta) -> Plan:
     """Plan an `@after` job: one slot, a delay after the last run ended or the job began.
 
-    While a run is open, the job is planned again each DELAY_RECHECK. Excluded dates postpone the slot, because there
+    While a run is open, the job is planned again every DELAY_RECHECK. Excluded dates postpone the slot, because there
     are no other slots that they could skip.
     """
     now, mark = job["now"], job["decided_until"] or job["anchor_at"]
@@ -262,7 +262,8 @@ def replaced(row: SlotRow) -> SlotRow:
 def passed(job: Job, decision: Decision) -> SlotRow:
     """Return the row of a slot, or of a stretch of slots, that will not run.
 
-    An excluded stretch may continue one of an earlier batch. Then that row grows, so an exclusion of months is one row.
+    An excluded stretch may continue a stretch of an earlier batch. Then the row of that stretch grows, so an exclusion
+    of months is one row.
     """
     slot = decision.scheduled_at
     goes_on = decision.verdict == "skipped" and decision.covers_from is not None

@@ -28,7 +28,7 @@ class Shape:
     `delayed`: whether the end of the last run matters (`@after`).
     `anchored`: whether slots count from each job's own beginning (`@every`).
 
-    Raises what parsing the schedule raises.
+    Raises ScheduleError where the schedule cannot be parsed.
     """
 
     def __init__(self, terms: Job) -> None:
@@ -69,6 +69,7 @@ class Shape:
         return decided
 
     def _remember(self, job: Job) -> None:
+        """Plan this job's slots, and store the range of marks that have the same plan."""
         self._plan, self._alone = plan(job), None
         decisions, _, next_at = self._plan
         first = (decisions[0].covers_from or decisions[0].scheduled_at) if decisions else next_at

@@ -1,9 +1,9 @@
 """The excluded dates of a job, as stretches of real time.
 
-Invariant: a slot on an excluded date of its job does not run; dates are those of the job's time zone.
+Invariant: a slot on an excluded date of its job does not run. Dates are read in the job's time zone.
 
-A stretch lasts from the first instant of its first date to the first instant after its last date, in the zone's time.
-Where two stretches share a date, the date belongs to the stretch that begins first.
+A stretch lasts from the first instant of its first date to the first instant after its last date, even where clocks
+change at midnight. Where two stretches share a date, the date belongs to the stretch that begins first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Calendar:
         return found[2] if found else None
 
     def next_allowed(self, instant: datetime) -> datetime:
-        """Return the first instant at or after this one that is not excluded."""
+        """Return the first instant, this one or later, that is not excluded."""
         while found := self._at(instant):
             instant = found[1]
         return instant

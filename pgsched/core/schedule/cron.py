@@ -50,7 +50,7 @@ class _OddDays:
         self._known = (datetime.max, datetime.min)
 
     def first(self, day: datetime) -> datetime | None:
-        """Return the first such day that is not before this one; None if there is none."""
+        """Return the first of these days that is not before `day`; None if there is none."""
         since, found = self._known
         if since <= day <= found:
             return found
@@ -100,7 +100,7 @@ class _Walls:
     def count(self, start: datetime, end: datetime) -> int:
         """Return how many wall clocks lie in (start, end].
 
-        Multiplies the slots of whole days, instead of walking through them.
+        Whole days are counted by multiplication, not one wall clock at a time.
         """
         if start >= end:
             return 0
@@ -127,6 +127,8 @@ class _Walls:
 
 @dataclass(frozen=True, slots=True)
 class _Cron(Schedule):
+    """A cron expression in a time zone."""
+
     wildcard: bool
     walls: _Walls = field(compare=False, repr=False)
     tz: ZoneInfo = field(compare=False, repr=False)
@@ -140,6 +142,7 @@ class _Cron(Schedule):
             return None
 
     def _fixed_after(self, now: datetime) -> datetime | None:
+        """Return the first slot of a fixed schedule; wall clocks inside a gap run at its end."""
         naive = self.walls.after(self._reached(now))
         if naive is None:
             return None
@@ -158,6 +161,7 @@ class _Cron(Schedule):
         return change.before - SECOND if change else naive
 
     def _wildcard_after(self, now: datetime) -> datetime | None:
+        """Return the first real instant whose wall clock matches; wall clocks inside a gap do not exist."""
         naive = zones.wall(self.tz, now)
         change = zones.change_at(self.tz, naive)
         found = self.walls.after(naive)
@@ -186,6 +190,7 @@ class _Cron(Schedule):
         return self._wildcard_count(start, end) if self.wildcard else self._fixed_count(start, end)
 
     def _wildcard_count(self, start: datetime, end: datetime) -> int:
+        """Count the matching wall clocks of each period between two offset changes."""
         found, since = 0, zones.wall(self.tz, start)
         for change in zones.changes(self.tz, start, end):
             found += self.walls.count(since, change.before - SECOND)
@@ -193,6 +198,7 @@ class _Cron(Schedule):
         return found + self.walls.count(since, zones.wall(self.tz, end))
 
     def _fixed_count(self, start: datetime, end: datetime) -> int:
+        """Count the named wall clocks; all wall clocks inside one gap count as one slot, at its end."""
         found = self.walls.count(self._reached(start), self._reached(end))
         for change in zones.changes(self.tz, start, end):
             skipped = self.walls.count(change.before - SECOND, change.after - SECOND)
@@ -258,7 +264,7 @@ def _fires(months: str, days: tuple[str, str]) -> bool:
 
 
 def _in_every_month(day: str, weekday: str) -> bool:
-    """Check whether each month certainly has such a day, which spares a search."""
+    """Check whether each month certainly has one of these days, which spares a search."""
     if weekday == "*":
         return day == "*" or any(item == "l" or item.endswith("w") or int(item) <= 28 for item in day.split(","))
     return day == "*" and any(not item.endswith("#5") for item in weekday.split(","))

@@ -72,7 +72,7 @@ def _clock(cron: grammar.Cron) -> tuple[str, bool]:
 
 
 def _step(numbers: Sequence[int]) -> int | None:
-    """Return the distance between neighbours, if it is always the same; else None."""
+    """Return the distance between neighbours if it is always the same; None if not."""
     step = numbers[1] - numbers[0] if len(numbers) > 1 else 0
     return step if all(b - a == step for a, b in pairwise(numbers)) else None
 

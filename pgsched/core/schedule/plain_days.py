@@ -28,7 +28,7 @@ class PlainDays:
         self._years = years
 
     def first(self, day: datetime) -> datetime | None:
-        """Return the first such day that is not before this one.
+        """Return the first of these days that is not before `day`.
 
         None if there is none within the given years, or before the end of the calendar.
         """
@@ -44,7 +44,7 @@ class PlainDays:
         return None
 
     def _in_month(self, day: datetime) -> datetime | None:
-        """Return the first such day of the month that is not before this day."""
+        """Return the first of these days in the month of `day` that is not before it."""
         first, length = monthrange(day.year, day.month)  # Monday is 0 here, Sunday in a schedule
         for number in self._numbers[bisect_left(self._numbers, day.day) :]:
             if number <= length and (first + number) % 7 in self._weekdays:

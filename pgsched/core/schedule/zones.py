@@ -37,7 +37,7 @@ class Change:
 
 
 def tzdata_version() -> str:
-    """Return the release of the tz database that all slots are computed with, such as 2026a."""
+    """Return the release of the tz database that all slots are computed with, for example 2026a."""
     return str(import_module("tzdata").IANA_VERSION)
 
 
@@ -110,6 +110,7 @@ def changes(tz: ZoneInfo, start: datetime, end: datetime) -> Iterator[Change]:
 
 
 def _bisect(tz: ZoneInfo, low: datetime, high: datetime) -> Change:
+    """Return the offset change between two instants, which lie on both sides of it."""
     low, high = low.replace(microsecond=0), high + timedelta(microseconds=-high.microsecond % 1_000_000)
     before = low.astimezone(tz).utcoffset()
     while high - low > SECOND:
