@@ -1,7 +1,7 @@
 """Get the psycopg connection from a SQLAlchemy connection or session, in its transaction.
 
 SQLAlchemy is not imported for that: its objects are recognized by the names of their classes' modules. `ask` sends its
-question through SQLAlchemy, so it works with any driver. All else refuses drivers other than psycopg.
+question through SQLAlchemy, so it works with any driver. The other functions refuse drivers other than psycopg.
 """
 
 from __future__ import annotations

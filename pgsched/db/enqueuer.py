@@ -85,7 +85,7 @@ class Enqueueing:
         return await self.send_async(None, lambda mine: statements.first_result_async(mine, key))
 
     def send(self, conn: Any, send: Callable[[Any], T]) -> T:
-        """Return what `send` returns for the caller's connection, or for our own."""
+        """Call `send` with the caller's connection, or with our own, and return its result."""
         if conn is not None:
             try:
                 return send(conn if isinstance(conn, Connection) else held(django_held(conn)))
@@ -97,7 +97,7 @@ class Enqueueing:
             raise reported(error) from error
 
     async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
-        """Return what `send` returns: the asyncio form of the method `send`."""
+        """Call the coroutine function `send` with a connection: the asyncio form of the method `send`."""
         if conn is not None:
             try:
                 return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
@@ -181,7 +181,7 @@ def refusal(error: DatabaseError) -> Exception:
 
 
 def reported(error: DatabaseError) -> PgschedError:
-    """Return the error for the caller, which says so where the run may have been made."""
+    """Return the error for the caller; where the run may have been made all the same, its text says so."""
     told = explain(error)
     if isinstance(told, DatabaseUnreachable):
         return DatabaseUnreachable(f"{told}; the run may have been made: with an idempotency_key it is safe to repeat")

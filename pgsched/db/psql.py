@@ -40,8 +40,9 @@ def environment(dsn: str) -> tuple[dict[str, str], str]:
 def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
     """Return the command line and environment that open psql on this DSN.
 
-    `folder`: the directory of psql; None: look in PATH. Raises PgschedError without psql, and InputError for a secret
-        that only the command line could pass on.
+    `folder`: the directory of psql; None: look in PATH.
+
+    Raises PgschedError without psql, and InputError for a secret that only the command line could pass on.
     """
     program = shutil.which("psql", path=None if folder is None else str(folder))
     if program is None:

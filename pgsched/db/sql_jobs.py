@@ -2,11 +2,11 @@
 
 Invariant: the run's success is the last statement of that transaction.
 
-The connection is new for each run, because a session keeps what a job leaves in it (settings, temporary tables, locks).
-Rows are read one by one, because a forgotten SELECT of a large table must not fill the worker's memory.
+The connection is new for each run, because settings, temporary tables and locks of a job stay in its session. Rows are
+read one by one, because a forgotten SELECT of a large table must not fill the worker's memory.
 
-A text that ends its transaction fails for good: what it committed by itself would be there once for each attempt. That
-is detected by the transaction's virtual id, which no other transaction has, however soon it follows. Its start time
+A text that ends its transaction fails for good, because each further attempt would commit the same changes again. The
+end is detected by the transaction's virtual id, which no other transaction has, however soon it follows. Its start time
 would not be enough.
 
 SET ROLE gives the job the rights of its owner. It is set in the session, so it also holds after a COMMIT in the text
@@ -100,7 +100,7 @@ class SqlJob:
         self._conn = conn
         try:
             conn.add_notice_handler(lambda notice: self._on_notice(notice.message_primary or ""))
-            if not is_shared(conn):  # else the pooler is the server's client
+            if not is_shared(conn):  # behind a pooler, the pooler is the server's client
                 with contextlib.suppress(psycopg.Error):
                     await conn.execute(LOOK_FOR_CLIENT)
                 await become_owner(conn, text.owner, local=False)  # before BEGIN, because a ROLLBACK undoes settings

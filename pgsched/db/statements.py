@@ -19,7 +19,7 @@ NO_STATEMENTS = {"roles.sql"}  # a script, not named statements
 
 
 def folder(name: str) -> Path:
-    """Return the `sql` or `migrations` folder: inside the installed wheel, else beside the package in a checkout."""
+    """Return the `sql` or `migrations` folder: inside the installed wheel, or beside the package in a checkout."""
     installed = PACKAGE / f"_{name}"
     return installed if installed.is_dir() else PACKAGE.parent / name
 

@@ -110,8 +110,9 @@ class PatientConnection(psycopg.Connection[Any]):
 class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
     """The asyncio form of `PatientConnection`.
 
-    For up to `hold_s` seconds it blocks the event loop: an answer that comes at once is then read without a detour
-    through the loop. That pays where nothing else runs. In any case, what has arrived is read for up to GREEDY_S.
+    For up to `hold_s` seconds a wait blocks the event loop, so that an immediate answer is read without a detour
+    through the loop. That is faster where the loop has no other work. What has arrived is always read for up to
+    GREEDY_S.
     """
 
     answer_within_s: float | None = START_S

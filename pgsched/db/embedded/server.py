@@ -1,4 +1,4 @@
-"""Start and stop the embedded PostgreSQL: the first process that needs it starts it, the last one that leaves stops it.
+"""Start and stop the embedded PostgreSQL: the first process that needs it starts it, the last one to leave stops it.
 
 Invariant: kernel locks, never a list, say which processes use the server. Every user holds a shared flock on
 `embedded.lock` for its life. Processes join and leave one at a time, under an exclusive flock on `embedded.start`.
@@ -132,7 +132,7 @@ class EmbeddedServer:
         atexit.unregister(self.release_at_exit)
 
     def keep_running(self, every_s: float = 2.0) -> None:
-        """Start a thread that restarts the server whenever something else has stopped it."""
+        """Start a thread that starts the server again whenever it was stopped from outside."""
 
         def look() -> None:
             while not self._left.wait(every_s):

@@ -1,4 +1,4 @@
-"""Migrate the schema with alembic revisions; nothing else changes the schema.
+"""Migrate the schema with alembic revisions, the only way to change it.
 
 Several processes may migrate at once: an advisory lock makes them take turns. Runs go on during a migration. Slow
 changes come before a revision, in steps (steps.py beside this). The revision itself is one short transaction. An
@@ -52,14 +52,14 @@ def upgrade(
     """Migrate the database to this program's version, or to `to`. Return (version before, version after).
 
     `set_search_path`: put pgsched into the database's default search_path, so that `INSERT INTO jobs` works in new
-        sessions. An application with tables of these names would take ours for its own.
+        sessions. An application that expects its own tables under these names would then find pgsched's.
     `with_roles`: apply sql/roles.sql. Where the roles are in force, every migration applies it again.
     `wait_s`: for how many seconds to try for a lock that others hold.
     `tell`: called with one line for each thing that takes time.
 
     Raises SchemaTooNew, NotPermitted, and:
 
-    - InputError for an unknown or older version, or where tables on the search path have the names of ours.
+    - InputError for an unknown or older version, or where tables on the search path have the names of pgsched's tables.
     - SchemaTooOld for a database made before 0.1.0, which stays unchanged.
     """
     target = to or SCHEMA_VERSION
@@ -137,7 +137,7 @@ def revise(conn: Connection[Any], target: str, *, online: bool) -> None:
 
 
 def refuse_shadowed(conn: Connection[Any]) -> None:
-    """Refuse to put pgsched on the search path after an application's tables with the names of ours.
+    """Refuse to put pgsched on the search path after an application's tables that have the same names.
 
     An unqualified name would still mean the application's tables. Raises InputError.
     """

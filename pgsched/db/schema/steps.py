@@ -113,8 +113,9 @@ def in_the_way(conn: Connection[Any]) -> str:
 def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
     """Hold the lock for migrations during the block; wait for another process that migrates.
 
-    The lock is requested again and again. A statement that waits holds a snapshot, and an index build of the other
-    process would wait for that. Any role may take such a lock. If its holder may not migrate, the next key is tried.
+    The lock is requested again and again, because a waiting statement holds a snapshot. An index build of the other
+    process would wait for that snapshot. Any role can take this lock. If its holder may not migrate, the next key is
+    tried.
     """
     asked = 0
     while not (row := migration.take_turn(conn, key))["got"]:

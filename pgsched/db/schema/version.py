@@ -29,7 +29,7 @@ def current(conn: Connection[Any]) -> str | None:
 
 
 def refuse_unknown(version: str | None) -> None:
-    """Raise SchemaTooOld or SchemaTooNew if this version cannot be migrated to ours. None: an empty database."""
+    """Raise SchemaTooOld or SchemaTooNew if this program cannot migrate from this version. None: an empty database."""
     if version in MADE_BEFORE:
         raise SchemaTooOld(f"the schema is version {version}, made before 0.1.0: dump what you need, drop schema "
                            "pgsched, then run `pgsched migrate`")  # fmt: skip
