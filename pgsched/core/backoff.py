@@ -24,6 +24,7 @@ def delay(
 
 
 def _growth(attempt: int, backoff: str) -> float:
+    """Return the factor for the base after this attempt."""
     past = max(attempt, 1) - 1
     if backoff == "exponential":
         # 2.0 ** 1024 overflows. With 2 ** 80 every base from a microsecond on exceeds the longest timedelta.

@@ -124,6 +124,7 @@ class Enqueueing:
             await mine.conn.close()
 
     def _connection(self) -> Connection[Any]:
+        """Return this thread's connection, reopened if it no longer works."""
         pid, conn = getattr(self._thread, "held", None) or (0, None)
         # After a fork, parent and child would use the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
@@ -133,6 +134,7 @@ class Enqueueing:
         return conn
 
     async def _connection_async(self, mine: PerLoop) -> AsyncConnection[Any]:
+        """Return this event loop's connection, reopened if it no longer works."""
         if mine.conn is None or not is_alive(mine.conn):
             if mine.conn is not None:
                 await mine.conn.close()

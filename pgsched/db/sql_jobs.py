@@ -141,6 +141,7 @@ class SqlJob:
                 _ = work.done() and work.exception()
 
     async def _terminate(self) -> None:
+        """End the statement's server process from another connection; ignore failures."""
         if self._conn is None or self._conn.closed or self._pid is None:
             return
         with contextlib.suppress(Exception):

@@ -142,6 +142,7 @@ def _within(stretches: Sequence[Stretch], start: datetime, end: datetime) -> lis
 
 
 def _misfires(schedule: Schedule, stretches: list[Stretch], policy: CatchUp) -> list[Decision]:
+    """Return the decisions for misfires inside the catch-up window, under the job's policy."""
     match policy.policy:
         case "latest":
             return _latest(schedule, stretches)
@@ -175,6 +176,7 @@ def late(count: int | None) -> str:
 
 
 def _oldest(schedule: Schedule, stretches: list[Stretch], runs: int, reason: str) -> list[Decision]:
+    """Return one run for each of the first `runs` slots, and one missed row for the rest of each stretch."""
     found: list[Decision] = []
     for start, end in stretches:
         running = list(islice(schedule.between(start, end), runs))
@@ -185,6 +187,7 @@ def _oldest(schedule: Schedule, stretches: list[Stretch], runs: int, reason: str
 
 
 def _missed(schedule: Schedule, stretches: list[Stretch], reason: str) -> list[Decision]:
+    """Return one missed row for each stretch that has slots."""
     return [row for start, end in stretches for row in _passed(schedule, start, end, "missed", reason)]
 
 

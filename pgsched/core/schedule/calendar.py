@@ -78,6 +78,7 @@ def calendar(rows: Iterable[Iterable[Any]] | None, timezone: str) -> Calendar:
 
 @lru_cache(maxsize=1024)
 def _calendar(rows: tuple[Dates, ...], timezone: str) -> Calendar:
+    """Return the calendar of sorted, disjoint stretches; calendars with equal rows are built once."""
     tz = zones.zone(timezone)
     stretches: list[tuple[datetime, datetime, str]] = []
     for first, last, reason in sorted(rows, key=lambda row: row[:2]):

@@ -234,6 +234,7 @@ def _parse(expression: str, timezone: str) -> Schedule:
 
 
 def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:
+    """Return croniter for one alternative of days; its times are midnights."""
     day, weekday = days
     nearest = [int(item[:-1]) for item in day.split(",") if item.endswith("w")]
     # day_or=False: each alternative is one pair of day fields that must both match. The engine's own rule for days is
@@ -259,6 +260,7 @@ def _days(months: str, days: tuple[str, str], years: int) -> PlainDays | _OddDay
 
 @lru_cache(maxsize=1024)
 def _fires(months: str, days: tuple[str, str]) -> bool:
+    """Check whether any day ever matches these day fields."""
     # In the 28 years from 2024, years begin on every weekday, leap years too: days missing in them never occur.
     return _in_every_month(*days) or _days(months, days, 28).first(REFERENCE) is not None
 

@@ -202,6 +202,7 @@ def _numbers(field: Field, text: str) -> frozenset[int]:
 
 
 def _items(field: Field, text: str) -> list[str]:
+    """Return the comma-separated items of a field. Raises ScheduleError for unsupported forms."""
     items = text.split(",")
     for item in items:
         if not item:
@@ -212,6 +213,7 @@ def _items(field: Field, text: str) -> list[str]:
 
 
 def _numbers_of(field: Field, item: str) -> set[int]:
+    """Return the numbers of one item: a number or name, a range, `*`, each with an optional step."""
     body, slash, step_text = item.partition("/")
     step = _step(field, step_text) if slash else 1
     if body == "*":
@@ -247,6 +249,7 @@ def _step(field: Field, text: str) -> int:
 
 
 def _value(field: Field, typed: str, text: str) -> int:
+    """Return the number of a value or name. `typed` is the user's spelling, for the error text."""
     if text in field.names:
         return field.names[text]
     if not _DIGITS.fullmatch(text):

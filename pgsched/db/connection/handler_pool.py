@@ -81,6 +81,7 @@ class Idle:
             await other.close()
 
     def _reset(self) -> Connection[Any] | None:
+        """Return an idle connection that still works, reset; None if there is none."""
         while True:
             with self._lock:
                 conn = self._idle.pop() if self._is_ours() and self._idle else None

@@ -53,6 +53,7 @@ class Pool:
             self._places.release()
 
     def _take(self) -> Connection[Any]:
+        """Return an idle connection that works, or a new one."""
         while True:
             with self._lock:
                 if not self._resting:
@@ -64,6 +65,7 @@ class Pool:
         return self._open()
 
     def _give_back(self, conn: Connection[Any]) -> None:
+        """Keep a connection for the next use, unless it is closed or in a transaction."""
         if conn.closed:  # the cause has probably ended the other connections as well
             return self.close()
         if conn.info.transaction_status != TransactionStatus.IDLE:

@@ -176,6 +176,7 @@ class EmbeddedServer:
 
 
 def _cluster(home: Path, binaries: Path) -> Cluster:
+    """Return the cluster below `home`, with binaries that its account may read."""
     account = server_account()
     data = home / f"pg{MAJOR}"
     if data.exists():
@@ -228,6 +229,7 @@ def readable_binaries(binaries: Path, home: Path, account: pwd.struct_passwd) ->
 
 
 def _account_can(account: pwd.struct_passwd, test: str, path: Path) -> bool:
+    """Run a shell test as the account, with `path` as $0; return whether it succeeds."""
     command = ["/bin/sh", "-c", test, str(path)]
     uid, gid = account.pw_uid, account.pw_gid
     done = subprocess.run(command, check=False, cwd="/", capture_output=True, user=uid, group=gid, extra_groups=[])
@@ -249,6 +251,7 @@ def _check_owner(data: Path, account: pwd.struct_passwd | None) -> None:
 
 
 def _make_home(home: Path) -> None:
+    """Create the home directory if it is missing. Raises EmbeddedUnavailable if other users may write there."""
     try:
         if not home.exists():
             home.mkdir(parents=True, exist_ok=True)
@@ -271,6 +274,7 @@ def _open_lock(path: Path) -> int:
 
 @contextmanager
 def _one_at_a_time(home: Path) -> Iterator[None]:
+    """Hold the lock on `embedded.start` during the block. Raises EmbeddedUnavailable after JOIN_TIMEOUT_S."""
     deadline = time.monotonic() + JOIN_TIMEOUT_S
     try:
         gate = _open_lock(home / "embedded.start")
