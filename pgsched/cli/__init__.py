@@ -1,7 +1,9 @@
-"""The command line: every command parses, calls one function, prints.
+"""The `pgsched` program: builds the command line, runs one command, and turns errors into exit codes.
 
-The rule: an error is one line on stderr and an exit code, never a traceback; `--help` imports nothing that speaks to a
-database (heavy modules are imported inside the commands).
+Each command parses its arguments, calls one function and prints the result.
+
+Invariant: an error is one line on stderr and an exit code. A traceback appears only with PGSCHED_LOG=debug. `--help`
+imports nothing that speaks to a database: commands import heavy modules in their bodies.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import typer
 
-# The modules in the order of their commands in the help, and the first words of those commands.
+# Modules in the order of their commands in the help, each with the first words of its commands.
 MODULES = {
     "commands.demo": ("demo",),
     "commands.worker": ("worker", "leader"),
@@ -38,7 +40,7 @@ MODULES = {
     "commands.chaos": ("chaos",),
     "commands.web": ("web",),
 }
-# Options that may hold a secret: it is taken off the command line (password_hiding.py).
+# Options that may hold a secret: password_hiding.py takes the secret off the command line.
 MAY_HOLD_SECRETS = ("--dsn", "--sql-dsn", "--sql-login", "--alert-webhook", "--password-hash")
 INTERRUPTED = 130
 EXIT_CODES = """\b
@@ -64,15 +66,17 @@ Example:
 
 
 def make_app(word: str | None = None) -> typer.Typer:
-    """The command line: of the commands only those that begin with `word`, if any do. To make all of them takes a
-    quarter of the time of `status`."""
+    """Build the command line: only the commands that begin with `word`, or all commands if none does.
+
+    Building all commands takes a quarter of the time of `pgsched status`.
+    """
     app = typer.Typer(
         name="pgsched",
         help="Scheduled jobs and background work on PostgreSQL alone.",
         epilog=EPILOG,
         no_args_is_help=True,
         add_completion=False,
-        rich_markup_mode=None,  # rich is slow to import, and its boxes are no use in a pipe
+        rich_markup_mode=None,  # rich is slow to import, and its boxes are useless in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
@@ -84,23 +88,27 @@ def make_app(word: str | None = None) -> typer.Typer:
 
 
 def finish(app: typer.Typer) -> None:
-    """What all commands have: their help ends with the exit codes, as the program's does, and an option of one value
-    that is given twice is refused."""
+    """Give all commands their common parts, in this group and in the groups below.
+
+    - The help ends with the exit codes, as the help of the program does.
+    - An option that takes one value is refused if it is given twice.
+    """
     from pgsched.cli.once import OnceCommand
 
     for command in app.registered_commands:
         command.epilog = command.epilog or EXIT_CODES
-        if command.name not in ("worker", "leader"):  # of their options the last counts: wrappers add defaults
+        if command.name not in ("worker", "leader"):  # wrapper scripts add defaults: the last value counts
             command.cls = OnceCommand
     for group in app.registered_groups:
         if (inner := group.typer_instance) is not None:
             finish(inner)
             callback = inner.registered_callback
-            if callback is not None and callback.invoke_without_command:  # a command by itself, such as `alerts`
+            if callback is not None and callback.invoke_without_command:  # also a command, such as `alerts`
                 group.epilog = EXIT_CODES
 
 
 def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    """Handle the options of the program itself: print the version for --version."""
     if version:
         import pgsched
 
@@ -109,12 +117,12 @@ def root(version: bool = typer.Option(False, "--version", help="Print the versio
 
 
 def main() -> None:
-    """The `pgsched` program."""
+    """Run the `pgsched` program and exit with its code."""
     if any(arg.startswith(MAY_HOLD_SECRETS) for arg in sys.argv):
         from pgsched.cli.password_hiding import hide_passwords
 
         hide_passwords()
-    for stream in (sys.stdout, sys.stderr):  # names of jobs may hold what the terminal's encoding has no letter for
+    for stream in (sys.stdout, sys.stderr):  # a job's name may hold letters that the terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
@@ -130,7 +138,7 @@ def main() -> None:
 
 
 def run(args: list[str]) -> int:
-    """Run one command line; returns its exit code."""
+    """Run one command line and return its exit code."""
     try:
         for text in args:
             text.encode()
@@ -154,7 +162,10 @@ def run(args: list[str]) -> int:
 
 
 def misused(error: Any) -> int:
-    """One line for arguments that the command does not take (typer shows them as they are); no command: its help."""
+    """Print one line about wrong arguments and where to read the help; return the exit code.
+
+    A group without a command prints its help instead. The line is ours because typer prints arguments unescaped.
+    """
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
@@ -168,7 +179,7 @@ def misused(error: Any) -> int:
 
 
 def report(error: Exception) -> int:
-    """One line for an error; the traceback only for who asks."""
+    """Print one line for an error and return its exit code; PGSCHED_LOG=debug adds the traceback."""
     from pgsched.errors import BUG, PgschedError
 
     if "pgsched.db.connection.connect" in sys.modules:
@@ -191,7 +202,7 @@ def report(error: Exception) -> int:
 
 
 def complain(text: str, code: int) -> int:
-    """Say it in one line, whatever the text holds."""
+    """Print an error on stderr as one line, with control characters escaped, and return `code`."""
     from pgsched.control_characters import clean
 
     try:
@@ -202,6 +213,9 @@ def complain(text: str, code: int) -> int:
 
 
 def broken_pipe() -> int:
-    """The reader has gone (`pgsched run list | head`): end quietly, also when Python flushes at exit."""
+    """Send further output to /dev/null after the reader has gone (`pgsched run list | head`); return 1.
+
+    Python flushes stdout at exit: the flush then finds an open file and prints no error.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -1,6 +1,6 @@
-"""What every command shares: the --dsn and --json options, and the way from a DSN to a database that is ready.
+"""Options and database access that all commands share: --dsn, --json, and sessions on a ready database.
 
-The rule: a database that somebody named is never migrated behind their back; the embedded one always is.
+Invariant: a database that an operator named is never migrated here. The embedded database always is.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the database is."""
+    """The database that a command uses: its DSN, and whether it is the embedded PostgreSQL."""
 
     dsn: str
     embedded: bool
 
 
 def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
-    """The database by --dsn, PGSCHED_DSN or DATABASE_URL, that of the app that is served, or by PG* variables; else the
-    embedded one, started, with a line that says so."""
+    """Find the database to use, and start the embedded PostgreSQL if nothing names a database.
+
+    The first that is given counts: `dsn` (--dsn), PGSCHED_DSN, DATABASE_URL, `app_dsn` (the DSN of the app that is
+    served), PG* variables of libpq. A line on stderr announces the embedded PostgreSQL. Raises InputError for a DSN
+    that is given and empty.
+    """
     from pgsched.config import find_dsn
 
     found = find_dsn(dsn, otherwise=app_dsn)
@@ -54,7 +58,7 @@ def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
 
 @contextmanager
 def database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
-    """The DSN of the database to use; the embedded one is migrated."""
+    """Yield the DSN of the database to use, after migrating it if it is the embedded one."""
     place = locate(dsn, app_dsn)
     if place.embedded:
         migrate_embedded(place.dsn)
@@ -62,7 +66,11 @@ def database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
 
 
 def migrate_embedded(dsn: str, **options: Any) -> tuple[str | None, str]:
-    """Migrate the embedded database; one made before 0.1.0 is refused, with the directory to move away."""
+    """Migrate the embedded database; return its schema versions before and after.
+
+    `options`: those of `migrate.upgrade`.
+    Raises SchemaTooOld for a database made before 0.1.0, with the directory to move away.
+    """
     from pgsched.db.embedded import server
     from pgsched.db.schema import migrate
     from pgsched.errors import SchemaTooOld
@@ -75,7 +83,10 @@ def migrate_embedded(dsn: str, **options: Any) -> tuple[str | None, str]:
 
 @contextmanager
 def session(dsn: str | None) -> Iterator[Connection[Any]]:
-    """A connection to a database of the right schema version."""
+    """Yield a connection to the database, after checking that its schema version is this program's.
+
+    Raises SchemaTooOld or SchemaTooNew for another version.
+    """
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import version
 

@@ -1,4 +1,7 @@
-"""The demo's tasks and its four jobs, each a plain INSERT as any client in any language would send it."""
+"""The app of `pgsched demo`: two tasks, the SQL of four jobs, and a check of what ran against their schedules.
+
+Each job is a plain INSERT, as a client in any language would send it.
+"""
 
 from __future__ import annotations
 
@@ -45,20 +48,23 @@ WHERE name LIKE 'demo-%' AND schedule IS NOT NULL"""
 
 @app.task(name="demo.sample")
 async def sample(run: Run) -> dict[str, Any]:
-    """Every second: the machine's load, as the run's result."""
+    """Return the load of the machine; the job runs this every second."""
     return {"load": round(os.getloadavg()[0], 2), "host": platform.node(), "attempt": run.attempt}
 
 
 @app.task(name="demo.third_time_lucky")
 def third_time_lucky(run: Run) -> str:
-    """Fails on its first two attempts."""
+    """Fail on the first two attempts and succeed on the third."""
     if run.attempt < 3:
         raise ConnectionError(f"attempt {run.attempt}: the payment service did not answer")
     return f"paid on attempt {run.attempt}"
 
 
 def statements(existing: set[str], file: Path) -> list[str]:
-    """The SQL that brings the demo to its start: a table and the jobs that are not there yet."""
+    """Return the SQL that starts the demo: a table, and the jobs that do not exist yet.
+
+    Where jobs of an earlier demo exist, they are resumed, and the retry job is due again now.
+    """
     path = json.dumps(str(file))[1:-1].replace("'", "''")
     wanted = [TABLE] if not existing else [RESUME]
     wanted += [text.replace("{file}", path) for name, text in INSERTS.items() if name not in existing]
@@ -66,12 +72,12 @@ def statements(existing: set[str], file: Path) -> list[str]:
 
 
 def existing(conn: Connection[Any]) -> set[str]:
-    """The demo's jobs that an earlier run of the demo made."""
+    """Return the names of the demo's jobs that an earlier demo created."""
     return {row["name"] for row in demo_jobs(conn)}
 
 
 def expected_slots(job: dict[str, Any], start: datetime, end: datetime) -> set[datetime]:
-    """The slots of a demo job in (start, end], from its schedule alone: what the database is checked against."""
+    """Compute the slots of a demo job in (start, end] from its schedule, to check the database against."""
     if job["schedule"] is None:
         return {job["run_at"]} if start <= job["run_at"] <= end else set()
     begin = max(start, job["updated_at"])
@@ -79,17 +85,17 @@ def expected_slots(job: dict[str, Any], start: datetime, end: datetime) -> set[d
 
 
 def due_slots(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, int]:
-    """By job: how many slots were due in (start, end]."""
+    """Count the slots of each demo job that were due in (start, end]."""
     return {row["name"]: len(expected_slots(row, start, end)) for row in demo_jobs(conn)}
 
 
 def demo_jobs(conn: Connection[Any]) -> list[dict[str, Any]]:
-    """The rows of the demo's jobs."""
+    """Return the rows of the demo's jobs."""
     return [row for row in jobs.list_jobs(conn) if row["name"] in NAMES]
 
 
 def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
-    """By job: the slots due in (start, end] whose run has not succeeded."""
+    """Return the slots due in (start, end] whose run has not succeeded, by job."""
     found: dict[str, list[datetime]] = {}
     for job in demo_jobs(conn):
         ran = set(live.succeeded_slots(conn, job["id"], start))
@@ -100,5 +106,5 @@ def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[st
 
 
 def open_runs(conn: Connection[Any]) -> int:
-    """How many runs of the demo's jobs have not ended."""
+    """Count the runs of the demo's jobs that have not ended."""
     return live.open_runs(conn, NAMES)

@@ -1,7 +1,7 @@
-"""Options that are given twice.
+"""A command class that refuses an option given twice.
 
-Invariant: of an option that takes one value no value is dropped silently: `--state dead --state missed` would show only
-the missed. An option that may be repeated is declared as a list.
+Invariant: no value of an option is dropped silently. Otherwise `--state dead --state missed` would show only the missed
+runs. An option that may be repeated is declared as a list.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typer.core import TyperCommand, TyperOption
 
 
 class OnceCommand(TyperCommand):
-    """A command whose options of one value may be given once."""
+    """A command that accepts each option of one value at most once."""
 
     def make_parser(self, ctx: Any) -> Any:
-        """The parser, which also refuses a second value."""
+        """Return the parser of the command, changed to refuse a second value of an option."""
         parser = super().make_parser(ctx)
         parse = parser.parse_args
 

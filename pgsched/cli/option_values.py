@@ -1,4 +1,4 @@
-"""What options name beside their own text, a file or standard input; and the columns that --set gives."""
+"""Values of options: text, `@FILE` or standard input read as JSON, and --set COLUMN=VALUE."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from pgsched.errors import InputError
 
 
 def arguments(text: str | None) -> Any:
-    """The JSON of --args: itself, `@file`, or `-` for standard input."""
+    """Parse the JSON of --args: the text itself, the file of `@FILE`, or standard input for `-`."""
     return None if text is None else json_arguments(source(text))
 
 
 def source(text: str) -> str:
-    """The text that an option names."""
+    """Return the text that an option names: standard input for `-`, the file of `@FILE`, else the text itself.
+
+    At most LONGEST + 1 characters are read: enough to refuse a text that is too long. Raises InputError where the file
+    cannot be read.
+    """
     try:
         if text == "-":
             return sys.stdin.read(LONGEST + 1)
@@ -30,7 +34,11 @@ def source(text: str) -> str:
 
 
 def columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The columns that --set and the options give; an empty text in --set puts the default back."""
+    """Merge the columns of --set into the columns that other options set.
+
+    An empty value in --set becomes None, which puts the default of the column back. Raises InputError for a column that
+    is given twice.
+    """
     found = {column: value for column, value in options.items() if value is not None}
     for assignment in assignments or ():
         column, equals, value = assignment.partition("=")

@@ -1,7 +1,10 @@
-"""The rule: a secret given on the command line does not stay there, where every user of the machine can read it.
+"""Removal of secrets from the command line, which every user of the machine can read.
 
-The program begins again, as the same process, with the secret in its environment, which only its user reads. Until
-then, for the first tenths of a second, and in the shell's history, it can be read: docs advise the variable.
+Invariant: a secret given on the command line does not stay there. The program executes itself again, as the same
+process, with the secret in its environment. Only the user of the process can read its environment.
+
+A secret can be read for the first tenths of a second, and later in the history of the shell. The docs therefore
+recommend environment variables.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from pgsched.cli import MAY_HOLD_SECRETS
 from pgsched.config import SQL_DSN, SQL_LOGIN
 from pgsched.log import redact
 
-WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved if they have a password
-SECRET = {"--alert-webhook": "PGSCHED_ALERT_WEBHOOK", "--password-hash": "PGSCHED_WEB_PASSWORD_HASH"}  # always
+WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
+SECRET = {"--alert-webhook": "PGSCHED_ALERT_WEBHOOK", "--password-hash": "PGSCHED_WEB_PASSWORD_HASH"}  # always moved
 NAMED = ("--sql-dsn",)
 
 
 def hide_passwords() -> None:
-    """Replace this process by one whose command line has no secret; return if it has none."""
+    """Replace this process by one without secrets on its command line; return if there are none."""
     given = sys.argv[1:]
     found = hidden(given, os.environ)
     if found is None:
@@ -31,8 +34,11 @@ def hide_passwords() -> None:
 
 
 def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
-    """The arguments without secrets, and the environment with them; None: there are none. Of a connection string that
-    has a name that stays. Several webhooks become one variable."""
+    """Return the arguments without secrets and the environment with them, or None if there are no secrets.
+
+    The name of a named connection string (--sql-dsn NAME=DSN) stays an argument. Several webhooks become one variable,
+    separated by spaces.
+    """
     kept: list[str] = []
     moved: dict[str, str] = {}
     remaining = iter(args)
@@ -60,7 +66,7 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
 
 
 def variable(flag: str, value: str) -> str | None:
-    """The environment variable that means the same; None where there is none."""
+    """Return the environment variable that stands for an option and its value; None if there is none."""
     if flag not in NAMED:
         return WHOLE.get(flag)
     name = value.partition("=")[0]

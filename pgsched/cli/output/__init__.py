@@ -1,1 +1,1 @@
-"""How results look on a terminal."""
+"""Output on a terminal or into a pipe: tables, fields, JSON, and the live view of the demo."""

@@ -1,4 +1,4 @@
-"""How a live moment looks on a terminal of 80 columns."""
+"""The live view of `pgsched demo` for a terminal of 80 columns: leader, workers, jobs and newest runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ COLOURS = {"succeeded": "green", "running": "cyan", "queued": "yellow", "schedul
 
 
 def render(moment: Live, seconds_left: float | None) -> RenderableType:
-    """Header, jobs and newest runs."""
+    """Return the whole view: header, jobs and newest runs.
+
+    `seconds_left`: until the demo ends by itself; None if it runs until Ctrl-C.
+    """
     return Group(header(moment, seconds_left), jobs_table(moment), runs_table(moment))
 
 
 def header(moment: Live, seconds_left: float | None) -> Text:
-    """Database time, leader and workers on one line."""
+    """Return one line with the database's time, the leader, the workers and the seconds left."""
     text = Text(f"{moment.now:%H:%M:%S} UTC  ", style="bold")
     leader = moment.leader
     if leader is None or leader["resigned"] or leader["seen_s"] > 5:
@@ -37,12 +40,12 @@ def header(moment: Live, seconds_left: float | None) -> Text:
 
 
 def state(name: str | None) -> Text:
-    """A state in its colour."""
+    """Return the name of a state in its colour."""
     return Text(name or "-", style=COLOURS.get(name or "", "red" if name else "dim"))
 
 
 def jobs_table(moment: Live) -> Table:
-    """One line a job: what it is, what became of its slots, how late they started."""
+    """Return a table of one line per job: kind, schedule, outcomes, lateness and next slot."""
     table = Table(
         title="jobs", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
     )
@@ -63,7 +66,7 @@ def jobs_table(moment: Live) -> Table:
 
 
 def next_fire(moment: Live, job: dict[str, Any]) -> Text:
-    """When the job fires next, or why it does not."""
+    """Return the time until the next slot of a job, or why there is none."""
     if job["error"]:
         return Text("error", style="red")
     if job["paused"]:
@@ -74,7 +77,7 @@ def next_fire(moment: Live, job: dict[str, Any]) -> Text:
 
 
 def runs_table(moment: Live) -> Table:
-    """The newest runs."""
+    """Return a table of the newest runs."""
     table = Table(
         title="newest runs",
         title_justify="left",

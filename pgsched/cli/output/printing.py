@@ -1,7 +1,7 @@
-"""Printing: tables for people, lines for pipes, JSON for programs.
+"""Printing of results: tables for terminals and pipes, fields, wrapped text, and JSON.
 
-The rule: text from the database never reaches a terminal as it is. Control characters, which could move the cursor or
-forge a line, are shown as escapes.
+Invariant: text from the database never reaches a terminal unescaped. Control characters could move the cursor or forge
+a line: they are printed as escapes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ STATES = {
     **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
-LAST_CELLS, NARROW_CELLS = 20, 13  # what the last column should have, and what others keep for that
-LEAST_CELLS, TIGHT_CELLS = 12, 11  # what it needs, and what others keep for that
+LAST_CELLS, NARROW_CELLS = 20, 13  # first: shrink others to 13 so that the last column gets 20
+LEAST_CELLS, TIGHT_CELLS = 12, 11  # then: shrink others to 11 so that the last column gets 12
 
 
 def cell(value: Any) -> str:
-    """A value on one line."""
+    """Format a value on one line, with control characters escaped."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -45,12 +45,15 @@ def cell(value: Any) -> str:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document; indented for a person. Everything beyond ASCII is escaped, so a terminal is safe."""
+    """Print one JSON document, indented on a terminal.
+
+    All characters beyond ASCII are escaped, so that no document can control a terminal.
+    """
     print(json.dumps(value, default=json_value, indent=2 if sys.stdout.isatty() else None))
 
 
 def print_text(text: str, indent: str = "") -> None:
-    """A sentence or more: broken between words on a terminal, one line in a pipe."""
+    """Print text with control characters escaped: wrapped on a terminal, one line in a pipe."""
     text = clean(text)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
@@ -59,7 +62,7 @@ def print_text(text: str, indent: str = "") -> None:
 
 
 def folded(text: str, indent: int) -> str:
-    """The text; in a terminal, between words and below itself. A pipe gets one line."""
+    """Wrap text for a terminal, with further lines indented by `indent` cells; return it whole for a pipe."""
     if not sys.stdout.isatty():
         return text
     room = max(30, shutil.get_terminal_size().columns - indent)
@@ -68,8 +71,12 @@ def folded(text: str, indent: int) -> str:
 
 def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: str = "", *, wrap: bool = False,
                 whole: Collection[str] = ()) -> None:  # fmt: skip
-    """Columns: coloured and fitted to a terminal; whole, aligned and plain in a pipe. `wrap`: where the last column
-    does not fit, it goes on below instead of being cut. `whole`: columns that never give way."""
+    """Print a table: coloured and fitted to a terminal; whole, aligned and without colours in a pipe.
+
+    `empty`: the text to print for a table without lines.
+    `wrap`: continue the last column below where it does not fit, instead of cutting it.
+    `whole`: headers of the columns that never shrink.
+    """
     texts = [[cell(value) for value in line] for line in lines]
     if not texts:
         print(empty) if empty else None
@@ -84,7 +91,7 @@ def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: s
 def print_rich(
     headers: Sequence[str], texts: Sequence[Sequence[str]], wrap: bool = False, whole: Collection[str] = ()
 ) -> None:
-    """A table on a terminal. The last column takes what room is left; nothing else is wrapped."""
+    """Print a table on a terminal: the last column gets the remaining room, the others never wrap."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
@@ -109,8 +116,11 @@ def print_rich(
 
 
 def fitted(widths: list[int], room: int, least: int = NARROW_CELLS, kept: Sequence[bool] = ()) -> list[int]:
-    """The widths of columns that have so much room together: the widest give way, and no id or state does, nor what
-    is `kept`."""
+    """Shrink the widest columns until all fit into `room` cells together; return the new widths.
+
+    No column shrinks below `least` cells, so that ids and states stay whole. A column whose `kept` is true keeps its
+    width.
+    """
     widths = list(widths)
     while sum(width + 2 for width in widths) > room:
         giving = [width for width, whole in zip_longest(widths, kept[: len(widths)]) if not whole and width > least]
@@ -121,7 +131,7 @@ def fitted(widths: list[int], room: int, least: int = NARROW_CELLS, kept: Sequen
 
 
 def print_fields(values: Mapping[str, Any]) -> None:
-    """`name  value` lines; text of several lines is indented below its name."""
+    """Print a `name  value` line per field; text of several lines goes below its name, indented."""
     width = max(map(len, values), default=0)
     for name, value in values.items():
         if isinstance(value, str) and "\n" in value.strip():

@@ -1,7 +1,9 @@
-"""`pgsched top`: the whole system, live, in a terminal of 80x24 or more, and keys to act.
+"""The `pgsched top` command: a live view of the whole system in a terminal, with keys to act on it.
 
-The rule: what is on the screen is a pure function of what was read and pressed (state, control, frame); only screen
-knows the terminal, and only reader waits for the database.
+The view needs 80x24 cells to show everything.
+
+Invariant: the screen is a pure function of what was read and which keys were pressed (`state`, `control`, `frame`).
+Only `screen` knows the terminal, and only `reader` waits for the database.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def top(
 
 
 def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> None:
-    """An object for every look."""
+    """Print a JSON object for each look at the system, one per line; with `once` a single object."""
     import json
     import time
 
@@ -84,7 +86,7 @@ def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> No
 
 
 def print_once(conn: Connection[Any], page: str) -> None:
-    """One look as text, in colours on a terminal."""
+    """Print one look at the system as text, in colours on a terminal."""
     import shutil
 
     from rich.console import Console

@@ -1,5 +1,8 @@
-"""What a key does. The rule: a key makes a new state, and at most one thing to do; what changes something is asked
-about first, and is about the line that was selected when the key was pressed, whatever stands there later."""
+"""The keys of `pgsched top`: what each key does to the state.
+
+Invariant: a key makes a new state and at most one action. Every change is confirmed first. It applies to the line that
+was selected when the key was pressed, even if another line has moved into its place.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ OPENED = ("run", "job", "queue")
 
 
 def press(state: State, key: str) -> Done:
-    """The state after a key, and what is to be done."""
+    """Return the state after a key, and the action to take: a Change, QUIT, REDRAW or None."""
     state = replace(state, note=None)
     if key == "ctrl-l":
         return state, REDRAW
@@ -38,23 +41,23 @@ def press(state: State, key: str) -> Done:
     return (GOING[key](state) if key in GOING else tab(state, key)), None
 
 
-# ---- where one looks
+# ---- moving between pages and lines
 
 
 def tab(state: State, key: str) -> State:
-    """Another page."""
+    """Show the page with the number of this key; ignore other keys."""
     if key.isdecimal() and 1 <= int(key) <= len(PAGES):
         return replace(state, tab=PAGES[int(key) - 1], trail=(), scroll=None)
     return state
 
 
 def turned(state: State, by: int) -> State:
-    """The next page, or the one before."""
+    """Show the next page (`by` is 1) or the previous one (-1)."""
     return replace(state, tab=PAGES[(PAGES.index(state.tab) + by) % len(PAGES)], trail=(), scroll=None)
 
 
 def opened(state: State) -> State:
-    """What the selected line is about."""
+    """Show the page of the run, job or queue on the selected line."""
     item = frame.chosen(state)
     if item is None or item.target is None or item.target[0] not in OPENED:
         return state
@@ -62,7 +65,7 @@ def opened(state: State) -> State:
 
 
 def its_job(state: State) -> State:
-    """The job of the selected run."""
+    """Show the page of the selected run's job."""
     item = frame.subject(state)
     if item is None or item.job is None:
         return with_refusal(state, "no run of a job is selected")
@@ -72,18 +75,19 @@ def its_job(state: State) -> State:
 
 
 def back(state: State) -> State:
-    """One step back; on a tab: without its filter."""
+    """Go back one step; on a tab, remove its filter."""
     if state.trail:
         return replace(state, trail=state.trail[:-1], scroll=None)
     return replace(state, filters={**state.filters, state.tab: ""})
 
 
 def helped(state: State) -> State:
+    """Show the help."""
     return replace(state, help=True)
 
 
 def moved(state: State, by: int) -> State:
-    """So many lines down."""
+    """Select the line `by` lines further down; scroll on a run's page."""
     if state.page.name == "run":
         return scrolled(state, by)
     there = frame.items(state)
@@ -95,24 +99,25 @@ def moved(state: State, by: int) -> State:
 
 
 def scrolled(state: State, by: int) -> State:
-    """The page of a run moves; at its end it follows what comes."""
+    """Scroll a run's page down by `by` lines; at the end, follow new output."""
     last = max(0, frame.length(state) - frame.room(state))
     if by >= FAR or last == 0:
         return replace(state, scroll=None)
-    now = state.scroll if state.scroll is not None else last if by < 0 else 0  # following: both ends are in sight
+    now = state.scroll if state.scroll is not None else last if by < 0 else 0  # while following, both ends are visible
     to = max(0, now + by)
     return replace(state, scroll=to if to <= last else None)
 
 
-# ---- what one does
+# ---- actions, each confirmed by a question
 
 
 def with_refusal(state: State, text: str) -> State:
+    """Return the state with a note that says why nothing was done."""
     return replace(state, note=Note(text, bad=True))
 
 
 def asked(verb: str) -> Callable[[State], State]:
-    """Asks whether to cancel or retry the selected run."""
+    """Return a function that asks whether to cancel or retry the selected run."""
 
     def ask(state: State) -> State:
         item = frame.subject(state)
@@ -130,13 +135,13 @@ def asked(verb: str) -> Callable[[State], State]:
 
 
 def run_of(state: State, item: Item | None) -> int | str | None:
-    """The id of the run that a line, or else the page, is about."""
+    """Return the id of the run that the line is about, else of the run whose page is shown; None without one."""
     target = item.target if item is not None and item.target is not None else (state.trail or (("", 0),))[-1]
     return target[1] if target[0] == "run" else None
 
 
 def pausing(state: State) -> State:
-    """Asks about a pause of the selected job or queue, or about its end."""
+    """Ask whether to pause the selected job or queue, or whether to end its pause."""
     item = frame.subject(state)
     targets = [item.target] if item is not None and item.target is not None else []
     targets += state.trail[-1:]
@@ -152,12 +157,12 @@ def pausing(state: State) -> State:
 
 
 def searched(state: State) -> State:
-    """Begins to filter."""
+    """Ask for the text of a filter."""
     return replace(state, prompt=Prompt("show only:", None, state.find)) if state.page.name != "run" else state
 
 
 def answer(state: State, prompt: Prompt, key: str) -> Done:
-    """A key while something is asked."""
+    """Handle a key while a question is shown."""
     if key == "esc":
         ended = replace(state, prompt=None)
         return (filtered(ended, "") if prompt.change is None else ended), None
@@ -176,7 +181,7 @@ def answer(state: State, prompt: Prompt, key: str) -> Done:
 
 
 def edited(text: str, key: str) -> str:
-    """The text after a key."""
+    """Return the typed text after one more key."""
     if key == "backspace":
         return text[:-1]
     if key == "ctrl-u":
@@ -186,7 +191,7 @@ def edited(text: str, key: str) -> str:
 
 
 def filtered(state: State, text: str) -> State:
-    """Only lines with this text."""
+    """Show only lines that contain this text."""
     picks = {spot: pick for spot, pick in state.picks.items() if spot != state.spot}
     return replace(state, filters={**state.filters, state.page.name: text}, picks=picks)
 

@@ -1,4 +1,7 @@
-"""The pages about one thing. The rule: the facts come first, and the end of what a run says is always in sight."""
+"""The pages of `pgsched top` about one run or one job.
+
+Invariant: the facts come first, and the end of a run's output is always visible.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ LABEL = 11
 
 
 def fact(name: str, value: Any, style: str = "") -> Item:
-    """A line of a name and a value."""
+    """Return a line of a name and a value."""
     return Item((fitted(Text(name, "bold"), LABEL).append_text(words(value, style)),))
 
 
 def run_facts(look: Look) -> list[Item]:
-    """What a run is, how far it is, and how its attempts went."""
+    """Return lines about a run: what it is, its progress, and its failed attempts."""
     (run,) = look.rows["run"]
     title = heading(run)
     found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
@@ -53,14 +56,14 @@ def run_facts(look: Look) -> list[Item]:
 
 
 def times(run: Row) -> list[Item]:
-    """When what happened."""
+    """Return lines with the slot, due time, start and end of a run."""
     named = (("slot", run["scheduled_at"]), ("due", run["available_at"] and due(run)), ("started", run["started_at"]),
              ("ended", run["finished_at"]))  # fmt: skip
     return [fact(name, f"{cell(at)}  ({ago(at, run['now'])})") for name, at in named if at is not None]
 
 
 def attempt(one: Row) -> Item:
-    """An attempt that did not succeed."""
+    """Return a line about an attempt that did not succeed."""
     took = one["finished_at"] - one["started_at"] if one["started_at"] else None
     said_so = (one["error"] or "").strip().splitlines()
     text = f"{one['outcome']} after {duration(took and max(took, timedelta(0)))} on {one['worker'] or '?'}: "
@@ -68,7 +71,7 @@ def attempt(one: Row) -> Item:
 
 
 def run_output(look: Look) -> list[Item]:
-    """What a run printed, and, where it ended badly, the last traceback."""
+    """Return the lines that a run printed; after a bad end, also the last traceback."""
     (run,) = look.rows["run"]
     text = shown(joined(look.rows["log"]))
     found = [plain(line.expandtabs(4)) for line in text.splitlines()]
@@ -80,7 +83,7 @@ def run_output(look: Look) -> list[Item]:
 
 
 def joined(rows: Iterable[Row]) -> str:
-    """The pieces of output, each attempt and each remark on lines of its own."""
+    """Join pieces of output, so that each attempt and each remark begins on a line of its own."""
     text, before = "", None
     for row in rows:
         if text and not text.endswith("\n") and (row["attempt"] != before or row["stream"] == "cut"):
@@ -92,7 +95,7 @@ def joined(rows: Iterable[Row]) -> str:
 
 
 def job(look: Look) -> list[Table]:
-    """A job, and its newest runs."""
+    """Return the page of a job: its facts and its newest runs."""
     (found,) = look.rows["job"]
     state = "paused" if found["paused"] else "error" if found["error"] else "active" if found["next_run_at"] else "done"
     can = frozenset({"resume" if found["paused"] else "pause"})
@@ -116,7 +119,7 @@ def job(look: Look) -> list[Table]:
 
 
 def history(look: Look, name: str) -> Table:
-    """The newest runs of a job."""
+    """Return a table of the newest runs of a job."""
     columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("SLOT", 23, wide=60),
                Column("LATE", 8, right=True), Column("TOOK", 8, right=True), Column("TRY", 5, right=True),
                Column("WHY"))  # fmt: skip
@@ -130,7 +133,7 @@ def history(look: Look, name: str) -> Table:
 
 
 def late(row: Row) -> timedelta | None:
-    """From the slot to the start, of first attempts."""
+    """Return the time from the slot to the start of a first attempt; None for other runs."""
     if row["origin"] != "schedule" or row["attempt"] != 1 or row["started_at"] is None:
         return None
     spent: timedelta = row["started_at"] - row["scheduled_at"]
@@ -138,7 +141,7 @@ def late(row: Row) -> timedelta | None:
 
 
 def took(row: Row) -> timedelta | None:
-    """How long the last attempt took, or has been going on."""
+    """Return how long the last attempt took or has been running; None before a start and between attempts."""
     if row["started_at"] is None or (row["finished_at"] is None and row["state"] != "running"):
         return None
     spent: timedelta = (row["finished_at"] or row["now"]) - row["started_at"]

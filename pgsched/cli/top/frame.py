@@ -1,5 +1,7 @@
-"""A state as lines of text. The rule: exactly as many lines as the screen has, each exactly as wide, whatever is in
-them."""
+"""The layout of `pgsched top`: turns a state into the lines of the screen.
+
+Invariant: there are exactly as many lines as the screen has, and each is exactly as wide, whatever text is in them.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,18 @@ from pgsched.cli.top.pieces import Item, Table, fitted, heading, line, plain, wi
 from pgsched.cli.top.state import Pick, State, Target
 from pgsched.services.top import Look
 
-MARK = 2  # what every line begins with: the mark of the selected one
+MARK = 2  # cells at the start of every line, for the mark of the selected one
 LEAST_ITEMS = 2
-AHEAD = 2  # lines in sight below the selected one
+AHEAD = 2  # lines visible below the selected one
 PAGES = {
     "overview": tables.overview, "running": tables.running, "queues": tables.queues, "jobs": tables.jobs,
     "failures": tables.failures, "workers": tables.workers, "queue": tables.queue, "job": details.job,
 }  # fmt: skip
-Line = tuple[Callable[[], Text], Item | None]  # made only where it is in sight
+Line = tuple[Callable[[], Text], Item | None]  # the text is drawn only if the line is visible
 
 
 def frame(state: State) -> list[Text]:
-    """The screen."""
+    """Return the lines of the whole screen."""
     top, bottom = header.header(state), header.footer(state)
     body = header.help_lines() if state.help else body_lines(state, room(state))
     lines = [*top, *body[: room(state)]]
@@ -34,7 +36,7 @@ def frame(state: State) -> list[Text]:
 
 
 def body_lines(state: State, room: int) -> list[Text]:
-    """What is between header and footer, as far as it fits."""
+    """Return the lines between header and footer, as many as fit."""
     look = state.fresh
     if look is None:
         return [Text("  reading ...")]
@@ -44,12 +46,12 @@ def body_lines(state: State, room: int) -> list[Text]:
 
 
 def tables_of(state: State) -> list[Table]:
-    """The tables as they are shown."""
+    """Return the tables of the page as shown: on the overview, cut to the screen."""
     return shared(found(state), room(state)) if state.page.name == "overview" else found(state)
 
 
 def found(state: State) -> list[Table]:
-    """The tables of the page, filtered."""
+    """Return the tables of the page, with its filter applied."""
     look = state.fresh
     if look is None or look.refused is not None or look.page.name not in PAGES:
         return []
@@ -59,23 +61,27 @@ def found(state: State) -> list[Table]:
 
 
 def filter_items(table: Table, wanted: str) -> list[Item]:
-    """The lines in which the words occur; what cannot be chosen stays."""
+    """Return the lines that contain `wanted`; a table without selectable lines keeps all lines."""
     if not any(item.target for item in table.items):
         return list(table.items)
     return [item for item in table.items if any(wanted in text_of(cell).casefold() for cell in item.cells)]
 
 
 def text_of(cell: object) -> str:
+    """Return the text of a cell; empty for a cell that is drawn to a width."""
     return cell.plain if isinstance(cell, Text) else ""
 
 
 def items(state: State) -> list[Item]:
-    """The lines that can be chosen, in their order on the screen."""
+    """Return the selectable lines, in their order on the screen."""
     return [item for table in tables_of(state) for item in table.items if item.target is not None]
 
 
 def place(state: State, there: Sequence[Item]) -> int | None:
-    """Which of these is selected: the one that was, wherever it is now, else the one in its place."""
+    """Return the index of the selected line among these lines, or None if there are none.
+
+    The same target stays selected wherever it is now. If it is gone, the line in its place is selected.
+    """
     pick = state.picks.get(state.spot, Pick())
     if not there:
         return None
@@ -86,14 +92,17 @@ def place(state: State, there: Sequence[Item]) -> int | None:
 
 
 def chosen(state: State) -> Item | None:
-    """The line that is selected."""
+    """Return the selected line, or None."""
     there = items(state)
     at = place(state, there)
     return None if at is None else there[at]
 
 
 def subject(state: State) -> Item | None:
-    """What a key is about: the selected line, on the page of a run the run, on one without lines the page's own."""
+    """Return the line that a key acts on, or None.
+
+    This is the selected line. On a run's page it is the run; on a job's page without a selected line, the job.
+    """
     look = state.fresh
     if look is None or look.refused is not None:
         return None
@@ -104,7 +113,7 @@ def subject(state: State) -> Item | None:
 
 
 def is_paused(state: State, target: Target) -> bool:
-    """Is the job or queue whose page this is paused?"""
+    """Check whether the job whose page is shown, or this queue, is paused."""
     look = state.fresh
     if look is None:
         return False
@@ -114,7 +123,7 @@ def is_paused(state: State, target: Target) -> bool:
 
 
 def shared(given: list[Table], room: int) -> list[Table]:
-    """The tables cut so that each keeps a place on the screen: the longest give way."""
+    """Cut the tables so that each keeps some lines on the screen; the longest are cut first."""
     sizes = [max(1, len(table.items)) + bool(table.columns) for table in given]
     least = [min(size, LEAST_ITEMS + bool(table.columns)) for size, table in zip(sizes, given, strict=True)]
     while sum(sizes) > room and sizes != least:
@@ -127,7 +136,7 @@ def shared(given: list[Table], room: int) -> list[Table]:
 
 
 def windowed(state: State, given: list[Table], room: int) -> list[Text]:
-    """The part of the tables in which the selected line is; the heading of a lone table stays."""
+    """Return the lines around the selected one; the heading of a lone table always stays."""
     there = [item for table in given for item in table.items if item.target is not None]
     at = place(state, there)
     picked = None if at is None else there[at]
@@ -144,7 +153,7 @@ def windowed(state: State, given: list[Table], room: int) -> list[Text]:
 
 
 def lines(table: Table, room: int) -> list[Line]:
-    """The lines of a table."""
+    """Return the heading and the lines of a table, not drawn yet."""
     if not table.columns:
         return [(partial(one, item, room), item) for item in table.items]
     sizes = widths(table.columns, table.items, room)
@@ -155,13 +164,13 @@ def lines(table: Table, room: int) -> list[Line]:
 
 
 def one(item: Item, room: int) -> Text:
-    """A line that is no part of a table."""
+    """Return the text of a line that belongs to no table."""
     (cell,) = item.cells
     return cell if isinstance(cell, Text) else cell(room)
 
 
 def marked(text: Text, picked: bool, width: int) -> Text:
-    """The line with its mark."""
+    """Return the line, one screen wide, with the mark of the selected line if it is selected."""
     line_text = fitted(Text("> " if picked else "  ").append_text(text), width)
     if picked:
         line_text.stylize("reverse")
@@ -169,7 +178,7 @@ def marked(text: Text, picked: bool, width: int) -> Text:
 
 
 def run_lines(state: State, look: Look, room: int) -> list[Text]:
-    """A run: its facts, and the end of its output; or, scrolled, all of it from a line on."""
+    """Return a run's facts and the end of its output; when scrolled, both from one line on."""
     facts, output = run_blocks(look)
     if state.scroll is None:
         kept = output[-max(room // 3, room - len(facts)) :] if room else []
@@ -181,18 +190,18 @@ def run_lines(state: State, look: Look, room: int) -> list[Text]:
 
 
 def run_blocks(look: Look) -> tuple[list[Item], list[Item]]:
-    """The facts of a run, and its output under a heading."""
+    """Return the facts of a run, and its output under a heading."""
     output = details.run_output(look)
     title = plain("output" if output else "it has printed nothing that is kept", "bold")
     return details.run_facts(look), [title, *output]
 
 
 def length(state: State) -> int:
-    """How many lines the page of a run has."""
+    """Return the number of lines of a run's page; 0 until it is read."""
     look = state.fresh
     return sum(map(len, run_blocks(look))) if look is not None and look.refused is None else 0
 
 
 def room(state: State) -> int:
-    """How many lines there are for the page."""
+    """Return the number of lines between header and footer."""
     return max(0, state.height - len(header.header(state)) - 1)

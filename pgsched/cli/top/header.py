@@ -1,4 +1,4 @@
-"""The first lines and the last one: is it well, how has it been going, where am I, which keys are there?"""
+"""The first lines and the last line of `pgsched top`: health, charts, tabs, questions, and keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgsched.services.top import Look
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"
 YOUNG_S, MINUTE_S = 5.0, 60.0
-CHARTS_FROM, FIGURES_FROM = 18, 12  # lines of the screen
+CHARTS_FROM, FIGURES_FROM = 18, 12  # the screen's lines from which they are shown
 KEYS = {
     "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
     "jobs": "Enter open  p pause/resume  / find", "failures": "Enter open  r retry  o its job", "workers": "",
@@ -48,7 +48,10 @@ A run's page follows its output; arrows scroll, End (G) follows again."""
 
 
 def header(state: State) -> list[Text]:
-    """The lines above a page; fewer on a low screen, and above the page of one thing."""
+    """Return the lines above a page.
+
+    A low screen has fewer of them, and so has the page of a single run, job or queue.
+    """
     look, texts = state.look, [first(state)]
     if look is not None and state.height >= FIGURES_FROM and not state.help:
         if state.trouble is not None:
@@ -64,7 +67,7 @@ def header(state: State) -> list[Text]:
 
 
 def first(state: State) -> Text:
-    """Health, or what is wrong with the database; which database, and when."""
+    """Return the first line: health or the database's trouble, the database's name, and the time."""
     title = Text("pgsched top ", "bold")
     if state.trouble is not None:
         text = f" THE DATABASE DOES NOT ANSWER for {duration(round(state.trouble.since_s))}, trying again "
@@ -77,14 +80,14 @@ def first(state: State) -> Text:
         f"UNHEALTHY: {count} problem{'s' * (count > 1)}", "bold red")  # fmt: skip
     title.append_text(health).append("  ")
     at = f"  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
-    room = state.width - cell_len(title.plain) - len(at)  # the name of the database gives way first
+    room = state.width - cell_len(title.plain) - len(at)  # the name of the database is cut first
     place = words(state.look.place)
     place.truncate(max(0, room), overflow="ellipsis")
     return ends(title, place.append(at), state.width)
 
 
 def who(look: Look) -> Text:
-    """Leader and workers."""
+    """Return a line about the leader and the workers."""
     found, workers = look.status, look.status.workers
     led = found.leader if found.leader is not None and found.leader.alive else None
     text = f"leader {clean(led.holder)}, term {led.term}" if led else f"leader {leader(found)}"
@@ -94,7 +97,7 @@ def who(look: Look) -> Text:
 
 
 def depth(look: Look) -> Text:
-    """How much there is to do, and what went wrong."""
+    """Return a line about open runs by state, dead runs and missed slots."""
     found = look.status
     counts = {name: sum(getattr(queue, name) for queue in found.queues)
               for name in ("queued", "running", "waiting", "scheduled")}  # fmt: skip
@@ -111,10 +114,10 @@ def depth(look: Look) -> Text:
 
 
 def charts(look: Look, width: int, count: int) -> list[Text]:
-    """How it has been going."""
+    """Return the first `count` charts of throughput, latency, lateness and errors."""
     lately = look.stretches
     if lately and (lately[-1].until_at - lately[-1].from_at).total_seconds() < YOUNG_S:
-        lately = lately[:-1]  # of a second or two one cannot tell a rate
+        lately = lately[:-1]  # one or two seconds are too short for a rate
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
     now = f"{sampled}{figure(rate_of(lately, MINUTE_S))}/s" if lately else "none"
@@ -130,7 +133,7 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
 def chart(
     name: str, values: Sequence[float | None], now: str, show: Callable[[float], str], width: int, style: str
 ) -> Text:
-    """A name, a line of blocks, and how much it is now and was at most."""
+    """Draw one chart: its name, a line of blocks, the current and the highest figure."""
     room = min(STRETCHES, width - LABEL - FIGURES)
     known = [value for value in values[-max(room, 0) :] if value is not None]
     most = f" most {show(max(known))}" if known and max(known) > 0 else ""
@@ -139,13 +142,13 @@ def chart(
 
 
 def newest(lately: Sequence[Stretch], name: str) -> str:
-    """The figure of the last minute, the newest."""
+    """Return the newest known figure of the last minute."""
     value = next((found for one in reversed(lately[-4:]) if (found := getattr(one, name)) is not None), None)
     return duration(value) if value is not None else "none"
 
 
 def where(state: State) -> Text:
-    """The tabs, or the way to the page of one thing."""
+    """Return the line of tabs, or the path to the page of a single run, job or queue."""
     text = Text()
     for n, name in enumerate(PAGES, 1):
         here = name == state.tab
@@ -158,7 +161,7 @@ def where(state: State) -> Text:
 
 
 def footer(state: State) -> Text:
-    """A question, what came of something, or the keys."""
+    """Return the last line: a question, the result of an action, or the keys."""
     if state.prompt is not None:
         asked = words(f"{state.prompt.question} ", "bold yellow")
         return asked if state.prompt.text is None else asked.append_text(words(state.prompt.text + "_", "bold"))
@@ -170,5 +173,5 @@ def footer(state: State) -> Text:
 
 
 def help_lines() -> list[Text]:
-    """All keys."""
+    """Return the list of all keys."""
     return [Text(f" {line}") for line in HELP.splitlines()]

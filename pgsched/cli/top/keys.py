@@ -1,5 +1,7 @@
-"""Bytes of a terminal as names of keys. Pure. The rule: what is not understood is dropped whole, so that the rest of an
-unknown sequence is never taken for keys that do something."""
+"""Decoding of a terminal's bytes into names of keys. Pure functions.
+
+Invariant: an unknown escape sequence is dropped whole, so that no part of it acts as a key.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ SINGLE = {
 
 
 def keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
-    """The keys in `data`, and the bytes that may be the beginning of another one; `all_there`: no more come, so that an
-    escape at the end is the key Esc."""
+    """Return the keys in `data`, and the bytes at its end that may begin another key.
+
+    `all_there`: no more bytes are coming, so that an escape at the end is the key Esc.
+    """
     found: list[str] = []
     while data:
         if data.startswith(PASTED):
@@ -48,12 +52,12 @@ def keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
 
 
 def named(sequence: bytes) -> str | None:
-    """The key of an escape sequence, with or without Shift and the like."""
+    """Return the key of an escape sequence, ignoring Shift and other modifiers; None if it is unknown."""
     text = sequence.decode("ascii")
     modified = re.sub(r"1?;\d+(?=[A-Z~])", "", text[2:])
     return ENDS.get(modified)
 
 
 def width(first: int) -> int:
-    """How many bytes the character has that begins with this one."""
+    """Return the number of bytes of the UTF-8 character that begins with this byte."""
     return 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2 if first >= 0xC0 else 1

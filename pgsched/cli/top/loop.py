@@ -1,5 +1,7 @@
-"""The loop between terminal and database: keys and news make a new state, a new state is drawn. The rule: it never
-waits for the database."""
+"""The main loop of `pgsched top`: keys and news from the reader change the state, and each state is drawn.
+
+Invariant: the loop never waits for the database.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,17 @@ NOTE_S = 10.0
 
 
 def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
-    """Draw until somebody quits, or the terminal goes."""
+    """Draw until the user quits or the terminal is gone.
+
+    `tab`: the first page.
+    `every_s`: seconds between two looks at the database.
+    Raises the error of the first look, as any command raises its errors.
+    """
     woken, wake = os.pipe()
     for fd in (woken, wake):
         os.set_blocking(fd, False)
     looking, state = Looking(), State(tab=tab, every_s=every_s)
-    state = replace(state, look=looking.look(conn, state.page))  # what forbids even that ends us, as any command
+    state = replace(state, look=looking.look(conn, state.page))  # an error here ends the program, as in any command
     reader = Reader(dsn, conn, looking, state.page, every_s, wake)
     screen = Screen(woken)
     with screen.taken():
@@ -38,7 +45,10 @@ def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
 
 
 def loop(screen: Screen, reader: Reader, state: State) -> None:
-    """Draw, wait, and draw again. Raises what broke the reader."""
+    """Draw, wait for keys or news, apply them, and repeat until the user quits.
+
+    Raises the error that ended the reader's thread.
+    """
     noted_at = lost_at = time.monotonic()
     while True:
         width, height = screen.size()
@@ -71,7 +81,7 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
 
 
 def with_news(state: State, news: News) -> State:
-    """The state after news."""
+    """Return the state after news from the reader."""
     if isinstance(news, Note):
         return replace(state, note=news)
     if isinstance(news, Lost):

@@ -1,5 +1,8 @@
-"""The small parts of a screen: pieces of text of a known width. The rule: width is counted in cells, and whatever
-others wrote has its control characters escaped before it is measured."""
+"""Parts that the screen of `pgsched top` is drawn from: lines, columns, bars and charts of a given width.
+
+Invariant: width is counted in cells of the terminal. Control characters in others' text are escaped before the text is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,19 @@ from pgsched.core.progress import progress_of
 BLOCKS = "▂▃▄▅▆▇█"
 NOTHING, ZERO = " ", "▁"
 FULL, EMPTY = "█", "░"
-# for terminals that have only those
+# replacements for terminals without these characters
 ASCII = str.maketrans(dict(zip(BLOCKS + ZERO + EMPTY + "…≈·", ".:-=+*#_.~~-", strict=True)))
 Cell = Text | Callable[[int], Text]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: never wider than `width`, unless it is 0: those share what is left. Left out on screens narrower than
-    `wide`."""
+    """A column of a table.
+
+    `width`: the most cells it takes; columns of width 0 share the remaining cells.
+    `right`: align to the right.
+    `wide`: leave the column out on screens narrower than this.
+    """
 
     title: str
     width: int = 0
@@ -36,7 +43,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line of a table. `target`: what Enter opens; `can`: what may be done to it; `about`: its name for people."""
+    """A line of a table.
+
+    `target`: what Enter opens.
+    `can`: the actions that are possible (cancel, retry, pause, resume).
+    `about`: the name of the thing, for questions and notes.
+    `job`: the job that the line belongs to.
+    """
 
     cells: tuple[Cell, ...]
     target: Target | None = None
@@ -47,7 +60,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Lines under a heading; without columns each has one cell, as wide as the screen."""
+    """Lines under a heading; without columns, each line has one cell as wide as the screen."""
 
     columns: tuple[Column, ...]
     items: tuple[Item, ...]
@@ -55,17 +68,17 @@ class Table:
 
 
 def words(value: Any, style: str = "") -> Text:
-    """A value on one line, safe to show."""
+    """Return a value as text on one line, with control characters escaped."""
     return Text(cell(value), style=style or STATES.get(str(value), ""))
 
 
 def plain(text: str, style: str = "") -> Item:
-    """A line that is only read."""
+    """Return a line of text that cannot be selected."""
     return Item((words(text, style),))
 
 
 def fitted(text: Text, width: int, *, right: bool = False) -> Text:
-    """The text in exactly so many cells."""
+    """Cut or pad the text to exactly `width` cells."""
     fitting = text.copy()
     fitting.truncate(max(width, 0), overflow="ellipsis")
     missing = max(width, 0) - cell_len(fitting.plain)
@@ -74,33 +87,36 @@ def fitted(text: Text, width: int, *, right: bool = False) -> Text:
 
 
 def ends(left: Text, right: Text, width: int) -> Text:
-    """Two texts at the two ends of a line; the left one gives way."""
+    """Put two texts at the two ends of a line; the left one is cut if there is no room."""
     room = width - cell_len(right.plain)
     return fitted(left, width) if room < 12 else fitted(left, room).append_text(right)
 
 
 def spark(values: Sequence[float | None], width: int) -> str:
-    """The newest values as a line of blocks beside the highest. Nothing known is a gap, zero the lowest block."""
+    """Draw the newest values as a line of blocks, scaled to the highest value.
+
+    None (unknown) is a gap; zero is the lowest block.
+    """
     shown = list(values)[-width:] if width > 0 else []
     top = max((value for value in shown if value is not None), default=0.0)
     return "".join(block(value, top) for value in shown).rjust(max(width, 0))
 
 
 def block(value: float | None, top: float) -> str:
-    """One value."""
+    """Return the block of one value; `top` is the highest value of the line."""
     if value is None:
         return NOTHING
     return ZERO if value <= 0 or top <= 0 else BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))]
 
 
 def bar(share: float, width: int) -> str:
-    """A bar that is full at 1."""
+    """Draw a bar that is empty at 0 and full at 1."""
     full = round(max(0.0, min(1.0, share)) * width)
     return FULL * full + EMPTY * (width - full)
 
 
 def progress(reported: Any, room: int = 10) -> Callable[[int], Text]:
-    """A run's progress: a bar of at most `room`, and its words."""
+    """Return a cell with a run's progress: a bar of at most `room` cells, and words."""
 
     def drawn(width: int) -> Text:
         words, found = progress_words(reported), progress_of(reported)
@@ -112,14 +128,17 @@ def progress(reported: Any, room: int = 10) -> Callable[[int], Text]:
 
 
 def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
-    """How wide each column is, one cell between two; 0: it is left out. Columns of no set width share what is left."""
+    """Return the width of each column, with one cell between two columns; 0 leaves a column out.
+
+    Columns without a width share the remaining cells.
+    """
     natural = [max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
                for n, column in enumerate(columns)]  # fmt: skip
     found = [0 if width < column.wide else min(natural[n], column.width) if column.width else -1
              for n, column in enumerate(columns)]  # fmt: skip
     left = width + 1 - sum(size + 1 for size in found if size > 0)
     open_ones = [n for n, size in enumerate(found) if size < 0]
-    for place, n in enumerate(open_ones):  # what one does not need, the next may have; the last has the rest
+    for place, n in enumerate(open_ones):  # a column leaves what it does not need to the next; the last takes the rest
         share = left // (len(open_ones) - place) - 1
         last = n == open_ones[-1]
         found[n] = max(1, share if last else min(share, natural[n]))
@@ -128,12 +147,12 @@ def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list
 
 
 def natural_width(content: Cell) -> int:
-    """How wide a cell would like to be."""
+    """Return the width that a cell needs to show all of its text."""
     return cell_len(content.plain) if isinstance(content, Text) else 30
 
 
 def line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell]) -> Text:
-    """A line of a table."""
+    """Draw one line of a table."""
     texts = []
     for column, size, content in zip(columns, sizes, cells, strict=True):
         if size > 0:
@@ -143,7 +162,7 @@ def line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell])
 
 
 def heading(columns: Sequence[Column], sizes: Sequence[int]) -> Text:
-    """The titles of the columns."""
+    """Draw the titles of the columns."""
     title_line = line(columns, sizes, [Text(column.title) for column in columns])
     title_line.stylize("bold")
     return title_line

@@ -1,8 +1,9 @@
-"""The one who asks the database: a thread with a connection of its own, so that keys work while the database does not
-answer.
+"""The thread of `pgsched top` that reads the database and makes changes, on a connection of its own.
 
-The rule: it asks about the page that is shown and no other, at most a fifth of the time; when the connection is lost it
-says so and goes on trying.
+Keys work while the database does not answer, because only this thread waits for it.
+
+Invariant: the thread reads only the page that is shown, for at most a fifth of the time. After a lost connection it
+reports the loss and keeps trying.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from pgsched.errors import PgschedError
 from pgsched.log import redact
 from pgsched.services.top import Change, Look, Looking, Page, act, opened
 
-PAUSE_FACTOR = 4.0  # after a look, at least so many times what it took
+PAUSE_FACTOR = 4.0  # the pause after a look, at least, in durations of that look
 FIRST_S = 0.5
 
 
 class Lost(NamedTuple):
-    """The database has not answered since that instant of the monotonic clock."""
+    """News that the database does not answer, with the error; `at`: since when, in monotonic seconds."""
 
     text: str
     at: float
@@ -36,14 +37,17 @@ News = Look | Note | Lost
 
 
 class Reader(threading.Thread):
-    """Reads, and does what it is told, one after the other. `news` is what came of it; each wakes `wake_fd`."""
+    """A thread that reads the shown page and makes the requested changes, one after the other.
+
+    `news`: the results, oldest first; each result wakes the loop through `wake_fd`.
+    """
 
     def __init__(
         self, dsn: str, conn: Connection[Any], looking: Looking, page: Page, every_s: float, wake_fd: int
     ) -> None:
         super().__init__(name="pgsched-top", daemon=True)
         self.news: deque[News] = deque()
-        self.broken: Exception | None = None  # an error of ours, that ended it
+        self.broken: Exception | None = None  # the unexpected error that ended the thread
         self._dsn, self._every_s, self._wake = dsn, every_s, wake_fd
         self._conn: Connection[Any] | None = conn
         self._looking, self._page = looking, page
@@ -54,33 +58,34 @@ class Reader(threading.Thread):
         self._failures = 0
 
     def look(self, page: Page) -> None:
-        """Read this page from now on, and at once if it is another one."""
+        """Read this page from now on; at once if it is another page than before."""
         if page != self._page:
             self._page = page
             self._turn.set()
 
     def do(self, change: Change) -> None:
-        """Do this, and look again."""
+        """Make this change, then look again."""
         self._changes.append(change)
         self._turn.set()
 
     def stop(self) -> None:
-        """End as soon as the database lets go."""
+        """End the thread after its current look."""
         self._stopping = True
         self._turn.set()
 
     def run(self) -> None:
+        """Look and make changes until `stop` is called; keep an unexpected error in `broken`."""
         try:
             while not self._stopping:
                 self._turn.clear()
                 self._turn.wait(self._once())
-        except Exception as error:  # whoever draws must not go on with an old look
+        except Exception as error:  # the loop must not go on drawing an old look
             self.broken = error
             self._ring()
         self._close()
 
     def _once(self) -> float:
-        """Do what is asked, look; how long to rest then."""
+        """Make the requested changes and look; return the seconds to wait until the next look."""
         began = time.monotonic()
         try:
             if self._conn is None or self._conn.closed:
@@ -94,7 +99,7 @@ class Reader(threading.Thread):
         return max(self._every_s, PAUSE_FACTOR * (time.monotonic() - began))
 
     def _failed(self, error: Exception) -> float:
-        """Say it; how long to wait before the next try."""
+        """Report the error and drop the requested changes; return the seconds to wait until the next try."""
         self._close()
         self._lost_at = self._lost_at or time.monotonic()
         self._tell(Lost(redact(first_line(error)), self._lost_at))
@@ -120,7 +125,7 @@ class Reader(threading.Thread):
 
 
 def change(conn: Connection[Any], wanted: Change) -> Note:
-    """Do it, and say what came of it."""
+    """Make one change and return a note with its result."""
     try:
         return Note(act(conn, wanted))
     except (DatabaseError, PgschedError) as error:

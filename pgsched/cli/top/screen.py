@@ -1,5 +1,8 @@
-"""The terminal. The rule: it is given back as it was found, whichever way this ends: at the end, by an exception, by a
-signal that ends the process, and for as long as the process is suspended."""
+"""The terminal of `pgsched top`: takes it over, draws on it, reads its keys, and handles signals.
+
+Invariant: the terminal is restored however the program ends: normally, by an exception, or by a signal. It is also
+restored while the process is suspended.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,16 @@ from rich.text import Text
 from pgsched.cli.top.keys import keys
 from pgsched.cli.top.pieces import ASCII
 
-# another screen, no cursor, no wrapping at the right edge, pasted text marked as such
+# the alternate screen, cleared; no cursor, no wrapping at the right edge, pasted text bracketed
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"
 LEAVE = "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
-ESC_S = 0.05  # an escape that nothing follows within this time is the key
+ESC_S = 0.05  # seconds; an escape that nothing follows in this time is the key Esc
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 HEARD = (*ENDING, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 
 
 class Ended(BaseException):
-    """A signal that ends the process came while the terminal took nothing, as that of a lost connection."""
+    """Raised by a signal to end while a write waits for a terminal, as after a lost connection."""
 
 
 class Screen:
@@ -51,7 +54,7 @@ class Screen:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Screen]:
-        """Within, the terminal is ours."""
+        """Take the terminal over; restore it when the `with` block ends."""
         self._found = termios.tcgetattr(self._in)
         before = {number: signal.signal(number, self._hear) for number in HEARD}
         wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
@@ -59,7 +62,7 @@ class Screen:
             self._take()
             yield self
         except Ended:
-            with contextlib.suppress(termios.error):  # what it has not taken yet would stop us again
+            with contextlib.suppress(termios.error):  # unsent output would block us again
                 termios.tcflush(self._out, termios.TCOFLUSH)
             self._obey()
             raise
@@ -90,7 +93,7 @@ class Screen:
             termios.tcsetattr(self._in, termios.TCSANOW, self._found)
 
     def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+        """Return the terminal's columns and lines; 80 and 24 if it does not say."""
         with contextlib.suppress(OSError):
             found = os.get_terminal_size(self._out)
             if found.columns and found.lines:
@@ -98,8 +101,10 @@ class Screen:
         return 80, 24
 
     def wait(self, seconds: float) -> list[str] | None:
-        """The keys that were pressed, once there are some, a signal came, somebody woke us, or the time is over; None:
-        the terminal has gone."""
+        """Wait for keys, a signal, a byte in the wake pipe, or the timeout; return the keys pressed.
+
+        Returns None if the terminal is gone. `seconds`: the timeout.
+        """
         with contextlib.suppress(InterruptedError):
             ready, _, _ = select.select([self._in, self._wake, self._signals], [], [], max(0.0, seconds))
             for fd in (self._wake, self._signals):
@@ -126,13 +131,13 @@ class Screen:
         return found
 
     def _obey(self) -> None:
-        """Do what the signals that came ask for."""
+        """Do what the received signals ask for."""
         came, self._came = self._came, []
         for number in came:
             if number in ENDING:
                 self._give_back()
                 signal.signal(number, signal.SIG_DFL)
-                os.kill(os.getpid(), number)  # so that who started us sees what ended us
+                os.kill(os.getpid(), number)  # the parent process sees which signal ended us
             elif number == signal.SIGINT:
                 raise KeyboardInterrupt
             elif number == signal.SIGTSTP:
@@ -144,16 +149,16 @@ class Screen:
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
-        # here somebody has sent SIGCONT
+        # a SIGCONT has arrived: the process goes on
         signal.signal(signal.SIGTSTP, self._hear)
         self._take()
 
     def forget(self) -> None:
-        """What stands there is not believed any more: everything is drawn anew."""
+        """Draw everything anew next time, because the terminal may show something else."""
         self._shown = []
 
     def draw(self, lines: Sequence[Text]) -> None:
-        """Show these lines; only those are sent that have changed."""
+        """Show these lines; send only the lines that changed."""
         rows = ansi(lines)
         changed = "" if self._shown else "\x1b[0m\x1b[2J"
         for n, line in enumerate(rows):
@@ -176,7 +181,7 @@ class Screen:
 
 
 def ansi(lines: Sequence[Text]) -> list[str]:
-    """The lines as a terminal takes them, in the colours that it has (NO_COLOR: none)."""
+    """Return the lines with the colour codes that the terminal knows; without colours under NO_COLOR."""
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False, width=10_000)
     rows = []
     for text in lines:

@@ -1,4 +1,7 @@
-"""What the screen of `pgsched top` rests on. The rule: all of it is one value; a key makes another, a look another."""
+"""The state of `pgsched top`, from which the screen is drawn.
+
+Invariant: the state is one immutable value. Each key and each look at the database makes a new one.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ Target = tuple[str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """The line that is selected: by what it is about, and where it was, should that be gone."""
+    """The selected line of a page.
+
+    `target`: the run, job or queue that the line is about.
+    `index`: the place of the line, used if the target is gone.
+    """
 
     target: Target | None = None
     index: int = 0
@@ -20,7 +27,12 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A question in the last line. `text`: what was typed; None: only y says yes. `then`: the next question."""
+    """A question in the last line of the screen.
+
+    `change`: the change that the answer starts; None for a filter.
+    `text`: what was typed; None for a yes/no question, where only y means yes.
+    `then`: the next question.
+    """
 
     question: str
     change: Change | None = None
@@ -30,7 +42,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What came of something."""
+    """The result of an action, shown in the last line; `bad` if it failed."""
 
     text: str
     bad: bool = False
@@ -38,7 +50,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The database does not answer: why, and since how many seconds."""
+    """A database that does not answer: the error, and the seconds since the last answer."""
 
     text: str
     since_s: float
@@ -46,8 +58,16 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The whole. `trail`: what was opened above a tab, the last of it is shown; `scroll`: the first line of a run's
-    page, None: its end is followed; `look` may be of another page until the new one is read."""
+    """Everything that the screen shows.
+
+    `every_s`: seconds between two looks at the database.
+    `tab`: the page chosen from PAGES.
+    `trail`: the runs, jobs and queues opened from the tab; the last one is shown.
+    `picks`: the selected line of each page.
+    `filters`: the filter's text of each page, by the page's name.
+    `scroll`: the first visible line of a run's page; None follows the end of its output.
+    `look`: the last look; of another page until the new page is read.
+    """
 
     width: int = 80
     height: int = 24
@@ -65,22 +85,22 @@ class State:
 
     @property
     def page(self) -> Page:
-        """What is shown, and asked for."""
+        """Return the page that is shown and read."""
         if self.trail:
             return Page(*self.trail[-1])
         return Page(self.tab, find=self.filters.get("jobs") or None if self.tab == "jobs" else None)
 
     @property
     def spot(self) -> Page:
-        """The page as `picks` has it, whatever is filtered."""
+        """Return the page without its filter, as `picks` has it."""
         return replace(self.page, find=None)
 
     @property
     def find(self) -> str:
-        """The filter of this page."""
+        """Return the filter's text of this page, or an empty text."""
         return self.filters.get(self.page.name, "")
 
     @property
     def fresh(self) -> Look | None:
-        """The last look, if it is one at this page."""
+        """Return the last look if it is a look at this page, else None."""
         return self.look if self.look is not None and replace(self.look.page, find=None) == self.spot else None

@@ -1,5 +1,7 @@
-"""The lines of each page. The rule: a line knows what it is about and what may be done to it; how it is drawn is told
-elsewhere."""
+"""The pages of `pgsched top` that list things: runs, queues, jobs, failures and workers.
+
+Invariant: a line knows what it is about and what can be done to it. `frame` and `pieces` decide how it is drawn.
+"""
 
 from __future__ import annotations
 
@@ -23,29 +25,30 @@ SHOWN_PROBLEMS = 5
 
 
 def run_item(row: Row, *cells: Any) -> Item:
-    """A line about a run."""
+    """Return a line about a run."""
     can = {"cancel"} if row["state"] in CANCEL.states else {"retry"} if row["state"] in RETRY.states else set()
     name = clean(row.get("job") or row.get("task") or "")[:NAMES]
     return Item(cells, ("run", row["id"]), frozenset(can), f"run {row['id']} {name}".rstrip(), row.get("job"))
 
 
 def job_item(name: str, paused: bool, *cells: Any) -> Item:
-    """A line about a job."""
+    """Return a line about a job."""
     can = frozenset({"resume" if paused else "pause"})
     return Item(cells, ("job", name), can, f"job {clean(name)[:NAMES]}", name)
 
 
 def named(row: Row) -> Text:
-    """What a run is of."""
+    """Return the job of a run, or the task of a run without a job."""
     return words(row["job"] or row["task"])
 
 
 def tries(row: Row) -> Text:
+    """Return the attempt of a run and how many it may have, as `1/3`."""
     return words(f"{row['attempt']}/{row['max_attempts']}")
 
 
 def running(look: Look) -> list[Table]:
-    """The runs that run, the longest first."""
+    """Return the page of running runs, the longest first."""
     columns = (Column("RUN", 12, right=True), Column("JOB OR TASK"), Column("QUEUE", 12, wide=70),
                Column("TRY", 5, right=True), Column("FOR", 8, right=True), Column("PROGRESS"),
                Column("WORKER", 24, wide=110))  # fmt: skip
@@ -64,7 +67,7 @@ def running(look: Look) -> list[Table]:
 
 
 def note(text: str) -> Table:
-    """A remark below a table."""
+    """Return a remark to show below a table."""
     return Table((), (plain(text, "dim"),))
 
 
@@ -74,7 +77,7 @@ QUEUE_COLUMNS = (Column("QUEUE"), Column("QUEUED", 9, right=True), Column("RUNNI
 
 
 def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
-    """A line about a queue."""
+    """Return a line about a queue."""
     pauses = [one for one in look.status.paused if one.what == "all" or (one.what, one.name) == ("queue", queue.name)]
     own = any(one.what == "queue" for one in pauses)
     state = words(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else words(settings or "open")
@@ -86,7 +89,7 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
 
 
 def queues(look: Look) -> list[Table]:
-    """All queues: with open runs, settings or a pause."""
+    """Return the page of queues: those with open runs, with settings, or with a pause."""
     from pgsched.core.wording import describe_queue
 
     known = {queue.name: queue for queue in look.status.queues}
@@ -98,7 +101,7 @@ def queues(look: Look) -> list[Table]:
 
 
 def jobs(look: Look) -> list[Table]:
-    """The jobs: in error, by next slot, paused, done."""
+    """Return the page of jobs: in error, then by next slot, then paused, then done."""
     columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
                Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
     items = tuple(
@@ -114,13 +117,13 @@ def jobs(look: Look) -> list[Table]:
 
 
 def until(row: Row) -> Text:
-    """The time to the next slot."""
+    """Return the time until a job's next slot."""
     at: datetime | None = row["next_at"]
     return words("-" if at is None else due((at - row["now"]).total_seconds()))
 
 
 def failures(look: Look) -> list[Table]:
-    """Jobs in error, runs that will be tried again, and those that ended badly."""
+    """Return the page of jobs in error, runs that will be tried again, and runs that ended badly."""
     broken = tuple(job_item(one.name, False, words(one.name), words(one.error, "red")) for one in look.status.errors)
     failing = tuple(
         run_item(row, words(row["id"]), named(row), tries(row),
@@ -135,7 +138,7 @@ def failures(look: Look) -> list[Table]:
 
 
 def ended(look: Look, rows: list[Row]) -> Table:
-    """Runs that ended badly."""
+    """Return a table of runs that ended badly."""
     columns = (Column("RUN", 12, right=True), Column("ENDED", 6), Column("JOB OR TASK", 24),
                Column("TRY", 5, right=True), Column("WHEN", 11, right=True), Column("WHY"))  # fmt: skip
     items = tuple(
@@ -147,7 +150,7 @@ def ended(look: Look, rows: list[Row]) -> Table:
 
 
 def workers(look: Look) -> list[Table]:
-    """The workers that live."""
+    """Return the page of live workers."""
     columns = (Column("WORKER"), Column("STATE", 9), Column("BUSY", 18), Column("SEEN", 7, right=True),
                Column("SINCE", 12, wide=100), Column("QUEUES", 16), Column("KINDS", 16, wide=76))  # fmt: skip
     items = tuple(worker_item(look, worker) for worker in look.status.workers)
@@ -155,6 +158,7 @@ def workers(look: Look) -> list[Table]:
 
 
 def worker_item(look: Look, worker: LiveWorker) -> Item:
+    """Return a line about a worker."""
     share = worker.running / max(worker.concurrency, 1)
     busy = Text.assemble((bar(share, 8), "cyan"), f" {worker.running}/{worker.concurrency}")
     lists = (words(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
@@ -164,9 +168,9 @@ def worker_item(look: Look, worker: LiveWorker) -> Item:
 
 
 def overview(look: Look) -> list[Table]:
-    """What to look at first: problems, alerts, failures; then queues and what comes next."""
+    """Return the first page: problems, alerts, running runs, queues, next slots and failures."""
     found = look.status
-    # alerts are below, each with a way to its job
+    # alerts follow below: Enter opens their jobs
     problems = [one.text for one in found.findings if not one.note and one.kind != "alert"]
     wrong = [plain(f"! {problem}", "red") for problem in problems[:SHOWN_PROBLEMS]]
     if len(problems) > SHOWN_PROBLEMS:
@@ -197,7 +201,7 @@ def overview(look: Look) -> list[Table]:
 
 
 def queue(look: Look) -> list[Table]:
-    """The runs of a queue, as they are claimed."""
+    """Return the page of one queue: its runs in the order in which workers claim them."""
     columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("JOB OR TASK"),
                Column("PRIORITY", 8, right=True), Column("TRY", 5, right=True),
                Column("SINCE", 12, right=True))  # fmt: skip
