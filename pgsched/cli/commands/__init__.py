@@ -1,1 +1,1 @@
-"""The commands, one module for each noun."""
+"""The commands of the `pgsched` program: one module for each noun, such as `queue`."""

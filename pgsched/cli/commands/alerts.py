@@ -1,4 +1,4 @@
-"""`pgsched alerts`: what is wrong with jobs now, and whether anybody would hear of it."""
+"""`pgsched alerts`: list open incidents, and send a test alert through the sinks."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def alerts(
 
 
 def state(one: dict[str, Any]) -> str:
-    """Open or over; and whom nobody could tell yet."""
+    """Return whether an incident is open or over, and the first sink that did not get it."""
     deliveries = [delivery for delivery in one["told"] if delivery["error"] and not delivery["delivered_at"]]
     failing = [delivery["sink"].split()[0] for delivery in deliveries]
     return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not told" if failing else "")
 
 
 def what(one: dict[str, Any]) -> str:
-    """What happened, and what became of it."""
+    """Return what happened, and the recovery if there was one."""
     return f"{one['details']} -- {one['recovery']}" if one["recovery"] else str(one["details"])
 
 

@@ -1,4 +1,4 @@
-"""`pgsched audit`: who changed what."""
+"""`pgsched audit`: list what people changed, when, and from which value to which."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ def audit(
 
 
 def thing(row: dict[str, Any]) -> str:
-    """What it was done to."""
+    """Return the kind and the name of what was changed."""
     return f"{row['what']} {row['name']}"

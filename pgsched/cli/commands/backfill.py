@@ -1,4 +1,4 @@
-"""`pgsched backfill`: slots of the past, asked for again; the leader works on it, and this only asks and watches."""
+"""`pgsched backfill`: ask the leader to run past slots again, and watch, list or cancel backfills."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ Example:
 
 
 class JobFirst(TyperGroup):
-    """`pgsched backfill JOB ...` is short for `pgsched backfill start JOB ...`."""
+    """The group of commands in which `pgsched backfill JOB ...` is short for `pgsched backfill start JOB ...`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `start` before arguments that do not begin with a command."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = ["start", *args]
         return super().parse_args(ctx, args)
@@ -81,7 +82,7 @@ def start(
 
 
 def preview(foreseen: Foreseen, json: bool) -> None:
-    """Every slot and what would become of it."""
+    """Print every slot of the range and what the backfill would do with it."""
     found, choices = foreseen.range, foreseen.choices
     note(found.undecided_from)
     if json:
@@ -96,14 +97,17 @@ def preview(foreseen: Foreseen, json: bool) -> None:
 
 
 def note(undecided_from: Any) -> None:
-    """Say where the range was cut off."""
+    """Print a note on stderr if the range ends with slots that are not decided yet."""
     if undecided_from is not None:
         text = f"slots from {cell(undecided_from)} on are not decided yet: they are left to the schedule"
         typer.echo(f"note: {text}", err=True)
 
 
 def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
-    """Show how it goes until it has ended; the last state. An interrupt ends the watching, not the backfill."""
+    """Show a progress bar until the backfill has ended; return its last state.
+
+    An interrupt ends the watching, not the backfill.
+    """
     from pgsched.services.runs.waiting import progress
 
     number, shown = added["id"], added
@@ -119,12 +123,12 @@ def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole(found: dict[str, Any]) -> bool:
-    """Did everything that it started succeed?"""
+    """Check whether the backfill finished and all runs that it started succeeded."""
     return found["state"] == "finished" and not any(found[state] for state in ("dead", "cancelled", "missed"))
 
 
 def line(found: dict[str, Any]) -> str:
-    """A backfill in a sentence."""
+    """Describe a backfill in one sentence."""
     counts = ", ".join(f"{found[name]} {name}" for name in ("open", "succeeded", "dead", "cancelled", "missed")
                        if found[name])  # fmt: skip
     left = found["considered"] - found["started"]
@@ -136,7 +140,10 @@ def line(found: dict[str, Any]) -> str:
 
 
 def slots(found: dict[str, Any]) -> Any:
-    """How many it has; a client that cannot count them leaves that to the leader."""
+    """Return the number of slots of a backfill, or `?` while it is not known.
+
+    A client that cannot count the slots leaves counting to the leader.
+    """
     return "?" if found["slots"] is None else found["slots"]
 
 

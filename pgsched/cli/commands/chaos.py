@@ -1,4 +1,4 @@
-"""`pgsched chaos`: faults against a throw-away server, and the proof that every promise held."""
+"""`pgsched chaos`: inject faults into a throw-away server and check that every guarantee still holds."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def chaos(
 
 
 def need_libraries() -> None:
-    """Refuse early what would fail late."""
+    """Raise InputError if the libraries that the checks need are missing, before anything runs."""
     if importlib.util.find_spec("cronsim") is None:
         raise InputError("pgsched chaos needs an independent cron library: pip install 'pgsched[chaos]'")
 
@@ -82,7 +82,10 @@ def need_libraries() -> None:
 def run(
     faults: list[Fault], seed: int, seconds: float | None, bin_dir: Path | None, save: Path | None, json: bool
 ) -> None:
-    """Run the faults; the table at the end. Progress goes to stderr when JSON is asked for."""
+    """Run the faults, print a table of the results, and end with exit code 1 if a guarantee was violated.
+
+    Progress goes to stdout, or to stderr with `json`.
+    """
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_text
     from pgsched.control_characters import clean
@@ -109,12 +112,15 @@ def run(
 
 
 def interrupted(*_: object) -> None:
-    """What was started must end, also when a service manager or a CI ends us."""
+    """Turn SIGTERM into KeyboardInterrupt.
+
+    The started server and workers then end as well when a service manager or a CI ends this process.
+    """
     raise KeyboardInterrupt
 
 
 def summary(result: Result) -> list[str]:
-    """What became of one fault, as lines."""
+    """Describe the result of one fault in lines."""
     if result.skipped:
         return [f"SKIPPED: {result.skipped}"]
     if not result.violations:
@@ -124,6 +130,7 @@ def summary(result: Result) -> list[str]:
 
 
 def show_results(results: Sequence[Result], json: bool) -> None:
+    """Print the results as a table with totals, or as JSON."""
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_json, print_table
 
@@ -138,7 +145,7 @@ def show_results(results: Sequence[Result], json: bool) -> None:
 
 
 def figures(result: Result) -> str:
-    """The worst of each figure, in one line; why it was skipped."""
+    """Return the worst value of each figure on one line, or why the fault was skipped."""
     worst: dict[str, float] = {}
     for one in result.history.figures:
         worst[one.name] = max(worst.get(one.name, one.value), one.value)
@@ -146,6 +153,7 @@ def figures(result: Result) -> str:
 
 
 def show_list(faults: list[Fault], json: bool) -> None:
+    """Print the faults: their tier, what they need, and what they do."""
     from pgsched.chaos.site import requirements
     from pgsched.cli.output.printing import print_json, print_table
 
@@ -166,7 +174,7 @@ def show_list(faults: list[Fault], json: bool) -> None:
 
 
 def check_file(path: Path, json: bool) -> None:
-    """Check saved histories."""
+    """Check the histories saved in a file, and end with exit code 1 if one violates a guarantee."""
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_json
     from pgsched.control_characters import clean

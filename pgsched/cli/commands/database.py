@@ -1,4 +1,4 @@
-"""`pgsched migrate`, `check` and `psql`: the database itself."""
+"""`pgsched migrate`, `check` and `psql`: install the schema, check the setup, open psql."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def migrate(
 
 
 def tell(line: str) -> None:
-    """What goes on, for whoever waits."""
+    """Print a line about a migration's progress on stderr."""
     print(clean(line), file=sys.stderr, flush=True)
 
 
@@ -109,7 +109,7 @@ def check(dsn: Dsn = None, json: Json = False) -> None:
 
 
 def print_findings(found: list[Finding], code: int, json: bool) -> None:
-    """One line for each, or all as JSON with the exit code."""
+    """Print one line for each finding, or all findings as JSON with the exit code."""
     from dataclasses import asdict
 
     if json:
@@ -144,7 +144,10 @@ def psql(
 
 
 def embedded_psql(dsn: str, arguments: list[str]) -> int:
-    """psql as a child: this process has to stay, because it keeps the server running."""
+    """Run psql as a child process and return its exit code.
+
+    This process must stay, because it keeps the embedded server running.
+    """
     import signal
     import subprocess
 
@@ -153,7 +156,7 @@ def embedded_psql(dsn: str, arguments: list[str]) -> int:
 
     migrate_embedded(dsn)
     line, environ = command(dsn, arguments, server.bin_dir())
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for psql: it cancels a statement
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C belongs to psql: it cancels a statement
     try:
         return subprocess.run(line, env=environ, check=False, preexec_fn=default_interrupt).returncode
     finally:
@@ -161,7 +164,10 @@ def embedded_psql(dsn: str, arguments: list[str]) -> int:
 
 
 def default_interrupt() -> None:
-    """In the child, before psql: what the parent ignores would stay ignored there."""
+    """Restore the default action of SIGINT in the child process, before psql starts.
+
+    The parent ignores SIGINT, and a child inherits that.
+    """
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""`pgsched demo`: the main job on real input, watched live, and judged by its own ledger at the end."""
+"""`pgsched demo`: run four jobs on a real database, show them live, and check every slot at the end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def demo(
 
 
 def workplace() -> Path:
-    """Where the demo's log and file lie: beside the embedded server's data."""
+    """Return the folder of the demo's log and file, made beside the data of the embedded server."""
     from pgsched.db.embedded.server import data_dir
 
     folder = data_dir() / "demo"
@@ -81,7 +81,7 @@ def workplace() -> Path:
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of dying of them; the list holds those that came."""
+    """Collect SIGINT and SIGTERM instead of ending; yield the list of those that came."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in numbers}
@@ -93,7 +93,10 @@ def interrupts() -> Iterator[list[int]]:
 
 
 def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
-    """Create what is missing, printing every statement; returns the database's time before the first."""
+    """Create what is missing, printing every statement.
+
+    Returns the database's time before the first statement.
+    """
     from pgsched.cli import demo_app as content
     from pgsched.db.queries.reports.live import database_now
 
@@ -111,10 +114,10 @@ def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
 
 @contextmanager
 def worker_process(dsn: str | None, folder: Path, console: Console) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker in a process of its own, as a person would start it; drained at the end.
+    """Start a worker as a process of its own, as a person would; drain it when the `with` block ends.
 
-    It finds the database as this process did; a DSN given as a flag travels in the environment, because a command line
-    is open for everybody to read.
+    The worker finds the database as this process did. A DSN given as an option goes into its environment, because every
+    user of the machine can read a command line. `terminate` drains; after 45 seconds the worker is killed.
     """
     log = folder / "worker.log"
     console.print(f"[bold]$ pgsched {' '.join(COMMAND)}[/bold]", soft_wrap=True)
@@ -140,7 +143,7 @@ def worker_process(dsn: str | None, folder: Path, console: Console) -> Iterator[
 
 
 def last_words(folder: Path) -> str:
-    """The last line of the worker's log."""
+    """Return the last line of the worker's log, and where the log is."""
     log = folder / "worker.log"
     lines = log.read_text("utf-8", "replace").split("\n")
     return f"{next((line.strip() for line in reversed(lines) if line.strip()), 'it said nothing')} (its log: {log})"
@@ -154,7 +157,12 @@ def watch(
     process: subprocess.Popen[bytes],
     interrupted: list[int],
 ) -> datetime:
-    """Show the live table until the time is over; then wait for what is due. Returns the instant that counts."""
+    """Show the live table until the time is over, then wait for the runs of due slots.
+
+    `seconds`: how long to show it; None until an interrupt.
+    `interrupted`: the list of `interrupts`; a signal in it ends the watching.
+    Returns the database's time when the table ended: slots after it are not checked.
+    """
     from rich.live import Live
 
     from pgsched.cli import demo_app as content
@@ -180,7 +188,10 @@ def watch(
 
 
 def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen[bytes]) -> None:
-    """Pause the jobs, so that no other worker finds them firing, and let the worker finish what is open."""
+    """Pause the jobs, then wait until the worker has finished open runs.
+
+    Paused jobs do not fire when another worker uses the database later.
+    """
     from pgsched.cli import demo_app as content
 
     console.print("\n" + content.PAUSE + ";", style="cyan", markup=False, soft_wrap=True)
@@ -191,7 +202,7 @@ def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen
 
 
 def summarise(console: Console, due: dict[str, int], missing: dict[str, list[datetime]], folder: Path) -> None:
-    """Say for every job how many of the slots that its schedule names the ledger shows as done."""
+    """Print, for every job, how many of its due slots the database shows as succeeded."""
     console.print()
     for name, count in due.items():
         failed = missing.get(name, [])

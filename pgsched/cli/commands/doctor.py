@@ -1,4 +1,4 @@
-"""`pgsched doctor`: what is wrong with the running system."""
+"""`pgsched doctor`: report problems of the running system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgsched explain`: why did it not run?"""
+"""`pgsched explain`: explain what happened to a slot of a job, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgsched health`: ask a worker's own endpoint, for health checks of containers that have no curl."""
+"""`pgsched health`: ask the HTTP endpoint of a worker, for health checks in containers without curl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgsched limit`: how many runs of a key at once, and how many a minute."""
+"""`pgsched limit`: set, list and remove limits of keys (concurrency, rate, order, weight)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pgsched prune` and `pgsched retention`: how long things are kept, and letting them go."""
+"""`pgsched prune` and `pgsched retention`: delete old runs now, and set how long things are kept."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def prune(
 
 
 def would_go(found: list[dict[str, Any]], json: bool) -> None:
-    """Print what the settings keep no longer."""
+    """Print how many runs are past their retention, by queue and outcome."""
     total = sum(row["runs"] for row in found)
     if json:
         return print_json({"would_delete": total, "runs": found})

@@ -1,4 +1,4 @@
-"""`pgsched queue`, `pgsched pause` and `pgsched resume`: what a queue may do, and stopping things for a while."""
+"""`pgsched queue`, `pgsched pause` and `pgsched resume`: settings of queues, and pauses."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def set_queue(
 
 
 def state(row: dict[str, Any]) -> str:
-    """May runs of it start?"""
+    """Return whether runs of a queue may start: `open`, `paused` or `limit 0`."""
     if row["paused_at"]:
         return "paused"
     return "limit 0" if row["concurrency_limit"] == 0 else "open"
@@ -162,13 +162,16 @@ def resume(
 
 
 def complain(note: str | None) -> None:
-    """A note about what was done all the same."""
+    """Print a note on stderr about a change that was made nevertheless."""
     if note is not None:
         typer.echo(f"note: {clean(note)}", err=True)
 
 
 def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
-    """What a pause is about; exactly one of them."""
+    """Return what a pause is about, as kind (all, queue or task) and name.
+
+    Raises InputError unless exactly one is given.
+    """
     given = [("all", "")] if everything else []
     given += [(what, name) for what, name in (("queue", queue), ("task", task)) if name is not None]
     if len(given) != 1 or (given[0][0] != "all" and not given[0][1].strip()):
@@ -179,7 +182,7 @@ def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, 
 def hold(
     what: str, name: str, reason: str | None, by: str | None, lasts: str | None, dsn: str | None, json: bool
 ) -> None:
-    """Pause something and say so."""
+    """Pause a queue, a task or everything, and print the result."""
     from pgsched.services import pauses
 
     given, target = None if lasts is None else span("for", lasts), pauses.Target(what, name)
@@ -194,7 +197,7 @@ def hold(
 
 
 def release(what: str, name: str, dsn: str | None, json: bool) -> None:
-    """End a pause and say so."""
+    """End a pause and print the result."""
     from pgsched.services import pauses
 
     target = pauses.Target(what, name)

@@ -1,4 +1,4 @@
-"""`pgsched status`: the whole system on one page, and an exit code for its health."""
+"""`pgsched status`: the whole system on one page, with its health as the exit code."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def status(
 
 
 def show(found: Status) -> None:
-    """The page for a person."""
+    """Print the page for a person."""
     typer.secho("healthy" if found.healthy else "UNHEALTHY", fg="green" if found.healthy else "red", bold=True)
     for one in found.findings:
         print_wrapped("  - " if one.note else "  ! ", one.text, "yellow" if one.note else "red")
@@ -73,12 +73,12 @@ def show(found: Status) -> None:
 
 
 def print_wrapped(sign: str, text: str, colour: str) -> None:
-    """Print a sentence behind a sign. On a terminal, long sentences wrap and keep their indent."""
+    """Print a sentence behind a sign; on a terminal, wrap it and keep its indent."""
     typer.secho(sign + folded(clean(text), len(sign)), fg=colour)
 
 
 def through_pooler(found: Status) -> str | None:
-    """Who reaches the server through a pooler, in a line; None: nobody."""
+    """Describe in a line how processes reach the server through a pooler; None if none does."""
     polling = sum(worker.pooler == "transaction" for worker in found.workers)
     if polling:
         return f"in transaction mode: {polling} of {len(found.workers)} workers poll, no notification reaches them"
@@ -88,7 +88,7 @@ def through_pooler(found: Status) -> str | None:
 
 
 def leader(found: Status) -> str:
-    """Who leads, in a line."""
+    """Describe in a line which process leads, or which one led last."""
     led = found.leader
     if led is None:
         return "none; nobody ever led"
@@ -99,7 +99,7 @@ def leader(found: Status) -> str:
 
 
 def tables(found: Status) -> None:
-    """The lists of the page; what is empty is left out."""
+    """Print the lists of the page, without empty ones."""
     if found.workers:
         print()
         lines = [
@@ -141,12 +141,12 @@ def tables(found: Status) -> None:
 
 
 def state(worker: LiveWorker) -> str:
-    """What a worker is at."""
+    """Return the state of a worker: `blocked`, `stopping` or `alive`."""
     if worker.blocked_s is not None:
         return "blocked"
     return "stopping" if worker.stopping else "alive"
 
 
 def due(seconds: float) -> str:
-    """The time until a slot; a slot that is due says so."""
+    """Return the time until a slot, or `now` for a slot that is due."""
     return duration(round(seconds)) if seconds >= 1 else "now"

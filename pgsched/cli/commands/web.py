@@ -1,4 +1,4 @@
-"""`pgsched web`: the console in a browser."""
+"""`pgsched web`: serve the console in a browser."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ def web(
 
 
 def new_password() -> str:
-    """A password: asked for twice on a terminal, else the first line of standard input."""
+    """Read a new password: asked for twice on a terminal, else the first line of standard input.
+
+    Raises InputError for an empty one in standard input.
+    """
     if sys.stdin.isatty():
         return str(typer.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
     password = sys.stdin.readline().rstrip("\r\n")
@@ -108,7 +111,7 @@ def new_password() -> str:
 
 
 def need_extra() -> None:
-    """Say what to install where the console's libraries are missing."""
+    """Raise InputError, with the command that installs them, where libraries of the console are missing."""
     import importlib.util
 
     missing = [name for name in ("starlette", "uvicorn", "jinja2") if importlib.util.find_spec(name) is None]

@@ -1,4 +1,4 @@
-"""`pgsched worker` and `pgsched leader`: the long-running processes."""
+"""`pgsched worker` and `pgsched leader`: the commands that start the long-running processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REAP = "Seconds between checks for expired claims."
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
 Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
 
-OTHER_WORDS = {"python": Kind.TASK}  # of --allow
+OTHER_WORDS = {"python": Kind.TASK}  # other words that --allow takes
 
 
 def register(app: typer.Typer) -> None:
@@ -96,7 +96,7 @@ def worker(
     from pgsched.worker.supervision.supervisor_link import line
 
     allowed = kinds(",".join(allow or ["task"]))
-    hides = bool(PROGRAMS & allowed) and hidden_environment.hide()  # before anything is started, or inherits
+    hides = bool(PROGRAMS & allowed) and hidden_environment.hide()  # before a child process can inherit the secrets
     link = line() if processes is not None else None
     if processes is None:
         leave_process_one()
@@ -126,7 +126,7 @@ def worker(
         otel=otel,
     )
     for name, given in (("sql-dsn", sql_dsn), ("sql-login", sql_login)):
-        # one of the environment is for all workers of the host
+        # a variable counts for all workers of the host, so it is not refused
         if given and Kind.SQL not in allowed:
             raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
     if PROGRAMS & allowed:
@@ -151,7 +151,7 @@ def worker(
 
 
 def tell_of_hiding(hides: bool) -> None:
-    """Log what others can read of this process."""
+    """Log whether other users of the machine can read this process's memory and environment."""
     from pgsched import log
 
     what = "only root reads this process's memory, environment and core" if hides else "this system hides no process"
@@ -159,8 +159,11 @@ def tell_of_hiding(hides: bool) -> None:
 
 
 def supervise(processes: int, dsn: str | None, app: str | None, metrics: str | None, health: str | None) -> None:
-    """Be the parent of so many workers. They find the database as this process would; what the app says of it only they
-    know, as this one runs no code of the user's. Without an app the embedded server is started once, here."""
+    """Become the parent of `processes` workers; end with its exit code.
+
+    Each worker finds the database as this process would. Only workers know the DSN of the app, because this process
+    runs no user code. Without an app and a DSN, the embedded server is started once, here.
+    """
     from pgsched.config import find_dsn
     from pgsched.worker.supervision.supervisor import supervise as run
 
@@ -198,8 +201,11 @@ def leader(
 
 
 def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSettings:
-    """Whom the process tells of alerts. A worker under a parent may have been told the variable only after its command
-    line was read. Raises InputError."""
+    """Return where this process sends alerts.
+
+    A worker under a parent may get PGSCHED_ALERT_WEBHOOK only after its command line was read, so that variable is read
+    here again. Raises InputError for a webhook or command that cannot be used.
+    """
     from pgsched.config import AlertSettings
     from pgsched.leader.alerting.sinks import sinks
 
@@ -210,7 +216,11 @@ def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSett
 
 
 def configure_log(json: bool, **fields: object) -> None:
-    """Log to stderr as --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT say."""
+    """Log to stderr in the format of --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT.
+
+    `fields`: added to each line of the log.
+    Raises InputError for an unknown level or format.
+    """
     from pgsched import log
 
     level = chosen("PGSCHED_LOG", "info", log.LEVELS)
@@ -219,7 +229,10 @@ def configure_log(json: bool, **fields: object) -> None:
 
 
 def chosen(name: str, otherwise: str, known: Collection[str]) -> str:
-    """What an environment variable chooses. Raises InputError for what is no choice."""
+    """Return the value of an environment variable, or `otherwise` if it is not set.
+
+    Raises InputError for a value that is not in `known`.
+    """
     value = os.environ.get(name) or otherwise
     if value not in known:
         raise InputError(f"{name}: {value!r} is not one of {', '.join(known)}{did_you_mean(value, known)}", name)
@@ -227,7 +240,10 @@ def chosen(name: str, otherwise: str, known: Collection[str]) -> str:
 
 
 def kinds(text: str) -> frozenset[Kind]:
-    """The kinds named in a comma-separated list; `python` is another word for `task`. Raises InputError."""
+    """Return the kinds in a comma-separated list; `python` is another word for `task`.
+
+    Raises InputError for an unknown kind and for an empty list.
+    """
     names = [OTHER_WORDS.get(word, word) for name in text.split(",") if (word := name.strip())]
     unknown = [name for name in names if name not in list(Kind)]
     if unknown or not names:

@@ -1,4 +1,4 @@
-"""`pgsched job calendar`: the dates on which a job does not run."""
+"""`pgsched job calendar`: exclude dates on which a job must not run, allow them again, or list them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTIONS = ("add", "remove", "list")
 
 
 def register(app: typer.Typer) -> None:
-    """Add one more verb to `job`."""
+    """Add the verb `calendar` to `job`."""
     for group in app.registered_groups:
         if group.name == "job" and group.typer_instance is not None:
             group.typer_instance.command("calendar")(calendar)
@@ -61,7 +61,10 @@ def calendar(
 
 
 def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, date] | None:
-    """The dates that an action is about, None for `list`; InputError where they do not fit it."""
+    """Return the first and the last date that an action is about; None for `list`.
+
+    Raises InputError for an unknown action, and for dates or a reason that do not go with it.
+    """
     if action not in ACTIONS:
         raise InputError(f'action: "{action}" is not one of {", ".join(ACTIONS)}', "action")
     if reason is not None and action != "add":

@@ -1,4 +1,7 @@
-"""`pgsched job`: what a plain INSERT, UPDATE or DELETE of `jobs` does, refused in the same words."""
+"""`pgsched job`: add, change, pause, resume, run and delete jobs.
+
+Each verb does what a plain INSERT, UPDATE or DELETE of the table `jobs` does, and refuses with the same words.
+"""
 
 from __future__ import annotations
 
@@ -139,7 +142,7 @@ def update(
 
 
 def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[str]) -> None:
-    """Print what was done to a job (`what`: created or updated), `notes` first."""
+    """Print the notes, then the job that was changed; `what` is created or updated."""
     for note in notes:
         complain(note)
     if json:
@@ -255,7 +258,7 @@ def run(
 
 
 def complain(text: str) -> None:
-    """A note for whoever waits."""
+    """Print a note on stderr."""
     typer.echo(f"note: {cell(text)}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""The options of `pgsched job add` and `job update`: each is a column."""
+"""Options of `pgsched job add` and `job update`; each sets the column of its name."""
 
 from __future__ import annotations
 

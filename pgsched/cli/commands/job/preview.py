@@ -1,4 +1,4 @@
-"""`pgsched schedule preview` and `pgsched job preview`: a schedule in plain English, and its next slots."""
+"""`pgsched schedule preview` and `pgsched job preview`: describe a schedule in English and list its next slots."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Example:
 
 
 def register(app: typer.Typer) -> None:
-    """Add the noun and its verb, and one more verb to `job`."""
+    """Add the noun `schedule` with its verb, and the verb `preview` to `job`."""
     noun = typer.Typer(help="Schedules: preview.", epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None)
-    noun.callback()(lambda: None)  # without one, a noun with a single verb would be that verb
+    noun.callback()(lambda: None)  # without a callback, typer would make the only verb the noun itself
     noun.command("preview")(preview)
     app.add_typer(noun, name="schedule")
     for group in app.registered_groups:
@@ -100,12 +100,12 @@ def preview_job(
 
 
 def shorter(fire: dict[str, Any]) -> dict[str, Any]:
-    """Without a job there are no jitter and no excluded dates."""
+    """Return a slot without jitter and excluded dates, which exist only for a job."""
     return {name: value for name, value in fire.items() if name not in ("starts_at", "excluded")}
 
 
 def show(fires: Iterable[Fire], nothing: str) -> None:
-    """The slots as a table; a column of what jitter adds to them only where it does."""
+    """Print the slots as a table; the jitter has a column only if a slot has some."""
     found = list(fires)
     jittered = any(fire.starts_at not in (fire.at, None) for fire in found)
     clock = "%H:%M:%S" if any(fire.local.second for fire in found) else "%H:%M"
@@ -119,5 +119,5 @@ def show(fires: Iterable[Fire], nothing: str) -> None:
 
 
 def later(fire: Fire) -> str | None:
-    """How far jitter moves the start; None where there is none."""
+    """Return how far jitter moves the start of a slot; None without jitter."""
     return None if fire.starts_at is None else f"+{duration(fire.starts_at - fire.at)}"

@@ -1,4 +1,4 @@
-"""`pgsched job list` and `pgsched job show`."""
+"""`pgsched job list` and `pgsched job show`: print jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_jobs(
 
 
 def next_of(job: dict[str, Any]) -> datetime | None:
-    """The next slot that will run; of a paused job none is known."""
+    """Return the next slot that will run; None for a paused job."""
     return None if job["state"] == "paused" else job["next_allowed_at"]
 
 
@@ -67,7 +67,7 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     if json:
         return print_json(job | {"recent": recent})
     now, put_off = job.pop("now"), job["next_allowed_at"] != job["next_run_at"]
-    hidden = ("excluded",) if put_off else ("excluded", "next_allowed_at")  # `job calendar list` tells the dates
+    hidden = ("excluded",) if put_off else ("excluded", "next_allowed_at")  # `job calendar list` shows the dates
     job = {column: value for column, value in job.items() if column not in hidden}
     print_fields({column: value for column, value in job.items() if value is not None})
     print()

@@ -1,6 +1,7 @@
-"""`pgsched run retry` and `run cancel`: of one run, of several, or of all that a filter means.
+"""`pgsched run retry` and `run cancel`: change one run, several runs, or all runs that match a filter.
 
-The rule: many are never changed by a slip. More than ASK are shown and asked about first, and --dry-run only shows.
+Invariant: many runs are never changed by mistake. More than ASK runs are shown and confirmed first, and --dry-run only
+shows them.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def retry(
 
 
 def retry_one(conn: Connection[Any], run_id: int, now: bool, json: bool) -> None:
-    """Revive one run, and say what it waits for."""
+    """Revive one run, and print which runs it waits for."""
     from pgsched.services.runs import changes
 
     done = changes.retry(conn, run_id, now=now)
@@ -148,7 +149,12 @@ def cancel(
 
 
 class Many:
-    """A change of many runs: chosen, shown, asked about, done, told."""
+    """A change of many runs, in steps: choose, confirm, change, report.
+
+    `given`: ids of runs; None if a filter chooses them.
+    `dry`: only show the runs.
+    `yes`: do not ask.
+    """
 
     def __init__(
         self, conn: Connection[Any], verb: Verb, given: list[int] | None, dry: bool, yes: bool, json: bool
@@ -157,7 +163,13 @@ class Many:
         self.given, self.dry, self.yes, self.json = given, dry, yes, json
 
     def choose(self, wanted: Filter, limit: int | None) -> Choice:
-        """The runs that are meant, asked about if they are many."""
+        """Choose the runs, and ask for confirmation if there are more than ASK.
+
+        `wanted`: the filter.
+        `limit`: change at most this many runs, the oldest first.
+        Raises InputError for neither or both of ids and filter, and where a question is impossible (--json, or no
+        terminal).
+        """
         from pgsched.db.queries.runs.run_filter import Filter
         from pgsched.services.runs import changes
 
@@ -178,7 +190,10 @@ class Many:
         return choice
 
     def change(self, choice: Choice, act: Callable[[], Changed]) -> None:
-        """Do it, or only say it."""
+        """Change the chosen runs and print the result; with --dry-run only print the runs.
+
+        The exit code is 1 if a run named by its id was left alone.
+        """
         if self.dry:
             ids = choice.ids
             print_json({"dry_run": True, "count": len(ids), "ids": ids}) if self.json else self.show(choice)
@@ -192,14 +207,14 @@ class Many:
             raise typer.Exit(1)
 
     def tell(self, done: Changed) -> None:
-        """How many, and why not the others."""
+        """Print how many runs were changed, and why others were left alone."""
         print(f"{self.verb.done} {done.words}")
         for why, ids in done.reasons:
             more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
             print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {clean(why)}")
 
     def show(self, choice: Choice) -> None:
-        """How many and which."""
+        """Print the number of runs and the first of them."""
         from pgsched.cli.commands.run.runs import print_runs
         from pgsched.services.runs import changes
 
@@ -209,7 +224,7 @@ class Many:
 
 
 def refuse_both(wanted: Filter) -> None:
-    """Ids and filters together say two different things."""
+    """Raise InputError if a filter is given as well as ids."""
     from pgsched.db.queries.runs.run_filter import Filter
 
     if replace(wanted, limit=Filter().limit) != Filter():

@@ -1,4 +1,4 @@
-"""`pgsched run logs`: what a run printed, as it was, or as it comes."""
+"""`pgsched run logs`: print the output of a run, all at once or while it comes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def logs(
 
 
 def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str:
-    """Why there is nothing to show."""
+    """Return a sentence that says why a run has no output to show."""
     from pgsched.core.lifecycle import ENDED_STATES
 
     asked = ("" if attempt is None else f"attempt {attempt} of ") + f"run {run['id']}"
@@ -74,14 +74,18 @@ def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str
 
 
 class Printer:
-    """Prints output as it was; where an attempt begins, stderr says so."""
+    """Prints output as the run printed it; notes on stderr say where an attempt begins.
+
+    `attempt`: the attempt of the last printed piece; None before the first piece.
+    """
 
     def __init__(self, raw: bool = False) -> None:
         self.attempt: int | None = None
         self._raw = raw
-        self._open = False  # is the last line without its end?
+        self._open = False  # the last line has no line end yet
 
     def print(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Print pieces of output, in their order."""
         for row in rows:
             if row["attempt"] != self.attempt:
                 self._begin(row["attempt"])
@@ -102,21 +106,21 @@ class Printer:
 
 
 def shown(text: str) -> str:
-    """Output for a terminal: lines and tabs stay, every other control character becomes an escape."""
+    """Escape control characters for a terminal; line ends and tabs stay."""
     return clean(text.replace("\r\n", "\n"), "\n\t")
 
 
 def note(text: str) -> None:
-    """Something that is not the run's own output."""
+    """Print text on stderr that is not output of the run."""
     typer.echo(text, err=True)
 
 
 def line(row: dict[str, Any]) -> dict[str, Any]:
-    """A piece of output as JSON has it."""
+    """Return a piece of output as an object for JSON."""
     return {name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
 
 
 def print_lines(rows: Iterable[dict[str, Any]]) -> None:
-    """One object a line."""
+    """Print one JSON object per line for each piece of output."""
     for row in rows:
         print(encoding.dumps(line(row), default=json_value), flush=True)

@@ -1,4 +1,4 @@
-"""The options that say which runs are meant, the same for list, retry and cancel."""
+"""Options that choose runs by a filter, the same for `run list`, `run retry` and `run cancel`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,11 @@ def chosen(
     worker: str | None,
     times: tuple[str | None, str | None, str | None, str | None],
 ) -> Filter:
-    """The filter that these options make; `times` are --since, --until, --ended-since and --ended-until."""
+    """Return the filter that the options describe.
+
+    `times`: --since, --until, --ended-since and --ended-until.
+    Raises InputError for a value that an option does not take.
+    """
     from pgsched.services.runs.filters import FIELDS, filter_of
 
     given = dict(zip(FIELDS, (state, job, queue, task, kind, error, tag, worker, *times), strict=True))

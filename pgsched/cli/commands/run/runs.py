@@ -1,4 +1,4 @@
-"""`pgsched run`: what ran, what did not, and why; retry and cancel."""
+"""`pgsched run list` and `run show`; registers all verbs of `pgsched run`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgsched.control_characters import clean
 from pgsched.core.wording import ago, cut, due, duration
 
 LONGEST_TASK = 30
-EXPLAINED = 20  # a list says what each of its first 20 waiting runs waits for
+EXPLAINED = 20  # a list says why its first 20 waiting runs wait
 HEADERS = ["ID", "JOB", "STATE", "ATTEMPT", "SLOT", "TOOK", "TASK", "WHY"]
 NARROW_HEADERS = ["ID", "JOB OR TASK", "STATE", "ATTEMPT", "SLOT", "TOOK", "WHY"]
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
@@ -93,7 +93,11 @@ def list_runs(
 
 
 def print_runs(found: list[dict[str, Any]], empty: str = "") -> None:
-    """Runs as a table. On a terminal the reason is what one looks for: a task beside its job would take its room."""
+    """Print runs as a table.
+
+    A terminal has no room for the job and the task: the narrow table shows one of them, and keeps the room for the
+    reason.
+    """
     if sys.stdout.isatty():
         print_table(NARROW_HEADERS, [narrow_line(run) for run in found], empty, wrap=True, whole={"STATE"})
     else:
@@ -101,30 +105,30 @@ def print_runs(found: list[dict[str, Any]], empty: str = "") -> None:
 
 
 def line(run: dict[str, Any]) -> list[Any]:
-    """A run in a table."""
+    """Return a run as a line of the full table."""
     slot = ago(run["scheduled_at"] or due(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
     return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], why(run)]
 
 
 def narrow_line(run: dict[str, Any]) -> list[Any]:
-    """A run of that table on a terminal."""
+    """Return a run as a line of the narrow table for terminals."""
     name, state, attempt, slot, lasted, task, reason = line(run)[1:]
     return [run["id"], name or cut(task, LONGEST_TASK), state, attempt, slot, lasted, reason]
 
 
 def why(run: dict[str, Any]) -> str | None:
-    """What a person wants to know of a run first."""
+    """Return the reason for a run's state: unroutable, an error, or why it waits."""
     if run["unroutable"]:
         return f"unroutable: no live worker offers it{run.get('hint', '')}"
-    if run["state"] == "running":  # a reason is why it did not start before
+    if run["state"] == "running":  # the reason is old: why it did not start before
         return None
     text: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
     return text
 
 
 def took(run: dict[str, Any]) -> str:
-    """How long the last attempt took, or has been going on."""
+    """Return how long the last attempt took or has been running; `-` before a start and between attempts."""
     start: datetime | None = run["started_at"]
     end: datetime = run["finished_at"] or run["now"]
     open_attempt = run["finished_at"] is not None or run["state"] == "running"
@@ -163,7 +167,7 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
 
 
 def show_attempt(attempt: dict[str, Any], now: datetime) -> None:
-    """What an attempt left: its outcome, times and worker, and all its evidence."""
+    """Print the outcome, times, worker, error, traceback and output of one attempt."""
     start, end = attempt["started_at"], attempt["finished_at"]
     lasted = f", after {duration(max(end - start, timedelta(0)))}" if start is not None else ""
     who = clean(attempt["worker"] or "an unknown worker")

@@ -1,6 +1,7 @@
-"""`pgsched run tree`, and `--tree` of retry and cancel: a graph of runs as a whole.
+"""`pgsched run tree`, and `--tree` of retry and cancel: show or change a whole graph of runs.
 
-The rule: each run is shown once, below the last of the runs that it waits for; the others are named beside it.
+Invariant: each run is printed once, below the last of the runs that it waits for. The other runs that it waits for are
+named beside it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
 def change(
     conn: Connection[Any], verb: str, run_ids: list[int] | None, reason: str | None, dry: bool, json: bool
 ) -> None:
-    """What `--tree` does: retry or cancel the graph that one run belongs to."""
+    """Retry or cancel all runs of the graph that one run belongs to.
+
+    Raises InputError unless exactly one run is named.
+    """
     from pgsched.services.runs import changes
 
     if run_ids is None or len(run_ids) != 1:

@@ -1,4 +1,4 @@
-"""`pgsched run watch`: one run, live, until it has ended; the exit code says how."""
+"""`pgsched run watch`: show one run live until it has ended; the exit code is its outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def watch(
 
 
 def json_lines(looks: Iterable[Seen]) -> Row:
-    """An object for every change of the run and for every piece of its output."""
+    """Print a JSON object for each change of the run and each piece of output; return the run's last row."""
     before: Row = {}
     for look in looks:
         print_lines(look.rows)
@@ -67,7 +67,7 @@ def json_lines(looks: Iterable[Seen]) -> Row:
 
 
 def plain(looks: Iterable[Seen]) -> Row:
-    """A line for every change, and the output as it was."""
+    """Print a line for each change, and the output as it came; return the run's last row."""
     before: Row = {}
     printer = Printer()
     for look in looks:
@@ -84,7 +84,7 @@ def plain(looks: Iterable[Seen]) -> Row:
 
 
 def live(looks: Iterator[Seen], lines: int) -> Row:
-    """State, bar and last lines, drawn again at every look."""
+    """Draw state, progress and the last lines of output at each look; return the run's last row."""
     from rich.console import Console
     from rich.live import Live
 
@@ -97,7 +97,7 @@ def live(looks: Iterator[Seen], lines: int) -> Row:
 
 
 def drawn(run: Row, last_lines: list[str]) -> RenderableType:
-    """A look at a run on a terminal."""
+    """Return one look at a run as a renderable for a terminal."""
     from rich.console import Group
     from rich.text import Text
 
@@ -111,7 +111,7 @@ def drawn(run: Row, last_lines: list[str]) -> RenderableType:
 
 
 def bar(progress: Row, state: str) -> RenderableType:
-    """The bar, with what it says in words."""
+    """Return a progress bar with its text."""
     from rich.progress_bar import ProgressBar
     from rich.table import Table
     from rich.text import Text
@@ -127,12 +127,12 @@ def bar(progress: Row, state: str) -> RenderableType:
 
 
 def facts(run: Row) -> Row:
-    """What counts as a change."""
+    """Return the values whose change counts as a change of the run."""
     return {name: run[name] for name in FACTS}
 
 
 def heading(run: Row) -> str:
-    """`run 4711 nightly: running, attempt 1/3, for 12s, on web-1:77`."""
+    """Describe a run on one line: `run 4711 nightly: running, attempt 1/3, for 12s, on web-1:77`."""
     parts = [run["state"]]
     if run["attempt"]:
         parts.append(f"attempt {run['attempt']}/{run['max_attempts']}")
@@ -144,14 +144,14 @@ def heading(run: Row) -> str:
 
 
 def why(run: Row) -> str:
-    """What ended a run that did not succeed; nothing for others."""
+    """Return the reason and the error of a run that ended without success; empty for other runs."""
     bad = run["finished_at"] is not None and run["state"] != "succeeded"
     texts = [text for text in (run["reason"], run["error"]) if text]
     return clean(": ".join(texts)) if bad else ""
 
 
 def progress_words(progress: Any, attempt: int | None = None) -> str:
-    """`42% (42/100) copying`; nothing where it is not about this attempt."""
+    """Describe progress as `42% (42/100) copying`; empty if it is not about this attempt."""
     if (found := progress_of(progress, attempt)) is None:
         return ""
     done, total = found["done"], found["total"]
@@ -161,5 +161,5 @@ def progress_words(progress: Any, attempt: int | None = None) -> str:
 
 
 def number(value: float) -> str:
-    """A count, with thousands apart."""
+    """Format a count with commas between thousands."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
