@@ -35,8 +35,8 @@ def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
     """Find the database to use, and start the embedded PostgreSQL if nothing names a database.
 
     The first that is given counts: `dsn` (--dsn), PGSCHED_DSN, DATABASE_URL, `app_dsn` (the DSN of the app that is
-    served), PG* variables of libpq. A line on stderr announces the embedded PostgreSQL. Raises InputError for a DSN
-    that is given and empty.
+    served), PG* variables of libpq. A line on stderr announces the embedded PostgreSQL.
+    Raises InputError for a DSN that is given and empty.
     """
     from pgsched.config import find_dsn
 

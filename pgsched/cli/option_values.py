@@ -19,8 +19,8 @@ def arguments(text: str | None) -> Any:
 def source(text: str) -> str:
     """Return the text that an option names: standard input for `-`, the file of `@FILE`, else the text itself.
 
-    At most LONGEST + 1 characters are read: enough to refuse a text that is too long. Raises InputError where the file
-    cannot be read.
+    At most LONGEST + 1 characters are read: enough to refuse a text that is too long.
+    Raises InputError where the file cannot be read.
     """
     try:
         if text == "-":
@@ -36,8 +36,8 @@ def source(text: str) -> str:
 def columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[str, Any]:
     """Merge the columns of --set into the columns that other options set.
 
-    An empty value in --set becomes None, which puts the default of the column back. Raises InputError for a column that
-    is given twice.
+    An empty value in --set becomes None, which puts the default of the column back.
+    Raises InputError for a column that is given twice.
     """
     found = {column: value for column, value in options.items() if value is not None}
     for assignment in assignments or ():

@@ -1,4 +1,5 @@
-"""The console: pages and a JSON API over the functions that the command line calls.
+"""The web console: HTML pages and a JSON API.
 
-The rule: thin. A page parses what was asked, calls one function, and renders; nothing is decided here.
+Invariant: the console decides nothing. A page parses the request, calls one function that the command line calls as
+well, and renders the result.
 """

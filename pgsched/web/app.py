@@ -1,4 +1,4 @@
-"""The console as an ASGI application: its routes, and what lives as long as it does."""
+"""The console as an ASGI application: its routes, its state, and its answers to errors."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ from pgsched.web.security.visitors import Known
 from pgsched.web.settings import Settings
 
 CONNECTIONS, TIMEOUT_S = 8, 10.0
-# The statistics of a queue table are always stale, and a plan made from them would read all of history.
+# Statistics of a queue table are always stale: a plan made from them would read the whole history.
 SESSION = {"enable_seqscan": "off", "jit": "off"}
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def make(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
-    """The console behind its guard. Event streams end once `ending` is set; the application sets it at its end."""
+    """Build the console behind its guard.
+
+    `ending`: event streams end once it is set; the application sets it when it ends.
+    """
     app = Starlette(
         routes=[Route("/static/{name}", static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
         exception_handlers={HTTPException: sorry, Exception: bug},
@@ -62,7 +65,7 @@ def make(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Depth is noted from the start on; connections are closed at the end."""
+    """Record the depth of the queues while the application runs; at its end, close the connections."""
     noting = asyncio.create_task(watching(app.state.pool, app.state.depths))
     try:
         yield
@@ -73,7 +76,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 def static(request: Request) -> Response:
-    """A file of the wheel."""
+    """Serve a file of the folder `static` of the package."""
     name = request.path_params["name"]
     file = files("pgsched.web") / "static" / name
     kind = TYPES.get(name.rpartition(".")[2])
@@ -87,7 +90,7 @@ def static(request: Request) -> Response:
 
 
 def healthz(request: Request) -> Response:
-    """Does the console reach its database? For probes; says nothing else."""
+    """Tell a probe whether the console reaches its database, and nothing else."""
     try:
         with request.app.state.pool.connection() as conn:
             conn.execute("SELECT 1")
@@ -97,20 +100,26 @@ def healthz(request: Request) -> Response:
 
 
 async def sorry(request: Request, error: Exception) -> Response:
-    """A page that is not there, or not for this method."""
+    """Answer a request for an unknown page, or with a method that the page does not take."""
     assert isinstance(error, HTTPException)
     return told(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
 async def bug(request: Request, error: Exception) -> Response:
-    """What nobody expected. The traceback goes to the log; starlette raises it again."""
+    """Answer after an unexpected error.
+
+    starlette raises the error again, so that its traceback goes to the log.
+    """
     return told(request, 500, f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where", {})
 
 
 def told(
     request: Request, status: int, text: str, headers: dict[str, str], again: dict[str, list[str]] | None = None
 ) -> Response:
-    """An error in the form that was asked for. `again`: fields that were sent, which the page offers to send again."""
+    """Answer with an error: as JSON to a request for the API, else as a page.
+
+    `again`: the fields that were sent, which the page offers to send again.
+    """
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": text, "field": None}, status, headers)
     return HTMLResponse(render(request, View("error.html", {"error": text, "again": again})), status, headers)

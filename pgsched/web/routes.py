@@ -1,4 +1,4 @@
-"""Every page's address."""
+"""The routes of the console: the address of each page, each form and each operation of the API."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from pgsched.web.pages.responses import Endpoint, Page, action
 
 
 def shown(path: str, make: Page) -> Route:
-    """A page to look at."""
+    """Return the route of a page (GET)."""
     return Route(path, page(make), methods=["GET"])
 
 
 def done(path: str, act: Page) -> Route:
-    """A change to make."""
+    """Return the route of a change (POST)."""
     endpoint: Endpoint = action(act)
     return Route(path, endpoint, methods=["POST"])
 

@@ -1,7 +1,11 @@
-"""Listening.
+"""The HTTP server of the console: its socket, its limits on connections, and its end.
 
-Invariants: it says where it listens only once it does, and who connects is never taken from a header. A connection that
-sends no whole head is closed after HEAD_S, and before that if others need its place.
+Invariants:
+
+- The console announces its address only once it listens.
+- The address of a client is never taken from a header.
+- A connection that sends no whole head of a request is closed after HEAD_S seconds, or earlier if others need its
+  place.
 """
 
 from __future__ import annotations
@@ -26,26 +30,31 @@ from pgsched.web.security.guesses import address_of
 from pgsched.web.settings import Settings
 
 HEAD_S = 10.0
-MOST, MOST_WAITING, MOST_OF_A_PEER = 500, 200, 250  # connections, those of them without a head, those of one address
+MOST, MOST_WAITING, MOST_OF_A_PEER = 500, 200, 250  # connections: all, without a whole head, of one address
 
 
 class Doors:
-    """The open connections. `proxies`: addresses that many people share."""
+    """The open connections, and their limits.
+
+    `is_shared`: checks whether many people share an address; a shared address has no limit of its own.
+    """
 
     def __init__(self, is_shared: Callable[[str], bool]) -> None:
         self._is_shared = is_shared
-        self._waiting: dict[Door, None] = {}  # those without a whole head, the oldest first
+        self._waiting: dict[Door, None] = {}  # connections without a whole head, oldest first
         self._of: Counter[str] = Counter()
 
     def come(self, door: Door) -> None:
-        """A connection was made; where its address has too many, the oldest of these without a head is closed, else
-        this one."""
+        """Count a new connection.
+
+        If its address has too many, the oldest of them without a whole head is closed, else the new one.
+        """
         self._of[door.peer] += 1
         if self._of[door.peer] > MOST_OF_A_PEER and not self._is_shared(door.peer):
             self._close(next((one for one in self._waiting if one.peer == door.peer), door))
 
     def wait(self, door: Door) -> None:
-        """It has sent no whole head; the oldest such one makes room."""
+        """Add a connection without a whole head; if there are too many, close the oldest of them."""
         self._waiting[door] = None
         if len(self._waiting) > MOST_WAITING:
             self._close(next(iter(self._waiting)))
@@ -55,10 +64,11 @@ class Doors:
         door.transport.abort()
 
     def enter(self, door: Door) -> None:
-        """It has sent a head, or is gone."""
+        """Remove a connection that has sent a whole head, or is gone, from those without one."""
         self._waiting.pop(door, None)
 
     def go(self, door: Door) -> None:
+        """Forget a connection that is closed."""
         self.enter(door)
         self._of[door.peer] -= 1
         if not self._of[door.peer]:
@@ -66,24 +76,27 @@ class Doors:
 
 
 class Door(H11Protocol):
-    """A connection with a time limit for heads, the first and every later one."""
+    """An HTTP connection with a time limit for each head of a request."""
 
     doors: Doors
     peer = ""
     head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Count the connection, and start the time limit of its first head."""
         super().connection_made(transport)
         self.peer = address_of(self.client)
         self.doors.come(self)
         self.begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the time limit, and forget the connection."""
         self.end_head()
         self.doors.go(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Stop the time limit once a whole head was received; start it if more is missing."""
         super().data_received(data)
         answering = self.cycle is not None and not self.cycle.response_complete
         if answering:
@@ -92,12 +105,13 @@ class Door(H11Protocol):
             self.begin_head()
 
     def begin_head(self) -> None:
-        """From now on it has HEAD_S to say what it wants."""
+        """Start the time limit of a head, unless it is running."""
         if self.head_timer is None:
             self.head_timer = self.loop.call_later(HEAD_S, self.transport.close)
             self.doors.wait(self)
 
     def end_head(self) -> None:
+        """Stop the time limit of a head."""
         if self.head_timer is not None:
             self.head_timer.cancel()
             self.head_timer = None
@@ -105,21 +119,27 @@ class Door(H11Protocol):
 
 
 class EndingServer(uvicorn.Server):
-    """A server whose event streams end when it is told to stop. uvicorn ends its application only after the last
-    connection, and would cut the streams off by then."""
+    """A uvicorn server that ends the event streams when it is asked to stop.
+
+    uvicorn ends its application only after the last connection: by then it has cut the streams off.
+    """
 
     def __init__(self, config: uvicorn.Config, ending: asyncio.Event) -> None:
         super().__init__(config)
         self._ending = ending
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End all that is open."""
+        """End the event streams, then shut down as uvicorn does."""
         self._ending.set()
         await super().shutdown(sockets)
 
 
 def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
-    """Serve until SIGINT or SIGTERM."""
+    """Serve the console until SIGINT or SIGTERM.
+
+    `told`: called with the address of the console once it listens.
+    Raises InputError where the console cannot listen.
+    """
     listening = listen(settings.host, settings.port)
     name, port = listening.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
@@ -143,7 +163,10 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
 
 @contextmanager
 def outliving_sigterm() -> Iterator[None]:
-    """uvicorn sends itself again the signal that ended it: nobody dies of a SIGTERM here, and the exit code is 0."""
+    """Ignore SIGTERM while the server ends, so that the exit code is 0.
+
+    uvicorn handles the signal, ends, and then sends the same signal to its own process.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -155,7 +178,10 @@ def outliving_sigterm() -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """The socket. Raises InputError where there can be none."""
+    """Open the socket to listen on.
+
+    Raises InputError where the address cannot be used.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

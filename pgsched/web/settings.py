@@ -1,5 +1,7 @@
-"""The rule: nobody from elsewhere gets in without having shown who they are; a console that would let them does not
-start."""
+"""Settings of the console: where it listens, which secrets let visitors in, and what they may do.
+
+Invariant: a visitor from another machine must authenticate. A console that would let anyone in does not start.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,19 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the console is reached and by whom. `token` and `password` let people in who may change things, and so does
-    each of the `named` tokens, which is that of the person whose name stands before it; `reader_token` lets people in
-    who may only look; `proxy_header` names a header that proxies in `proxies` put the user's name in. `hosts`: the
-    names that it answers to (empty: any, which needs authentication). `https`: people come over https, which a proxy
-    ends. `home`: the folder with the key that cookies are signed with (None: a key of this process alone)."""
+    """How visitors reach the console, and which of them may change things.
+
+    `token`, `password`: a visitor with one of these may change things.
+    `named`: pairs of a person's name and a token; the person may change things.
+    `reader_token`: a visitor with this token may only look.
+    `proxy_header`: the header in which a proxy sends the name of the user.
+    `proxies`: the addresses of trusted proxies.
+    `read_only`: no visitor may change anything.
+    `hosts`: the host names that the console answers to; empty: any name, which needs authentication.
+    `every_s`: seconds between two looks of a live page.
+    `https`: visitors come over https, which a proxy ends.
+    `home`: the folder of the key that signs cookies; None: a key of this process alone.
+    """
 
     dsn: str
     host: str = "127.0.0.1"
@@ -53,27 +63,33 @@ class Settings:
 
     @property
     def authenticates(self) -> bool:
-        """Does anybody have to show who they are?"""
+        """Check whether visitors must authenticate."""
         return any((self.token, self.named, self.reader_token, self.password, self.proxy_header))
 
     @property
     def cookie(self) -> str:
-        """The session cookie's name. With the prefix a browser takes it over https alone, and from no other host."""
+        """Return the name of the session cookie.
+
+        A browser takes a cookie with the prefix `__Host-` over https alone, and from no other host.
+        """
         return "__Host-pgsched_session" if self.https else "pgsched_session"
 
     @property
     def logs_in(self) -> bool:
-        """Is there something to enter in the login form?"""
+        """Check whether there is a token or a password to enter in the login form."""
         return any((self.token, self.named, self.reader_token, self.password))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The hosts that requests may name; empty: any. Without authentication a page of another site, whose name was
-        made to lead here, must not be served."""
+        """Return the host names that requests may use; empty: any name.
+
+        Without authentication only local names are allowed. A page of another site could otherwise let its own name
+        lead to this console, and read its answers.
+        """
         return self.hosts or (() if self.authenticates else ("localhost", "127.0.0.1", "[::1]"))
 
     def by_token(self, given: str) -> tuple[Role, str]:
-        """What a token allows, and whose it is; all are always compared."""
+        """Return the role that a token gives, and the name of its person; all tokens are always compared."""
         found: tuple[Role, str] = ("none", "")
         if self.reader_token and same(given, self.reader_token):
             found = ("read", "")
@@ -83,13 +99,16 @@ class Settings:
         return found
 
     def is_right_and_strong(self, given: str) -> bool:
-        """Is it one of the tokens, and one that cannot be guessed? It is let in however many guesses came from its
-        address, which many people may share. A password and a short token are not: a limit that the right one passes
-        would let them be guessed as fast as the console answers."""
+        """Check whether this is one of the tokens, and too strong to be guessed.
+
+        A strong token is accepted however many guesses came from its address, because many people may share an address.
+        Passwords and short tokens are not. If the right one passed the limit, they could be guessed as fast as the
+        console answers.
+        """
         return is_strong(given) and self.by_token(given)[0] != "none"
 
     def is_shared(self, address: str) -> bool:
-        """Do many people come from this address? A trusted proxy's do."""
+        """Check whether many people come from this address, as through a trusted proxy."""
         try:
             peer = ipaddress.ip_address(address)
         except ValueError:
@@ -98,7 +117,7 @@ class Settings:
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach it?"""
+    """Check whether only this machine can reach the host."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -106,7 +125,10 @@ def is_loopback(host: str) -> bool:
 
 
 def networks(texts: list[str]) -> tuple[Network, ...]:
-    """Addresses or CIDR ranges. Raises InputError."""
+    """Parse addresses or CIDR ranges.
+
+    Raises InputError for other texts.
+    """
     try:
         return tuple(ipaddress.ip_network(text) for text in texts)
     except ValueError as error:
@@ -114,7 +136,11 @@ def networks(texts: list[str]) -> tuple[Network, ...]:
 
 
 def tokens(text: str | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """A token alone, or on each line the name of a person and a token of theirs. Raises InputError."""
+    """Parse one token, or lines of a person's name and a token.
+
+    Returns the single token or None, and the pairs of name and token.
+    Raises InputError for other texts, and for a name or token that is given twice.
+    """
     lines = [line.split() for line in (text or "").splitlines() if line.strip()]
     if len(lines) == 1 and len(lines[0]) == 1:
         return lines[0][0], ()
@@ -126,7 +152,11 @@ def tokens(text: str | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
 
 
 def secret(name: str, file: Path | None, environ: Mapping[str, str], variable: str) -> str | None:
-    """A token from a file, else from the environment; None without one."""
+    """Read a token from a file, else from an environment variable; return None without either.
+
+    `name`: what the token is called in errors.
+    Raises InputError for a file that cannot be read or is empty.
+    """
     if file is None:
         return environ.get(variable) or None
     try:

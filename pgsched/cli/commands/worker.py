@@ -204,7 +204,8 @@ def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSett
     """Return where this process sends alerts.
 
     A worker under a parent may get PGSCHED_ALERT_WEBHOOK only after its command line was read, so that variable is read
-    here again. Raises InputError for a webhook or command that cannot be used.
+    here again.
+    Raises InputError for a webhook or command that cannot be used.
     """
     from pgsched.config import AlertSettings
     from pgsched.leader.alerting.sinks import sinks

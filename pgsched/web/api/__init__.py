@@ -1,1 +1,1 @@
-"""The JSON API: its operations, their schemas, the OpenAPI document."""
+"""The JSON API of the console: its operations, their schemas, and the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of operations that the routes are made from."""
+"""The OpenAPI document of the JSON API, made from the table of operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFUSED = {
 
 
 def document(authenticates: bool) -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document; `authenticates`: requests need a token."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = described(operation)
@@ -33,7 +33,7 @@ def document(authenticates: bool) -> dict[str, Any]:
 
 
 def described(operation: Operation) -> dict[str, Any]:
-    """One operation."""
+    """Return the document's part about one operation."""
     path = [
         {"name": name, "in": "path", "required": True, "schema": ID if name == "id" else text(500)}
         for name in operation.parameters
@@ -58,12 +58,15 @@ def described(operation: Operation) -> dict[str, Any]:
 
 
 def body_of(operation: Operation) -> dict[str, Any]:
-    """The schema of a body. What else a column may not be the database says."""
+    """Return the part about the body of an operation.
+
+    The schema does not say everything that a column refuses: the rest is checked by the database.
+    """
     schema = {"type": "object", "properties": dict(operation.body or {}), "required": list(operation.required),
               "additionalProperties": False}  # fmt: skip
     return {"required": bool(operation.required), "content": {"application/json": {"schema": schema}}}
 
 
 def serve(request: Request) -> Response:
-    """`/api/openapi.json`."""
+    """Answer `GET /api/openapi.json`."""
     return JSONResponse(document(request.app.state.settings.authenticates))

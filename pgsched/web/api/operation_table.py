@@ -1,4 +1,7 @@
-"""The JSON API: a table of operations, from which the routes and the OpenAPI document are both made."""
+"""The table of operations of the JSON API, and the routes that are made from it.
+
+The OpenAPI document is made from the same table.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +62,16 @@ DATES = {"from": text(10, description="2026-12-24"), "to": text(10)}
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: what it is called, who may, what it takes and what it answers. `needs`: what it takes of the
-    request beside the parameters, by the names of CONTEXT."""
+    """One operation of the API.
+
+    `summary`: its name in the OpenAPI document and in refusals.
+    `call`: the function that does it.
+    `answer`: the schema of its answer.
+    `query`, `body`: the schemas of the URL's parameters and of the body's fields; `body` None: it takes no body.
+    `required`: the fields that a body must have.
+    `permission`: the role that a visitor needs.
+    `needs`: further values of the request that `call` gets, by their names in CONTEXT.
+    """
 
     method: str
     path: str
@@ -75,15 +86,17 @@ class Operation:
 
     @property
     def parameters(self) -> list[str]:
-        """The names in the path."""
+        """Return the names of the parameters in the path."""
         return re.findall(r"\{(\w+)\}", self.path)
 
 
 def ref(name: str) -> Schema:
+    """Return a reference to a schema of the OpenAPI document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def list_of(plural: str, name: str) -> Schema:
+    """Return the schema of an answer with a list of things, named `plural`."""
     return record({plural: listed(name)})
 
 
@@ -168,7 +181,7 @@ OPERATIONS = (
 
 
 def endpoint(operation: Operation) -> Endpoint:
-    """The endpoint of an operation."""
+    """Return the endpoint of an operation."""
 
     async def answer(request: Request) -> Response:
         return await run_in_threadpool(answered, request, operation)
@@ -177,7 +190,7 @@ def endpoint(operation: Operation) -> Endpoint:
 
 
 def answered(request: Request, operation: Operation) -> Response:
-    """Read, call, tell; and say how long it took."""
+    """Answer a request; a header says how many milliseconds the answer took."""
     begun = time.perf_counter()
     response = called(request, operation)
     response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
@@ -185,7 +198,7 @@ def answered(request: Request, operation: Operation) -> Response:
 
 
 def called(request: Request, operation: Operation) -> Response:
-    """The answer, or the refusal."""
+    """Check, read and execute a request; return the answer or a refusal."""
     try:
         permit(operation, request.state.visitor)
         given = read(request, operation)
@@ -193,7 +206,7 @@ def called(request: Request, operation: Operation) -> Response:
             found = operation.call(conn, given)
     except (PgschedError, DatabaseError) as raised:
         error = explained(request, raised)
-        # dumps writes ASCII: an error may repeat half a surrogate pair, which UTF-8 does not have
+        # dumps writes ASCII: an error may repeat half a surrogate pair, which UTF-8 cannot encode
         refusal = json.dumps({"error": str(error), "field": getattr(error, "field", None)})
         return Response(refusal, status_of(error), media_type="application/json")
     text = json.dumps(found, default=json_value)
@@ -201,7 +214,10 @@ def called(request: Request, operation: Operation) -> Response:
 
 
 def read(request: Request, operation: Operation) -> dict[str, Any]:
-    """All that was given: of the path, of the URL, of the body. Raises InputError."""
+    """Return the parameters of the path, the URL and the body by name, and what the operation needs besides.
+
+    Raises InputError for a parameter that is missing, unknown or invalid.
+    """
     query = read_query(request.query_params.multi_items(), operation.query)
     for name, schema in operation.query.items():
         if schema.get("required") and name not in query:
@@ -212,13 +228,16 @@ def read(request: Request, operation: Operation) -> dict[str, Any]:
 
 
 def permit(operation: Operation, visitor: Visitor) -> None:
-    """Raise NotPermitted for whom this operation is not. The guard in front refuses by method; this by the table."""
+    """Raise NotPermitted if the visitor's role does not allow the operation.
+
+    The guard in front refuses by HTTP method; this check refuses by the table.
+    """
     if visitor.role == "none" or (operation.permission == "write" and not visitor.may_write):
         raise NotPermitted(f"{operation.summary}: you may look here but not change anything")
 
 
 def last_diagnosis(request: Request) -> tuple[list[Finding] | None, float]:
-    """What the doctor found at his last look, and how many seconds ago; None before the first."""
+    """Return the doctor's last findings (None before the first check), and their age in seconds."""
     diagnosis: Diagnosis = request.app.state.diagnosis
     return diagnosis.last(all_of_it=request.state.visitor.may_write)
 
@@ -230,14 +249,20 @@ CONTEXT: dict[str, Callable[[Request], Any]] = {
 
 
 def part(name: str, given: Any) -> Any:
-    """A name or an id in the path."""
+    """Check a name or an id in the path, and return it.
+
+    Raises InputError for an invalid one.
+    """
     schema = ID if name == "id" else text(500)
     check(schema, given, name)
     return given
 
 
 def body_of(request: Request, operation: Operation) -> dict[str, Any]:
-    """The body; none is an empty one."""
+    """Return the fields of the body; a request without a body has none.
+
+    Raises InputError for a body that is not JSON or does not fit the operation.
+    """
     assert operation.body is not None
     try:
         value = json.loads(request.state.body or b"{}", parse_constant=refuse)
@@ -247,12 +272,15 @@ def body_of(request: Request, operation: Operation) -> dict[str, Any]:
 
 
 def refuse(name: str) -> Any:
-    """NaN and the infinities, which Python reads and JSON does not have."""
+    """Raise ValueError for NaN and the infinities, which Python reads although JSON does not have them."""
     raise ValueError(name)
 
 
 def routes() -> list[BaseRoute]:
-    """The routes, in the order of the table: of two that fit the first counts. A job's name may have slashes in it."""
+    """Return the routes, in the order of the table.
+
+    A job's name may contain slashes, so that two routes can fit: the first counts.
+    """
     return [
         Route(PREFIX + converted(operation.path), endpoint(operation), methods=[operation.method])
         for operation in OPERATIONS
@@ -260,5 +288,5 @@ def routes() -> list[BaseRoute]:
 
 
 def converted(path: str) -> str:
-    """The path as starlette has it."""
+    """Return the path in the notation of starlette."""
     return path.replace("{id}", "{id:row}").replace("{job}", "{job:path}").replace("{name}", "{name:path}")

@@ -1,4 +1,4 @@
-"""What the JSON API does: each operation calls the function that the command line calls."""
+"""The functions behind the JSON API; each calls a function that the command line calls as well."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ Call = Callable[[Connection[Any], Given], Any]
 
 
 def show_status(conn: Connection[Any], given: Given) -> Any:
+    """Return the status of the whole system."""
     return status.status(conn).to_dict()
 
 
@@ -37,24 +38,31 @@ def show_status(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_jobs(conn: Connection[Any], given: Given) -> Any:
+    """Return jobs by name."""
     wanted = {name: given.get(name) for name in ("queue", "state", "after")}
     return {"jobs": jobs.list_jobs(conn, **wanted, limit=given.get("limit", 100))}
 
 
 def add_job(conn: Connection[Any], given: Given) -> Any:
+    """Create a job and return it."""
     return job_changes.add(conn, row_of(given))
 
 
 def show_job(conn: Connection[Any], given: Given) -> Any:
+    """Return one job."""
     return jobs.show(conn, given["job"])
 
 
 def change_job(conn: Connection[Any], given: Given) -> Any:
+    """Change columns of a job and return it."""
     return job_changes.update(conn, given["job"], row_of(given))
 
 
 def row_of(given: Given) -> dict[str, Any]:
-    """The columns, durations as PostgreSQL reads them: in JSON they may be seconds, as the API tells them."""
+    """Return the columns that a body sets, with durations as texts that PostgreSQL reads.
+
+    In JSON a duration may be a number of seconds, as the API returns it.
+    """
     return {
         name: f"{value!r} seconds" if SETTABLE[name] == "interval" and isinstance(value, (int, float)) else value
         for name, value in given.items()
@@ -63,31 +71,38 @@ def row_of(given: Given) -> dict[str, Any]:
 
 
 def delete_job(conn: Connection[Any], given: Given) -> Any:
+    """Delete a job, and return what was deleted and how many of its runs still run."""
     return job_changes.delete(conn, given["job"]).result
 
 
 def pause_job(conn: Connection[Any], given: Given) -> Any:
+    """Pause the schedule of a job."""
     return job_changes.pause(conn, given["job"], given.get("reason"), given.get("user"))
 
 
 def resume_job(conn: Connection[Any], given: Given) -> Any:
+    """Resume the schedule of a job, from now or from the pause."""
     return job_changes.resume(conn, given["job"], given.get("from", "now"))
 
 
 def run_job(conn: Connection[Any], given: Given) -> Any:
+    """Run a job now, and return the run."""
     run_id = job_changes.run(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
     return runs.show(conn, run_id)
 
 
 def foresee_job(conn: Connection[Any], given: Given) -> Any:
+    """Return the next slots of a job."""
     return asdict(preview_job(jobs.show(conn, given["job"]), given.get("count", 10)))
 
 
 def explain(conn: Connection[Any], given: Given) -> Any:
+    """Explain what happened to a slot of a job."""
     return asdict(explain_slot(conn, given["job"], given.get("at")))
 
 
 def foresee(conn: Connection[Any], given: Given) -> Any:
+    """Describe a schedule, and return its next slots."""
     since = instant("from", given.get("from"))
     schedule = parse(given["expression"], given.get("timezone", "UTC"), since)
     fires = [] if schedule.fixed_delay else preview(schedule, since, given.get("count", 10))
@@ -95,19 +110,22 @@ def foresee(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_dates(conn: Connection[Any], given: Given) -> Any:
+    """Return the excluded dates of a job."""
     return {"dates": [asdict(one) for one in excluded_dates.entries(conn, given["job"])]}
 
 
 def exclude_dates(conn: Connection[Any], given: Given) -> Any:
+    """Exclude dates of a job."""
     return asdict(excluded_dates.exclude(conn, given["job"], *dates(given), given.get("reason")))
 
 
 def allow_dates(conn: Connection[Any], given: Given) -> Any:
+    """Let a job run on excluded dates again."""
     return {"dates": [asdict(one) for one in excluded_dates.allow(conn, given["job"], *dates(given))]}
 
 
 def dates(given: Given) -> tuple[date, date]:
-    """The first and the last; without a last there is one."""
+    """Return the first and the last date; without `to` they are the same."""
     return span_of(f"{given['from']}..{given.get('to') or given['from']}")
 
 
@@ -115,7 +133,7 @@ def dates(given: Given) -> tuple[date, date]:
 
 
 def backfill(conn: Connection[Any], given: Given) -> Any:
-    """Ask for one, or with dry_run only say what it would do."""
+    """Start a backfill; with dry_run only return the decision for each slot."""
     wanted = Request(given["from"], given["to"], given.get("mode", "missing"), given.get("max_active", 1),
                      given.get("reverse", False), given.get("priority", 9))  # fmt: skip
     if not given.get("dry_run"):
@@ -127,14 +145,17 @@ def backfill(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_backfills(conn: Connection[Any], given: Given) -> Any:
+    """Return the newest backfills."""
     return {"backfills": backfills.list_backfills(conn, given.get("limit", 50))}
 
 
 def show_backfill(conn: Connection[Any], given: Given) -> Any:
+    """Return one backfill."""
     return backfills.show(conn, given["id"])
 
 
 def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
+    """Cancel a backfill and its open runs."""
     return asdict(backfilling.cancel(conn, given["id"], given.get("reason")))
 
 
@@ -142,36 +163,43 @@ def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_runs(conn: Connection[Any], given: Given) -> Any:
+    """Return the newest runs that match the filter."""
     wanted = replace(filter_of(given.get), limit=given.get("limit", 50), before_id=given.get("before"))
     return {"runs": runs.list_runs(conn, wanted)}
 
 
 def show_run(conn: Connection[Any], given: Given) -> Any:
+    """Return one run with its attempts."""
     return runs.show(conn, given["id"])
 
 
 def retry_run(conn: Connection[Any], given: Given) -> Any:
+    """Revive one run, and return its new state."""
     return {"id": given["id"], "result": changes.retry(conn, given["id"]).state}
 
 
 def cancel_run(conn: Connection[Any], given: Given) -> Any:
+    """Cancel one run, or ask its worker to stop it."""
     return asdict(changes.cancel(conn, given["id"], given.get("reason")))
 
 
 def run_tree(conn: Connection[Any], given: Given) -> Any:
+    """Return the graph of runs that a run belongs to."""
     return {"runs": graphs.tree(conn, given["id"])}
 
 
 def retry_tree(conn: Connection[Any], given: Given) -> Any:
+    """Revive the runs of a graph that failed."""
     return {"runs": changes.retry_graph(conn, given["id"])}
 
 
 def cancel_tree(conn: Connection[Any], given: Given) -> Any:
+    """Cancel the unfinished runs of a graph."""
     return {"runs": changes.cancel_graph(conn, given["id"], given.get("reason")).rows}
 
 
 def run_log(conn: Connection[Any], given: Given) -> Any:
-    """A page of the output; the next begins after the last line's attempt and seq."""
+    """Return a page of a run's output; the next page begins after the attempt and seq of the last line."""
     runs.show(conn, given["id"])
     place = run_output.Place(given.get("after_attempt", 0), given.get("after_seq", -1))
     found = run_output.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
@@ -180,15 +208,20 @@ def run_log(conn: Connection[Any], given: Given) -> Any:
 
 
 def retry_many(conn: Connection[Any], given: Given) -> Any:
+    """Revive the runs with these ids, or those that match the filter."""
     return change_many(conn, changes.RETRY, given)
 
 
 def cancel_many(conn: Connection[Any], given: Given) -> Any:
+    """Cancel the runs with these ids, or those that match the filter."""
     return change_many(conn, changes.CANCEL, given)
 
 
 def change_many(conn: Connection[Any], verb: changes.Verb, given: Given) -> Any:
-    """A change of the runs with these ids, or else of those that the filters mean."""
+    """Retry or cancel the runs with these ids, or those that match the filter.
+
+    Raises InputError unless exactly one of ids and filter is given, and for too many runs.
+    """
     wanted, ids = filter_of(given.get), given.get("ids")
     if (ids is None) == (wanted == Filter()):
         raise InputError("name runs either by ids or by a filter", "ids")
@@ -203,7 +236,7 @@ def change_many(conn: Connection[Any], verb: changes.Verb, given: Given) -> Any:
 
 
 def values_of(given: Given) -> dict[str, Any]:
-    """The columns that a body sets; a rate is given as one text."""
+    """Return the columns that a body sets; one text gives the rate and its period."""
     values = {name: value for name, value in given.items() if name != "name"}
     if "rate" in values:
         rate, period = (None, None) if values["rate"] is None else rate_of(values["rate"])
@@ -214,56 +247,68 @@ def values_of(given: Given) -> dict[str, Any]:
 
 
 def list_queues(conn: Connection[Any], given: Given) -> Any:
+    """Return queues with settings, a pause or open runs."""
     return {"queues": queues.list_queues(conn)}
 
 
 def set_queue(conn: Connection[Any], given: Given) -> Any:
+    """Change settings of a queue."""
     return settings.set_queue(conn, given["name"], values_of(given))
 
 
 def list_limits(conn: Connection[Any], given: Given) -> Any:
+    """Return the limits of keys."""
     return {"limits": queues.list_limits(conn)}
 
 
 def set_limit(conn: Connection[Any], given: Given) -> Any:
+    """Change a limit of keys."""
     return settings.set_limit(conn, given["name"], values_of(given))
 
 
 def remove_limit(conn: Connection[Any], given: Given) -> Any:
+    """Remove a limit of keys."""
     settings.remove_limit(conn, given["name"])
     return {"name": given["name"]}
 
 
 def list_pauses(conn: Connection[Any], given: Given) -> Any:
+    """Return what is paused."""
     return {"pauses": queues.list_pauses(conn)}
 
 
 def target(given: Given) -> pauses.Target:
-    """What a pause is about."""
+    """Return what a pause is about."""
     return pauses.Target(given["what"], given.get("name") or "")
 
 
 def pause(conn: Connection[Any], given: Given) -> Any:
+    """Pause a queue, a task or everything, until resumed or for a time."""
     lasts: timedelta | None = None if given.get("for") is None else span("for", given["for"])
     return pauses.pause(conn, target(given), given.get("reason"), given.get("user"), lasts)
 
 
 def resume(conn: Connection[Any], given: Given) -> Any:
+    """End a pause."""
     return pauses.resume(conn, target(given)).row
 
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:
+    """Return how long things are kept."""
     return retention_texts(retention.settings(conn))
 
 
 def set_retention(conn: Connection[Any], given: Given) -> Any:
+    """Change how long things are kept."""
     values = {n: span(n, value) if n in RETENTION_TIMES else value for n, value in given.items()}
     return retention_texts(settings.change_retention(conn, values))
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:
+    """Ask a worker to claim nothing more and to end."""
     return pauses.drain(conn, given["id"], given.get("user"))
 
 
 def list_workers(conn: Connection[Any], given: Given) -> Any:
+    """Return the live workers."""
     return {"workers": charts.workers(conn)}

@@ -1,4 +1,4 @@
-"""What the JSON API tells of how it has been going: the figures of charts, slots, incidents, changes, the doctor."""
+"""The reports of the JSON API: figures of charts, slots, alerts, changes, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ LISTED = 100
 
 
 def show_rates(conn: Connection[Any], given: Given) -> Any:
+    """Return throughput, latency, lateness and errors over a range of time."""
     span = given.get("range", "1h")
     return {"range": span, "stretches": [asdict(one) for one in long_charts.lately(conn, span)]}
 
 
 def show_job_rates(conn: Connection[Any], given: Given) -> Any:
+    """Return durations and outcomes of a job over a range of time."""
     span, job = given.get("range", "7d"), jobs.show(conn, given["job"])
     return {"range": span, "stretches": [asdict(one) for one in long_charts.of_job(conn, job["id"], span)]}
 
 
 def list_slots(conn: Connection[Any], given: Given) -> Any:
-    """The newest slots that have a row, of a stretch of time: without one, of the last 30 days."""
+    """Return the newest slots with a row between two instants; by default of the last 30 days."""
     job = jobs.show(conn, given["job"])
     since, until = (fixed_instant(name, given.get(name)) for name in ("from", "until"))
     until = until or job["now"]
@@ -42,10 +44,12 @@ def list_slots(conn: Connection[Any], given: Given) -> Any:
 
 
 def list_alerts(conn: Connection[Any], given: Given) -> Any:
+    """Return the open incidents, or all."""
     return {"alerts": alerts.listed(conn, everything=given.get("all", False), n=given.get("limit", LISTED))}
 
 
 def list_changes(conn: Connection[Any], given: Given) -> Any:
+    """Return changes that people made, newest first."""
     found = changes(
         conn, given.get("what"), given.get("name"), who=given.get("who"), since=moment("since", given.get("since")),
         before_id=given.get("before"), limit=given.get("limit", LISTED),
@@ -54,7 +58,10 @@ def list_changes(conn: Connection[Any], given: Given) -> Any:
 
 
 def diagnose(conn: Connection[Any], given: Given) -> Any:
-    """What the doctor found at his last look; the first look takes seconds, and until then there is nothing."""
+    """Return the findings of the doctor's last check, and their age in seconds.
+
+    The first check takes seconds: until it ends there are no findings, and the age is null.
+    """
     findings, age_s = given["diagnosis"]
     looked = findings is not None
     return {"findings": [asdict(one) for one in findings or ()], "age_s": round(age_s, 1) if looked else None}

@@ -1,5 +1,7 @@
-"""What the JSON API takes and gives, as JSON Schema, and the reading of it. The rule: what the document says is refused
-is refused, before anything is asked of the database."""
+"""JSON Schemas of the API's parameters, bodies and answers, and checks of input against them.
+
+Invariant: input that the OpenAPI document does not allow is refused before the database is asked anything.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +25,32 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def text(longest: int = 500, **more: Any) -> Schema:
+    """Return the schema of a text of 1 to `longest` characters."""
     return {"type": "string", "minLength": 1, "maxLength": longest, **more}
 
 
 def whole(least: int, most: int, **more: Any) -> Schema:
+    """Return the schema of a whole number from `least` to `most`."""
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
 
 def one_of(names: Any, **more: Any) -> Schema:
+    """Return the schema of a text that is one of these names."""
     return {"type": "string", "enum": list(names), **more}
 
 
 def maybe(schema: Schema) -> Schema:
-    """The schema, or null."""
+    """Return a schema that also allows null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def record(required: Mapping[str, Schema], **optional: Schema) -> Schema:
-    """An object of the answers: it may have more than is named."""
+    """Return the schema of an object in an answer; the object may have more fields than these."""
     return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
 
 
 def listed(name: str) -> Schema:
+    """Return the schema of an array of a named schema."""
     return {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
 
 
@@ -130,7 +136,10 @@ ANSWERS: dict[str, Schema] = {
 
 
 def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dict[str, Any]:
-    """The parameters of a URL as values. Raises InputError, also for one that is not known or given twice."""
+    """Return the parameters of a URL as values.
+
+    Raises InputError for a parameter that is unknown, given twice or invalid.
+    """
     found: dict[str, Any] = {}
     for name, given in pairs:
         if name not in known or name in found:
@@ -147,7 +156,10 @@ def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dic
 
 
 def read_body(value: Any, known: Mapping[str, Schema], required: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a body. Raises InputError."""
+    """Return the fields of a body, checked.
+
+    Raises InputError for a field that is unknown, missing or invalid.
+    """
     if not isinstance(value, dict):
         raise InputError("the body is not a JSON object")
     for name in required:
@@ -162,7 +174,7 @@ def read_body(value: Any, known: Mapping[str, Schema], required: tuple[str, ...]
 
 
 def check(schema: Schema, value: Any, name: str) -> None:
-    """Raise InputError unless the value is as the schema says."""
+    """Raise InputError unless the value fits the schema."""
     if "anyOf" in schema:
         return check_any(schema["anyOf"], value, name)
     kind = schema.get("type")
@@ -185,7 +197,7 @@ def check(schema: Schema, value: Any, name: str) -> None:
 
 
 def check_any(schemas: list[Schema], value: Any, name: str) -> None:
-    """Raise the InputError of the first unless one of them fits."""
+    """Raise the InputError of the first schema unless the value fits one of them."""
     problem: InputError | None = None
     for schema in schemas:
         try:
