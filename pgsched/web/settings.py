@@ -1,6 +1,7 @@
 """Settings of the console: where it listens, which secrets let visitors in, and what they may do.
 
-Invariant: a visitor from another machine must authenticate. A console that would let anyone in does not start.
+Invariant: a visitor from another machine must authenticate. Settings that would let every visitor in are refused at the
+start.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The HTML pages, one module for each subject."""
+"""The HTML pages of the console: one module for each subject."""

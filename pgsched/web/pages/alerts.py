@@ -1,4 +1,4 @@
-"""What people should hear of: incidents, and who changed what."""
+"""The pages of alerts, and of the changes that people made (audit)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PAGE, SHOWN = 50, 100
 
 
 def incidents(request: Request, conn: Connection[Any]) -> View:
-    """Those that are open, and the newest that are over."""
+    """Return the page of open incidents and of the newest that are over."""
     newest = alerts.listed(conn, everything=True, n=SHOWN)
     values = {"open": alerts.listed(conn, n=SHOWN), "over": [one for one in newest if one["closed_at"] is not None]}
     return View("alerts.html", values)
 
 
 def audit(request: Request, conn: Connection[Any]) -> View:
-    """The newest changes that the filters mean."""
+    """Return the page of the newest changes that match the filter."""
     wanted = {name: given(request, name) for name in ("what", "name", "who", "since")}
     before = an_id(request, "before", "change")
     found = changes(

@@ -1,4 +1,4 @@
-"""Backfills: first every slot with its decision, then the asking, then how it goes."""
+"""The pages of backfills: the form with the decision for every slot, the start, and the progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 500
 
 
 def ask(request: Request, conn: Connection[Any]) -> View:
-    """The form; with a range in the URL every slot of it and what would become of it. Nothing is written."""
+    """Return the form; with a range in the URL, also every slot and its decision. Nothing is written."""
     job = jobs.show(conn, request.path_params["name"])
     values: dict[str, Any] = {"job": job, "modes": MODES, "problem": None, "found": None}
     if given(request, "from") or given(request, "to"):
@@ -34,7 +34,10 @@ def ask(request: Request, conn: Connection[Any]) -> View:
 
 
 def wanted(request: Request) -> Wanted:
-    """What the fields ask for."""
+    """Return the request that the fields describe.
+
+    Raises InputError for an invalid number.
+    """
     priority = number(request, "priority")
     most = number(request, "max_active") or 1
     if not 1 <= most <= 1000:
@@ -46,7 +49,7 @@ def wanted(request: Request) -> Wanted:
 
 
 def start(request: Request, conn: Connection[Any]) -> Done:
-    """Ask the leader for it."""
+    """Ask the leader for the backfill."""
     name = request.path_params["name"]
     try:
         added = backfilling.start(conn, name, wanted(request))
@@ -56,11 +59,11 @@ def start(request: Request, conn: Connection[Any]) -> Done:
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
-    """How one goes."""
+    """Return the page of one backfill."""
     return View("backfill.html", {"one": backfills.show(conn, request.path_params["id"])})
 
 
 def cancel(request: Request, conn: Connection[Any]) -> Done:
-    """End it, with its open runs."""
+    """Cancel the backfill with its open runs."""
     done = backfilling.cancel(conn, request.path_params["id"], given(request, "reason"))
     return Done(f"/backfills/{done.id}", f"The backfill {done.words}.")

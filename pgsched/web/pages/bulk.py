@@ -1,4 +1,7 @@
-"""Retry and cancel of many runs. The rule: nothing is changed before a page has said how many and which."""
+"""The pages that retry or cancel many runs.
+
+Invariant: nothing is changed before a page has said how many runs are meant, and which.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ SHOWN = 20
 
 
 def choose(request: Request, conn: Connection[Any]) -> Done:
-    """What was ticked and which button was pressed, as the address of the page that asks."""
+    """Redirect to the page that asks, with the ticked runs and the pressed button in its address."""
     ids = [("id", str(run_id)) for run_id in given_ids(request)]
     return Done(f"/runs/many?{urlencode([*fields(request).items(), ('verb', given(request, 'verb') or ''), *ids])}")
 
 
 def ask(request: Request, conn: Connection[Any]) -> View:
-    """How many and which: the page before the change."""
+    """Return the page that says how many runs are meant, and which."""
     choice, ticked = meant(request, conn), bool(given_ids(request))
     choice, other = changes.without_unfit(conn, choice) if ticked else (choice, [])
     values = {
@@ -37,14 +40,17 @@ def ask(request: Request, conn: Connection[Any]) -> View:
 
 
 def do(request: Request, conn: Connection[Any]) -> Done:
-    """The change. What somebody else changed meanwhile is left alone, and said."""
+    """Change the runs; those that changed meanwhile are left alone, and the message says so."""
     choice = meant(request, conn)
     done = changes.change(conn, choice, reason=given(request, "reason"))
     return Done(f"/runs?{query(fields(request))}", result_message(choice.verb, done))
 
 
 def given_ids(request: Request) -> list[int]:
-    """The runs that were ticked; none where all are meant that the filters choose."""
+    """Return the ids of the ticked runs; none if the button means all runs of the filter.
+
+    Raises InputError for a text that is not an id.
+    """
     if (given(request, "verb") or "").endswith("-all"):
         return []
     texts = request.state.form.get("id") or request.query_params.getlist("id")
@@ -54,7 +60,10 @@ def given_ids(request: Request) -> list[int]:
 
 
 def meant(request: Request, conn: Connection[Any]) -> Choice:
-    """The runs that were ticked, or else all that the filters mean. Raises InputError."""
+    """Return the ticked runs, or all runs that match the filter.
+
+    Raises InputError for an unknown button, without runs, and without a filter.
+    """
     text = given(request, "verb") or ""
     verb = changes.VERBS.get(text.removesuffix("-all"))
     if verb is None:
@@ -70,6 +79,6 @@ def meant(request: Request, conn: Connection[Any]) -> Choice:
 
 
 def result_message(verb: Verb, done: Changed) -> str:
-    """How many, and why not the others."""
+    """Describe how many runs were changed, and why others were left alone."""
     why = [f"{len(ids)} left alone: {reason}" for reason, ids in done.reasons[:5]]
     return "\n".join([f"{verb.done.capitalize()} {done.words}.", *why])

@@ -1,4 +1,7 @@
-"""A job's excluded dates: the first and the last count, and are those of its time zone."""
+"""Changes of a job's excluded dates.
+
+Both the first and the last date count, in the job's time zone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from pgsched.web.pages.responses import Done, given, job_url
 
 
 def asked(request: Request) -> tuple[date, date]:
-    """The first and the last date; without a last there is one. Raises InputError."""
+    """Return the first and the last date; without a last date they are the same.
+
+    Raises InputError for texts that are not dates.
+    """
     first, last = given(request, "from"), given(request, "to")
     if first is None:
         raise InputError("from: name the first date", "from")
@@ -24,14 +30,14 @@ def asked(request: Request) -> tuple[date, date]:
 
 
 def exclude(request: Request, conn: Connection[Any]) -> Done:
-    """The job does not run on them."""
+    """Exclude the dates: the job does not run on them."""
     name, dates = request.path_params["name"], asked(request)
     excluded_dates.exclude(conn, name, *dates, given(request, "reason"))
     return Done(f"{job_url(name)}#dates", f"It does not run: {said(*dates, given(request, 'reason'))}.")
 
 
 def allow(request: Request, conn: Connection[Any]) -> Done:
-    """It runs on them again."""
+    """Allow the dates again."""
     name, dates = request.path_params["name"], asked(request)
     excluded_dates.allow(conn, name, *dates)
     return Done(f"{job_url(name)}#dates", f"It runs again: no {said(*dates, None)} any more.")

@@ -1,7 +1,7 @@
-"""Small charts: geometry in, points of an SVG out. Pure; the templates draw them.
+"""Small charts: series of figures turned into points of an SVG. Pure functions; the templates draw.
 
-The rule: a chart says its figures in text as well (a caption, and a title on each stretch), and a gap in the figures is
-a gap in the line.
+Invariant: a chart also says its figures as text, in a caption and in a tooltip of each interval. A gap in the figures
+is a gap in the line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A series: its pieces without gaps as `x,y x,y`, its areas down to the axis where it is filled."""
+    """A drawn series.
+
+    `now`: the newest figure as text.
+    `pieces`: the parts without gaps, each as `x,y x,y`.
+    `areas`: the areas below the pieces down to the axis, of a filled series.
+    """
 
     label: str
     look: str
@@ -34,7 +39,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A stretch of the axis that one points at, with what it says."""
+    """An interval of the axis to point at, with its tooltip."""
 
     x: float
     width: float
@@ -43,7 +48,12 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a template draws. `top`: the value at the upper edge."""
+    """A chart for a template to draw.
+
+    `top`: the figure at the upper edge, as text.
+    `begin`: the text at the left end of the axis.
+    `empty`: no figure is known.
+    """
 
     title: str
     lines: tuple[Line, ...]
@@ -56,7 +66,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line to draw."""
+    """One series to draw: its label, its CSS class, and its values; None is a gap."""
 
     label: str
     look: str
@@ -74,7 +84,12 @@ def chart(
     places: Sequence[float] | None = None,
     note: str = "",
 ) -> Chart:
-    """A chart of series over the same times. `places`: where each lies from 0 to 1; None: evenly."""
+    """Return a chart of series over the same times.
+
+    `times`: the texts of the times, for tooltips.
+    `show`: formats a figure.
+    `places`: the place of each time from 0 to 1; None: evenly spaced.
+    """
     size = len(times)
     where = list(places) if places is not None else [i / max(size - 1, 1) for i in range(size)]
     known = [value for one in series for value in one.values if value is not None]
@@ -89,13 +104,13 @@ def chart(
 
 
 def said(time: str, series: Sequence[Series], i: int, show: Callable[[float], str]) -> str:
-    """What a stretch says."""
+    """Return the tooltip of one interval."""
     told = [f"{one.label} {show(value)}" for one in series if (value := one.values[i]) is not None]
     return f"{time}: {', '.join(told) or 'nothing'}"
 
 
 def line(series: Series, where: Sequence[float], top: float, show: Callable[[float], str]) -> Line:
-    """The points of a series."""
+    """Return the points of a series."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for place, value in zip(where, series.values, strict=True):
         if value is None:
@@ -109,17 +124,18 @@ def line(series: Series, where: Sequence[float], top: float, show: Callable[[flo
 
 
 def points(piece: list[tuple[float, float]]) -> str:
-    """`x,y x,y`; a point alone becomes a short stroke."""
+    """Return points as `x,y x,y`; a lone point becomes a short stroke."""
     piece = piece if len(piece) > 1 else [(piece[0][0] - 2, piece[0][1]), (piece[0][0] + 2, piece[0][1])]
     return " ".join(f"{x:g},{y:g}" for x, y in piece)
 
 
 def area(piece: list[tuple[float, float]]) -> str:
+    """Return the area between a piece and the axis, as `x,y x,y`."""
     return f"{piece[0][0]:g},{HEIGHT:g} {points(piece)} {piece[-1][0]:g},{HEIGHT:g}"
 
 
 def nice(value: float) -> float:
-    """The next of 1, 2, 5, 10, ... above, so that the axis does not jump at every look."""
+    """Return the next of 1, 2, 5, 10, ... above, so that the axis does not change at every look."""
     if value <= 0:
         return 1.0
     size = 1.0
@@ -130,17 +146,19 @@ def nice(value: float) -> float:
     return next((size * share for share in (0.1, 0.2, 0.5) if size * share >= value), size)
 
 
-# ---- bars of single runs
+# ---- bars, one for each run
 
 BAD = ("dead", "missed")
-TALLEST, MARK = 84.0, 13  # of bars, and of the mark above those that ended badly
-TALL = {"dead": 12, "missed": 12, "late": 8, "skipped": 3, "cancelled": 3}  # in a strip
+TALLEST, MARK = 84.0, 13  # heights of a bar, and of the mark above a bad end
+TALL = {"dead": 12, "missed": 12, "late": 8, "skipped": 3, "cancelled": 3}  # heights of marks in a strip, of 12
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A run: its height from 0 to 100, its state, and what it says. That it ended badly is said by a mark as well, so
-    that nobody has to tell colours apart."""
+    """A bar for one run: its state, its height from 0 to 100, its tooltip and its run.
+
+    A bad end is also shown by a mark, so that colour is not the only sign.
+    """
 
     state: str
     height: float
@@ -149,11 +167,12 @@ class Bar:
 
     @property
     def bad(self) -> bool:
+        """Check whether the run ended badly."""
         return self.state in BAD
 
 
 def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
-    """Runs, oldest first, as high as they took long, beside the longest."""
+    """Return bars of runs, oldest first; the longest run has the tallest bar."""
     lengths = [length(run) for run in runs]
     longest = max(lengths, default=0.0) or 1.0
     return [
@@ -163,8 +182,10 @@ def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
 
 
 def strip(found: Sequence[Bar], size: int) -> Markup:
-    """The bars as marks from the right, the worse the taller, each saying what it was. Made here: a page has thousands
-    of them."""
+    """Return marks of the bars, right-aligned; worse outcomes have taller marks, and each mark has a tooltip.
+
+    The SVG is made here, not in a template, because a page has thousands of marks.
+    """
     pieces = [
         f'<rect class="bar {bar.state}" x="{8 * n}" y="{12 - tall(bar)}" width="6.5" height="{tall(bar)}">'
         f"<title>{escape(bar.text)}</title></rect>"
@@ -174,12 +195,12 @@ def strip(found: Sequence[Bar], size: int) -> Markup:
 
 
 def tall(bar: Bar) -> int:
-    """How tall a mark of a strip is, of 12."""
+    """Return the height of a mark in a strip, at most 12."""
     return TALL.get(bar.state, 6)
 
 
 def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
-    """The bars as one path of each state, from the right."""
+    """Return the bars, right-aligned, as one SVG path for each state."""
     paths: dict[str, list[str]] = {}
     for n, bar in enumerate(found, size - len(found)):
         mark = f"M{8 * n} 0h6.5l-3.25 {MARK}z" if bar.bad else ""
@@ -188,7 +209,7 @@ def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
 
 
 def length(run: dict[str, Any]) -> float:
-    """How long its last attempt took, in seconds."""
+    """Return how long the last attempt of a run took, in seconds; 0 if it has no end."""
     if run["started_at"] is None or run["finished_at"] is None:
         return 0.0
     took: timedelta = run["finished_at"] - run["started_at"]
@@ -196,7 +217,7 @@ def length(run: dict[str, Any]) -> float:
 
 
 def told(run: dict[str, Any], took: float) -> str:
-    """`2026-05-01 02:00:00 UTC: succeeded, took 3s`."""
+    """Describe a run for a tooltip: `2026-05-01 02:00:00 UTC: succeeded, took 3s`."""
     late = f", {duration(run['late_s'])} late" if run["look"] == "late" else ""
     spent = f", took {duration(took)}" if took else ""
     why = f": {str(run['reason'])[:120]}" if run.get("reason") else ""
@@ -205,5 +226,5 @@ def told(run: dict[str, Any], took: float) -> str:
 
 
 def number(value: float) -> str:
-    """A plain count for an axis."""
+    """Return a plain count for an axis."""
     return count(int(value)) if value == int(value) else count(value)

@@ -1,5 +1,7 @@
-"""Depth over time. The rule: nobody else keeps how deep the queues were, so the console notes it while it runs, and its
-chart begins when the console did."""
+"""The depth of the queues over time, recorded by the console while it runs.
+
+The database does not keep this history, so the chart begins when the console started.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,11 @@ EVERY_S, KEPT_S = 10.0, 24 * 3600.0
 
 
 class Depth(NamedTuple):
-    """How many runs there were at an instant of this machine's monotonic clock."""
+    """The numbers of open runs at one instant.
+
+    `at`: the instant, in monotonic seconds of this machine.
+    `held`: runs that are scheduled or waiting.
+    """
 
     at: float
     queued: int
@@ -29,19 +35,19 @@ class Depth(NamedTuple):
 
 
 class Depths:
-    """What was noted, oldest first."""
+    """The recorded depths, oldest first."""
 
     def __init__(self) -> None:
         self.kept: deque[Depth] = deque(maxlen=int(KEPT_S / EVERY_S))
 
     def lately(self, seconds: float) -> list[Depth]:
-        """Those of the last seconds."""
+        """Return the depths of the last `seconds`."""
         since = time.monotonic() - seconds
         return [one for one in list(self.kept) if one.at >= since]
 
 
 async def watching(pool: Pool, depths: Depths) -> None:
-    """Note the depth every EVERY_S; a database that does not answer leaves a gap."""
+    """Record the depth every EVERY_S seconds; a database that does not answer leaves a gap."""
     while True:
         with contextlib.suppress(PgschedError, DatabaseError):
             depths.kept.append(await run_in_threadpool(note, pool))
@@ -49,7 +55,7 @@ async def watching(pool: Pool, depths: Depths) -> None:
 
 
 def note(pool: Pool) -> Depth:
-    """The depth now."""
+    """Read the depth now."""
     with pool.connection() as conn:
         found = depth(conn)
     return Depth(time.monotonic(), found["queued"], found["running"], found["scheduled"] + found["waiting"])

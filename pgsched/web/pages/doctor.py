@@ -1,5 +1,8 @@
-"""What the doctor says. The rule: a look takes seconds, so no visitor waits for one: they see the last, and another
-begins when that is old."""
+"""The doctor's findings for the console, refreshed in the background.
+
+Invariant: no visitor waits for a check, because a check takes seconds. Visitors see the findings of the last check, and
+a new check begins when these are old.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
 
 OLD_S = 10.0
-# The checks whose texts have the host, the database, the user or a folder in them.
+# Checks whose texts may name the host, the database, the user or a folder.
 WHERE = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
 
 
 def hidden(finding: Finding) -> Finding:
-    """The finding without host, database and user."""
+    """Return the finding without its text if that may name the host, the database, the user or a folder."""
     said = {"ok": "it is well", "warn": "there is something to know", "fail": "it fails"}[finding.level]
     text = f"{said}; what, is shown to who may change things"
     return replace(finding, text=text) if finding.name in WHERE else finding
@@ -35,8 +38,11 @@ class Diagnosis:
         self._at = 0.0
 
     def last(self, *, all_of_it: bool) -> tuple[list[Finding] | None, float]:
-        """The last findings (None: the first look goes on) and their age in seconds; begins a new look if they are
-        old. `all_of_it`: for somebody who may also know where the database is."""
+        """Return the last findings and their age in seconds; begin a new check if they are old.
+
+        The findings are None until the first check has ended.
+        `all_of_it`: also return texts that say where the database is.
+        """
         with self._lock:
             age_s = time.monotonic() - self._at
             if not self._looking and (self._found is None or age_s > OLD_S):

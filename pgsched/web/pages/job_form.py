@@ -1,5 +1,8 @@
-"""Making and changing a job. The rule: a field is a column, its text what PostgreSQL reads; only changed fields are
-sent, because a schedule that is set again starts again."""
+"""The form that creates or changes a job.
+
+Invariant: a field is a column, and its text is what PostgreSQL reads. Only changed fields are sent, because a schedule
+that is set again starts again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,14 @@ CRON_FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column as a form shows it."""
+    """A column of a job as a field of the form.
+
+    `hint`: what to enter.
+    `choices`: the values to choose from.
+    `long`: the field has several lines.
+    `tick`: the field is a box to tick.
+    `default`: the text of the column's default.
+    """
 
     name: str
     hint: str = ""
@@ -106,7 +116,7 @@ LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
 
 
 def new(request: Request, conn: Connection[Any]) -> View:
-    """An empty form, or one filled in as another job is."""
+    """Return an empty form, or a form filled in with another job's values."""
     texts = {name: field.default for name, field in FIELDS.items()}
     if (like := given(request, "like")) is not None:
         texts = texts_of(conn, jobs.show(conn, like)) | {"name": ""}
@@ -114,7 +124,7 @@ def new(request: Request, conn: Connection[Any]) -> View:
 
 
 def edit(request: Request, conn: Connection[Any]) -> View:
-    """The form of a job."""
+    """Return the form of a job."""
     job = jobs.show(conn, request.path_params["name"])
     return form(job, texts_of(conn, job))
 
@@ -127,8 +137,11 @@ def form(
     seen: Mapping[str, str] | None = None,
     theirs: Mapping[str, str] | None = None,
 ) -> View:
-    """The form, with what is wrong beside its field. `seen`: the texts that changes are told from (None: these);
-    `theirs`: what somebody else has put into fields that were changed here as well."""
+    """Return the form, with a problem beside its field.
+
+    `seen`: the texts that changes are compared with; None: `texts`.
+    `theirs`: another person's new texts of fields that were changed here as well.
+    """
     wrong = None if problem is None else column_of(problem)
     values = {
         "job": job, "texts": texts, "groups": GROUPS, "problem": None if problem is None else str(problem),
@@ -139,12 +152,12 @@ def form(
 
 
 def column_of(problem: InputError) -> str | None:
-    """The field that an error is about; the parts of a cron expression are one."""
+    """Return the field that an error is about; parts of a cron expression are the field `schedule`."""
     return "schedule" if problem.field in CRON_FIELDS else problem.field
 
 
 def create(request: Request, conn: Connection[Any]) -> View | Done:
-    """Make the job."""
+    """Create the job."""
     texts = sent(request)
     try:
         filled = {name: text for name, text in texts.items() if text != FIELDS[name].default}
@@ -155,8 +168,11 @@ def create(request: Request, conn: Connection[Any]) -> View | Done:
 
 
 def change(request: Request, conn: Connection[Any]) -> View | Done:
-    """Change what was changed in the form. What somebody else changed meanwhile stays as it is, unless it was changed
-    here as well: then the form shows both."""
+    """Change the fields that were changed in the form.
+
+    What another person changed meanwhile stays, unless the same field was changed here as well: then the form shows
+    both texts.
+    """
     texts = sent(request)
     try:
         job = jobs.show(conn, request.path_params["name"])
@@ -181,7 +197,7 @@ def change(request: Request, conn: Connection[Any]) -> View | Done:
 
 
 def seen_by(request: Request, otherwise: Mapping[str, str]) -> dict[str, str]:
-    """The texts that the form was filled in with; those of now where it does not say."""
+    """Return the texts that the form was filled in with; for a missing text, the current one."""
     try:
         found = json.loads(given(request, "seen") or "{}")
     except ValueError:
@@ -191,17 +207,18 @@ def seen_by(request: Request, otherwise: Mapping[str, str]) -> dict[str, str]:
 
 
 def sent(request: Request) -> dict[str, str]:
-    """The fields of the form; a box that is not ticked is not sent."""
+    """Return the texts of the form's fields; a box without a tick is not sent, and is `no`."""
     texts = {name: (given(request, name) or "").replace("\r\n", "\n") for name in FIELDS}
     return {name: (text or "no") if FIELDS[name].tick else text for name, text in texts.items()}
 
 
 def paused(request: Request) -> dict[str, Any]:
+    """Return the column that creates the job paused, if the box is ticked."""
     return {"paused": True} if given(request, "paused") else {}
 
 
 def columns(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
-    """The texts as values of columns; an empty one puts the default back."""
+    """Return the values of columns for these texts; an empty text puts the default back."""
     found = {name: value_of(name, text) for name, text in texts.items()}
     if found.get("after_jobs"):
         found["after_jobs"] = declarations.ids_of(conn, texts.get("name") or "this", found["after_jobs"])
@@ -209,7 +226,7 @@ def columns(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def value_of(name: str, text: str) -> Any:
-    """One text as a value."""
+    """Return the value of a column for a text; None for an empty text."""
     if not text:
         return None
     if name == "args":
@@ -224,13 +241,13 @@ def value_of(name: str, text: str) -> Any:
 
 
 def texts_of(conn: Connection[Any], job: Row) -> dict[str, str]:
-    """A job's columns as the form shows them; jobs that it waited for and that are deleted are left out."""
+    """Return a job's columns as texts of the form, without deleted jobs among those that it waits for."""
     after = [one["name"] for one in neighbours(conn, job)[0] if one["name"] is not None] if job["after_jobs"] else []
     return {name: text_of_value(name, job[name]) for name in FIELDS} | {"after_jobs": "\n".join(after)}
 
 
 def text_of_value(name: str, value: Any) -> str:
-    """One value as a text that PostgreSQL reads as that value."""
+    """Return a value as a text that PostgreSQL reads as the same value."""
     if name == "args":
         return json.dumps(value, indent=2, ensure_ascii=False, default=json_value)
     if name == "keep":
@@ -247,7 +264,7 @@ def text_of_value(name: str, value: Any) -> str:
 
 
 def preview(request: Request, conn: Connection[Any]) -> Response:
-    """What a schedule means and when it fires, for the form while somebody types: a piece of a page."""
+    """Return a piece of HTML that says what the typed schedule means and when it fires."""
     values: dict[str, Any] = {"problem": None, "sentence": "", "fires": [], "notes": []}
     try:
         values |= foreseen(request, conn)
@@ -257,7 +274,10 @@ def preview(request: Request, conn: Connection[Any]) -> Response:
 
 
 def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
-    """The sentence and the next slots of the fields in the URL; of a job that is there, its excluded dates count."""
+    """Return the description and the next slots of the schedule in the URL.
+
+    The excluded dates of an existing job count.
+    """
     schedule, zone = given(request, "schedule"), given(request, "timezone") or "UTC"
     if schedule is None:
         at = given(request, "run_at")
@@ -277,7 +297,7 @@ def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
 
 
 def bound(request: Request, name: str) -> datetime | None:
-    """An instant in a field; what is no instant yet, while it is typed, is none."""
+    """Return the instant in a field; None while the text is not an instant yet."""
     try:
         found = moment(name, given(request, name))
     except InputError:

@@ -1,4 +1,4 @@
-"""Jobs: the list, the page of one, and what can be done to it by one button."""
+"""The pages of jobs: the list, the page of one job, and the actions of its buttons."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DAY_SHOWN = 60
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
-    """The list."""
+    """Return the list of jobs."""
     wanted = {name: given(request, name) for name in ("state", "queue", "after")}
     found = jobs.list_jobs(conn, **wanted, limit=PAGE + 1)
     shown = found[:PAGE]
@@ -45,13 +45,13 @@ def index(request: Request, conn: Connection[Any]) -> View:
 
 
 def of_slots(found: list[Row]) -> tuple[Any, Any]:
-    """The last slots of a job as two strips: how long, and how."""
+    """Return two strips of a job's last slots: how long the runs took, and how they ended."""
     made = bars(found)
     return heights(made, slots.SHOWN), strip(made, slots.SHOWN)
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
-    """One job: its slots, what comes next, and why something did not run."""
+    """Return the page of a job: its slots, what comes next, and why a slot did not run."""
     job = jobs.show(conn, request.path_params["name"])
     today = job["now"].astimezone(zones.zone(job["timezone"])).date()
     day = a_date(request, "day")
@@ -80,7 +80,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
 
 
 def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
-    """Durations, lateness and outcomes for longer than rows are kept."""
+    """Return charts of durations, lateness and outcomes, over longer than rows are kept."""
     lately = long_charts.of_job(conn, job["id"], span)
     times, begin = [f"{one.from_at:%Y-%m-%d %H:%M} UTC" for one in lately], f"{span} ago"
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
@@ -95,7 +95,7 @@ def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
 
 
 def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:
-    """The answer to why a slot did not run, if that was asked."""
+    """Return the explanation of the slot that the URL asks about; None if it asks about none."""
     if "at" not in request.query_params:
         return None
     try:
@@ -105,7 +105,10 @@ def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:
 
 
 def a_date(request: Request, name: str) -> date | None:
-    """A date in the URL. A year that no job can have is refused."""
+    """Return a date of the URL; None if it is empty. `YYYY-MM` means the first of the month.
+
+    Raises InputError for other texts, and for a year that no job can have.
+    """
     text = given(request, name)
     if text is None:
         return None
@@ -128,15 +131,16 @@ POLICIES = (
 
 
 def facts(job: Row) -> dict[str, Any]:
-    """The policies that are set."""
+    """Return the policies of a job that are set."""
     found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
     return found | ({"keep": describe_keep(job["keep"])} if job["keep"] else {})
 
 
-# ---- one button
+# ---- actions of one button
 
 
 def pause(request: Request, conn: Connection[Any]) -> Done:
+    """Pause the job's schedule."""
     name = request.path_params["name"]
     user = request.state.visitor.user or None
     job_changes.pause(conn, name, given(request, "reason"), user)
@@ -144,13 +148,14 @@ def pause(request: Request, conn: Connection[Any]) -> Done:
 
 
 def resume(request: Request, conn: Connection[Any]) -> Done:
+    """Resume the job's schedule."""
     name = request.path_params["name"]
     job_changes.resume(conn, name, given(request, "from") or "now")
     return Done(job_url(name), "The job is active again.")
 
 
 def run(request: Request, conn: Connection[Any]) -> Done:
-    """Run it now."""
+    """Run the job now."""
     name = request.path_params["name"]
     args = given(request, "args")
     run_id = job_changes.run(conn, name, args and json_arguments(args), given(request, "overlap") or "allow")
@@ -158,7 +163,7 @@ def run(request: Request, conn: Connection[Any]) -> Done:
 
 
 def delete(request: Request, conn: Connection[Any]) -> Done:
-    """Remove it, if its name was typed again."""
+    """Delete the job if its name was typed again."""
     name = request.path_params["name"]
     if given(request, "name") != name:
         return Done(job_url(name), "Not deleted: the name that you typed is not this job's.", bad=True)

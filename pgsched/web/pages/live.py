@@ -1,9 +1,14 @@
-"""A page that follows the database: its live part, sent as server-sent events.
+"""Live pages: the live part of a page follows the database as a stream of server-sent events.
 
-Events: `part` (the whole live part), `delta` (how to make it from the one before), `still` (nothing changed), `trouble`
-(why nothing can be said). Each is one JSON value, so no text of a page can break the framing.
+Each event is one JSON value, so that no text of a page can break the framing:
 
-Invariant: a look that fails, for whatever reason, becomes a `trouble` event; the stream goes on and looks again.
+- `part`: the whole live part.
+- `delta`: how to make the live part from the one before.
+- `still`: nothing has changed.
+- `trouble`: why there are no new figures.
+
+Invariant: a look at the database that fails, for whatever reason, becomes a `trouble` event. The stream goes on and
+looks again.
 """
 
 from __future__ import annotations
@@ -29,14 +34,14 @@ from pgsched.web.pages.responses import Endpoint, Page, View, answer, explained,
 
 logger = log.get("web")
 LIVE_S, MOST_LIVE = 600.0, 100
-NO_LOAD = 10  # between two looks of a live page so many times what the look took
-# Looks at once: the other connections of the pool are for whoever loads a page or presses a button.
+NO_LOAD = 10  # the pause between two looks, at least, in durations of a look
+# Looks at the same time: the other connections of the pool are for page loads and buttons.
 LOOKS = 4
 AGE = re.compile(r'( data-age)="[^"]*">[^<]*<')
 
 
 def page(make: Page) -> Endpoint:
-    """The endpoint of a page; asked for as an event stream it is live."""
+    """Return the endpoint of a page; a request for an event stream gets the live page."""
 
     async def endpoint(request: Request) -> Response:
         if "text/event-stream" in request.headers.get("accept", ""):
@@ -47,7 +52,10 @@ def page(make: Page) -> Endpoint:
 
 
 class Live(StreamingResponse):
-    """The stream of one page. At most MOST_LIVE are open: one more is refused before it has begun."""
+    """The event stream of one page.
+
+    At most MOST_LIVE streams are open: one more is refused before it begins.
+    """
 
     def __init__(self, request: Request, make: Page) -> None:
         self._state = request.app.state
@@ -58,6 +66,7 @@ class Live(StreamingResponse):
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream, or refuse it if too many are open."""
         if self._state.streams >= MOST_LIVE:
             refusal = JSONResponse({"error": "too many live pages"}, 503, {"Retry-After": "10"})
             return await refusal(scope, receive, send)
@@ -69,7 +78,10 @@ class Live(StreamingResponse):
 
 
 async def stream(request: Request, make: Page) -> AsyncIterator[bytes]:
-    """Events until the browser goes, or for LIVE_S: then it comes back by itself and shows anew who it is."""
+    """Yield events until the browser leaves, for at most LIVE_S seconds.
+
+    The browser then connects again by itself, and authenticates anew.
+    """
     state, begun, looks = request.app.state, time.monotonic(), Looks(request, make)
     yield b"retry: 1000\n\n"
     while time.monotonic() - begun < LIVE_S and not state.ending.is_set():
@@ -84,7 +96,7 @@ async def stream(request: Request, make: Page) -> AsyncIterator[bytes]:
 
 
 def limiter(state: Any) -> CapacityLimiter:
-    """Made in the event loop that uses it."""
+    """Return the limiter of looks, made in the event loop that uses it."""
     if state.looks is None:
         state.looks = CapacityLimiter(LOOKS)
     found: CapacityLimiter = state.looks
@@ -92,23 +104,23 @@ def limiter(state: Any) -> CapacityLimiter:
 
 
 async def packed(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The events compressed, each of them complete when it is sent."""
+    """Yield the events compressed, each of them complete."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     async for one in events:
         yield packer.compress(one) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
 class Looks:
-    """The looks of one stream, and what the browser has."""
+    """The looks of one stream at the database, and the text that the browser has."""
 
     def __init__(self, request: Request, make: Page) -> None:
         self._request, self._make = request, make
-        self._sent: list[str] | None = None  # the lines that the browser has; None: it has none
+        self._sent: list[str] | None = None  # the lines that the browser has; None before the first event
         self._known = ""
         self._failed = ""
 
     def look(self) -> tuple[str, Any, float]:
-        """One look: the event's name and value, and the seconds until the next."""
+        """Look once; return the event's name and value, and the seconds until the next look."""
         every_s = self._request.app.state.settings.every_s
         try:
             text, asked_s = part(self._request, self._make)
@@ -116,7 +128,7 @@ class Looks:
             return "trouble", str(explained(self._request, error)), every_s
         except Exception as error:
             kind = type(error).__name__
-            if kind != self._failed:  # said once a stream, not at every look
+            if kind != self._failed:  # logged once a stream, not at every look
                 self._failed = kind
                 logger.error("a live page failed", path=self._request.url.path, exc_info=True)
             return "trouble", f"{kind}: this is a bug in pgsched; the console's log shows where", every_s
@@ -124,7 +136,10 @@ class Looks:
         return *self.event(text), asked_s or every_s
 
     def event(self, text: str) -> tuple[str, Any]:
-        """What the browser lacks. That an age has grown is nothing new: the browser counts by itself."""
+        """Return the event that brings the browser up to date.
+
+        A grown age is no change, because the browser counts ages by itself.
+        """
         known = AGE.sub(r"\1><", text)
         if self._sent is not None and known == self._known:
             return "still", None
@@ -134,7 +149,10 @@ class Looks:
 
 
 def part(request: Request, make: Page) -> tuple[str, float | None]:
-    """The live part now, and how often the page wants to be looked at. Raises whatever the page does."""
+    """Return the HTML of the live part, and the seconds between two looks that the page asks for.
+
+    Raises the errors of the page.
+    """
     view = made(request, make)
     if not isinstance(view, View):
         raise InputError("this page is not live")
@@ -142,7 +160,7 @@ def part(request: Request, make: Page) -> tuple[str, float | None]:
 
 
 def delta(before: list[str], lines: list[str]) -> list[Any]:
-    """Lines as pieces: `[first, count]` of those before, or the text of new ones."""
+    """Return the lines as pieces: `[first, count]` for lines of `before`, a text for new lines."""
     places: dict[str, int] = {}
     for n, line in enumerate(before):
         places.setdefault(line, n)
@@ -165,6 +183,6 @@ def delta(before: list[str], lines: list[str]) -> list[Any]:
 
 
 def event(name: str, value: Any, pause_s: float) -> bytes:
-    """An event as a browser reads it: `[value, seconds until the next]`."""
+    """Return an event as a browser reads it, with the data `[value, seconds until the next]`."""
     text = json.dumps([value, round(pause_s, 2)], ensure_ascii=True, separators=(",", ":"))
     return f"event: {name}\ndata: {text}\n\n".encode()

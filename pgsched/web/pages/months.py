@@ -1,6 +1,6 @@
-"""A job's calendar: what became of each day's slots, which are to come, and which dates are excluded.
+"""A job's calendar page: past and coming slots of each day of a month, and excluded dates.
 
-Invariant: every date and time in it is of the job's time zone.
+Invariant: every date and time is in the job's time zone.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
 from pgsched.services.jobs.slots import Month
 
-FORESEEN = 100  # slots to come, at most, that are counted
-# what became of slots: how it looks and what it is called
+FORESEEN = 100  # coming slots that are counted, at most
+# by outcome of a slot: its CSS class and its label
 KINDS = {
     "ran": ("ran", ""), "late": ("late", " late"), "skipped": ("skipped", " skip"), "cancelled": ("skipped", " cancel"),
     "missed": ("bad", " miss"), "dead": ("bad", " dead"), "open": ("open", " open"), "to come": ("next", " to come"),
@@ -25,8 +25,12 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of the calendar. `more`: there may be more slots to come than are counted; `excluded`: why it does not
-    run."""
+    """One day of the calendar.
+
+    `counts`: the number of slots by outcome, as in KINDS.
+    `more`: there may be more coming slots than `counts` says.
+    `excluded`: why the job does not run on this day, or None.
+    """
 
     date: date
     counts: dict[str, int]
@@ -35,7 +39,7 @@ class Day:
 
 
 def days(job: Row, month: Month) -> list[Day]:
-    """The days of a month."""
+    """Return the days of a month, with outcomes of past slots and counts of coming ones."""
     fires = [] if job["paused"] else list(preview_job(job, FORESEEN).fires)
     zone = zones.zone(job["timezone"])
     coming = Counter(fire.at.astimezone(zone).date() for fire in fires if not fire.excluded)
@@ -48,7 +52,7 @@ def days(job: Row, month: Month) -> list[Day]:
 
 
 def excluded(job: Row, day: date) -> str | None:
-    """Why the job does not run on this date; None: nothing is said against it."""
+    """Return why the job does not run on this date, or None if the date is not excluded."""
     for first, until, reason in spans(job["excluded"] or ()):
         if first <= day <= until:
             return f"excluded: {reason}" if reason else "excluded"
@@ -56,10 +60,11 @@ def excluded(job: Row, day: date) -> str | None:
 
 
 def spans(found: Iterable[tuple[date | str, date | str, str | None]]) -> Iterable[tuple[date, date, str | None]]:
-    """Excluded dates as dates, whichever way the row has them."""
+    """Yield the excluded dates as dates; a row may have them as texts."""
     for first, until, reason in found:
         yield a_date(first), a_date(until), reason
 
 
 def a_date(value: date | str) -> date:
+    """Return the date; a text is read as YYYY-MM-DD."""
     return date.fromisoformat(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The first page: is it well, how much is there to do, and how has it been going?"""
+"""The first page of the console: health, open runs, and charts of the last minutes to months."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pgsched.web.pages.charts import SAMPLED, Chart, Series, chart, number
 from pgsched.web.pages.depth import Depths
 from pgsched.web.pages.responses import View, given
 
-SLOW = ("7d", "30d", "1y")  # nothing of these is seen to move
-SAMPLE = 2500  # of the finished runs: a page is looked at every two seconds
+SLOW = ("7d", "30d", "1y")  # ranges whose charts change too slowly to see
+SAMPLE = 2500  # finished runs that are read: a page looks every two seconds
 
 
 def overview(request: Request, conn: Connection[Any]) -> View:
-    """The whole system."""
+    """Return the first page."""
     asked = given(request, "range")
     spans = {**RANGES, **LONGER}
     span = asked if asked in spans else "1h"
@@ -46,14 +46,14 @@ def overview(request: Request, conn: Connection[Any]) -> View:
 
 
 def paused(found: Status) -> set[str]:
-    """The queues from which nothing starts."""
+    """Return the names of the queues from which no run starts because of a pause."""
     if any(pause.what == "all" for pause in found.paused):
         return {queue.name for queue in found.queues}
     return {pause.name for pause in found.paused if pause.what == "queue"}
 
 
 def of_depth(depths: Depths, span: str) -> Chart:
-    """Queued, running and held runs since the console was started."""
+    """Return the chart of queued, running and other open runs since the console started."""
     seconds = {**RANGES, **LONGER}[span] * STRETCHES
     noted, now = depths.lately(seconds), time.monotonic()
     noted = noted[:: max(1, len(noted) // 120)]
@@ -70,7 +70,7 @@ def of_depth(depths: Depths, span: str) -> Chart:
 
 
 def of_rates(lately: list[Stretch], span: str) -> list[Chart]:
-    """Throughput, latency, lateness and errors."""
+    """Return the charts of throughput, latency, lateness and errors."""
     form = "%Y-%m-%d %H:%M" if span in LONGER else "%H:%M:%S"
     times = [f"{one.from_at:{form}} UTC" for one in lately]
     begin = f"{span} ago"

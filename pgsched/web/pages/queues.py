@@ -1,4 +1,7 @@
-"""Queues, limits of keys, pauses. The rule: a form shows all settings of a row, and an empty field takes one away."""
+"""The page of queues, limits of keys, pauses and retention, and its forms.
+
+Invariant: a form shows all settings of a row, and an empty field removes a setting.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from pgsched.web.pages.responses import Done, View, given
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
-    """All of them."""
+    """Return the page."""
     queues, limits = queue_settings.list_queues(conn), queue_settings.list_limits(conn)
     values = {
         "queues": [row | {"said": describe_queue(row), "rate_text": rate_text(row)} for row in queues],
@@ -33,7 +36,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
 
 
 def rate_text(row: dict[str, Any]) -> str:
-    """`100/m`, as the form takes it."""
+    """Return the rate of a row as the form takes it, such as `100/m`."""
     if row["rate"] is None:
         return ""
     text = span_text(timedelta(seconds=row["rate_s"]))
@@ -41,16 +44,17 @@ def rate_text(row: dict[str, Any]) -> str:
 
 
 def ageing_text(row: dict[str, Any]) -> str:
+    """Return the ageing of a queue as the form takes it; empty without one."""
     return "" if row["ageing"] is None else span_text(row["ageing"])
 
 
 def text(request: Request, name: str) -> str:
-    """A field; an empty one takes the setting away."""
+    """Return the text of a field; an empty field means `none`, which removes the setting."""
     return given(request, name) or NONE
 
 
 def save_queue(request: Request, conn: Connection[Any]) -> Done:
-    """Set all that can be set for a queue."""
+    """Save all settings of a queue."""
     name = given(request, "name") or ""
     on_full = given(request, "on_full") or "reject"
     values = bounds("concurrency_limit", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
@@ -65,7 +69,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Done:
 
 
 def save_limit(request: Request, conn: Connection[Any]) -> Done:
-    """Set all that can be set for a limit."""
+    """Save all settings of a limit."""
     name = given(request, "name") or ""
     values = bounds("concurrency", text(request, "concurrency"), text(request, "rate"), text(request, "burst"))
     weight = whole("weight", given(request, "weight") or "1", 1)
@@ -74,18 +78,19 @@ def save_limit(request: Request, conn: Connection[Any]) -> Done:
 
 
 def remove_limit(request: Request, conn: Connection[Any]) -> Done:
+    """Remove a limit."""
     name = given(request, "name") or ""
     settings.remove_limit(conn, name)
     return Done("/queues#limits", f"Limit {name} is gone.")
 
 
 def target(request: Request) -> Target:
-    """What a pause is about."""
+    """Return what a pause is about."""
     return Target(given(request, "what") or "", given(request, "name") or "")
 
 
 def pause(request: Request, conn: Connection[Any]) -> Done:
-    """Let nothing of it start."""
+    """Pause a queue, a task or everything."""
     wanted, lasts = target(request), given(request, "lasts")
     user = request.state.visitor.user or None
     pauses.pause(conn, wanted, given(request, "reason"), user, None if lasts is None else span("for", lasts))

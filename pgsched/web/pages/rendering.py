@@ -1,5 +1,8 @@
-"""The templates' environment. The rule: everything is escaped, control characters included; a name that no page gave is
-an error, not nothing."""
+"""The environment of the templates: filters that turn values into HTML.
+
+Invariant: every value is escaped, control characters included. A name that a page did not set is an error, not an empty
+text.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "er
 
 
 def moment(value: datetime | None, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
-    """An instant in UTC, readable by machines."""
+    """Return an instant in UTC as a `time` element."""
     if value is None:
         return Markup("–")
     at = value.astimezone(UTC)
@@ -35,7 +38,7 @@ def moment(value: datetime | None, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:
 
 
 def local(value: datetime, timezone: str) -> Markup:
-    """An instant as the clocks of a zone show it; in UTC when pointed at."""
+    """Return an instant in a time zone as a `time` element; its tooltip shows UTC."""
     at = value.astimezone(UTC)
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
         at.isoformat(), at.strftime("%Y-%m-%d %H:%M:%S"), value.astimezone(zone(timezone)).strftime("%Y-%m-%d %H:%M:%S")
@@ -43,7 +46,10 @@ def local(value: datetime, timezone: str) -> Markup:
 
 
 def since(value: datetime | None, now: datetime) -> Markup:
-    """How long ago, or until; the instant itself when pointed at. The browser goes on counting."""
+    """Return how long ago an instant was, or how far ahead it is; its tooltip shows the instant.
+
+    The browser keeps counting.
+    """
     if value is None:
         return Markup("–")
     at = value.astimezone(UTC)
@@ -53,7 +59,11 @@ def since(value: datetime | None, now: datetime) -> Markup:
 
 
 def counted(seconds: float | None, way: str = "ago") -> Markup:
-    """An age that the browser goes on counting: `3m ago`, as a `span` `3m`, or what is `left` until then."""
+    """Return an age that the browser keeps counting.
+
+    `seconds`: the age now; negative for an instant ahead.
+    `way`: `ago` for `3m ago`, `span` for `3m`, `left` for the time left until the instant.
+    """
     if seconds is None:
         return Markup("–")
     words = {"ago": f"{duration(seconds)} ago", "span": duration(seconds), "left": "now" if seconds >= 0 else
@@ -65,12 +75,15 @@ def counted(seconds: float | None, way: str = "ago") -> Markup:
 
 
 def lately(seconds: float) -> Markup:
-    """When something was seen that says every few seconds that it is there."""
+    """Return when something was last seen, or `just now` within SEEN_S seconds.
+
+    It is for things that report every few seconds.
+    """
     return Markup("just now") if seconds < SEEN_S else counted(seconds)
 
 
 def took(run: dict[str, Any]) -> str | Markup:
-    """How long the last attempt took, or has been going on."""
+    """Return how long the last attempt took or has been running; a dash before a start and between attempts."""
     start, end = run["started_at"], run["finished_at"]
     if start is None:
         return "–"
@@ -80,55 +93,58 @@ def took(run: dict[str, Any]) -> str | Markup:
 
 
 def visible(value: Any) -> str:
-    """Text of others: control characters and turned writing direction are shown, not obeyed."""
+    """Return text of others with control characters and changes of writing direction as escapes."""
     return "" if value is None else clean(str(value), keep="\n\t")
 
 
 def pretty(value: Any) -> str:
-    """JSON for a person."""
+    """Return JSON, indented for a person."""
     return visible(json.dumps(value, indent=2, ensure_ascii=False, default=json_value))
 
 
 def count(value: float | None) -> str:
-    """A number with thousands apart."""
+    """Return a number with commas between thousands."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else figure(value)
 
 
 def state(name: str) -> Markup:
-    """A state as a badge."""
+    """Return a state as a badge."""
     return Markup('<span class="state {0}">{0}</span>').format(name)
 
 
 def query(values: dict[str, Any], **more: Any) -> str:
-    """A query string of what is set."""
+    """Return a query string of the values that are set."""
     return urlencode({name: text for name, text in {**values, **more}.items() if text not in (None, "")})
 
 
 def broken(value: Any) -> Markup:
-    """Text in which lines may break after separators."""
+    """Return text that a browser may break after each `_`."""
     return Markup("_<wbr>").join(escape(part) for part in visible(value).split("_"))
 
 
 def shown(value: Any) -> Any:
-    """Whatever a template prints: text of others as `visible` has it, unless a filter says that it is `as_it_is`."""
+    """Return a text as `visible` does, for every value that a template prints; markup stays as it is."""
     return visible(value) if type(value) is str and CONTROL.search(value) else value
 
 
 def as_it_is(value: Any) -> Markup:
-    """Text for a field of a form, which is sent back: escaped, and nothing else."""
+    """Return text for a field of a form: escaped for HTML, but otherwise unchanged, because it is sent back."""
     return escape("" if value is None else value)
 
 
 def segment(name: str) -> str:
-    """A job's name as one piece of a path. A browser takes the pieces `.` and `..` away: those have a `~` before them,
-    and one more than before where they have one already."""
+    """Return a job's name as one piece of a path.
+
+    A browser removes the pieces `.` and `..`, so these get a `~` in front. Names that are such a piece after one or
+    more `~` get one `~` more.
+    """
     return quote(f"~{name}" if DOTTED.fullmatch(name) else name, safe="")
 
 
 def make() -> Environment:
-    """The environment with the filters."""
+    """Return the environment with its filters."""
     made = Environment(
         loader=PackageLoader("pgsched.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, auto_reload=False, finalize=shown,

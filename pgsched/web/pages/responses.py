@@ -1,7 +1,7 @@
-"""From a function of one module to a response: a page, or a change and where to go next.
+"""From the function of a page to an HTTP response: a page, or a change and where to go next.
 
-The rule: a page is a plain function of the request and a connection. It runs in a thread, and the same function makes
-the page's first answer and every later one that the browser is sent while it looks.
+Invariant: a page is a plain function of the request and a connection, and runs in a thread. The same function makes the
+first answer and every later one that a live page gets.
 """
 
 from __future__ import annotations
@@ -28,24 +28,29 @@ from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, segment
 from pgsched.web.security.visitors import SAFE, Visitor
 
 TOLD = "pgsched_told"
-MOST_TOLD = 800  # characters; a cookie takes it there
+MOST_TOLD = 800  # characters; the message travels in a cookie
 WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A template with what it shows."""
+    """A template, and the values that it shows."""
 
     template: str
     values: dict[str, Any]
     status: int = 200
-    every_s: float | None = None  # how often a live page is looked at again; None: as the settings say
-    pauses: Sequence[Row] = ()  # what is paused now, which every page says
+    every_s: float | None = None  # seconds between two looks of a live page; None: as in the settings
+    pauses: Sequence[Row] = ()  # what is paused now; every page shows it
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A change that was made: where the browser goes next, and what it is told there."""
+    """A change that was made.
+
+    `to`: where the browser goes next.
+    `told`: the message that it shows there.
+    `bad`: the message is about a failure.
+    """
 
     to: str
     told: str = ""
@@ -58,7 +63,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def action(act: Page) -> Endpoint:
-    """The endpoint of a change."""
+    """Return the endpoint of a change."""
 
     async def endpoint(request: Request) -> Response:
         return await run_in_threadpool(answer, request, act)
@@ -67,13 +72,16 @@ def action(act: Page) -> Endpoint:
 
 
 def answer(request: Request, make: Page) -> Response:
-    """What a function comes to, or the page that says why it did not."""
+    """Run the function of a page and return the response, or the page that explains the error.
+
+    After a failed change the browser returns to the page with the button, which shows the error.
+    """
     begun = time.perf_counter()
     found = tried(request, make)
-    if isinstance(found, DatabaseUnreachable) and request.method == "GET":  # the pool's connections were old ones
+    if isinstance(found, DatabaseUnreachable) and request.method == "GET":  # the pool's connections may have been old
         found = tried(request, make)
     if isinstance(found, PgschedError):
-        # What a reload would send again is left: the page on which the button was says what went wrong.
+        # Show the error on the page with the button: here, a reload would send the form again.
         came = back_of(request) if request.method == "POST" else None
         found = failed(found) if came is None else Done(came, f"That did not work: {found}"[:MOST_TOLD], bad=True)
     response = found if isinstance(found, Response) else respond(request, found)
@@ -82,7 +90,7 @@ def answer(request: Request, make: Page) -> Response:
 
 
 def tried(request: Request, make: Page) -> View | Done | Response | PgschedError:
-    """What a function comes to, or the error that it ended with."""
+    """Run the function of a page; return its result, or the error that it raised."""
     try:
         return made(request, make)
     except (PgschedError, DatabaseError) as error:
@@ -90,8 +98,10 @@ def tried(request: Request, make: Page) -> View | Done | Response | PgschedError
 
 
 def explained(request: Request, raised: PgschedError | DatabaseError) -> PgschedError:
-    """The error, in the words that this visitor may read. Only visitors who may change things are told the database's
-    address and the console's login there."""
+    """Return the error in words that this visitor may read.
+
+    The address of the database, and the console's login there, are only for visitors that may change things.
+    """
     error = explain(raised) if isinstance(raised, DatabaseError) else raised
     if isinstance(error, DatabaseUnreachable) and not request.state.visitor.may_write:
         return DatabaseUnreachable("the database cannot be reached: why, is shown to who may change things")
@@ -99,7 +109,7 @@ def explained(request: Request, raised: PgschedError | DatabaseError) -> Pgsched
 
 
 def made(request: Request, make: Page) -> View | Done | Response:
-    """What a function comes to, on a connection of its own; a page also says what is paused."""
+    """Run the function of a page on a connection from the pool; add what is paused to a View."""
     with connection(request) as conn:
         found = make(request, conn)
         return replace(found, pauses=queues.list_pauses(conn)) if isinstance(found, View) else found
@@ -107,7 +117,10 @@ def made(request: Request, make: Page) -> View | Done | Response:
 
 @contextmanager
 def connection(request: Request) -> Iterator[Connection[Any]]:
-    """A connection that changes things in the name of who asks. Raises DatabaseUnreachable."""
+    """Yield a connection from the pool that makes changes in the visitor's name.
+
+    Raises DatabaseUnreachable.
+    """
     with request.app.state.pool.connection() as conn:
         conn.acting_for = (request.state.visitor.user or None) if request.method not in SAFE else None
         try:
@@ -117,7 +130,7 @@ def connection(request: Request) -> Iterator[Connection[Any]]:
 
 
 def respond(request: Request, found: View | Done) -> Response:
-    """The response to a browser."""
+    """Return the response for a browser: a page, or a redirect with a message."""
     if isinstance(found, View):
         told = request.app.state.signer.unseal(TOLD, request.cookies.get(TOLD, ""))
         response: Response = HTMLResponse(render(request, found, told), found.status)
@@ -132,12 +145,12 @@ def respond(request: Request, found: View | Done) -> Response:
 
 
 def failed(error: PgschedError) -> View:
-    """The page that says what went wrong."""
+    """Return the page that explains an error."""
     return View("error.html", {"error": str(error), "again": None}, status_of(error))
 
 
 def status_of(error: PgschedError) -> int:
-    """The HTTP status of an error."""
+    """Return the HTTP status of an error."""
     if isinstance(error, NotFound):
         return 404
     if isinstance(error, InputError):
@@ -148,12 +161,12 @@ def status_of(error: PgschedError) -> int:
 
 
 def render(request: Request, view: View, told: Mapping[str, Any] | None = None) -> str:
-    """The whole page."""
+    """Return the HTML of the whole page; `told` is the message about the last change."""
     return ENVIRONMENT.get_template(view.template).render(context(request, view) | {"told": told})
 
 
 def live_part(request: Request, view: View) -> str:
-    """What the live part of the page holds: exactly the text that the whole page has there."""
+    """Return the HTML of the live part of the page: exactly the text that the whole page has there."""
     template = ENVIRONMENT.get_template(view.template)
     values = template.new_context(context(request, view) | {"told": None})
     paused = ENVIRONMENT.get_template("pauses.html").render(values)
@@ -161,7 +174,7 @@ def live_part(request: Request, view: View) -> str:
 
 
 def context(request: Request, view: View) -> dict[str, Any]:
-    """What every template may use."""
+    """Return the values that every template can use, and those of this page."""
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
@@ -171,7 +184,7 @@ def context(request: Request, view: View) -> dict[str, Any]:
 
 
 def back_of(request: Request) -> str | None:
-    """The page of this console that the request came from."""
+    """Return the page of this console that the request came from; None if there is no other page."""
     try:
         came = urlsplit(request.headers.get("referer", ""))
     except ValueError:
@@ -183,30 +196,34 @@ def back_of(request: Request) -> str | None:
     return None if here else local(place, "") or None
 
 
-# ---- what pages read of a request
+# ---- reading of requests
 
 
 class RowId(Convertor[int]):
-    """`{id:row}` in a path: a number that a row can have. A longer one is the address of nothing."""
+    """`{id:row}` in a path: the id of a row; a longer number is no address."""
 
     regex = "[0-9]{1,18}"
 
     def convert(self, value: str) -> int:
+        """Return the id in the path."""
         return int(value)
 
     def to_string(self, value: int) -> str:
+        """Return the id as it stands in a path."""
         return str(value)
 
 
 class JobName(Convertor[str]):
-    """`{name:job}` at the end of a path: what `segment` made of a job's name."""
+    """`{name:job}` at the end of a path: a job's name, as `segment` encodes it."""
 
     regex = ".*"
 
     def convert(self, value: str) -> str:
+        """Return the job's name in the path."""
         return value[1:] if value.startswith("~") and DOTTED.fullmatch(value) else value
 
     def to_string(self, value: str) -> str:
+        """Return the name as it stands in a path."""
         return segment(value)
 
 
@@ -215,14 +232,17 @@ register_url_convertor("job", JobName())
 
 
 def given(request: Request, name: str) -> str | None:
-    """A field of the form or of the URL, stripped; None where it is empty."""
+    """Return a field of the form, else of the URL, stripped; None if it is empty."""
     form: dict[str, list[str]] = request.state.form
     value = form[name][-1] if name in form else request.query_params.get(name)
     return value.strip() or None if value is not None else None
 
 
 def number(request: Request, name: str) -> int | None:
-    """A field that is a whole number. Raises InputError."""
+    """Return a field as a whole number; None if it is empty.
+
+    Raises InputError for other texts.
+    """
     text = given(request, name)
     if text is None:
         return None
@@ -232,7 +252,11 @@ def number(request: Request, name: str) -> int | None:
 
 
 def an_id(request: Request, name: str, what: str) -> int | None:
-    """A field that is the id of a run or the like. Raises InputError."""
+    """Return a field as the id of a row; None if it is empty.
+
+    `what`: what the row is (a run, a change), for the error.
+    Raises InputError for other texts.
+    """
     found = number(request, name)
     if found is not None and not 0 < found < 2**63:
         raise InputError(f"{name}: is not the id of a {what}", name)
@@ -240,11 +264,11 @@ def an_id(request: Request, name: str, what: str) -> int | None:
 
 
 def local(path: str | None, otherwise: str) -> str:
-    """A place on this console to go to; never another site."""
+    """Return `path` if it is an address on this console, else `otherwise`; never another site."""
     fine = path is not None and path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if fine and path is not None and "\\" not in path else otherwise
 
 
 def job_url(name: str, verb: str = "") -> str:
-    """The page of a job, or of something to do with it."""
+    """Return the address of a job's page, or of the page for an action (`verb`) on the job."""
     return f"/job/{verb}/{segment(name)}" if verb else f"/jobs/{segment(name)}"

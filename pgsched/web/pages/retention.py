@@ -1,5 +1,7 @@
-"""How long things are kept: as forms show it, and changing it. The rule: one notation everywhere, `dead=90d, any=7d`;
-what it cannot say is shown as the JSON that it is."""
+"""How long things are kept, as forms show and change it.
+
+Invariant: one notation everywhere, `dead=90d, any=7d`. What this notation cannot say is shown as JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ PLAIN = re.compile(r"(\d{1,9}) (second|sec|minute|min|hour|day|week)s?")
 
 
 def keep_text(keep: Mapping[str, str] | None) -> str:
-    """`dead=90d, any=7d`."""
+    """Return retention as the form takes it, such as `dead=90d, any=7d`."""
     if not keep:
         return ""
     found = {outcome: PLAIN.fullmatch(time) for outcome, time in sorted(keep.items(), key=last_any)}
@@ -35,26 +37,26 @@ def keep_text(keep: Mapping[str, str] | None) -> str:
 
 
 def last_any(item: tuple[str, str]) -> bool:
-    """The outcomes that are named come first."""
+    """Return a sort key that puts `any` behind the named outcomes."""
     return item[0] == "any"
 
 
 def keep_of(text: str | None) -> Any:
-    """The column's value; None for nothing."""
+    """Return the value of the column for a text; None for an empty text."""
     if not text:
         return None
     return text if text.startswith("{") else kept(part.strip() for part in text.split(",") if part.strip())
 
 
 def shown(conn: Connection[Any]) -> dict[str, Any]:
-    """What holds for everything, with the texts of the form."""
+    """Return the settings for everything, with their texts for the form."""
     found = retention.settings(conn)
     texts = {name: span_text(found[name]) for name in RETENTION_TIMES}
     return found | {"said": describe_keep(found["keep"]), "texts": texts | {"keep": keep_text(found["keep"])}}
 
 
 def save(request: Request, conn: Connection[Any]) -> Done:
-    """Set what was changed in the form."""
+    """Save the settings that were changed in the form."""
     before = shown(conn)
     texts = {name: given(request, name) or "" for name in ("keep", *RETENTION_TIMES)}
     changed = [name for name, text in texts.items() if text != before["texts"][name]]

@@ -1,4 +1,4 @@
-"""Runs: the list that filters in the URL choose, and the page of one."""
+"""The pages of runs: the filtered list, the page of one run, its graph, its output, and its buttons."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ WIDTH = 600.0
 
 
 def wanted(request: Request) -> Filter:
-    """The filter that the URL or a form names. Raises InputError."""
+    """Return the filter in the URL or the form.
+
+    Raises InputError for an invalid value.
+    """
     return filter_of(lambda name: given(request, name))
 
 
 def fields(request: Request) -> dict[str, str]:
-    """The filter as the URL has it."""
+    """Return the fields of the filter that are set, as texts."""
     return {name: text for name in FIELDS if (text := given(request, name)) is not None}
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
-    """The newest runs that the filters mean."""
+    """Return the list of the newest runs that match the filter."""
     before, problem, similar = an_id(request, "before", "run"), None, []
     try:
         found = pages.page(conn, replace(wanted(request), before_id=before, limit=PAGE))
@@ -66,12 +69,12 @@ def index(request: Request, conn: Connection[Any]) -> View:
 
 
 def verbs(state: str | None) -> list[str]:
-    """What can be done to runs in this state; None: in any."""
+    """Return the actions that are possible for runs in this state; None: for runs in any state."""
     return [verb.name for verb in changes.VERBS.values() if state is None or state in verb.states]
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
-    """One run."""
+    """Return the page of one run."""
     found = whole(conn, request.path_params["id"])
     run = found.run
     values = {"found": found, "run": run, "standing": found.standing, "timeline": timeline(found.spans),
@@ -82,7 +85,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
 
 
 def timeline(spans: list[Span]) -> list[dict[str, Any]]:
-    """The stretches as pieces of a bar; short ones are still to be seen."""
+    """Return the spans of a run's life as pieces of a bar; short spans stay visible."""
     if not spans:
         return []
     begin, whole_s = spans[0].begin, max((spans[-1].end - spans[0].begin).total_seconds(), 0.001)
@@ -99,7 +102,7 @@ def timeline(spans: list[Span]) -> list[dict[str, Any]]:
 
 
 def tree(request: Request, conn: Connection[Any]) -> View:
-    """The graph that it belongs to."""
+    """Return the page of the graph that a run belongs to."""
     run_id = request.path_params["id"]
     found = graphs.tree(conn, run_id)
     shown = list(islice(lines(found, run_id), TREE_SHOWN))
@@ -108,7 +111,7 @@ def tree(request: Request, conn: Connection[Any]) -> View:
 
 
 def log(request: Request, conn: Connection[Any]) -> Response:
-    """All of the output as plain text."""
+    """Return the whole output of a run as a text file."""
     run_id = request.path_params["id"]
     runs.show(conn, run_id)
     pool = request.app.state.pool
@@ -119,7 +122,7 @@ def log(request: Request, conn: Connection[Any]) -> Response:
 
     def pieces() -> Iterator[str]:
         place = BEGINNING
-        while found := read(place):  # no connection is held while who asked is slow
+        while found := read(place):  # no connection is in use while a slow client reads
             yield from (row["chunk"] for row in found)
             place = run_output.behind(found)
 
@@ -127,29 +130,33 @@ def log(request: Request, conn: Connection[Any]) -> Response:
     return StreamingResponse(pieces(), media_type="text/plain; charset=utf-8", headers={"Content-Disposition": name})
 
 
-# ---- one button
+# ---- actions of one button
 
 
 def retry(request: Request, conn: Connection[Any]) -> Done:
+    """Revive the run."""
     run_id = request.path_params["id"]
     return back(request, f"Run {run_id} is {changes.retry(conn, run_id).state} again.")
 
 
 def cancel(request: Request, conn: Connection[Any]) -> Done:
+    """Cancel the run, or ask its worker to stop it."""
     run_id = request.path_params["id"]
     return back(request, f"Run {run_id} {changes.cancel(conn, run_id, given(request, 'reason')).words}.")
 
 
 def retry_tree(request: Request, conn: Connection[Any]) -> Done:
+    """Revive the runs of the graph that failed."""
     done = changes.retry_graph(conn, request.path_params["id"])
     return Done(f"/runs/{request.path_params['id']}/tree", f"Retried {len(done)} runs.")
 
 
 def cancel_tree(request: Request, conn: Connection[Any]) -> Done:
+    """Cancel the unfinished runs of the graph."""
     done = changes.cancel_graph(conn, request.path_params["id"], given(request, "reason"))
     return Done(f"/runs/{request.path_params['id']}/tree", f"Cancelled {len(done.rows)} runs.")
 
 
 def back(request: Request, told: str) -> Done:
-    """To where the button was."""
+    """Return to the page with the button."""
     return Done(local(given(request, "next"), f"/runs/{request.path_params['id']}"), told)

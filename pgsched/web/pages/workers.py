@@ -1,4 +1,4 @@
-"""Workers, and what the doctor says."""
+"""The pages of the workers and of the doctor's findings."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pgsched.web.pages.responses import Done, View
 
 
 def workers(request: Request, conn: Connection[Any]) -> View:
-    """Those that are alive, and who has gone lately."""
+    """Return the page of live workers and of those that ended within the last hour."""
     alive, leader, gone = charts.workers(conn), health.newest_leader(conn), charts.gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
 
 
 def drain(request: Request, conn: Connection[Any]) -> Done:
-    """Ask one to take no more and to end."""
+    """Ask a worker to claim nothing more and to end."""
     gone = pauses.drain(conn, request.path_params["id"], request.state.visitor.user or None)
     return Done("/workers", f"{gone['name']} was asked to drain: it hears of it within a third of its lease.")
 
 
 def doctor(request: Request, conn: Connection[Any]) -> View:
-    """The problems of now, and what `pgsched doctor` said last."""
+    """Return the page of current problems and of what `pgsched doctor` found last."""
     findings, age_s = request.app.state.diagnosis.last(all_of_it=request.state.visitor.may_write)
     values = {"findings": findings and [one for one in findings if one.name != "work"], "age_s": age_s,
               "status": status.status(conn, SAMPLE)}  # fmt: skip

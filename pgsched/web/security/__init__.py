@@ -1,1 +1,1 @@
-"""Who may come in, and what every request must pass."""
+"""Access to the console: login, sessions, tokens, and the checks that every request passes."""

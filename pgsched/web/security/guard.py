@@ -1,5 +1,8 @@
-"""The rule: every request passes here first, so that no route can forget to ask. Who is it, is the host ours, does a
-change come from one of our own pages?"""
+"""The guard around the console: checks each request before any route sees it.
+
+Invariant: no route can forget a check, because every request passes here first. The guard checks that the host is ours,
+that the visitor may come in, and that a change comes from one of the console's own pages.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +36,18 @@ HEADERS = {
 }
 
 
-# The answer to a request that is not served: its status, why, more headers, and the fields that may be sent again.
+# Makes the answer to a request that is not served, from: status, reason, headers, fields that may be sent again.
 Refuse = Callable[[Request, int, str, dict[str, str], dict[str, list[str]] | None], Response]
 
 
 class Guard:
-    """The ASGI application around the console."""
+    """The ASGI application around the console.
+
+    `app`: the console behind the guard.
+    `known`: recognises visitors.
+    `refuse`: makes the answer to a request that is not served.
+    `headers`: security headers for every answer.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, known: Known, refuse: Refuse) -> None:
         self.app, self.settings, self.known, self.refuse = app, settings, known, refuse
@@ -47,13 +56,14 @@ class Guard:
             self.headers["Strict-Transport-Security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request pass to the console or refuse it; add headers and a cookie to the answer."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        scope["app"] = self.app  # refusals are pages, too
+        scope["app"] = self.app  # refusals are pages of the console, too
         asked = HTTPConnection(scope)
         counted = self.is_guess(asked)
         guesses = counted and not asked.app.state.bearers.begin(address_of(asked.client))
-        if guesses:  # then the right one is not looked at either
+        if guesses:  # over the limit, even the right token is not checked
             scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
             asked = HTTPConnection(scope)
         visitor, new = self.known.visitor(asked)
@@ -78,12 +88,12 @@ class Guard:
         return await (refusal or self.app)(scope, receive, sender)
 
     def is_guess(self, asked: HTTPConnection) -> bool:
-        """Does it show a token that counts as a guess until it turns out to be right?"""
+        """Check whether the request shows a token that counts as a guess until it turns out to be right."""
         shown = bearer(asked)
         return shown is not None and self.settings.authenticates and not self.settings.is_right_and_strong(shown)
 
     def cookie(self, scope: Scope, visitor: Visitor) -> str:
-        """The Set-Cookie header of a session."""
+        """Return the Set-Cookie header for the visitor's session."""
         sealed = self.known.signer.cookie(visitor.session)
         return give_cookie(Response(), self.settings, sealed, scope.get("scheme", "")).headers["set-cookie"]
 
@@ -91,11 +101,14 @@ class Guard:
         self, asked: Request, status: int, why: str, headers: dict[str, str] | None = None,
         again: dict[str, list[str]] | None = None,
     ) -> Response:  # fmt: skip
-        """A refusal in the form that was asked for."""
+        """Return a refusal, as JSON or as a page."""
         return self.refuse(asked, status, why, headers or {}, again)
 
     async def refusal(self, scope: Scope, receive: Receive, visitor: Visitor, *, guesses: bool) -> Response | None:
-        """Why the request is not served; None: it is."""
+        """Return the answer to a request that must not be served, or None for a request that may pass.
+
+        `guesses`: the address has sent too many wrong tokens.
+        """
         asked = Request(scope, receive)
         path, api = scope["path"], scope["path"].startswith("/api/")
         if not self.is_ours(asked.headers):
@@ -122,10 +135,13 @@ class Guard:
         return self.forged(asked, api, visitor)
 
     def forged(self, asked: Request, api: bool, visitor: Visitor) -> Response | None:
-        """A change that does not show the token of one of our own pages."""
+        """Return a refusal for a change without the CSRF token of one of our own pages, or None.
+
+        Fields of a form are read here, into the state of the request.
+        """
         kind = asked.headers.get("content-type", "").partition(";")[0].strip().lower()
         if api:
-            # JSON alone: a form of another site cannot send it without asking first, and nobody answers that
+            # Only JSON: for it, another site's page needs a CORS preflight, which this console never grants.
             if kind != "application/json" and asked.state.body:
                 return self.refused(asked, 415, "send JSON: Content-Type: application/json")
             shown = asked.headers.get("x-csrf-token", "") if visitor.ambient else visitor.csrf
@@ -142,18 +158,18 @@ class Guard:
             return None
         if asked.url.path == "/login":
             return RedirectResponse("/login", 303)
-        # Only a page of this console's own origin may have its fields sent again, and only by a person's click.
+        # Fields may be sent again only from a page of this console's own origin, and only by a person's click.
         ours = asked.headers.get("origin") is not None
         again = {name: values for name, values in asked.state.form.items() if name != "csrf"} if ours else None
         return self.refused(asked, 403, OLD_PAGE, {}, again)
 
     def is_ours(self, headers: Headers) -> bool:
-        """Does the request name a host that is ours?"""
+        """Check whether the request names a host that the console answers to."""
         names = self.settings.names
         return not names or bare(headers.get("host", "")) in names
 
     def unknown(self, asked: Request, api: bool) -> Response:
-        """The answer to somebody who has not shown who they are."""
+        """Return the answer to a visitor without a valid login or token."""
         if api:
             return self.refused(asked, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if not self.settings.logs_in:
@@ -169,14 +185,14 @@ OLD_PAGE = "nothing was changed: the page was too old, or not one of this consol
 
 
 def bare(host: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     if host.startswith("["):
         return host[: host.find("]") + 1].lower()
     return host.partition(":")[0].lower()
 
 
 def cross_site(headers: Headers) -> str | None:
-    """Why a change seems to come from another site's page; None: it does not."""
+    """Return why a change seems to come from the page of another site, or None if it does not."""
     origin, host = headers.get("origin"), headers.get("host", "")
     if origin is not None and place_of(origin) != host.lower():
         return f"the request comes from a page of {origin[:200]}"
@@ -186,7 +202,7 @@ def cross_site(headers: Headers) -> str | None:
 
 
 def place_of(origin: str) -> str | None:
-    """Host and port of an origin; None for what is none."""
+    """Return host and port of an origin; None for a text that is not an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -194,7 +210,7 @@ def place_of(origin: str) -> str | None:
 
 
 async def read_body(asked: Request) -> bytes | None:
-    """The body, None where it is too large."""
+    """Return the body of the request, or None if it is too large."""
     body = b""
     async for chunk in asked.stream():
         body += chunk

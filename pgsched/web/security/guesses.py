@@ -1,8 +1,8 @@
-"""How often somebody may guess a secret.
+"""Limits on guessing of secrets: how many guesses each address has in a minute.
 
-Invariant: a guess is counted before it is looked at, so that guesses sent at once are no more than those sent in turn.
-While an address has guessed too often, the right secret is not looked at either. (A right token that cannot be guessed
-is never counted: see Settings.is_right_and_strong.)
+Invariant: a guess is counted before it is checked, so that parallel guesses have the same limit as guesses in turn.
+While an address is over its limit, even the right secret is not checked. A right token that cannot be guessed is never
+counted: see Settings.is_right_and_strong.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from threading import Lock
 
 WITHIN_S = 60.0
-LOGINS, BEARERS = 10, 60  # of one address within WITHIN_S
+LOGINS, BEARERS = 10, 60  # guesses of one address within WITHIN_S
 MOST_ADDRESSES = 10_000
 
 
@@ -25,7 +25,7 @@ class Guesses:
         self._at: OrderedDict[str, deque[float]] = OrderedDict()
 
     def begin(self, address: str) -> bool:
-        """Count one more guess; False: it may not be looked at."""
+        """Count one more guess; return whether it may be checked."""
         with self._lock:
             now, at = time.monotonic(), self._at.setdefault(address, deque())
             self._at.move_to_end(address)
@@ -39,14 +39,17 @@ class Guesses:
             return True
 
     def right(self, address: str) -> None:
-        """The last one was none: the secret was right."""
+        """Take the last guess of an address back, because the secret was right."""
         with self._lock:
             if at := self._at.get(address):
                 at.pop()
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Who guesses: an IPv4 address, or the network that a host of IPv6 has to itself."""
+    """Return the address that guesses are counted under.
+
+    This is an IPv4 address, or the /64 network of an IPv6 address, which one host has to itself.
+    """
     host = client[0] if client else ""
     try:
         found = ipaddress.ip_address(host)

@@ -1,8 +1,9 @@
-"""The key that cookies are signed with, kept in a file of this user, so that a console that starts again knows its
-visitors and the forms on their screens.
+"""Files of the console that outlive its process: the key that signs cookies, and the sessions that were ended.
 
-Invariant: a file that somebody else owns, may read or has put a link in the place of is not used. Without a folder that
-can be written, a key is made for this process alone.
+With the same key, a console that starts again knows its visitors, and accepts the forms on their screens.
+
+Invariant: a file is not used if another user owns it, can read it, or has put a link in its place. Without a folder
+that can be written, the key is made for this process alone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MOST_ENDED = 10_000
 
 
 def folder() -> Path | None:
-    """Where the console keeps what outlives it; None: this user has no such place."""
+    """Return the folder for files that outlive the console; None if this user has no place for one."""
     if chosen := os.environ.get("PGSCHED_HOME"):
         return Path(chosen).expanduser()
     if os.geteuid() == 0:
@@ -34,7 +35,10 @@ def folder() -> Path | None:
 
 
 def key_of(place: Path | None) -> bytes:
-    """The key that is kept there; one that is made now where there is none. One of this process where it cannot be."""
+    """Return the key kept in the folder, after making one if there is none.
+
+    Where the folder cannot be used, the key is made for this process alone.
+    """
     if place is None:
         return os.urandom(SIZE)
     try:
@@ -47,7 +51,7 @@ def key_of(place: Path | None) -> bytes:
 
 
 def made(file: Path) -> bytes:
-    """A new key in this file; that of another process if it was quicker."""
+    """Write a new key to the file and return it; return the key of another process that was faster."""
     key = os.urandom(SIZE)
     mine = file.with_name(f"{file.name}.{os.getpid()}")
     handle = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
@@ -64,7 +68,7 @@ def made(file: Path) -> bytes:
 
 
 def read(file: Path) -> bytes | None:
-    """The key in a file; None where there is none that nobody else can know."""
+    """Return the key in the file; None if there is none, or if another user could know it."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -77,13 +81,15 @@ def read(file: Path) -> bytes | None:
 
 
 def is_ours(found: os.stat_result) -> bool:
-    """Is the folder this user's, and can nobody else put files into it?"""
+    """Check whether this user owns the folder, and no other user can put files into it."""
     return found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 class Ended:
-    """The sessions that were logged out and would otherwise last longer. Thread-safe; a file lets them end for later
-    processes, too."""
+    """The sessions that were logged out before they expired. Thread-safe.
+
+    `file`: keeps them ended for later processes; None: for this process alone.
+    """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, Lock()
@@ -93,10 +99,10 @@ class Ended:
         return session_id in self._until
 
     def add(self, session_id: str, until: float) -> None:
-        """It ended now, and would have `until` then."""
+        """End a session now; `until` is when it would have expired, in seconds since 1970."""
         with self._lock:
             now = time.time()
-            known = kept(self._file) | self._until  # another console of this user may have added to the file
+            known = kept(self._file) | self._until  # another console of this user may have written the file
             self._until = {name: end for name, end in known.items() if end > now}
             if len(self._until) >= MOST_ENDED:
                 self._until.pop(next(iter(self._until)))
@@ -114,11 +120,11 @@ class Ended:
                 writing.write(text)
             fresh.replace(self._file)
         except OSError:
-            return  # a folder that cannot be written: they have ended in this process
+            return  # not writable: the sessions have ended for this process only
 
 
 def kept(file: Path | None) -> dict[str, float]:
-    """The sessions in a file and when they would have ended by themselves; none where it cannot be read."""
+    """Return the ended sessions in a file, and when each would have expired; none if it cannot be read."""
     try:
         lines = [] if file is None else file.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,7 +1,8 @@
-"""Coming in and going out.
+"""Login and logout.
 
-Invariant: what can be guessed is guessed slowly: each guess counts before it is looked at, and one password is hashed
-at a time, because a hash takes 32 MB. A right token that cannot be guessed is not held up by others' wrong ones.
+Invariant: secrets that can be guessed are guessed slowly. Each guess counts before it is checked, and one password is
+hashed at a time, because a hash takes 32 MB. A right token that cannot be guessed never waits for wrong guesses of
+other visitors.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from pgsched.web.security.secrets import Role, begun
 from pgsched.web.security.visitors import give_cookie
 from pgsched.web.settings import Settings
 
-MOST_WAITING = 8  # for the one hash
+MOST_WAITING = 8  # requests that may wait for the one hash
 
 
 async def show(request: Request) -> Response:
-    """The form; a token in the URL, as `pgsched web` prints it, is looked at."""
+    """Show the login form; with a token in the URL, as `pgsched web` prints it, log in."""
     if "token" in request.query_params:
         return await look_at(request, request.query_params["token"])
     return form(request, 200)
 
 
 def form(request: Request, status: int, problem: str = "") -> Response:
+    """Return the login form; `problem` is the text above it."""
     settings: Settings = request.app.state.settings
     what = (
         "token"
@@ -43,12 +45,12 @@ def form(request: Request, status: int, problem: str = "") -> Response:
 
 
 async def enter(request: Request) -> Response:
-    """Look at what was entered."""
+    """Log in with the secret from the form."""
     return await look_at(request, request.state.form.get("secret", [""])[0])
 
 
 async def look_at(request: Request, secret: str) -> Response:
-    """Let somebody in whose secret is right."""
+    """Log the visitor in if the secret is right; else return the form with the problem."""
     state = request.app.state
     guesses: Guesses = state.guesses
     address = address_of(request.client)
@@ -62,13 +64,13 @@ async def look_at(request: Request, secret: str) -> Response:
         return form(request, 403, "That is not it.")
     if counted:
         guesses.right(address)
-    # a new session, so that one that somebody else put into this browser is not raised to a role
+    # A new session: one that an attacker put into this browser must not get a role.
     response = RedirectResponse(local(given(request, "next"), "/"), 303)
     return give_cookie(response, state.settings, state.signer.cookie(begun(mark)), request.url.scheme)
 
 
 async def mark_of(request: Request, secret: str) -> str | None:
-    """What stands for the secret in a session (see Signer.mark); None where it is not right."""
+    """Return the mark of the secret for a session (see Signer.mark), or None if the secret is wrong."""
     state = request.app.state
     settings: Settings = state.settings
     role, _ = settings.by_token(secret)
@@ -87,7 +89,7 @@ async def mark_of(request: Request, secret: str) -> str | None:
 
 
 def leave(request: Request) -> Response:
-    """End the session, also for whoever has a copy of the cookie."""
+    """Log out: end the session, in every browser that has a copy of the cookie."""
     session, state = request.state.visitor.session, request.app.state
     state.ended.add(session.id, session.until)
     response = RedirectResponse("/login", 303)

@@ -1,4 +1,7 @@
-"""The rule: secrets are compared in constant time, and no cookie is believed that this console did not sign."""
+"""Secrets of the console: password hashes, tokens, sessions, and the signing of cookies.
+
+Invariant: secrets are compared in constant time, and a cookie without the signature of this console counts for nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ STRONG_LENGTH, STRONG_DISTINCT = 32, 10
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """The hash of a password: `scrypt$N$r$p$salt$key`, the last two in base64."""
+    """The hash of a password; its text is `scrypt$N$r$p$salt$key`, the last two in base64."""
 
     n: int
     r: int
@@ -31,28 +34,32 @@ class Password:
 
     @property
     def text(self) -> str:
-        """As it was given."""
+        """Return the hash as the text that was given."""
         return f"scrypt${self.n}${self.r}${self.p}${encoded(self.salt)}${encoded(self.key)}"
 
     def fits(self, password: str) -> bool:
-        """Is it this one?"""
+        """Check whether this is the password."""
         return hmac.compare_digest(derive(password, self.salt, (self.n, self.r, self.p), len(self.key)), self.key)
 
 
 def derive(password: str, salt: bytes, cost: tuple[int, int, int], length: int = 32) -> bytes:
+    """Return the scrypt key of a password; `cost` is N, r and p, `length` the key's bytes."""
     n, r, p = cost
     return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=length)
 
 
 def hashed(password: str) -> str:
-    """The text to give as --password-hash."""
+    """Hash a password; return the text to give as --password-hash."""
     salt = os.urandom(16)
     n, r, p = COST
     return f"scrypt${n}${r}${p}${encoded(salt)}${encoded(derive(password, salt, COST))}"
 
 
 def parse_hash(text: str) -> Password:
-    """Read what `hashed` made. Raises InputError."""
+    """Read a text that `hashed` made.
+
+    Raises InputError for other texts.
+    """
     try:
         kind, n, r, p, salt, key = text.strip().split("$")
         found = Password(int(n), int(r), int(p), decoded(salt), decoded(key))
@@ -65,20 +72,26 @@ def parse_hash(text: str) -> Password:
 
 
 def same(given: str, expected: str) -> bool:
-    """Are they equal? Takes the same time wherever they differ."""
+    """Check whether two secrets are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def is_strong(token: str) -> bool:
-    """Is no number of guesses over a network enough to find it? Taken for so: 32 characters, 10 of them different, as a
-    random one of 128 bits has."""
+    """Check whether no number of guesses over a network would find the token.
+
+    The rule: at least 32 characters, 10 of them different. A random token of 128 bits has as many.
+    """
     return len(token) >= STRONG_LENGTH and len(set(token)) >= STRONG_DISTINCT
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the cookie says: which browser it is, and by which secret somebody came in (`by`, see Signer.mark; empty:
-    nobody did), until an instant of this machine's clock."""
+    """What a session cookie says.
+
+    `id`: a random name of the browser.
+    `by`: the mark of the secret that logged in (see Signer.mark); empty without a login.
+    `until`: when the session expires, in seconds since 1970 by the clock of this machine.
+    """
 
     id: str
     by: str = ""
@@ -86,46 +99,53 @@ class Session:
 
 
 class Signer:
-    """Signs and reads cookies. Invariant: the key is random. One made from a token would let whoever has a cookie try
-    tokens as fast as his machine can."""
+    """Signs and reads cookies.
+
+    Invariant: the key is random. If it were made from a token, the owner of any cookie could try tokens against its
+    signature, as fast as their machine can.
+    """
 
     def __init__(self, key: bytes | None = None) -> None:
         self._key = key or os.urandom(32)
 
     def seal(self, purpose: str, value: Any) -> str:
-        """The value with its signature."""
+        """Return the value as text with its signature; it is valid for one `purpose`."""
         text = encoded(json.dumps(value, separators=(",", ":")).encode())
         return f"{text}.{self._mac(purpose, text)}"
 
     def unseal(self, purpose: str, sealed: str) -> Any:
-        """What was sealed; None where it was not by this key and for this purpose."""
+        """Return the sealed value; None if it was sealed with another key or for another purpose."""
         text, _, mac = sealed.partition(".")
         if not same(mac, self._mac(purpose, text)):
             return None
         return json.loads(decoded(text))
 
     def session(self, cookie: str | None) -> Session | None:
-        """The session of a cookie, unless it has ended."""
+        """Return the session in a cookie; None if the cookie is invalid or the session has expired."""
         found = self.unseal("session", cookie) if cookie else None
         try:
             session = None if found is None else Session(**found)
-        except TypeError:  # of another version
+        except TypeError:  # a cookie of another version
             return None
         return session if session is not None and session.until > time.time() else None
 
     def cookie(self, session: Session) -> str:
+        """Return the value of the cookie for a session."""
         return self.seal("session", asdict(session))
 
     def mark(self, role: Role, secret: str) -> str:
-        """What stands for a secret in the sessions that it began: they end when it changes, or means another role."""
+        """Return the mark that stands for a secret, with its role, in the sessions that it began.
+
+        These sessions end when the secret changes or gives another role.
+        """
         return self._mac(f"came in to {role} by", secret)[:20]
 
     def token(self, role: Role) -> str:
-        """A token for a console that was given none: of this role, and the same as long as the key is."""
+        """Return a token with this role, for a console that was given none; it stays the same as long as the key."""
         return self._mac("token", role)
 
     def csrf(self, session: Session) -> str:
-        """The token that this browser's forms carry."""
+        """Return the CSRF token that the forms of this browser carry."""
         return self._mac("csrf", session.id)
 
     def _mac(self, purpose: str, text: str) -> str:
@@ -133,13 +153,15 @@ class Signer:
 
 
 def begun(by: str = "") -> Session:
-    """A new session."""
+    """Return a new session; `by` is the mark of the secret that logged in."""
     return Session(encoded(os.urandom(18)), by, time.time() + LASTS_S)
 
 
 def encoded(data: bytes) -> str:
+    """Return bytes as URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def decoded(text: str) -> bytes:
+    """Return the bytes of URL-safe base64 without padding."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

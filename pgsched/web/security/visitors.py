@@ -1,4 +1,4 @@
-"""Who somebody is, by what the request shows: a cookie, a token, or what a proxy says."""
+"""Recognition of visitors by what a request shows: a cookie, a token, or a header of a trusted proxy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from pgsched.web.security.secrets import Role, Session, Signer, begun
 from pgsched.web.settings import Settings
 
 SAFE = ("GET", "HEAD", "OPTIONS")  # requests that change nothing
-PLAIN = ("/api/", "/static/", "/healthz")  # answers that bring nobody a cookie
+PLAIN = ("/api/", "/static/", "/healthz")  # paths whose answers set no cookie
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who asks. `ambient`: the browser says so by itself, so that another site could have made it ask."""
+    """The sender of a request.
+
+    `role`: what the visitor may do.
+    `user`: the visitor's name; empty if it is not known.
+    `csrf`: the token that the visitor's forms carry.
+    `ambient`: the browser sends the proof by itself, so that another site could have caused the request.
+    """
 
     role: Role
     user: str
@@ -27,11 +33,12 @@ class Visitor:
 
     @property
     def may_write(self) -> bool:
+        """Check whether the visitor may change things."""
         return self.role == "write"
 
 
 class Known:
-    """Who may come in."""
+    """The visitors that may come in, by the marks of their secrets."""
 
     def __init__(self, settings: Settings, signer: Signer, ended: Ended) -> None:
         self.settings, self.signer, self.ended = settings, signer, ended
@@ -45,7 +52,7 @@ class Known:
         }
 
     def visitor(self, asked: HTTPConnection) -> tuple[Visitor, bool]:
-        """Who asks, and whether their browser has yet to be given a cookie."""
+        """Return the visitor, and whether the browser still needs a cookie."""
         session = self.signer.session(asked.cookies.get(self.settings.cookie))
         if session is not None and session.id in self.ended:
             session = None
@@ -57,7 +64,7 @@ class Known:
         return Visitor(role, user, session, self.signer.csrf(session), ambient), page and not known
 
     def believed(self, asked: HTTPConnection, session: Session) -> tuple[Role, str, bool]:
-        """The role and the name of whoever asks, and whether they are ambient."""
+        """Return the visitor's role and name, and whether the browser sent the proof by itself (ambient)."""
         settings = self.settings
         if not settings.authenticates:
             return "write", "", False
@@ -65,23 +72,23 @@ class Known:
             return *settings.by_token(token), False
         if settings.proxy_header and self.from_proxy(asked):
             said = asked.headers.getlist(settings.proxy_header)
-            user = said[0] if len(said) == 1 else ""  # of two, one may be the browser's own
+            user = said[0] if len(said) == 1 else ""  # of two headers, one may come from the browser
             return ("write", user, True) if user else ("none", "", True)
         return *self._people.get(session.by, ("none", "")), True
 
     def from_proxy(self, asked: HTTPConnection) -> bool:
-        """Does the connection itself come from a proxy that is trusted?"""
+        """Check whether the connection itself comes from a trusted proxy."""
         return self.settings.is_shared(asked.client.host if asked.client else "")
 
 
 def bearer(asked: HTTPConnection) -> str | None:
-    """The token that a program shows."""
+    """Return the token in the Authorization header, or None."""
     shown = asked.headers.get("authorization", "")
     return shown[7:] if shown[:7].lower() == "bearer " else None
 
 
 def give_cookie(response: Response, settings: Settings, sealed: str, scheme: str) -> Response:
-    """Put a session into the browser."""
+    """Add the session cookie to the response."""
     secure = settings.https or scheme == "https"
     response.set_cookie(settings.cookie, sealed, httponly=True, samesite="strict", secure=secure)
     return response

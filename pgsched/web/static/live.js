@@ -1,13 +1,13 @@
-// Keeps a page as it is in the database. Everything works without this as well.
+// Keeps a page up to date with the database. The page works without this script as well.
 //
-// What it promises (a browser test for each is in tests/e2e/web/browser/test_live_promises.py):
+// Promises, each with a browser test in tests/e2e/web/browser/test_live_promises.py:
 // 1. An event touches only what differs: focus, typed text, ticked boxes, selected text and opened details stay.
-// 2. An output that is seen at its end stays at its end; one that was scrolled up stays where it is.
-// 3. While runs are picked or pointed at, no row of the list moves or goes; a button says how many new ones there are.
-// 4. Figures that cannot be brought up to date say of when they are, and are dimmed.
-// 5. A stream that ends, is refused or falls silent is begun again, later each time.
-// 6. Ages are counted here, so nothing is sent because time has passed.
-// 7. A browser has at most STREAMS streams: the pages behind these look every few seconds instead, so that none hangs.
+// 2. An output that was scrolled to its end stays at its end; an output that was scrolled up stays where it is.
+// 3. While runs are ticked or pointed at, no row of the list moves or disappears. A button counts the new runs.
+// 4. Figures that cannot be updated are dimmed, and the page says how old they are.
+// 5. A stream that ends, is refused or falls silent is opened again, after a longer pause each time.
+// 6. Ages are counted here, so that the server sends nothing only because time has passed.
+// 7. A browser has at most STREAMS streams. Further pages poll every few seconds instead, so that no page hangs.
 
 import { morph } from "./morph.js";
 
@@ -16,7 +16,7 @@ const liveness = document.getElementById("liveness");
 const stale = document.getElementById("stale");
 const STREAMS = 4, LOOK_S = 5, GRACE_S = 5, FIRST_WAIT_S = 1, LONGEST_WAIT_S = 30;
 
-// ---- the page follows its text
+// ---- updating the page
 
 function parsed(text) {
   const fresh = live.cloneNode(false);
@@ -76,10 +76,10 @@ function count() {
 }
 setInterval(count, 1000);
 
-// ---- a list that is being picked from does not move
+// ---- a list does not move while its runs are ticked or pointed at
 
-const CAN_POINT = matchMedia("(hover: hover)").matches; // a finger that has gone still hovers
-let held = null; // the text that waits to be shown
+const CAN_POINT = matchMedia("(hover: hover)").matches; // touch screens hover on after the finger has gone
+let held = null; // the newest text, which waits to be shown
 
 function holding() {
   const list = live.querySelector("[data-hold]");
@@ -125,7 +125,7 @@ function got(text) {
 document.getElementById("newer")?.addEventListener("click", release);
 document.addEventListener("pointerout", () => setTimeout(() => { if (held !== null && !holding()) release(); }, 300));
 
-// ---- what is said of it
+// ---- the status of the page: live or not
 
 let asOf = new Date(), trouble = null, silentSince = null;
 
@@ -169,8 +169,9 @@ function begin() {
   if (live && !source && !document.hidden) open(place());
 }
 
-// Whether this page may keep its stream. A browser has six connections to a host, and pages must load as well. A place is
-// a note in the storage that all pages of this console share: whose it is, and when it was last said to be taken.
+// Returns whether this page may keep its stream open. A browser has six connections to a host, and pages must load as
+// well: there are STREAMS places. A place is an item of the storage that all pages of this console share. It says which
+// page has the place, and when that page last confirmed it.
 const me = Math.random().toString(36).slice(2);
 let taken = null;
 
@@ -186,7 +187,7 @@ function place() {
     return false;
   } catch {
     taken = null;
-    return true; // no storage
+    return true; // without storage, each page keeps its stream
   }
 }
 
@@ -240,13 +241,13 @@ setInterval(() => {
   }
 }, 1000);
 
-// Pages that nobody looks at give their connection back.
+// Hidden pages give their connection back.
 document.addEventListener("visibilitychange", () => (document.hidden ? end() : begin()));
 addEventListener("pagehide", end);
 addEventListener("pageshow", begin);
 for (const one of document.querySelectorAll("[data-tail]")) one.scrollTop = one.scrollHeight;
 
-// A form with data-preview shows in the place it names what the server makes of its fields, while they are typed.
+// A form with data-preview shows, while you type, what the server makes of its fields: in the element of data-place.
 for (const form of document.querySelectorAll("form[data-preview]")) {
   const place = document.querySelector(form.dataset.place);
   let waiting, asked = 0;
@@ -265,7 +266,7 @@ for (const form of document.querySelectorAll("form[data-preview]")) {
   ask();
 }
 
-// ---- picking runs: how many, and all at once. What was picked stays so, also when its row has left the list.
+// ---- ticking of runs, one by one or all. A ticked run stays ticked when its row has left the list.
 
 const many = document.getElementById("many");
 const picked = new Set();
@@ -300,6 +301,6 @@ document.addEventListener("change", (event) => {
   if (event.target.matches('[data-pick-all], input[form="many"]')) remember();
 });
 document.addEventListener("shown", tell);
-addEventListener("pageshow", remember); // Back ticks the boxes again
+addEventListener("pageshow", remember); // the browser's Back button ticks the boxes again
 remember();
 begin();

@@ -1,5 +1,5 @@
-// Makes one tree of nodes like another, and touches only what differs: whoever types, selects or scrolls in it goes on.
-// Nodes with an id are found again wherever they went; an open <details> stays open.
+// Makes one tree of nodes like another. Only what differs is touched, so that typing, selecting and scrolling go on.
+// Nodes with an id are found again wherever they moved. An open <details> stays open.
 
 function attributes(old, fresh) {
   for (const { name } of [...old.attributes]) {
@@ -37,7 +37,7 @@ export function morph(old, fresh) {
     place = place.nextSibling;
     gone.remove();
   };
-  // The node that becomes `one`, after what nobody wants any more was dropped; null: it is new.
+  // Returns the node that becomes `one`, after dropping nodes that `fresh` does not have; null: `one` is new.
   const partner = (one) => {
     while (place && place.id && !staying.has(place.id)) drop();
     if (one.id) return named.get(one.id) || null;
