@@ -66,7 +66,7 @@ Example:
 
 
 def make_app(word: str | None = None) -> typer.Typer:
-    """Build the command line: only the commands that begin with `word`, or all commands if none does.
+    """Build the command line: only the commands under the first word `word`, or all if it is unknown or None.
 
     Building all commands takes a quarter of the time of `pgsched status`.
     """
@@ -164,7 +164,8 @@ def run(args: list[str]) -> int:
 def misused(error: Any) -> int:
     """Print one line about wrong arguments and where to read the help; return the exit code.
 
-    A group without a command prints its help instead. The line is ours because typer prints arguments unescaped.
+    A group without a command prints its help instead. typer's own message is not used, because typer prints arguments
+    unescaped.
     """
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()

@@ -68,7 +68,7 @@ def database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
 def migrate_embedded(dsn: str, **options: Any) -> tuple[str | None, str]:
     """Migrate the embedded database; return its schema versions before and after.
 
-    `options`: those of `migrate.upgrade`.
+    `options`: passed to `migrate.upgrade`.
     Raises SchemaTooOld for a database made before 0.1.0, with the directory to move away.
     """
     from pgsched.db.embedded import server

@@ -95,7 +95,7 @@ def demo_jobs(conn: Connection[Any]) -> list[dict[str, Any]]:
 
 
 def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
-    """Return the slots due in (start, end] whose run has not succeeded, by job."""
+    """Return, by job, the slots due in (start, end] without a run that succeeded."""
     found: dict[str, list[datetime]] = {}
     for job in demo_jobs(conn):
         ran = set(live.succeeded_slots(conn, job["id"], start))

@@ -23,7 +23,7 @@ NAMED = ("--sql-dsn",)
 
 
 def hide_passwords() -> None:
-    """Replace this process by one without secrets on its command line; return if there are none."""
+    """Replace this process by one without secrets on its command line; return if there is no secret."""
     given = sys.argv[1:]
     found = hidden(given, os.environ)
     if found is None:

@@ -64,7 +64,7 @@ class Doors:
         door.transport.abort()
 
     def enter(self, door: Door) -> None:
-        """Remove a connection that has sent a whole head, or is gone, from those without one."""
+        """Note that a connection has sent a whole head, or is gone."""
         self._waiting.pop(door, None)
 
     def go(self, door: Door) -> None:

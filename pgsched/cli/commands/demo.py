@@ -81,7 +81,7 @@ def workplace() -> Path:
 
 @contextmanager
 def interrupts() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM instead of ending; yield the list of those that came."""
+    """Collect SIGINT and SIGTERM instead of ending; yield the list of signals that came."""
     came: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in numbers}

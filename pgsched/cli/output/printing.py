@@ -25,8 +25,8 @@ STATES = {
     **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
-LAST_CELLS, NARROW_CELLS = 20, 13  # first: shrink others to 13 so that the last column gets 20
-LEAST_CELLS, TIGHT_CELLS = 12, 11  # then: shrink others to 11 so that the last column gets 12
+LAST_CELLS, NARROW_CELLS = 20, 13  # wanted by the last column, and left to each other column
+LEAST_CELLS, TIGHT_CELLS = 12, 11  # needed by the last column, and left to each other column
 
 
 def cell(value: Any) -> str:
@@ -118,8 +118,8 @@ def print_rich(
 def fitted(widths: list[int], room: int, least: int = NARROW_CELLS, kept: Sequence[bool] = ()) -> list[int]:
     """Shrink the widest columns until all fit into `room` cells together; return the new widths.
 
-    No column shrinks below `least` cells, so that ids and states stay whole. A column whose `kept` is true keeps its
-    width.
+    No column shrinks below `least` cells, so that ids and states stay whole. Columns with `kept` true keep their
+    widths.
     """
     widths = list(widths)
     while sum(width + 2 for width in widths) > room:

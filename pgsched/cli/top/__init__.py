@@ -1,6 +1,6 @@
 """The `pgsched top` command: a live view of the whole system in a terminal, with keys to act on it.
 
-The view needs 80x24 cells to show everything.
+The view is made for terminals of 80x24 cells or more.
 
 Invariant: the screen is a pure function of what was read and which keys were pressed (`state`, `control`, `frame`).
 Only `screen` knows the terminal, and only `reader` waits for the database.

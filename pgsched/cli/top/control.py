@@ -135,7 +135,7 @@ def asked(verb: str) -> Callable[[State], State]:
 
 
 def run_of(state: State, item: Item | None) -> int | str | None:
-    """Return the id of the run that the line is about, else of the run whose page is shown; None without one."""
+    """Return the id of the run that the line, or else the page, is about; None if that is not a run."""
     target = item.target if item is not None and item.target is not None else (state.trail or (("", 0),))[-1]
     return target[1] if target[0] == "run" else None
 

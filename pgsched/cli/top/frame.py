@@ -68,7 +68,7 @@ def filter_items(table: Table, wanted: str) -> list[Item]:
 
 
 def text_of(cell: object) -> str:
-    """Return the text of a cell; empty for a cell that is drawn to a width."""
+    """Return the text of a cell; empty for a cell that is a function of its width."""
     return cell.plain if isinstance(cell, Text) else ""
 
 
@@ -78,7 +78,7 @@ def items(state: State) -> list[Item]:
 
 
 def place(state: State, there: Sequence[Item]) -> int | None:
-    """Return the index of the selected line among these lines, or None if there are none.
+    """Return the index of the selected line in `there`, or None if `there` is empty.
 
     The same target stays selected wherever it is now. If it is gone, the line in its place is selected.
     """
@@ -113,7 +113,7 @@ def subject(state: State) -> Item | None:
 
 
 def is_paused(state: State, target: Target) -> bool:
-    """Check whether the job whose page is shown, or this queue, is paused."""
+    """Check whether the target is paused: the job of the page that is shown, or a queue."""
     look = state.fresh
     if look is None:
         return False

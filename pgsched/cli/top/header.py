@@ -20,7 +20,7 @@ from pgsched.services.top import Look
 LABEL, FIGURES = 11, 23
 SAMPLED = "≈"
 YOUNG_S, MINUTE_S = 5.0, 60.0
-CHARTS_FROM, FIGURES_FROM = 18, 12  # the screen's lines from which they are shown
+CHARTS_FROM, FIGURES_FROM = 18, 12  # the least height of a screen, in lines, to show them
 KEYS = {
     "overview": "Enter open", "running": "Enter open  c cancel  o its job", "queues": "Enter open  p pause/resume",
     "jobs": "Enter open  p pause/resume  / find", "failures": "Enter open  r retry  o its job", "workers": "",

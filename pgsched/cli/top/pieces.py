@@ -1,6 +1,6 @@
 """Parts that the screen of `pgsched top` is drawn from: lines, columns, bars and charts of a given width.
 
-Invariant: width is counted in cells of the terminal. Control characters in others' text are escaped before the text is
+Invariant: width is counted in cells of the terminal. Control characters in foreign text are escaped before the text is
 measured.
 """
 
@@ -128,9 +128,9 @@ def progress(reported: Any, room: int = 10) -> Callable[[int], Text]:
 
 
 def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
-    """Return the width of each column, with one cell between two columns; 0 leaves a column out.
+    """Return the width of each column in cells; 0 leaves the column out.
 
-    Columns without a width share the remaining cells.
+    One cell stays free between two columns. Columns without a width share the remaining cells.
     """
     natural = [max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
                for n, column in enumerate(columns)]  # fmt: skip

@@ -22,7 +22,7 @@ from pgsched.errors import PgschedError
 from pgsched.log import redact
 from pgsched.services.top import Change, Look, Looking, Page, act, opened
 
-PAUSE_FACTOR = 4.0  # the pause after a look, at least, in durations of that look
+PAUSE_FACTOR = 4.0  # after a look, pause at least this many times as long as the look took
 FIRST_S = 0.5
 
 

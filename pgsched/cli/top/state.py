@@ -50,7 +50,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A database that does not answer: the error, and the seconds since the last answer."""
+    """A database that does not answer: the error, and for how many seconds."""
 
     text: str
     since_s: float

@@ -89,7 +89,7 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
 
 
 def queues(look: Look) -> list[Table]:
-    """Return the page of queues: those with open runs, with settings, or with a pause."""
+    """Return the page of all queues with open runs, settings or a pause."""
     from pgsched.core.wording import describe_queue
 
     known = {queue.name: queue for queue in look.status.queues}

@@ -40,7 +40,7 @@ def ask(request: Request, conn: Connection[Any]) -> View:
 
 
 def do(request: Request, conn: Connection[Any]) -> Done:
-    """Change the runs; those that changed meanwhile are left alone, and the message says so."""
+    """Change the runs; runs that changed meanwhile are left alone, and the message says so."""
     choice = meant(request, conn)
     done = changes.change(conn, choice, reason=given(request, "reason"))
     return Done(f"/runs?{query(fields(request))}", result_message(choice.verb, done))
@@ -62,7 +62,7 @@ def given_ids(request: Request) -> list[int]:
 def meant(request: Request, conn: Connection[Any]) -> Choice:
     """Return the ticked runs, or all runs that match the filter.
 
-    Raises InputError for an unknown button, without runs, and without a filter.
+    Raises InputError for an unknown button, if no run is ticked, and for all runs without a filter.
     """
     text = given(request, "verb") or ""
     verb = changes.VERBS.get(text.removesuffix("-all"))

@@ -1,7 +1,7 @@
 """The doctor's findings for the console, refreshed in the background.
 
-Invariant: no visitor waits for a check, because a check takes seconds. Visitors see the findings of the last check, and
-a new check begins when these are old.
+Invariant: no visitor waits for a check, because a check takes seconds. Visitors see the findings of the last check. A
+new check begins when the last one is old.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WHERE = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
 
 
 def hidden(finding: Finding) -> Finding:
-    """Return the finding without its text if that may name the host, the database, the user or a folder."""
+    """Return the finding, with another text if its own may name the host, the database, the user or a folder."""
     said = {"ok": "it is well", "warn": "there is something to know", "fail": "it fails"}[finding.level]
     text = f"{said}; what, is shown to who may change things"
     return replace(finding, text=text) if finding.name in WHERE else finding

@@ -241,7 +241,7 @@ def value_of(name: str, text: str) -> Any:
 
 
 def texts_of(conn: Connection[Any], job: Row) -> dict[str, str]:
-    """Return a job's columns as texts of the form, without deleted jobs among those that it waits for."""
+    """Return a job's columns as texts of the form; deleted jobs in `after_jobs` are left out."""
     after = [one["name"] for one in neighbours(conn, job)[0] if one["name"] is not None] if job["after_jobs"] else []
     return {name: text_of_value(name, job[name]) for name in FIELDS} | {"after_jobs": "\n".join(after)}
 
@@ -276,7 +276,7 @@ def preview(request: Request, conn: Connection[Any]) -> Response:
 def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
     """Return the description and the next slots of the schedule in the URL.
 
-    The excluded dates of an existing job count.
+    Slots on excluded dates of an existing job say so.
     """
     schedule, zone = given(request, "schedule"), given(request, "timezone") or "UTC"
     if schedule is None:

@@ -34,7 +34,7 @@ from pgsched.web.pages.responses import Endpoint, Page, View, answer, explained,
 
 logger = log.get("web")
 LIVE_S, MOST_LIVE = 600.0, 100
-NO_LOAD = 10  # the pause between two looks, at least, in durations of a look
+NO_LOAD = 10  # after a look, pause at least this many times as long as the look took
 # Looks at the same time: the other connections of the pool are for page loads and buttons.
 LOOKS = 4
 AGE = re.compile(r'( data-age)="[^"]*">[^<]*<')
@@ -128,7 +128,7 @@ class Looks:
             return "trouble", str(explained(self._request, error)), every_s
         except Exception as error:
             kind = type(error).__name__
-            if kind != self._failed:  # logged once a stream, not at every look
+            if kind != self._failed:  # logged when the error begins, not at every look
                 self._failed = kind
                 logger.error("a live page failed", path=self._request.url.path, exc_info=True)
             return "trouble", f"{kind}: this is a bug in pgsched; the console's log shows where", every_s
@@ -138,7 +138,7 @@ class Looks:
     def event(self, text: str) -> tuple[str, Any]:
         """Return the event that brings the browser up to date.
 
-        A grown age is no change, because the browser counts ages by itself.
+        An age that has grown is not a change, because the browser counts ages by itself.
         """
         known = AGE.sub(r"\1><", text)
         if self._sent is not None and known == self._known:

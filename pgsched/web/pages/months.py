@@ -1,4 +1,4 @@
-"""A job's calendar page: past and coming slots of each day of a month, and excluded dates.
+"""The calendar on a job's page: past and coming slots of each day of a month, and excluded dates.
 
 Invariant: every date and time is in the job's time zone.
 """

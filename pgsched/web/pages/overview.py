@@ -21,7 +21,7 @@ from pgsched.web.pages.depth import Depths
 from pgsched.web.pages.responses import View, given
 
 SLOW = ("7d", "30d", "1y")  # ranges whose charts change too slowly to see
-SAMPLE = 2500  # finished runs that are read: a page looks every two seconds
+SAMPLE = 2500  # finished runs that are read; few, because a page looks every two seconds
 
 
 def overview(request: Request, conn: Connection[Any]) -> View:

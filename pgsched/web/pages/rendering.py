@@ -75,9 +75,9 @@ def counted(seconds: float | None, way: str = "ago") -> Markup:
 
 
 def lately(seconds: float) -> Markup:
-    """Return when something was last seen, or `just now` within SEEN_S seconds.
+    """Return when a process was last seen, or `just now` within SEEN_S seconds.
 
-    It is for things that report every few seconds.
+    Processes report every few seconds.
     """
     return Markup("just now") if seconds < SEEN_S else counted(seconds)
 
@@ -93,7 +93,7 @@ def took(run: dict[str, Any]) -> str | Markup:
 
 
 def visible(value: Any) -> str:
-    """Return text of others with control characters and changes of writing direction as escapes."""
+    """Return text with control characters and changes of writing direction as visible escapes."""
     return "" if value is None else clean(str(value), keep="\n\t")
 
 
@@ -125,7 +125,7 @@ def broken(value: Any) -> Markup:
 
 
 def shown(value: Any) -> Any:
-    """Return a text as `visible` does, for every value that a template prints; markup stays as it is."""
+    """Return a value as every template prints it: text as `visible` returns it, markup unchanged."""
     return visible(value) if type(value) is str and CONTROL.search(value) else value
 
 
@@ -137,8 +137,8 @@ def as_it_is(value: Any) -> Markup:
 def segment(name: str) -> str:
     """Return a job's name as one piece of a path.
 
-    A browser removes the pieces `.` and `..`, so these get a `~` in front. Names that are such a piece after one or
-    more `~` get one `~` more.
+    A browser removes the pieces `.` and `..` from a path, so a `~` is put in front of them. Names that already are such
+    a piece after one or more `~` get one `~` more.
     """
     return quote(f"~{name}" if DOTTED.fullmatch(name) else name, safe="")
 

@@ -174,7 +174,7 @@ def live_part(request: Request, view: View) -> str:
 
 
 def context(request: Request, view: View) -> dict[str, Any]:
-    """Return the values that every template can use, and those of this page."""
+    """Return the values that every template can use, and the values of this page."""
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,

@@ -14,7 +14,7 @@ from pgsched.web.pages.responses import Done, View
 
 
 def workers(request: Request, conn: Connection[Any]) -> View:
-    """Return the page of live workers and of those that ended within the last hour."""
+    """Return the page of live workers and of workers gone within the last hour."""
     alive, leader, gone = charts.workers(conn), health.newest_leader(conn), charts.gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
 

@@ -1,7 +1,7 @@
 """The guard around the console: checks each request before any route sees it.
 
-Invariant: no route can forget a check, because every request passes here first. The guard checks that the host is ours,
-that the visitor may come in, and that a change comes from one of the console's own pages.
+Invariant: no route can forget a check, because every request passes here first. The guard checks three things: the host
+is ours, the visitor may come in, and a change comes from one of the console's own pages.
 """
 
 from __future__ import annotations

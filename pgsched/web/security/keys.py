@@ -124,7 +124,7 @@ class Ended:
 
 
 def kept(file: Path | None) -> dict[str, float]:
-    """Return the ended sessions in a file, and when each would have expired; none if it cannot be read."""
+    """Return the ended sessions in a file, and when each would have expired; empty for an unreadable file."""
     try:
         lines = [] if file is None else file.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Login and logout.
+"""Login and logout of the console: the form, the check of a secret, and the session.
 
 Invariant: secrets that can be guessed are guessed slowly. Each guess counts before it is checked, and one password is
 hashed at a time, because a hash takes 32 MB. A right token that cannot be guessed never waits for wrong guesses of

@@ -38,7 +38,7 @@ class Visitor:
 
 
 class Known:
-    """The visitors that may come in, by the marks of their secrets."""
+    """A list of the secrets in the settings, which recognises the visitor of a request by them."""
 
     def __init__(self, settings: Settings, signer: Signer, ended: Ended) -> None:
         self.settings, self.signer, self.ended = settings, signer, ended
@@ -64,7 +64,7 @@ class Known:
         return Visitor(role, user, session, self.signer.csrf(session), ambient), page and not known
 
     def believed(self, asked: HTTPConnection, session: Session) -> tuple[Role, str, bool]:
-        """Return the visitor's role and name, and whether the browser sent the proof by itself (ambient)."""
+        """Return role and name of the visitor, and whether the browser sent the proof by itself (ambient)."""
         settings = self.settings
         if not settings.authenticates:
             return "write", "", False

@@ -6,7 +6,7 @@
 // 3. While runs are ticked or pointed at, no row of the list moves or disappears. A button counts the new runs.
 // 4. Figures that cannot be updated are dimmed, and the page says how old they are.
 // 5. A stream that ends, is refused or falls silent is opened again, after a longer pause each time.
-// 6. Ages are counted here, so that the server sends nothing only because time has passed.
+// 6. Ages are counted here: when only time has passed, the server need not send anything.
 // 7. A browser has at most STREAMS streams. Further pages poll every few seconds instead, so that no page hangs.
 
 import { morph } from "./morph.js";

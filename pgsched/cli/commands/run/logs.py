@@ -74,7 +74,7 @@ def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str
 
 
 class Printer:
-    """Prints output as the run printed it; notes on stderr say where an attempt begins.
+    """A printer of output as the run printed it; notes on stderr say where an attempt begins.
 
     `attempt`: the attempt of the last printed piece; None before the first piece.
     """

@@ -121,7 +121,7 @@ def why(run: dict[str, Any]) -> str | None:
     """Return the reason for a run's state: unroutable, an error, or why it waits."""
     if run["unroutable"]:
         return f"unroutable: no live worker offers it{run.get('hint', '')}"
-    if run["state"] == "running":  # the reason is old: why it did not start before
+    if run["state"] == "running":  # the reason says only why it did not start earlier
         return None
     text: str | None = run["error"] or run["reason"] if run["state"] == "dead" else run["reason"] or run["error"]
     return text

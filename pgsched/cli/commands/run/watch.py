@@ -127,7 +127,7 @@ def bar(progress: Row, state: str) -> RenderableType:
 
 
 def facts(run: Row) -> Row:
-    """Return the values whose change counts as a change of the run."""
+    """Return the values of a run that are watched for changes."""
     return {name: run[name] for name in FACTS}
 
 
