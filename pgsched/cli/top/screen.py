@@ -33,7 +33,7 @@ HEARD = (*ENDING, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT
 
 
 class Ended(BaseException):
-    """Raised by a signal to end while a write waits for a terminal, as after a lost connection."""
+    """Raised when a signal to end arrives while a write blocks, as on the terminal of a lost connection."""
 
 
 class Screen:

@@ -38,7 +38,7 @@ class Visitor:
 
 
 class Known:
-    """A list of the secrets in the settings, which recognises the visitor of a request by them."""
+    """The secrets in the settings, and the recognition of a request's visitor by them."""
 
     def __init__(self, settings: Settings, signer: Signer, ended: Ended) -> None:
         self.settings, self.signer, self.ended = settings, signer, ended
