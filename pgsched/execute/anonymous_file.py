@@ -1,7 +1,7 @@
-"""A file without a name, for what one process hands another.
+"""An anonymous file, for passing data from one process to another.
 
-Invariant: it needs no directory that can be written to: containers with a read-only root file system often have none.
-Where the kernel offers no such file (only Linux does), it lies in the directory for temporary files.
+Invariant: on Linux the file needs no writable directory, because containers with a read-only root often have none.
+Where the kernel offers no anonymous file (only Linux does), the file lies in the directory for temporary files.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import IO
 
 
 def anonymous_file() -> IO[bytes]:
-    """An empty file, open for reading and writing, without a buffer. It is gone once the last descriptor is closed.
+    """Return an empty, unbuffered file, open for reading and writing, that disappears with its last descriptor.
 
-    Raises OSError where there is neither memory nor a directory for it.
+    Raises OSError where there is neither memory nor a directory for the file.
     """
-    with contextlib.suppress(AttributeError, OSError):  # another system, or one where this call is forbidden
+    with contextlib.suppress(AttributeError, OSError):  # not Linux, or memfd_create is forbidden here
         return os.fdopen(os.memfd_create("pgsched"), "w+b", buffering=0)
     return tempfile.TemporaryFile(buffering=0)

@@ -1,9 +1,16 @@
-"""The rule: an executor turns one claim into one outcome, and is the only one to know how its kind is run.
+"""The protocols between a worker and its executors: how one claim becomes one outcome.
 
-The worker runs `execute` in a task and cancels that task for a timeout, a cancel request, a lost claim or shutdown.
-The executor then stops its work, softly first and hard after `kill_after`, leaves nothing behind and raises
-CancelledError (`Stopped` where there is output to keep); which outcome that is, the worker decides. It raises nothing
-else: whatever goes wrong in the user's work is an outcome. A second cancellation skips what is left of the soft part.
+Invariant: only an executor knows how its kind of work is run.
+
+The worker runs `execute` in a task, and cancels that task for a timeout, a cancel request, a lost claim or shutdown. On
+cancellation the executor:
+
+- stops its work, softly first, and by force after `kill_after`,
+- leaves no process or connection behind,
+- raises CancelledError (`Stopped` where there is output to keep). The worker decides which outcome this is.
+
+`execute` raises nothing else: each error in the user's work becomes an outcome. A second cancellation skips the rest of
+the soft stop.
 """
 
 from __future__ import annotations
@@ -23,7 +30,7 @@ ITSELF = "CancelledError: the task cancelled itself"
 
 
 class Stopped(asyncio.CancelledError):
-    """The cancellation of `execute`, with what the work had printed until then."""
+    """The cancellation of `execute`, with the work's output up to then."""
 
     def __init__(self, log_tail: str | None) -> None:
         super().__init__()
@@ -31,11 +38,11 @@ class Stopped(asyncio.CancelledError):
 
 
 class Executor(Protocol):
-    """Runs one kind of work."""
+    """The part of a worker that runs one kind of work."""
 
     @property
     def abandoned(self) -> int:
-        """How many handlers still run although nobody waits for them; only Python code can do that."""
+        """The number of handlers that still run although no worker waits for them. Only Python handlers can."""
         ...
 
     async def execute(self, claim: Claim) -> Outcome:
@@ -43,7 +50,7 @@ class Executor(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what is held between attempts."""
+        """Release what the executor keeps between attempts."""
         ...
 
 
@@ -51,48 +58,55 @@ class Places(Protocol):
     """The places of a worker, for calls that each serve many attempts."""
 
     async def take_place(self, attempts: Sized) -> None:
-        """Wait for a place and take it, for a call that serves these."""
+        """Wait for a place and take it, for a call that serves these attempts."""
         ...
 
     def begin(self, claims: Sequence[Claim]) -> None:
-        """The call begins, for these."""
+        """Mark the start of the call that serves these claims."""
         ...
 
     def give_place(self) -> None:
-        """Give it back."""
+        """Give the place back."""
         ...
 
 
 @runtime_checkable
 class BatchExecutor(Executor, Protocol):
-    """Makes many attempts for little more than the price of one: some inline, one after the other in a task of the
-    worker (attempts/inline.py), and some by one call that serves them together. The others it executes."""
+    """An executor that makes many attempts for little more than the cost of one.
+
+    - Some attempts run inline, one after the other in one task of the worker (worker/attempts/inline.py).
+    - Some are served together by one call of a batched handler.
+    - The rest go through `execute`.
+    """
 
     @property
     def gathered(self) -> frozenset[str]:
-        """The tasks of which one call serves many attempts."""
+        """The names of the tasks whose handler serves many attempts in one call."""
         ...
 
     def call_in(self, places: Places) -> None:
-        """Have such calls take places of this worker."""
+        """Make the calls of batched handlers take their places from this worker."""
         ...
 
     def inline_handler(self, claim: Claim) -> InlineHandler | None:
-        """What makes this attempt inline; None: it is to be executed."""
+        """Return the handler that makes this attempt inline, or None where the attempt needs `execute`."""
         ...
 
     def run_for(self, claim: Claim, control: Control) -> Run:
-        """The Run of an attempt that is made inline."""
+        """Return the Run of an attempt that is made inline."""
         ...
 
 
 def cap_kill_after(claims: list[Claim], most_s: float) -> None:
-    """Let none of these take longer to stop: `kill_after` is the producer's, the worker's time to stop is not."""
+    """Lower `kill_after` of these claims, in place, to at most `most_s` seconds.
+
+    The producer chooses `kill_after`, but the worker chooses how long its own stop may take.
+    """
     for place, claim in enumerate(claims):
         if kill_after_s(claim) > most_s:
             claims[place] = claim._replace(kill_after=timedelta(seconds=most_s))
 
 
 def kill_after_s(claim: Claim) -> float:
-    """How long work that is told to stop may take before it is stopped hard."""
+    """Return how many seconds work may take to stop softly, before it is stopped by force."""
     return KILL_AFTER_S if claim.kill_after is None else claim.kill_after.total_seconds()

@@ -1,7 +1,10 @@
-"""The rule: a handler's task ends no loop that others' handlers run on.
+"""Two helpers for asyncio's event loop: run a task to its end, and run plain code as if outside of the loop.
 
-asyncio lets a SystemExit of any task, such as one of a handler's TaskGroup, out of `run_forever`, although whoever
-awaits that task is told of it as well. The loop itself is as it was, and can go on.
+Invariant: the task of one handler never ends the loop that other handlers run on.
+
+When any task raises SystemExit, such as one of a handler's TaskGroup, asyncio raises the error from `run_forever`.
+asyncio does so although the code that awaits the task gets the error as well. The loop itself is intact and can
+continue.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ ENDS_LOOP = (SystemExit, KeyboardInterrupt)
 
 
 def finish(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = ENDS_LOOP) -> T:
-    """Run the task's loop until it has ended; returns or raises what the task does, whatever others raise."""
+    """Run the task's loop until the task has ended, and return or raise its result.
+
+    `tolerated`: exceptions of other tasks that do not end the loop.
+    """
     while not task.done():
         try:
             task.get_loop().run_until_complete(task)
@@ -27,9 +33,9 @@ def finish(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = E
 
 @contextlib.contextmanager
 def outside() -> Iterator[None]:
-    """In this block, which waits for nothing, no loop runs: plain code may call `asyncio.run`, as it may in a thread.
+    """Hide the running loop in this block: plain code may call `asyncio.run` there, as in a thread.
 
-    These functions are asyncio's for who writes loops and tasks.
+    The block must not await. asyncio documents the private functions used here for authors of event loops and tasks.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None

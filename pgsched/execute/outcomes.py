@@ -1,6 +1,7 @@
-"""The rule: whatever user code raises or returns becomes an outcome that the database can store.
+"""Functions that make an outcome from an exception or a return value of user code.
 
-The text of an exception is user code too: it may raise, be endless, or hold what PostgreSQL refuses.
+Invariant: every exception and every return value becomes an outcome that the database can store. An exception's text is
+user code too: to read it may raise, and the text may be endless or hold characters that PostgreSQL refuses.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ TRACEBACK_CHARACTERS = 16_000
 
 
 def traceback_text(error: BaseException) -> str | None:
-    """The traceback from the user's first frame on; its middle is cut out when it is long."""
+    """Return the traceback from the user's first frame on, with the middle cut out of a long one."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
-        frames = frames.tb_next  # the lines that called the handler
+        frames = frames.tb_next  # pgsched's own frames, which called the handler
     try:
         text = storable("".join(traceback.format_exception(type(error), error, frames)))
     except BaseException as second:
@@ -45,7 +46,7 @@ def traceback_text(error: BaseException) -> str | None:
 
 
 def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
-    """The outcome of an attempt that raised. Exceptions of the kinds `no_retry` are not retried."""
+    """Return the outcome of an attempt that raised; exceptions of the kinds `no_retry` are not retried."""
     meant = meaning_of(error)
     if isinstance(meant, Snooze):
         return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=wait_of(meant))
@@ -59,18 +60,21 @@ def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
 
 
 def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:
-    """The outcome of an attempt that failed by a rule of ours and not by an exception."""
+    """Return the outcome of an attempt that failed by a rule of pgsched and not by an exception."""
     line = storable(message)[:ERROR_CHARACTERS]
     return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
 
 
 async def never_fits(task: str, error: str) -> Outcome:
-    """The outcome of an attempt whose arguments do not fit, where there is no other release of the task."""
+    """Return the outcome of an attempt with wrong arguments, where no other release of the task exists."""
     return refused(error)
 
 
 def succeeded(value: Any) -> Outcome:
-    """The outcome of an attempt that returned; failed for good if the value cannot be kept as its result."""
+    """Return the outcome of an attempt that returned `value`.
+
+    The attempt failed for good where the value cannot be stored as a result.
+    """
     if value is None:
         return DONE
     try:
@@ -81,7 +85,10 @@ def succeeded(value: Any) -> Outcome:
 
 
 def kept(value: Any) -> Outcome:
-    """As `succeeded`, for a value that the handler may go on with: the next item's result may be the same dict."""
+    """Return `succeeded(value)` with a copy of the value, because the handler may change the value later.
+
+    The result of a batch's next item may be the same dict with other contents.
+    """
     outcome = succeeded(value)
     if outcome.value is None or isinstance(value, str | int | float):
         return outcome

@@ -1,4 +1,7 @@
-"""The rule: a worker runs only the kinds it allows, and says which; there is no executor for any other."""
+"""The registry of executors: builds one for each kind of work that a worker allows.
+
+Invariant: a worker has executors only for the kinds it allows, and reports these kinds.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +25,26 @@ from pgsched.execute.subprocess.shell import ShellExecutor
 
 
 class Tasks(Homed, Protocol):
-    """An app, as much of it as the executors need."""
+    """An app, reduced to the parts that executors need."""
 
     @property
-    def tasks(self) -> Mapping[str, Handler]: ...
+    def tasks(self) -> Mapping[str, Handler]:
+        """The registered tasks, by name."""
+        ...
 
     @property
-    def hooks(self) -> Hooks: ...
+    def hooks(self) -> Hooks:
+        """The app's hooks and middleware."""
+        ...
 
 
 def executors(
     app: Tasks | None, settings: WorkerSettings, dsn: str, journal: Journal | None = None
 ) -> dict[str, Executor]:
-    """An executor for every allowed kind. `journal` takes what they print.
+    """Return an executor for each allowed kind, by the kind's name.
 
-    Raises InputError for HTTP without httpx, or a wrong `http_allow`, connection string or user.
+    `journal` receives the attempts' output. Raises InputError for HTTP without httpx, or for a wrong `http_allow`,
+    connection string or user.
     """
     allow, login = settings.allow, settings.sql_login
     processes = Processes(journal, None if settings.run_as is None else account(settings.run_as))
@@ -47,6 +55,6 @@ def executors(
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(login or dsn, journal, fenced=login is None, named=settings.sql_dsns),
     }
-    if Kind.HTTP in allow:  # alone in needing a package that may be missing
+    if Kind.HTTP in allow:  # the only kind that needs an optional package
         made[Kind.HTTP] = HttpExecutor(settings.http_allow, settings.concurrency)
     return {kind.value: executor for kind, executor in made.items() if kind in allow}

@@ -1,7 +1,9 @@
-"""The rule: a process that a handler forks, as multiprocessing does, hears its signals for itself.
+"""Signal handling in processes that a handler forks: they get the default handlers back.
 
-It inherits what this one has set up to hear them: it would not end by a SIGTERM, and asyncio's descriptor would have
-this one, which shares it, take that for its own, so that a worker stops because a handler ended what it had started.
+Invariant: a process that a handler forks, as multiprocessing does, handles its own signals.
+
+Without this module the forked process inherits the worker's signal handlers and the wake-up descriptor of asyncio. It
+would not end by SIGTERM. It also shares the descriptor with the worker, so its SIGTERM would stop the worker.
 """
 
 from __future__ import annotations
@@ -14,17 +16,17 @@ _heard: set[int] = set()
 
 
 def hear_alone(numbers: Iterable[int]) -> None:
-    """From now on what is forked does not inherit what this process has set up for these signals."""
+    """Reset these signals in every process that is forked from now on."""
     _heard.update(numbers)
 
 
 def forget() -> None:
-    """It may inherit everything again."""
+    """Let forked processes inherit all signal handlers again."""
     _heard.clear()
 
 
 def _as_usual() -> None:
-    """In a child: as they are in a new process."""
+    """Reset the recorded signals in a forked child, as in a new process."""
     if _heard:
         signal.set_wakeup_fd(-1)
     for number in _heard:

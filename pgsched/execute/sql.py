@@ -1,10 +1,17 @@
-"""The rule: an SQL job is one transaction; it commits as a whole or leaves nothing.
+"""The executor of kind `sql`: each run is one transaction.
 
-`task` is one or several statements. An `args` object gives the named parameters (`%(name)s`, and `%%` for a literal
-percent sign); without any the text is sent as it is. Its key `dsn` is none: it names another database, which the worker
-knows by that name, and where the rights are those of its login. Notices become the log. On the scheduler's own
-database the run's success is recorded by the same transaction, so that a zombie's statements roll back, and those of a
-run that succeeded have had their effect once.
+Invariant: the transaction commits as a whole or leaves nothing.
+
+`task` is one or several statements. `args` is an object of named parameters (`%(name)s`, and `%%` for a literal percent
+sign). Without parameters the text is sent unchanged.
+
+The key `dsn` of `args` is not a parameter. It names another database, which the worker knows by that name. On that
+database the run has the rights of the worker's login there.
+
+Notices become the run's log. On the scheduler's own database the same transaction records the run's success:
+
+- The statements of a former owner (a zombie) roll back.
+- The statements of a run that succeeded have taken effect exactly once.
 """
 
 from __future__ import annotations
@@ -24,30 +31,35 @@ IN_TRANSACTION = "25001"  # "cannot run inside a transaction block"
 
 
 class SqlExecutor:
-    """Runs statements on the scheduler's database or a named one, each run on a connection of its own."""
+    """The executor of SQL statements, on the scheduler's database or a named one; each run has its own connection."""
 
     abandoned = 0
 
     def __init__(
         self, dsn: str, journal: Journal | None = None, *, fenced: bool = False, named: Mapping[str, str] | None = None
     ) -> None:
-        """`fenced`: the database is the one that holds the runs. `named`: other databases. Raises InputError."""
+        """Prepare the executor. Raises InputError where a connection string in `named` is wrong.
+
+        `fenced`: `dsn` is the database that holds the runs.
+        `named`: connection strings of other databases, by the name that runs use.
+        """
         self._dsn = dsn
         self._named = {name: elsewhere(name, other) for name, other in (named or {}).items()}
         self._fenced = fenced
         self._journal = journal or Journal()
 
     async def execute(self, claim: Claim) -> Outcome:
+        """Run the statements of one claim in one transaction."""
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         if claim.args and not isinstance(claim.args, dict):
             return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
-        if claim.owner is None:  # the database sets one: a row without was made around it
+        if claim.owner is None:  # the database sets an owner: a row without one bypassed the interface
             return refused("owner: an SQL run has no owner whose rights it could run with")
         parameters = dict(claim.args or {})
         name = parameters.pop("dsn", None)
         if name is not None and not (isinstance(name, str) and name in self._named):
-            # Retried: another worker may know it, or this one after its next start.
+            # Retried: another worker may know this name, or this worker may after its next start.
             return refused(f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True)
         notices = self._journal.record(claim)
         held = (claim.id, claim.token) if self._fenced and name is None else None
@@ -69,32 +81,36 @@ class SqlExecutor:
         return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.output.text())
 
     async def close(self) -> None:
-        """Nothing is held between runs."""
+        """Do nothing: the executor keeps nothing between runs."""
 
 
 def is_hopeless(error: Exception) -> bool:
-    """Would it fail in the same way whenever it is tried? One that ended the transaction would commit once more; VACUUM
-    and CREATE DATABASE never run in one; a text whose placeholders cannot be filled is not even sent."""
+    """Check whether the statements would fail in the same way at every attempt.
+
+    - Statements that ended the transaction themselves would commit once more.
+    - VACUUM and CREATE DATABASE never run in a transaction.
+    - A text whose placeholders cannot be filled is not even sent.
+    """
     return isinstance(error, TransactionEnded) or getattr(error, "sqlstate", None) == IN_TRANSACTION or is_unsent(error)
 
 
 def is_unsent(error: Exception) -> bool:
-    """Did the text and its arguments not fit together?"""
+    """Check whether the text was not sent because its placeholders and its arguments do not match."""
     return type(error).__name__ == "ProgrammingError" and getattr(error, "sqlstate", "") is None
 
 
 def in_words(error: Exception) -> str:
-    """The error, with what to do about a percent sign."""
+    """Return the error as one line, with advice about a literal percent sign where it helps."""
     hint = "; a run with args writes a percent sign as %%" if is_unsent(error) and "placeholder" in str(error) else ""
     return one_line(error) + hint
 
 
 def comment() -> str:
-    """The trace, as a comment that the server's logs and pg_stat_activity show; nothing where there is none."""
+    """Return the trace's id as an SQL comment for the server's logs and pg_stat_activity; "" without a trace."""
     found = tracing.carried().get("traceparent")
     return "" if found is None else f"\n/*traceparent='{found}'*/"
 
 
 def committed(work: asyncio.Task[int]) -> bool:
-    """Had it gone too far to be stopped?"""
+    """Check whether the job committed before its stop took effect."""
     return work.done() and not work.cancelled() and work.exception() is None

@@ -1,7 +1,9 @@
-"""The rule: a request goes to the public internet, or to what the worker's operator allowed; whatever a job says.
+"""The addresses that HTTP runs may send requests to: public ones, and those that the worker's operator allows.
 
-A name is resolved once, and the addresses that passed the check are the ones to connect to: a name server that
-answers differently the next time is not asked again.
+Invariant: a request goes only to an address that this module permits, regardless of what the job says.
+
+A name is resolved once, and the connection uses the addresses that passed the check. A name server that would answer
+differently the next time is not asked again.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Resolve = Callable[[str, int], list[str]]
 MOST_ADDRESSES = 8
-# Not public, whatever the Python version's table says: this network; shared, and protocol assignments (clouds keep
-# their metadata there); a cloud's host agent; site-local; local translation.
+# Not public, even where the table of this Python version says so. In order: "this network"; shared address space and
+# protocol assignments (clouds keep their metadata services there); a cloud's host agent; site-local; local NAT64.
 NOT_PUBLIC = tuple(map(ip_network, (
     "0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "168.63.129.16/32", "fec0::/10", "64:ff9b:1::/48",
     "3fff::/20", "5f00::/16",  # documentation and segment routing, which older Pythons do not know
@@ -29,19 +31,19 @@ ENTRY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?))
 
 
 class Forbidden(Exception):
-    """The request would go where this worker may not send one. The text says where, and is for the run's error."""
+    """The worker may not send the request there. The text names the host and becomes the run's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """Where requests may go although it is not public: networks and host names, each with a port or with any."""
+    """The non-public destinations that are allowed: networks and host names, each with one port or with any."""
 
     networks: tuple[tuple[Network, int | None], ...] = ()
     hosts: frozenset[tuple[str, int | None]] = frozenset()
 
     @classmethod
     def read(cls, entries: Iterable[str]) -> AllowList:
-        """From `host`, `host:port`, an address or a CIDR network. Raises InputError."""
+        """Read entries of the form `host`, `host:port`, an address or a CIDR network. Raises InputError."""
         networks: list[tuple[Network, int | None]] = []
         hosts: set[tuple[str, int | None]] = set()
         for entry in entries:
@@ -53,7 +55,7 @@ class AllowList:
         return cls(tuple(networks), frozenset(hosts))
 
     def allows(self, host: str, port: int, address: Address) -> bool:
-        """May a request for `host` go to this address?"""
+        """Check whether a request for `host` and `port` may go to this address."""
         if not self.hosts.isdisjoint({(host.lower().rstrip("."), port), (host.lower().rstrip("."), None)}):
             return True
         meant = meant_by(address)
@@ -80,7 +82,7 @@ def _entry(text: str) -> tuple[Network | None, str, int | None]:
 
 
 def meant_by(address: Address) -> Address:
-    """The IPv4 address inside of an IPv6 one, where that is only another way to write it or to get there."""
+    """Return the IPv4 address that an IPv6 address embeds or leads to, otherwise the address itself."""
     if isinstance(address, IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour
         if inside is None and address in TRANSLATED:
@@ -90,21 +92,30 @@ def meant_by(address: Address) -> Address:
 
 
 def is_public(address: Address) -> bool:
-    """May anybody's job send requests to it? Not to loopback, private, link-local, multicast or reserved addresses."""
+    """Check whether any job may send requests to this address.
+
+    Loopback, private, link-local, multicast and reserved addresses are not public.
+    """
     meant = meant_by(address)
     special = meant.is_multicast or meant.is_reserved or any(meant in network for network in NOT_PUBLIC)
     return meant.is_global and not special
 
 
 def resolved(host: str, port: int) -> list[str]:
-    """The addresses of a name, in the order to try them. Raises OSError. Blocks."""
+    """Return the addresses of a name, in the order to try them.
+
+    The call blocks. Raises OSError.
+    """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def permitted(host: str, port: int, addresses: Iterable[str], allow: AllowList) -> list[str]:
-    """Those of the addresses that a request may go to. Raises Forbidden when there is none, which does not say
-    what the name leads to: whoever made the run reads that, and need not know the network that the worker is in."""
+    """Return the addresses that a request may go to, at most `MOST_ADDRESSES`.
+
+    Raises Forbidden where no address is permitted. Its text does not name the addresses: the producer reads the text,
+    and must not learn about the worker's network.
+    """
     passed = [text for text in addresses if _may(host, port, ip_address(text), allow)]
     if not passed:
         raise Forbidden(f"{host} is not a public address, and this worker has no --http-allow for it")

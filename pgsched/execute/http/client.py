@@ -1,8 +1,10 @@
-"""The rule: every connection of the HTTP executor is opened here, to an address that the guard let pass.
+"""The HTTP client: opens every connection of the HTTP executor, to permitted addresses only.
 
-The check sits below the URL: no way of writing a host, no redirect and no second look at the name server gets around
-it. The name stays in the Host header and in TLS, whose certificates are always verified. The only module that imports
-httpx, which is an extra: it is imported when a worker allows the kind.
+Invariant: nothing gets around the check of addresses, because the check is made where the connection is opened. No
+spelling of a host, no redirect and no second answer of a name server can avoid it.
+
+The name stays in the Host header and in TLS, where certificates are always verified. This is the only module that
+imports httpx, which is an optional package. A worker imports this module only when it allows the kind `http`.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ AGENT = {"User-Agent": "pgsched", "Accept": "*/*", "Accept-Encoding": "identity"
 
 
 class Backend(httpcore.AsyncNetworkBackend):
-    """Opens connections to permitted addresses only."""
+    """A network back end for httpcore that connects to permitted addresses only."""
 
     def __init__(self, allow: AllowList, resolve: Resolve, size: int) -> None:
         self._allow = allow
         self._resolve = resolve
-        # Not the loop's own threads: one that hangs in a name server would hold up the worker's exit.
+        # Not the event loop's own threads: a thread that waits for a name server would delay the worker's exit.
         self._threads: Threads[list[str] | Exception] = Threads(size)
         self._sockets = httpcore.AnyIOBackend()
 
@@ -47,6 +49,10 @@ class Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first permitted address that answers.
+
+        Raises Forbidden, httpcore.ConnectError or httpcore.ConnectTimeout.
+        """
         limit_s = NO_LIMIT_S if timeout is None else timeout
         try:
             async with asyncio.timeout(limit_s):
@@ -57,7 +63,7 @@ class Backend(httpcore.AsyncNetworkBackend):
     async def _connect(self, host: str, port: int, until: float) -> httpcore.AsyncNetworkStream:
         addresses = permitted(host, port, await self._addresses(host, port), self._allow)
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            # each address gets its share of the time, so that one that never answers leaves some to the next
+            # Each address gets an equal share of the time that is left, so that a silent one leaves some for the next.
             share_s = max(0.001, (until - time.monotonic()) / left)
             try:
                 return await self._sockets.connect_tcp(address, port, share_s)
@@ -67,9 +73,11 @@ class Backend(httpcore.AsyncNetworkBackend):
         raise AssertionError("permitted gives at least one address")
 
     async def sleep(self, seconds: float) -> None:
+        """Sleep for `seconds`, as httpcore's interface requires."""
         await self._sockets.sleep(seconds)
 
     def close(self) -> None:
+        """End the idle threads that resolve names."""
         self._threads.close()
 
     async def _addresses(self, host: str, port: int) -> list[str]:
@@ -97,13 +105,16 @@ def _reason(error: BaseException) -> str:
 
 
 class Client:
-    """The connections of one worker, at most `size`, kept for the next request. No proxy, no cookies, no .netrc: what
-    httpx's own client would add to a request from the environment or from another run's answer is not there."""
+    """The connections of one worker, at most `size`, kept open for the next request.
+
+    Proxies, cookies and .netrc are not used. httpx's own client would take them from the environment or from another
+    run's answer.
+    """
 
     def __init__(self, allow: AllowList, resolve: Resolve, size: int) -> None:
         self._backend = Backend(allow, resolve, size)
         trusted = httpx.create_ssl_context()
-        # Several small pools: what a pool of httpcore does for one request grows with the square of its connections.
+        # Several small pools: httpcore's work for one request grows with the square of the pool's connections.
         self._pools = [
             httpcore.AsyncConnectionPool(
                 ssl_context=trusted,
@@ -117,9 +128,9 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def answer(self, ask: Ask) -> AsyncIterator[httpcore.Response]:
-        """The answer's head, with its body still to be read; closed at the end.
+        """Send a request and yield the answer's head; the body is still to be read. Closes the answer at the end.
 
-        Raises Forbidden, httpx.InvalidURL, and what httpcore raises.
+        Raises Forbidden, httpx.InvalidURL, and the errors of httpcore.
         """
         chosen = self._busy.index(min(self._busy))
         self._busy[chosen] += 1
@@ -148,13 +159,14 @@ class Client:
         )
 
     async def close(self) -> None:
+        """Close all connections and end the idle threads."""
         self._backend.close()
         for pool in self._pools:
             await pool.aclose()
 
 
 async def received(response: httpcore.Response) -> Answer:
-    """The answer with as much of its body as is kept; the rest is not read."""
+    """Read the answer with the first BODY_BYTES of its body; do not read the rest."""
     body, cut = bytearray(), False
     async with contextlib.aclosing(response.aiter_stream()) as parts:  # type: ignore[type-var]
         async for part in parts:
@@ -165,5 +177,5 @@ async def received(response: httpcore.Response) -> Answer:
 
 
 def headers(response: httpcore.Response) -> Mapping[str, str]:
-    """The answer's headers; names in any case."""
+    """Return the answer's headers, with names in any case."""
     return httpx.Headers(response.headers)

@@ -1,8 +1,10 @@
-"""The rule: an HTTP job is one request, bounded in time and in what is kept, and sent only where the worker may.
+"""The executor of kind `http`: each attempt is one request, limited in time and in the size of the stored answer.
 
-`task` is the URL and `args` says the rest (request.py). Every attempt of a run carries the same Idempotency-Key.
-An answer within the time-outs becomes an outcome (response.py); no answer is a failure that is retried. Cancelled
-means aborted: the connection is closed at once, and `kill_after` has no meaning here.
+Invariant: a request goes only where the worker may send one (allowlist.py).
+
+`task` is the URL, and `args` describes the rest (request.py). Every attempt of a run has the same Idempotency-Key. An
+answer within the time-outs becomes an outcome (response.py). No answer is a failure that is retried. A cancelled
+attempt closes its connection at once, so `kill_after` has no effect here.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from pgsched.execute.outcomes import refused
 
 
 class HttpExecutor:
-    """Sends the requests of one worker, through one client."""
+    """The executor of HTTP requests of one worker, with one client."""
 
     abandoned = 0
 
     def __init__(self, allow: Iterable[str], concurrency: int, resolve: Resolve = resolved) -> None:
-        """Raises InputError for a wrong entry in `allow`, and when httpx is not installed."""
+        """Make the client. Raises InputError for a wrong entry in `allow`, and where httpx is not installed."""
         permitted = AllowList.read(allow)
         try:
             from pgsched.execute.http import client
@@ -38,6 +40,7 @@ class HttpExecutor:
         self._client = client.Client(permitted, resolve, concurrency)
 
     async def execute(self, claim: Claim) -> Outcome:
+        """Send the request of one claim and return its outcome."""
         try:
             ask = read(claim)
         except InputError as error:
@@ -58,10 +61,11 @@ class HttpExecutor:
             return refused(f"HTTP: {one_line(error)}", retry=True)
 
     async def close(self) -> None:
+        """Close the client."""
         await self._client.close()
 
     async def _exchange(self, ask: Ask) -> Outcome:
-        """Ask, and ask again where the answer redirects to."""
+        """Send the request, follow redirects where the job wants it, and return the outcome."""
         for _ in range(redirect.MOST + 1):
             async with self._client.answer(ask) as response:
                 location = self._http.headers(response).get("location")

@@ -1,6 +1,9 @@
-"""The rule: a redirect is a new request, judged like the first; what the job sends to one origin goes to no other.
+"""Redirects of HTTP runs: how the next request follows from the answer.
 
-Where it leads to is checked below, when it connects. 303, 302, and 301 after a POST turn into a GET, as everywhere.
+Invariant: a redirect is a new request, checked like the first; the job's own headers go to one origin only.
+
+The new address is checked when the connection is opened (client.py). 303, 302, and 301 after a POST turn into a GET, as
+in browsers and other clients.
 """
 
 from __future__ import annotations
@@ -16,7 +19,10 @@ MOST = 5
 
 
 def redirected(ask: Ask, status: int, location: str) -> Ask:
-    """The request that follows. Raises Forbidden when it must not be sent."""
+    """Return the request that follows a redirect.
+
+    Raises Forbidden where the request must not be sent.
+    """
     try:
         url = urljoin(ask.url, location)
         problem = url_problem(url)
@@ -41,13 +47,13 @@ def redirected(ask: Ask, status: int, location: str) -> Ask:
 
 
 def turned(method: str, status: int) -> str:
-    """The method of the following request."""
+    """Return the method of the request that follows a redirect with this status."""
     if (status in (302, 303) and method != "HEAD") or (status == 301 and method == "POST"):
         return "GET"
     return method
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port. Raises ValueError."""
+    """Return scheme, host and port of a URL. Raises ValueError."""
     parts = urlsplit(url)
     return parts.scheme.lower(), parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme.lower())

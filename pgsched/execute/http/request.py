@@ -1,7 +1,9 @@
-"""The rule: what an HTTP job asks for is known to be sendable before anything is sent.
+"""The request that an HTTP run describes: reads and checks the URL and the arguments before anything is sent.
 
-The database refuses the same things at INSERT with the same words (migrations/1000_initial/22_kinds.sql); a wrong
-request that reaches a worker all the same fails for good.
+Invariant: a wrong request is refused before a connection is opened.
+
+The database refuses the same values at INSERT with the same words (migrations/1000_initial/22_kinds.sql). A wrong
+request that still reaches a worker fails for good.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request as the job wants it, with what counts as a success. `own` are the names of the job's own headers, in
-    lower case."""
+    """One request as the job describes it, with the statuses that count as success.
+
+    - `own`: names of the job's own headers, in lower case.
+    - `expect`: statuses (200) and classes of statuses ("2xx") that are a success.
+    """
 
     url: str
     method: str
@@ -45,12 +50,12 @@ class Ask:
     follow_redirects: bool
 
     def expects(self, status: int) -> bool:
-        """Is this status a success?"""
+        """Check whether this status is a success."""
         return status in self.expect or f"{status // 100}xx" in self.expect
 
 
 def read(claim: Claim) -> Ask:
-    """The request of a claim, with the headers that say whose it is. Raises InputError."""
+    """Return the request of a claim, with the headers that identify the run. Raises InputError."""
     args = {} if claim.args == [] else claim.args
     if isinstance(args, Unreadable):
         raise InputError(f"args: {args.reason}", "args")
@@ -73,7 +78,10 @@ def read(claim: Claim) -> Ask:
 
 
 def identity(claim: Claim) -> dict[str, str]:
-    """The headers that tell the receiver which run this is; the key is the same for every attempt of it."""
+    """Return the headers that identify the run to the receiver.
+
+    The Idempotency-Key is the same for every attempt of the run.
+    """
     key = claim.outside_name or str(claim.id)
     who = {"Idempotency-Key": key, "X-Pgsched-Run-Id": str(claim.id), "X-Pgsched-Attempt": str(claim.attempt)}
     if claim.scheduled_at is not None:
@@ -90,7 +98,7 @@ def _content(args: dict[str, Any]) -> tuple[bytes | None, str | None]:
 
 
 def _with_params(url: str, params: dict[str, Any]) -> str:
-    """The URL with these added to its own query."""
+    """Return the URL with these parameters added to its own query."""
     if not params:
         return url
     address, mark, fragment = url.partition("#")
@@ -105,7 +113,7 @@ def _text(value: Any) -> str:
 
 
 def url_problem(url: str) -> str | None:
-    """Why this is no URL that a job may ask for; None if it is one."""
+    """Return why a job may not ask for this URL, or None if it may."""
     if len(url) > URL_CHARACTERS:
         return f"task: {len(url)} characters, at most {URL_CHARACTERS} are allowed in a URL"
     if re.search(r"[\x00-\x20\x7f]", url):
@@ -124,7 +132,7 @@ def url_problem(url: str) -> str | None:
 
 
 def args_problem(args: Any) -> str | None:
-    """Why these arguments cannot be sent, with the path of the wrong value; None if they can."""
+    """Return why these arguments cannot be sent, with the path of the wrong value, or None if they can."""
     if not isinstance(args, dict):
         return "args: a http job takes a JSON object"
     for key, value in args.items():

@@ -1,7 +1,10 @@
-"""The rule: whatever a server answers becomes an outcome of bounded size that the database can store.
+"""The outcome of an HTTP answer: success or failure, the result to store, and when to retry.
 
-A status that the job does not expect is a failure. Retried is what may pass: not the 4xx that blame the request. The
-waiting time that a server asks for is taken from its own clock, never from this machine's.
+Invariant: every answer of a server becomes an outcome of limited size that the database can store.
+
+A status that the job does not expect is a failure. The failure is retried unless the status is a 4xx that blames the
+request; 408, 425 and 429 are retried. A waiting time that the server asks for is measured by the server's clock, never
+by this machine's.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ LONGEST_WAIT = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: at most BODY_BYTES of the body, and whether there was more."""
+    """An HTTP answer: at most BODY_BYTES of the body; `cut`: the body was longer."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +43,7 @@ class Answer:
 
 
 def outcome(answer: Answer, *, expected: bool) -> Outcome:
-    """The outcome of a request that was answered."""
+    """Return the outcome of an answered request; `expected`: the job counts this status as a success."""
     if expected:
         return Outcome(Result.SUCCEEDED, value=value(answer))
     text = _text(answer)
@@ -58,14 +61,14 @@ def outcome(answer: Answer, *, expected: bool) -> Outcome:
 
 
 def value(answer: Answer) -> dict[str, Any]:
-    """The result that is kept with the run."""
+    """Return the result to store with the run."""
     headers = {name: storable(answer.headers[name][:HEADER_CHARACTERS]) for name in KEPT if name in answer.headers}
     found: dict[str, Any] = {"status": answer.status, "headers": headers, "body": _body(answer)}
     return found | {"body_cut": True} if answer.cut else found
 
 
 def phrase(status: int) -> str:
-    """The status in words; not the server's own words, which may be anything."""
+    """Return the standard phrase of a status, not the server's own words, which may be any text."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:
@@ -73,7 +76,7 @@ def phrase(status: int) -> str:
 
 
 def _body(answer: Answer) -> Any:
-    """JSON if it says that it is and PostgreSQL can keep it, else text; None when there is none."""
+    """Return the body as JSON where it is declared as JSON and can be stored, else as text; None where it is empty."""
     if not answer.body:
         return None
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -92,12 +95,12 @@ def _text(answer: Answer) -> str:
 
 
 def _is_text(answer: Answer) -> bool:
-    """Is the first line of the body something to say in an error, and no page of markup?"""
+    """Check whether the first line of the body may stand in an error: the body is neither HTML nor compressed."""
     return "html" not in answer.headers.get("content-type", "").lower() and "content-encoding" not in answer.headers
 
 
 def retry_after(answer: Answer) -> timedelta | None:
-    """How long the server asks to wait, at most a day; None if it does not, or for no time at all."""
+    """Return how long the server asks to wait, at most one day; None where it asks for no wait."""
     text = answer.headers.get("retry-after", "").strip()
     if answer.status not in ASKS_TO_WAIT or not text:
         return None
@@ -106,6 +109,6 @@ def retry_after(answer: Answer) -> timedelta | None:
     else:
         try:
             wait = parsedate_to_datetime(text) - parsedate_to_datetime(answer.headers.get("date", ""))
-        except (ValueError, TypeError, OverflowError):  # no date, or only one of them with a zone
+        except (ValueError, TypeError, OverflowError):  # one of them is no date, or only one of them has a time zone
             return None
     return min(wait, LONGEST_WAIT) if wait > timedelta(0) else None
