@@ -1,4 +1,7 @@
-"""The rule: output of any length costs the same memory; its beginning and its end are kept, and the cut is said."""
+"""Bounded storage for output of any length: its first 8 KB and its last 24 KB.
+
+Invariant: the memory is bounded, and the text says how many bytes were cut.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ TAIL_BYTES = 24 * 1024
 
 
 class Output:
-    """What a process has written so far: the first 8 KB and the last 24 KB."""
+    """The output of one process so far: the first 8 KB and the last 24 KB."""
 
     def __init__(self) -> None:
         self._head = bytearray()
@@ -17,6 +20,7 @@ class Output:
         self._cut = 0
 
     def add(self, data: bytes) -> None:
+        """Add bytes that the process has written."""
         room = HEAD_BYTES - len(self._head)
         self._head += data[:room]
         self._tail += data[room:]
@@ -24,7 +28,7 @@ class Output:
             self._trim()
 
     def text(self) -> str | None:
-        """The output as text; None if there was none."""
+        """Return the output as text, or None where there was none."""
         self._trim()
         parts = [bytes(self._head), bytes(self._tail)]
         if self._cut:
@@ -32,7 +36,7 @@ class Output:
         return storable(b"".join(parts).decode("utf-8", "replace")) or None
 
     def last_line(self) -> str:
-        """The last line that is not blank, shortened; the best one-line reason that a program gives."""
+        """Return the last line that is not blank, shortened: usually a program's best one-line reason."""
         end = bytes(self._tail[-1000:]) if self._tail else bytes(self._head[-1000:])
         lines = storable(end.decode("utf-8", "replace")).strip().splitlines()
         return lines[-1].strip()[:200] if lines else ""

@@ -1,7 +1,9 @@
-"""The rule: what an attempt says costs its worker bounded memory and never the attempt; what is left out is counted.
+"""Records of what attempts print, log and report as progress, and the journal of a process that holds them.
 
-A Record takes output and progress from any thread; the worker's log pump takes them from it about once a second. The
-beginning is kept, then the newest: what lies between is dropped when nobody takes it in time.
+Invariant: output costs a worker bounded memory and never fails an attempt; dropped output is counted.
+
+A Record takes output and progress from any thread. The worker's log pump takes them from the Record about once a
+second. The beginning and the newest part are kept. Output between them is dropped when the pump is too slow.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from pgsched.core.text import storable, text_of
 from pgsched.execute.output.head_tail import Output
 from pgsched.execute.output.kept_output import KeptOutput, Progress, Taken
 
-HEAD_SHARE = 4  # a quarter of what is kept is the beginning
+HEAD_SHARE = 4  # a quarter of the kept output is the beginning
 READ_BYTES = 65536
 STREAMS = ("stdout", "stderr", "log")
 ALL_BYTES = 64 << 20
@@ -25,7 +27,10 @@ INFINITE = float("inf")
 
 
 class Record:
-    """What one attempt says. Thread-safe; cheap to make, because most attempts that may say something do not."""
+    """The output and progress of one attempt. Thread-safe.
+
+    A Record is cheap to make, because most attempts that may print never do.
+    """
 
     __slots__ = ("_journal", "_kept", "_output", "_progress", "_told", "_torn", "attempt", "book", "closed", "key",
                  "late", "queued")  # fmt: skip
@@ -34,37 +39,37 @@ class Record:
         self.key = key
         self.attempt = attempt
         self.closed = self.queued = self.late = False
-        self.book: Any = None  # the pump's
+        self.book: Any = None  # the log pump's Book of rows for this attempt
         self._journal = journal
         self._output: Output | None = None
         self._kept: KeptOutput | None = None
         self._progress: Progress | None = None
         self._told: Progress | None = None
-        self._torn = False  # may the last character be half a one?
+        self._torn = False  # the output may end in the middle of a character
 
     @property
     def output(self) -> Output:
-        """The first and last few KB of it, whatever becomes of the rest."""
+        """The first and last KB of the output, also where the rest is dropped."""
         if self._output is None:
             self._output = Output()
         return self._output
 
     @property
     def said(self) -> bool:
-        """Was there any output?"""
+        """Whether there was any output."""
         return self._output is not None
 
     def write(self, stream: str, text: str) -> None:
-        """Take text that was written to a stream."""
+        """Add text that was written to a stream."""
         self.add(stream, text.encode("utf-8", "replace"))
 
     def add(self, stream: str, data: bytes) -> None:
-        """Take what was written to a stream: stdout, stderr or log."""
+        """Add bytes that were written to a stream: stdout, stderr or log."""
         if not data:
             return
         journal = self._journal
         with journal.lock:
-            if self.closed:  # a handler that was left behind goes on
+            if self.closed:  # an abandoned handler still writes
                 return
             self.output.add(data)
             if not journal.keeps:
@@ -76,15 +81,17 @@ class Record:
         self._wake()
 
     def skip(self, n_bytes: int, n_lines: int) -> None:
-        """So much is missing here: whoever sent it on had to drop it."""
+        """Record a gap of this size: the child process had to drop output."""
         with self._journal.lock:
             self._kept = self._kept or KeptOutput(self._journal.head_bytes)
             self._kept.skip(n_bytes, n_lines)
         self._wake()
 
     def progress(self, done: float, total: float | None, note: str | None) -> None:
-        """How far the attempt is. The last word counts, so that this may be called a million times. ValueError or
-        TypeError where `done` or `total` is no number from 0 on."""
+        """Store how far the attempt is. Only the newest call counts, so a handler may call this a million times.
+
+        Raises ValueError or TypeError where `done` or `total` is not a finite number of at least 0.
+        """
         if not (0 <= done < INFINITE and (total is None or 0 <= total < INFINITE)):
             raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} of {total!r}")
         if not self.closed:
@@ -93,15 +100,15 @@ class Record:
                 self._wake()
 
     def take(self) -> Taken:
-        """Everything since the last time."""
+        """Return everything since the last call."""
         with self._journal.lock:
-            # Before the progress is read: a word that comes after that wakes the pump again.
+            # Reset before the progress is read: a call after that wakes the pump again.
             self.queued = False
             news = self._news()
             return Taken([], 0, 0, [], news) if self._kept is None else self._kept.take(news)
 
     def tell_again(self) -> None:
-        """The progress taken last did not arrive. After the attempt's end it is tried once more."""
+        """Send the last progress again, because it could not be written. After the attempt's end this happens once."""
         with self._journal.lock:
             again = not self.late
             self.late = self.closed
@@ -111,13 +118,14 @@ class Record:
             self._wake()
 
     def close(self) -> None:
-        """The attempt has ended: nothing more is taken from it."""
+        """End the record: output and progress after this call are ignored."""
         with self._journal.lock:
             self.closed = True
         if self._torn:
             self._wake()
 
     def _news(self) -> Progress | None:
+        """Return the progress if it has changed since the last call, else None."""
         news = None if self._progress is self._told else self._progress
         self._told = self._progress
         return news
@@ -128,10 +136,13 @@ class Record:
 
 
 class Journal:
-    """The Records of one process. `on_wake(record)` is told, from any thread, when one has something to take."""
+    """The Records of one process. `on_wake()` is called, from any thread, when a record has something to take."""
 
     def __init__(self, keep_bytes: int = 0, *, head_share: int = HEAD_SHARE) -> None:
-        """`keep_bytes` of output are kept of an attempt: a `head_share`th of them its beginning, the rest its end."""
+        """Keep at most `keep_bytes` of output of each attempt.
+
+        One part in `head_share` is for the beginning, the rest for the end; 0: all of it is for the end.
+        """
         self.head_bytes = keep_bytes // head_share if head_share else 0
         self.tail_bytes = keep_bytes - self.head_bytes
         self.lock = threading.Lock()
@@ -140,15 +151,15 @@ class Journal:
 
     @property
     def keeps(self) -> bool:
-        """Is there anybody who takes what is said?"""
+        """Whether output is kept for writing, and not only its first and last KB."""
         return self.on_wake is not None and self.tail_bytes > 0
 
     def record(self, claim: Claim) -> Record:
-        """The Record of an attempt."""
+        """Return a new Record for an attempt."""
         return Record(self, claim.key, claim.attempt)
 
     def wake(self, record: Record) -> None:
-        """This Record has something to take."""
+        """Put a record that has something to take among those to be written, and call `on_wake`."""
         if self.on_wake is None:
             return
         with self.lock:
@@ -159,25 +170,27 @@ class Journal:
         self.on_wake()
 
     def waiting(self) -> list[Record]:
-        """The Records that have something to take, or whose words are on their way."""
+        """Return the records that have something to take or to write."""
         with self.lock:
             return list(self.unwritten.values())
 
     def written(self, record: Record) -> bool:
-        """All that was taken of it is kept. False: it has said more since."""
+        """Note that everything taken from a record is written; return False where the record has something new."""
         with self.lock:
             if not record.queued:
                 self.unwritten.pop(record.key, None)
             return not record.queued
 
     def room(self) -> int:
-        """How many bytes may wait in one Record."""
+        """Return how many bytes may wait in one Record."""
         return min(self.tail_bytes, max(LEAST_BYTES, ALL_BYTES // max(1, len(self.unwritten))))
 
 
 def in_json(progress: Progress) -> Progress | None:
-    """The same in JSON's own types, whatever the handler gave: also types of its own, whose text may raise. None where
-    it has no numbers."""
+    """Convert a progress to JSON's own types, or return None where it has no numbers.
+
+    A handler may pass types of its own, whose conversion may raise.
+    """
     done, total, note = progress
     try:
         said = None if note is None else storable(text_of(note))[:NOTE_CHARACTERS]
@@ -187,7 +200,7 @@ def in_json(progress: Progress) -> Progress | None:
 
 
 def number(value: Any) -> float:
-    """A number of whatever type as JSON has it. Raises ValueError where JSON has none."""
+    """Return a number of any type as JSON has it. Raises ValueError for infinity and NaN."""
     found = float(value)
     if not -INFINITE < found < INFINITE:
         raise ValueError(f"{found} is no number in JSON")

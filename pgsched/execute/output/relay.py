@@ -1,7 +1,9 @@
-"""A child process's part: what its attempt says goes to the worker in frames of their own, at once and then some times
-a second, and all of it before the attempt's answer.
+"""The relay in a child process: sends the attempt's output and progress to the worker.
 
-The rule: whoever says something never waits for the worker; only this thread and the attempt's end do.
+Invariant: code that prints never waits for the worker; only the relay's thread and the attempt's end do.
+
+Output travels in frames of its own: at once, then at most four times a second. All of it is sent before the attempt's
+answer.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ PAUSE_S = 0.25
 
 
 class Relay:
-    """Sends what is said. `send` writes one frame; it is called from two threads, never from both at once."""
+    """Sends output to the worker. `send` writes one frame; two threads call it, never both at once."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send
@@ -28,22 +30,25 @@ class Relay:
         self._said = threading.Event()
         self._journal = Journal(WAITING_BYTES, head_share=0)
         self._journal.on_wake = self._said.set
-        # Started before any limit on memory holds: its stack counts.
+        # Started before any memory limit is set, because the thread's stack counts against the limit.
         threading.Thread(target=self._serve, name="pgsched-relay", daemon=True).start()
 
     def begin(self) -> Record:
-        """The Record of the next attempt."""
+        """Return the Record of the next attempt."""
         return Record(self._journal, (0, 0), 0)
 
     def end(self, record: Record) -> None:
-        """Send the rest of it. What the handler forked may come here as well: it has a copy of what is sent already,
-        and perhaps of a lock that nobody will release there."""
+        """Close the record and send the rest of it.
+
+        A process that the handler forked may come here too, and does nothing. Its copy of the record is sent already,
+        and its copy of a lock may never be released.
+        """
         if os.getpid() == self._process:
             record.close()
             self._flush()
 
     def answer(self, message: Message) -> None:
-        """Send the attempt's outcome, or what its handler asks for."""
+        """Send the attempt's outcome, or a request of its handler."""
         with self._lock:
             self._send(message)
 

@@ -1,8 +1,9 @@
-"""The rule: what a handler prints or logs belongs to its own attempt, whichever thread or task of it does so, and still
-goes where it went before.
+"""Capture of what handlers print and log: output goes to the attempt's Record and still to its usual place.
 
-A context variable names the attempt; tasks and asyncio.to_thread inherit it. What goes around sys.stdout, sys.stderr
-and logging (other processes, C code, `sys.stdout.buffer`, a stream that was opened before) is not seen.
+Invariant: output belongs to the attempt whose code writes it, in whichever thread or task.
+
+A context variable names the attempt; tasks and asyncio.to_thread inherit it. Output that bypasses sys.stdout,
+sys.stderr and logging is not captured: that of other processes, C code, `sys.stdout.buffer`, and streams opened before.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ CURRENT: ContextVar[Record | None] = ContextVar("pgsched_record", default=None)
 FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARK = "_pgsched_captured"
-# What a handler forks has only a copy of its record, which nobody reads, and of a lock that may be held for ever there.
+# A process that a handler forks has only copies: of the record, which is never read, and of a lock that may stay locked.
 os.register_at_fork(after_in_child=lambda: CURRENT.set(None))
 _EMIT = logging.StreamHandler.emit.__code__
 
 
 @contextlib.contextmanager
 def capturing(record: Record) -> Iterator[None]:
-    """What is said in this context belongs to this attempt."""
+    """Give the output of this context to this attempt's Record."""
     token = CURRENT.set(record)
     try:
         yield
@@ -39,19 +40,21 @@ def capturing(record: Record) -> Iterator[None]:
 
 
 class Tee:
-    """sys.stdout or sys.stderr, with a copy of what is written for the attempt that writes."""
+    """sys.stdout or sys.stderr, with a copy of the text for the attempt that writes it."""
 
     def __init__(self, below: Any, stream: str) -> None:
         self._below = below
         self._stream = stream
 
     def write(self, text: str) -> Any:
+        """Write text to the stream below, and a copy to the current attempt's Record."""
         record = CURRENT.get()
         if record is not None and isinstance(text, str) and not is_kept(sys._getframe(1)):
             record.write(self._stream, COLOUR.sub("", text) if "\x1b" in text and self._below.isatty() else text)
         return self._below.write(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines as `write` does."""
         for line in lines:
             self.write(line)
 
@@ -60,7 +63,7 @@ class Tee:
 
 
 def is_kept(frame: Any) -> bool:
-    """Is it logging that writes here, of a line that is kept already? If not, it is kept now."""
+    """Check whether `logging` writes a line that is kept already; otherwise mark the line as kept."""
     if frame.f_code is not _EMIT:
         return False
     line = frame.f_locals.get("record")
@@ -71,16 +74,17 @@ def is_kept(frame: Any) -> bool:
 
 
 class Lines(logging.Handler):
-    """Takes what no handler of the user's writes to sys.stdout or sys.stderr."""
+    """The log handler that records log lines which no handler of the user writes to sys.stdout or sys.stderr."""
 
     def emit(self, line: logging.LogRecord) -> None:
+        """Record the line, and pass it on to logging's last resort where no other handler exists."""
         record = CURRENT.get()
         if record is not None and not getattr(line, MARK, False):
             setattr(line, MARK, True)
             record.write("log", FORMAT.format(line) + "\n")
         last = logging.lastResort
         if last is not None and line.levelno >= last.level and self._is_alone(line.name):
-            last.handle(line)  # it speaks only where there is no handler, which we should not count for
+            last.handle(line)  # lastResort writes only where a logger has no handler, and this one must not count
 
     def _is_alone(self, name: str) -> bool:
         logger: logging.Logger | None = logging.getLogger(name)
@@ -92,7 +96,7 @@ class Lines(logging.Handler):
 
 
 class Streams:
-    """Puts the tees and the log handler in place, and takes them away again."""
+    """Installs the tees and the log handler, and removes them again."""
 
     def __init__(self) -> None:
         self._lines: Lines | None = None
@@ -100,7 +104,7 @@ class Streams:
         self._level: int | None = None
 
     def install(self) -> None:
-        """Needed once, before the first attempt that is captured. Logging that nobody set up lets INFO pass."""
+        """Install them once, before the first captured attempt; let INFO pass where logging was never set up."""
         if self._lines is not None:
             return
         for name in ("stdout", "stderr"):
@@ -117,7 +121,7 @@ class Streams:
         root.addHandler(self._lines)
 
     def remove(self) -> None:
-        """Leave everything as it was found."""
+        """Restore the streams and logging as they were."""
         for name, tee, below in self._tees:
             if getattr(sys, name) is tee:
                 setattr(sys, name, below)
@@ -131,6 +135,6 @@ class Streams:
 
 
 def print_at_once() -> None:
-    """What handlers print is seen line by line, also where standard output is a file or a pipe (`docker logs`)."""
+    """Flush standard output after each line, also where it is a file or a pipe (`docker logs`)."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
