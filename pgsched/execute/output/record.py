@@ -141,7 +141,8 @@ class Journal:
     def __init__(self, keep_bytes: int = 0, *, head_share: int = HEAD_SHARE) -> None:
         """Keep at most `keep_bytes` of output of each attempt.
 
-        One part in `head_share` is for the beginning, the rest for the end; 0: all of it is for the end.
+        One part in `head_share` of these bytes is for the beginning, the rest for the end. 0: all bytes are for the
+        end.
         """
         self.head_bytes = keep_bytes // head_share if head_share else 0
         self.tail_bytes = keep_bytes - self.head_bytes
@@ -170,7 +171,7 @@ class Journal:
         self.on_wake()
 
     def waiting(self) -> list[Record]:
-        """Return the records that have something to take or to write."""
+        """Return the records that have something to take, or whose output is being written."""
         with self.lock:
             return list(self.unwritten.values())
 

@@ -2,7 +2,7 @@
 
 Invariant: code that prints never waits for the worker; only the relay's thread and the attempt's end do.
 
-Output travels in frames of its own: at once, then at most four times a second. All of it is sent before the attempt's
+Output travels in separate frames: at once, then at most four times a second. All output is sent before the attempt's
 answer.
 """
 
@@ -38,7 +38,7 @@ class Relay:
         return Record(self._journal, (0, 0), 0)
 
     def end(self, record: Record) -> None:
-        """Close the record and send the rest of it.
+        """Close the record and send its remaining output.
 
         A process that the handler forked may come here too, and does nothing. Its copy of the record is sent already,
         and its copy of a lock may never be released.

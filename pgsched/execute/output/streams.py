@@ -24,7 +24,7 @@ CURRENT: ContextVar[Record | None] = ContextVar("pgsched_record", default=None)
 FORMAT = logging.Formatter("%(levelname)s %(name)s: %(message)s")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 MARK = "_pgsched_captured"
-# A process that a handler forks has only copies: of the record, which is never read, and of a lock that may stay locked.
+# A process that a handler forks has only a copy of the record, which is never read, and of a lock that may stay locked.
 os.register_at_fork(after_in_child=lambda: CURRENT.set(None))
 _EMIT = logging.StreamHandler.emit.__code__
 
