@@ -1,4 +1,7 @@
-"""The rule: with `--run-as` no program of a run has the worker's user, its groups or its home."""
+"""The user account that programs of runs get with `--run-as`.
+
+Invariant: with `--run-as` no program of a run has the worker's user, groups or home directory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ class Account:
 
 
 def account(name: str) -> Account:
-    """The user that programs are to run as. Raises InputError where there is none, or this process may not."""
+    """Return the user that programs are to run as.
+
+    Raises InputError where this machine does not know the name, or where this process is not root.
+    """
     try:
         found = pwd.getpwnam(name)
     except (KeyError, ValueError):

@@ -1,6 +1,8 @@
-"""The rule: one child process, in a session of its own, that dies with its worker and is always reaped.
+"""A child process in its own session: starts it, reads its output, signals its whole session and reaps it.
 
-Fork from the loop's thread: the parent-death signal is sent when the *thread* that forked ends.
+Invariant: the child ends with its worker and is always reaped.
+
+Fork from the event loop's thread: the kernel sends the parent-death signal when the *thread* that forked ends.
 """
 
 from __future__ import annotations
@@ -24,25 +26,28 @@ from pgsched.execute.subprocess.account import Account
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 65536
 BURST_BYTES = 1 << 20
-PAUSE_S = 0.01  # after every burst, so that a flood of output leaves the loop to the heartbeats
+PAUSE_S = 0.01  # after each burst, so that a flood of output leaves time for the event loop's other work
 LOOK_S, LONGEST_LOOK_S = 0.02, 0.5
 TELLS_STATES = Path("/proc/self/stat").exists()
-KILLS = 3  # what is killed may just have started another
+KILLS = 3  # a process may start another one just before it is killed
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to start."""
+    """A program to start: its command line, environment, directory and input."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
     cwd: str | None = None
     stdin: str = ""
-    account: Account | None = None  # whose rights it has; None: the worker's
+    account: Account | None = None  # the user it runs as; None: the worker's user
 
 
 def _death_signal() -> Callable[[int], None]:
-    """A function for the forked child; everything is looked up before the fork, when it is still safe to."""
+    """Return a function for the forked child that makes the child end with its parent.
+
+    Everything is looked up before the fork, because afterwards that is not safe.
+    """
     if not sys.platform.startswith("linux"):
         return lambda parent: None
     prctl = ctypes.CDLL(None, use_errno=False).prctl
@@ -51,7 +56,7 @@ def _death_signal() -> Callable[[int], None]:
 
     def die_with(parent: int) -> None:
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if getppid() != parent:  # it died before the call
+        if getppid() != parent:  # the parent died before the call
             leave(127)
 
     return die_with
@@ -61,21 +66,24 @@ DIE_WITH = _death_signal()
 
 
 def living(session: int) -> Iterator[int]:
-    """The processes of a session that have not ended; none where the system has no Linux /proc."""
-    for name in os.listdir("/proc") if TELLS_STATES else ():  # noqa: PTH208 - looked at after each run: no Paths
+    """Yield the processes of a session that have not ended; none where the system has no Linux /proc."""
+    for name in os.listdir("/proc") if TELLS_STATES else ():  # noqa: PTH208 - read after each run: Paths are slow
         if name.isdigit():
-            with contextlib.suppress(OSError):  # it is gone
+            with contextlib.suppress(OSError):  # the process has ended
                 if os.getsid(int(name)) == session and state(name) not in "ZX":
                     yield int(name)
 
 
 def state(pid: str) -> str:
-    """The letter that Linux has for it; Z: it has ended, though nobody has reaped it. OSError: it is gone."""
+    """Return Linux's letter for the state of a process; Z: it has ended and is not reaped yet.
+
+    Raises OSError where the process does not exist.
+    """
     return Path("/proc", pid, "stat").read_text(errors="replace").rpartition(")")[2].split(maxsplit=1)[0]
 
 
 def kill_session(session: int) -> None:
-    """Kill what is left of a session, but for what runs as somebody else (Linux)."""
+    """Kill the remaining processes of a session, except those of other users (Linux only)."""
     for _ in range(KILLS):
         found = list(living(session))
         for pid in found:
@@ -86,9 +94,10 @@ def kill_session(session: int) -> None:
 
 
 class Group:
-    """A running process and its session: its group, and those that timeout(1) or a shell with job control make in it.
+    """A running process and its session.
 
-    Must be made on the loop's thread.
+    The session holds the group of the process, and the groups that timeout(1) or a shell with job control make. Make a
+    Group on the event loop's thread only.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -100,7 +109,10 @@ class Group:
 
     @property
     def returncode(self) -> int | None:
-        """The exit code once ended; -N for signal N; None: somebody else was told it, and nobody is told it twice."""
+        """The exit code after the process has ended: -N for signal N, None where it is unknown.
+
+        The code is unknown where other code in this process has received it: the kernel reports an exit code only once.
+        """
         if not self._is_known:
             return None
         return self._process.returncode if self._process.returncode is not None else -signal.SIGKILL
@@ -109,21 +121,21 @@ class Group:
         """Wait for the process itself; its group may live on."""
         with contextlib.suppress(OSError, AttributeError):
             await self._readable(os.pidfd_open(self._process.pid))
-        while not self._is_reaped():  # noqa: ASYNC110 - where there is no pidfd, nothing else tells
+        while not self._is_reaped():  # noqa: ASYNC110 - without a pidfd there is no notification
             await asyncio.sleep(LOOK_S)
 
     async def all_ended(self) -> None:
         """Wait for the process and everything in its session."""
         await self.ended()
         pause_s = LOOK_S
-        while self.signal(0) and not self._only_zombies():  # nothing tells when a session becomes empty
+        while self.signal(0) and not self._only_zombies():  # there is no notification for an empty session
             self._reap_adopted()
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_LOOK_S)
 
     def signal(self, number: int) -> bool:
-        """Signal the whole session; False when nobody is left in it that can be."""
-        if self._gone:  # its number may belong to another by now
+        """Signal the whole session; return False where no process is left that can be signalled."""
+        if self._gone:  # the number may belong to another group by now
             return False
         others = [pid for pid in living(self.group) if not self._has(pid)]
         refused = False
@@ -131,7 +143,7 @@ class Group:
             os.killpg(self.group, number)
         except ProcessLookupError:
             self._gone = not others
-        except PermissionError:  # all that is left of the group runs as somebody else: nothing that we can do
+        except PermissionError:  # the rest of the group belongs to another user and cannot be signalled
             refused = True
         for pid in others:
             with contextlib.suppress(OSError):
@@ -144,8 +156,11 @@ class Group:
             kill_session(self.group)
 
     def _is_reaped(self) -> bool:
-        """Has it ended? Not by Popen.poll: where a handler's os.wait() or an ignored SIGCHLD had the exit code, that
-        takes it for 0, a success."""
+        """Check whether the process has ended, and reap it.
+
+        Popen.poll is not used. Where a handler's os.wait() or an ignored SIGCHLD took the exit code, poll reports 0, a
+        success.
+        """
         process = self._process
         if process.returncode is None:
             try:
@@ -159,14 +174,14 @@ class Group:
     def _has(self, pid: int) -> bool:
         with contextlib.suppress(OSError):
             return os.getpgid(pid) == self.group
-        return True  # it is gone
+        return True  # the process has ended
 
     def _only_zombies(self) -> bool:
-        """Has everything ended, though nobody has reaped it? A container's first process may never do so."""
+        """Check whether every process has ended, reaped or not: a container's first process may never reap."""
         return TELLS_STATES and next(living(self.group), None) is None
 
     def _reap_adopted(self) -> None:
-        """As process 1 of a container, the worker inherits the group's orphans."""
+        """Reap orphans of the group: as process 1 of a container, the worker inherits them."""
         with contextlib.suppress(ChildProcessError):
             while self._process.returncode is not None and os.waitpid(-self.group, os.WNOHANG)[0]:
                 pass
@@ -182,7 +197,10 @@ class Group:
 
 
 def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]) -> subprocess.Popen[bytes]:
-    """A process with its output to these. `enlist`: what it does before its program begins."""
+    """Start a process with its output to these descriptors.
+
+    `enlist`: called in the forked child before the program begins.
+    """
     parent, account = os.getpid(), program.account
     rights: dict[str, Any] = {}
 
@@ -192,11 +210,11 @@ def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]
 
     if account is not None:
         rights = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
-    # The input is a file and not a pipe: a child that does not read it blocks nobody.
+    # The input is a file and not a pipe, so that a child that does not read it blocks nothing.
     with anonymous_file() as stdin:
         stdin.write(program.stdin.encode())
         stdin.seek(0)
-        if account is not None:  # or it could not open /dev/stdin, /dev/stdout and /dev/stderr
+        if account is not None:  # otherwise it could not open /dev/stdin, /dev/stdout and /dev/stderr
             for opened in (stdin.fileno(), stdout, stderr):
                 os.fchown(opened, account.uid, account.gid)
         return subprocess.Popen(
@@ -207,7 +225,7 @@ def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]
 
 
 class Child(Group):
-    """A running program and what it writes. Must be made on the loop's thread."""
+    """A running program and its output. Make it on the event loop's thread."""
 
     def __init__(self, program: Program, record: Record, enlist: Callable[[], None]) -> None:
         self._record = record
@@ -233,9 +251,9 @@ class Child(Group):
             self._listen(pipe)
 
     def finish(self) -> None:
-        """Take the output that is still in the pipes and let go of them. A process that left the group may hold them.
+        """Read the output that is still in the pipes and close them; after this call the record does not change.
 
-        Once called, nothing is added to the record any more.
+        A process that left the group may hold the other ends of the pipes, so their end of file is not waited for.
         """
         pipes, self._pipes = self._pipes, {}
         for pipe, stream in pipes.items():
@@ -261,7 +279,7 @@ class Child(Group):
             self._loop.call_later(PAUSE_S, self._listen, pipe)
 
     def _read(self, pipe: int, stream: str) -> int | None:
-        """Take some output; 0 at its end, None when there is none yet."""
+        """Read some output; return its length, 0 at the end of file, or None when there is none yet."""
         try:
             data = os.read(pipe, READ_BYTES)
         except BlockingIOError:

@@ -1,7 +1,9 @@
-"""The rule: a command's arguments reach the program as they are; no shell ever reads them.
+"""The executor of kind `command`: runs a program with arguments, without a shell.
 
-`task` is the program. `args` is an array of strings, or an object with any of `argv`, `env`, `cwd` and `stdin`; the
-shell executor reads its `args` here as well. A wrong one fails for good, with the path of the wrong value.
+Invariant: arguments reach the program unchanged; no shell reads them.
+
+`task` is the program. `args` is an array of strings, or an object with any of `argv`, `env`, `cwd` and `stdin`. The
+shell executor also uses `read`. A wrong value fails for good, with the path of the value.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ KEYS: dict[str, Any] = {"argv": list[str], "env": dict[str, str], "cwd": str | N
 
 
 class CommandExecutor:
-    """Runs programs."""
+    """The executor of programs."""
 
     abandoned = 0
 
@@ -28,6 +30,7 @@ class CommandExecutor:
         self._processes = processes
 
     async def execute(self, claim: Claim) -> Outcome:
+        """Run the program of one claim to its end."""
         args = {"argv": claim.args} if isinstance(claim.args, list) else claim.args
         try:
             program = read([claim.task], args, tuple(KEYS))
@@ -36,11 +39,15 @@ class CommandExecutor:
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:
+        """End the guard of this worker's processes."""
         await self._processes.close()
 
 
 def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
-    """The program that starts with `argv` and goes on as the `args` object says."""
+    """Return the program: `argv`, continued by `argv` of the `args` object, with its other keys.
+
+    Raises InputError for a wrong key or value.
+    """
     if isinstance(args, Unreadable):
         raise InputError(f"args: {args.reason}", "args")
     if not isinstance(args, dict):
@@ -59,7 +66,10 @@ def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
 
 
 def unusable(key: str, value: Any) -> str | None:
-    """What the operating system could not take, or what is ours to set."""
+    """Return why this value cannot be used, or None if it can.
+
+    The operating system refuses some values, and pgsched sets PGSCHED_ variables itself.
+    """
     for name in value if key == "env" else ():
         if not name or "=" in name:
             return f"args.env: {name!r} is not the name of a variable"

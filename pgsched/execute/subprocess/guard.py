@@ -1,9 +1,12 @@
-"""The rule: when the worker is gone, so is every process it started, grandchildren included.
+"""The guard, a small program beside each worker: kills the worker's processes when the worker is gone.
 
-The parent-death signal reaches only the process that the worker started itself. This program, one beside each worker,
-holds the read end of a pipe whose other end only the worker has: at its end of file the worker is dead, however it
-died, and every group that is still listed is killed, with all of the session that it leads. Run as a script; it imports
-nothing of pgsched.
+Invariant: when the worker is gone, so is every process it started, grandchildren included.
+
+The parent-death signal reaches only a process that the worker started itself. The guard reads a pipe that only the
+worker has open for writing. At the end of file the worker is dead, however it died. The guard then kills every group on
+its list, with the rest of the session that the group leads.
+
+The module is run as a script and imports nothing of pgsched.
 """
 
 from __future__ import annotations
@@ -15,21 +18,22 @@ import signal
 import sys
 
 LOOK_S = 1.0
-KILLS = 3  # what is killed may just have started another
+KILLS = 3  # a process may start another one just before it is killed
 
 
 def watch(pipe: int, worker: int) -> set[int]:
-    """Follow `+group` and `-group` lines until the worker is gone; returns the groups left.
+    """Read `+group` and `-group` lines until the worker is gone; return the groups that are left.
 
-    `?group`, from a child that is about to become a program, holds until the worker says more about that group, or
-    another child begins. `?0`: it has become none.
+    - `?group` comes from a forked child that is about to become a program. It counts until a `+` or `-` line of that
+      group, or the next `?` line.
+    - `?0` says that the child did not become a program.
     """
     groups: set[int] = set()
     begun = 0
     rest = b""
     while True:
-        # The list first, then the death: the worker may die before this program has come to its first line. A child
-        # that the user's code forked may hold the pipe open; then our own parent's change says it.
+        # Read all lines before the end of file counts: the worker may die before this program runs its first line.
+        # A process forked by user code may hold the pipe open; then a change of this program's parent shows the death.
         if not select.select([pipe], [], [], LOOK_S)[0]:
             if os.getppid() != worker:
                 break
@@ -49,20 +53,21 @@ def watch(pipe: int, worker: int) -> set[int]:
 
 
 def kill(groups: set[int]) -> None:
-    """Kill the groups, and others of their sessions where /proc tells them."""
+    """Kill the groups, and the other processes of their sessions where /proc lists them."""
     for group in groups:
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
-    with contextlib.suppress(FileNotFoundError):  # no Linux
+    with contextlib.suppress(FileNotFoundError):  # not Linux
         for _ in range(KILLS):
             for name in os.listdir("/proc"):  # noqa: PTH208 - fast
-                with contextlib.suppress(OSError, ValueError):  # it is gone, or no process
+                with contextlib.suppress(OSError, ValueError):  # the process has ended, or the name is no number
                     if os.getsid(int(name)) in groups:
                         os.kill(int(name), signal.SIGKILL)
 
 
 def main() -> None:
-    # Signals meant for the worker (Ctrl-C in its terminal, a service manager's stop) must not end its guard first.
+    """Watch the worker and kill its groups once it is gone."""
+    # Signals for the worker (Ctrl-C in its terminal, a service manager's stop) must not end the guard first.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     kill(watch(0, int(sys.argv[1])))

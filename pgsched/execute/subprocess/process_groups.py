@@ -1,7 +1,9 @@
-"""The rule: every process group of this worker is on its guard's list from its first to its last moment.
+"""The live process groups of a worker, and the worker's side of the guard process (guard.py).
 
-The forked child puts itself on the list, before its program begins: what that starts at once would not end with it, if
-the worker died before it had told the guard.
+Invariant: each process group is on the guard's list from its first to its last moment.
+
+The forked child adds itself to the list before its program begins. Otherwise the worker could die before it had
+reported the group, and processes that the program starts at once would live on.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ GUARD = Path(__file__).with_name("guard.py")
 
 
 class Groups:
-    """The live process groups, and the guard process that kills them should this process die."""
+    """The live process groups, and the guard process that kills them if this process dies."""
 
     def __init__(self) -> None:
         self._live: set[int] = set()
         self._guard: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Have a guard, so that the first group need not wait for one."""
+        """Start the guard unless it runs, so that the first group need not wait for it."""
         if self._guard is not None and self._guard.poll() is None:
             return
         self._end(kill=True)
@@ -35,12 +37,15 @@ class Groups:
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0, start_new_session=True
         )
         assert self._guard.stdin is not None
-        os.set_blocking(self._guard.stdin.fileno(), False)  # a guard that hangs must not hang the worker
+        os.set_blocking(self._guard.stdin.fileno(), False)  # a guard that hangs must not block the worker
         for group in self._live:
             self._tell("+", group)
 
     def enlisting(self) -> Callable[[], None]:
-        """What a forked child does that leads a group of its own. Everything is looked up before the fork."""
+        """Return the function with which a forked child, which leads a new group, adds itself to the list.
+
+        Everything is looked up before the fork.
+        """
         pipe = None if self._guard is None or self._guard.stdin is None else self._guard.stdin.fileno()
         write, getpid, handle = os.write, os.getpid, signal.signal
         broken, ignored, default = signal.SIGPIPE, signal.SIG_IGN, signal.SIG_DFL
@@ -48,7 +53,7 @@ class Groups:
         def enlist() -> None:
             if pipe is None:
                 return
-            handle(broken, ignored)  # the guard may just have been killed: then the worker finds out, and has another
+            handle(broken, ignored)  # the guard may have been killed; the worker notices and starts another one
             with contextlib.suppress(OSError):
                 write(pipe, b"?%d\n" % getpid())
             handle(broken, default)
@@ -56,20 +61,22 @@ class Groups:
         return enlist
 
     def not_begun(self) -> None:
-        """The last child that was to enlist has become no program: its number may be somebody else's soon."""
+        """Report that the last forked child did not become a program: another process may soon get its number."""
         self._tell("?", 0)
 
     def add(self, group: int) -> None:
+        """Put a group on the list."""
         self._live.add(group)
         self._tell("+", group)
 
     def remove(self, group: int) -> None:
+        """Take a group off the list."""
         if group in self._live:
             self._live.discard(group)
             self._tell("-", group)
 
     def close(self) -> None:
-        """End the guard; it kills what is still on its list."""
+        """End the guard, which kills the groups that are still on its list."""
         self._end(kill=False)
         self._live.clear()
 
@@ -78,14 +85,14 @@ class Groups:
             return
         try:
             os.write(self._guard.stdin.fileno(), f"{sign}{group}\n".encode())
-        except OSError:  # it was killed or hangs: the next start() makes a new one with the whole list
+        except OSError:  # the guard was killed or hangs; the next start() makes a new one with the whole list
             self._end(kill=True)
 
     def _end(self, *, kill: bool) -> None:
         guard, self._guard = self._guard, None
         if guard is None or guard.stdin is None:
             return
-        if kill:  # it must not take its list with it
+        if kill:  # killed first, because at the end of file it would kill the groups on its list
             guard.kill()
         guard.stdin.close()
         try:

@@ -1,7 +1,10 @@
-"""The rule: a program runs in a session of its own, in a clean environment, and nothing of it outlives its run.
+"""Runs programs for the command and shell executors: environment, stop, and the outcome of an exit code.
 
-Work that is meant to outlive its run has to leave that session (setsid). To stop, all of it gets SIGTERM and, after
-`kill_after`, SIGKILL. A program that cannot be started is a failure that is retried: an operator can fix it.
+Invariant: a program runs in its own session, in a clean environment, and nothing in that session outlives the run.
+
+Work that is meant to outlive its run must leave the session (setsid). To stop a run, the whole session gets SIGTERM
+and, after `kill_after`, SIGKILL. A program that cannot be started is a failure that is retried, because an operator can
+fix it.
 """
 
 from __future__ import annotations
@@ -28,15 +31,19 @@ INHERITED = {"PATH": os.defpath, "HOME": "/", "LANG": "C.UTF-8"}
 
 
 class Processes:
-    """Starts, watches and ends the processes of one worker. Shared by the command and shell executors."""
+    """The processes of one worker: starts, watches and ends them. The command and shell executors share it."""
 
     def __init__(self, journal: Journal | None = None, account: Account | None = None) -> None:
-        """`account`: whose rights the programs have; None: the worker's."""
+        """Make it. `account`: the user that programs run as; None: the worker's user."""
         self._account = account
         self._groups = Groups()
         self._journal = journal or Journal()
 
     async def run(self, program: Program, claim: Claim) -> Outcome:
+        """Run a program to its end and return the outcome.
+
+        Raises Stopped where the attempt is cancelled.
+        """
         if isinstance(claim.options, Unreadable):
             return refused(f"options: {claim.options.reason}")
         record = self._journal.record(claim)
@@ -63,11 +70,12 @@ class Processes:
         return ended(claim, child.returncode, record.output)
 
     def _release(self, child: Child) -> None:
-        child.kill()  # whatever the program left running ends with it
+        child.kill()  # processes that the program left running end with it
         child.finish()
         self._groups.remove(child.group)
 
     async def close(self) -> None:
+        """End the guard."""
         self._groups.close()
 
 
@@ -75,7 +83,7 @@ async def _stop(child: Child, grace_s: float) -> None:
     gone = asyncio.create_task(child.all_ended())
     try:
         child.signal(signal.SIGTERM)
-        child.signal(signal.SIGCONT)  # a stopped process hears SIGTERM only when it goes on
+        child.signal(signal.SIGCONT)  # a stopped process gets SIGTERM only when it continues
         await asyncio.wait({gone}, timeout=grace_s)
     finally:  # also when a second cancellation cuts the grace time short
         child.kill()
@@ -84,7 +92,7 @@ async def _stop(child: Child, grace_s: float) -> None:
 
 
 def environment(claim: Claim, declared: dict[str, str], account: Account | None = None) -> dict[str, str]:
-    """A clean environment: a few inherited names, what the job declares, and who this attempt is."""
+    """Return a clean environment: a few inherited names, the job's variables, and those that name the attempt."""
     run = {"PGSCHED_RUN_ID": str(claim.id), "PGSCHED_ATTEMPT": str(claim.attempt), "PGSCHED_TOKEN": str(claim.token)}
     if claim.scheduled_at is not None:
         run["PGSCHED_SCHEDULED_AT"] = claim.scheduled_at.isoformat()
@@ -96,7 +104,7 @@ def environment(claim: Claim, declared: dict[str, str], account: Account | None 
 
 
 def not_started(program: Program, error: OSError) -> str:
-    """Why there is no process, in words of the job's own values."""
+    """Return why the program could not be started, in terms of the job's own values."""
     reason = (error.strerror or str(error)).lower()
     if program.cwd is not None and error.filename == program.cwd:
         return f"cwd: cannot change to {program.cwd!r}: {reason}"
@@ -106,7 +114,10 @@ def not_started(program: Program, error: OSError) -> str:
 
 
 def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
-    """The outcome of a program that ended by itself. Death by signal N counts as exit code 128 + N, as in a shell."""
+    """Return the outcome of a program that ended by itself.
+
+    Death by signal N counts as exit code 128 + N, as in a shell.
+    """
     if code is None:
         return refused(UNKNOWN, retry=True, log_tail=output.text())
     shown = code if code >= 0 else 128 - code
@@ -121,14 +132,17 @@ def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
 
 
 def codes(claim: Claim, name: str) -> list[Any] | None:
-    """The exit codes that a run names; None where it names none, or (a row of before that was refused) no list."""
+    """Return the exit codes that the run's option `name` lists.
+
+    Returns None where the option is missing, or is not a list (in a row older than the check that refuses it).
+    """
     options: Any = claim.options
     found = options.get(name) if isinstance(options, dict) else None
     return found if isinstance(found, list) else None
 
 
 def signal_name(number: int) -> str:
-    """SIGTERM, or the number where it has no name."""
+    """Return the signal's name, such as SIGTERM, or "signal N" where it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

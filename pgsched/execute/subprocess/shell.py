@@ -1,7 +1,9 @@
-"""The rule: `task` is one command line, read by /bin/sh and by nothing else; for those who come from crontab.
+"""The executor of kind `shell`: `task` is one command line for /bin/sh, as in a crontab.
 
-`args` is an object with any of `env`, `cwd` and `stdin`. Values that vary belong into `env` ("$NAME" in the line), so
-that the shell never reads them as code.
+Invariant: only /bin/sh reads the command line.
+
+`args` is an object with any of `env`, `cwd` and `stdin`. Put values that vary into `env` ("$NAME" in the line), so that
+the shell never reads them as code.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ SHELL = "/bin/sh"
 
 
 class ShellExecutor:
-    """Runs command lines."""
+    """The executor of command lines."""
 
     abandoned = 0
 
@@ -24,7 +26,8 @@ class ShellExecutor:
         self._processes = processes
 
     async def execute(self, claim: Claim) -> Outcome:
-        # An empty array is what a client without a better idea sends; the database lets it pass as well.
+        """Run the command line of one claim to its end."""
+        # Some clients send an empty array for "no arguments"; the database accepts it as well.
         args = {} if claim.args == [] else claim.args
         try:
             program = read([SHELL, "-c", claim.task], args, SHELL_KEYS)
@@ -33,4 +36,5 @@ class ShellExecutor:
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:
+        """End the guard of this worker's processes."""
         await self._processes.close()
