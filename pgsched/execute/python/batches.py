@@ -1,9 +1,14 @@
-"""The rule: one call of a batched handler serves many attempts, and each of them is settled by itself.
+"""Batched handlers: gathers attempts into groups, and serves each group with one call of the handler.
 
-Attempts gather here until there are `size` of them or the first has waited `wait_s`. An attempt that gathers takes no
-place of the worker: the call takes one. Whoever is cancelled alone leaves at once, and the call goes on for the others.
-When all are cancelled it is stopped, and they wait for its end: nobody else is to have them while it works on them. So
-they do at a timeout.
+Invariant: one call serves many attempts, and each attempt is settled by itself.
+
+A group is called when it has `size` attempts, or when its first attempt has waited `wait_s`. An attempt in a group
+takes no place of the worker; the call takes one.
+
+- An attempt that is cancelled alone leaves the group at once, and the call goes on for the others.
+- When all attempts of a call are cancelled, the call is stopped and they wait for its end. No other worker may get them
+  while the call still works on them.
+- At a timeout they wait for the end of the call in the same way.
 """
 
 from __future__ import annotations
@@ -25,14 +30,18 @@ from pgsched.execute.outcomes import failed, kept, refused, succeeded
 from pgsched.execute.python.handler import Handler
 from pgsched.threads import Threads
 
-Told = tuple[Outcome, BaseException | None]  # what becomes of an attempt, and the exception that says so
-# What goes around a call for these runs; it is told of what the call raises.
+Told = tuple[Outcome, BaseException | None]  # the outcome of an attempt, and the exception behind it, if any
+# A context manager around a call for these claims. It yields a function that is given what the call raises.
 Around = Callable[[Sequence[Claim]], AbstractContextManager[Callable[[BaseException | None], object]]]
 MARGIN_S = 5.0
 
 
 class Member:
-    """An attempt in a group."""
+    """One attempt in a group.
+
+    - `future`: its outcome, and the exception behind it.
+    - `stopped`: the attempt was cancelled.
+    """
 
     __slots__ = ("claim", "future", "item", "stopped")
 
@@ -49,13 +58,13 @@ class Member:
         self.item = Item(claim.args, run, say)
 
     def tell(self, outcome: Outcome, error: BaseException | None = None) -> None:
-        """The attempt's outcome; only the first counts."""
+        """Set the attempt's outcome; only the first call counts."""
         if not self.future.done():
             self.future.set_result((outcome, error))
 
 
 class Group:
-    """Attempts that one call will serve."""
+    """The attempts that one call will serve."""
 
     def __init__(self, handler: Handler, how: Gathering) -> None:
         self.handler = handler
@@ -63,31 +72,35 @@ class Group:
         self.members: list[Member] = []
         self.full = asyncio.Event()
         self.called = False
-        self.left = asyncio.Event()  # by all
-        self.over = asyncio.Event()  # the call, or the wait for its end
+        self.left = asyncio.Event()  # set once every attempt is stopped or has its outcome
+        self.over = asyncio.Event()  # set when the call has ended, or is no longer waited for
 
     def __len__(self) -> int:
         return len(self.members)
 
     def add(self, member: Member) -> None:
+        """Add an attempt; a full group is called at once."""
         self.members.append(member)
         if len(self.members) >= self.how.size:
             self.full.set()
 
     async def leave(self, member: Member) -> None:
-        """An attempt was stopped. The call's last ones wait for its end."""
+        """Take a stopped attempt out of the group.
+
+        The last attempts of a running call wait for its end.
+        """
         member.item.run.cancelled.set()
         member.stopped = True
         if not self.called:
             self.members.remove(member)
             return
-        await asyncio.sleep(0)  # those that are stopped together all say so first
+        await asyncio.sleep(0)  # let attempts that are stopped together all come here first
         if all(other.stopped or other.future.done() for other in self.members):
             self.left.set()
             await self.over.wait()
 
     def tell(self, value: Any, error: BaseException | None) -> None:
-        """What the call returned or raised, for those that it said nothing of."""
+        """Give each attempt without an outcome its share of what the call returned or raised."""
         count, told = len(self.members), list[Told]()
         if error is not None:
             told = [(failed(error, self.handler.no_retry), error)] * count
@@ -106,24 +119,28 @@ class Group:
             member.tell(outcome, why)
 
     def tell_all(self, outcome: Outcome) -> None:
-        """The same for all of which nothing was said."""
+        """Give every attempt without an outcome this one."""
         for member in self.members:
             member.tell(outcome)
 
     def timeout_s(self) -> float | None:
-        """How long the call may take: the shortest time that one of its runs has."""
+        """Return the seconds that the call may take: the shortest timeout of its runs; None without a timeout."""
         given = [m.claim.timeout.total_seconds() for m in self.members if m.claim.timeout is not None]
         return min(given, default=None)
 
     def kill_after_s(self) -> float:
-        """How long the call may take to stop: the longest time that one of its runs has."""
+        """Return the seconds that the call may take to stop: the longest `kill_after` of its runs."""
         return max(kill_after_s(member.claim) for member in self.members)
 
 
 class Batches:
-    """The groups of one executor. `places` is set by the worker that it belongs to.
+    """The groups of one executor.
 
-    `on_error(run, error)` is awaited for each attempt that failed by an exception, before it is settled.
+    - `gathered`: the names of the tasks that are batched.
+    - `places`: the places of the worker, set by the worker.
+    - `around`: a context manager around each call (worker/observers/tracing.py).
+
+    `on_error(run, error)` is awaited for each attempt that failed by an exception, before the attempt is settled.
     """
 
     def __init__(
@@ -143,7 +160,7 @@ class Batches:
         self._drivers: set[asyncio.Task[None]] = set()
 
     async def execute(self, claim: Claim, handler: Handler, how: Gathering, run: Run) -> Outcome:
-        """Have one attempt served by a call. Raises CancelledError when it is stopped."""
+        """Let a call serve one attempt, together with others. Raises CancelledError where it is stopped."""
         if isinstance(claim.args, Unreadable):
             return refused(f"args: {claim.args.reason}")
         group = self._open.get(claim.task)
@@ -155,7 +172,7 @@ class Batches:
         member = Member(claim, run, handler.no_retry)
         group.add(member)
         try:
-            outcome, error = await asyncio.shield(member.future)  # what is said of it counts also while it is stopped
+            outcome, error = await asyncio.shield(member.future)  # an outcome that comes during a stop still counts
         except asyncio.CancelledError:
             await group.leave(member)
             if not member.future.done():
@@ -178,7 +195,7 @@ class Batches:
                 del self._open[task]
             if group.members:
                 await self._serve(group)
-        except Exception as error:  # ours: the runs must not vanish
+        except Exception as error:  # an error of pgsched's own: the runs must still get an outcome
             group.tell_all(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
         finally:
             group.over.set()
@@ -204,7 +221,7 @@ class Batches:
             self._on_abandon(call)
         elif not call.cancelled():
             group.tell(*call.result())
-        elif not stopped:  # not by us
+        elif not stopped:  # the handler cancelled itself
             group.tell_all(Outcome(Result.FAILED, error=ITSELF))
         if timed_out:
             group.tell_all(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
@@ -216,7 +233,7 @@ class Batches:
         return found
 
     async def _called(self, group: Group) -> tuple[Any, BaseException | None]:
-        """The handler's call: what it returns and what it raises."""
+        """Call the handler; return what it returns, and what it raises."""
         items = [member.item for member in group.members]
         function = group.handler.function
         if group.handler.is_async:
@@ -230,7 +247,7 @@ class Batches:
                 return None, error
         try:
             work = self._threads.submit(lambda: caught(lambda: function(items)))
-        except RuntimeError as error:  # no thread is to be had
+        except RuntimeError as error:  # no thread can be started
             return None, error
         try:
             found: tuple[Any, BaseException | None] = await asyncio.shield(work)

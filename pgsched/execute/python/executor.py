@@ -1,8 +1,12 @@
-"""The rule: names in rows never import code; only handlers that this process registered are run.
+"""The executor of kind `task`: runs the Python handlers that an app has registered.
 
-Async handlers run on the worker's loop, sync ones in a thread, and either in a child process where `run_in` says so.
-Outside of one, a handler that does not stop when it is told to cannot be killed: it is left behind and counted for as
-long as it goes on.
+Invariant: a task's name in a row never imports code; only handlers that this process registered are run.
+
+Async handlers run on the worker's event loop and plain ones in a thread. Either kind runs in a child process where
+`run_in` says so.
+
+Outside of a child process a handler that does not stop cannot be killed. It is abandoned, and counted in `abandoned`
+until it ends.
 """
 
 from __future__ import annotations
@@ -34,14 +38,14 @@ from pgsched.execute.python.batches import Batches
 from pgsched.execute.python.handler import Call, Handler, InlineHandler
 from pgsched.threads import Signal, Threads
 
-Misfit = Callable[[str, str], Awaitable[Outcome]]  # of this task, for this reason
-TASK = Kind.TASK.value  # a member costs more to compare with than a text
+Misfit = Callable[[str, str], Awaitable[Outcome]]  # called with the task's name and the reason
+TASK = Kind.TASK.value  # comparing with a plain string is faster than with the enum's member
 LAST_WORDS_S = 5.0
 LAST_STATEMENT_S = 2.0
 
 
 class PythonExecutor:
-    """Runs the handlers of one app."""
+    """The executor of the handlers of one app."""
 
     def __init__(
         self,
@@ -51,7 +55,10 @@ class PythonExecutor:
         journal: Journal | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """`app` is where child processes find the same tasks; without it only the loop and threads can be used."""
+        """Prepare the executor.
+
+        `app`: where child processes find the same tasks. Without it only the event loop and threads can be used.
+        """
         self._tasks = tasks
         self._pool = Pool(concurrency, app)
         self._threads: Threads[Any] = Threads(concurrency)
@@ -66,6 +73,7 @@ class PythonExecutor:
         self.abandoned = 0
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
+        """Return the coroutine that makes one attempt in the way its handler needs."""
         handler = self._tasks.get(claim.task)
         if handler is None:
             return unknown(claim)
@@ -77,15 +85,18 @@ class PythonExecutor:
 
     @property
     def gathered(self) -> frozenset[str]:
-        """The tasks of which one call serves many attempts."""
+        """The names of the tasks whose handler serves many attempts in one call."""
         return self.batches.gathered
 
     def call_in(self, places: Places) -> None:
-        """Have such calls take places of this worker."""
+        """Make the calls of batched handlers take their places from this worker."""
         self.batches.places = places
 
     def inline_handler(self, claim: Claim) -> InlineHandler | None:
-        """The handler that makes this attempt, if it needs nothing but its arguments and the Run, and they fit."""
+        """Return the handler if it can make this attempt inline, else None.
+
+        The handler must need only its arguments and the Run, and the arguments must fit.
+        """
         handler = self._tasks.get(claim.task) if claim.kind == TASK else None
         if handler is None or self._hooks.per_run:
             return None
@@ -94,7 +105,7 @@ class PythonExecutor:
         return handler if fits else None
 
     def run_for(self, claim: Claim, control: Control) -> Run:
-        """The Run of an attempt that is made without `execute`."""
+        """Return the Run of an attempt that is made inline, without `execute`."""
         return run_of(claim, self._journal.record(claim), Own(control, self._dsn))
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
@@ -129,20 +140,20 @@ class PythonExecutor:
         if not handler.is_async:
             try:
                 job = self._threads.submit(lambda: called(call, handler.no_retry))
-            except RuntimeError as error:  # no thread is to be had: that is no death of any process
+            except RuntimeError as error:  # no thread can be started: a failure, not a crash
                 return refused(f"{error}", retry=True)
             outcome: Outcome = await self.watch(job, run, grace_of(claim, handler))
             return outcome
         return await on_loop(handler, call if run is None else lambda: _telling(call(), run))
 
     def code_of(self, task: str) -> types.CodeType | None:
-        """The code of a task's function, as a stack shows it; None if there is none."""
+        """Return the code object of a task's function, as a stack shows it, or None."""
         handler = self._tasks.get(task)
         code = None if handler is None else getattr(inspect.unwrap(handler.function), "__code__", None)
         return code if isinstance(code, types.CodeType) else None
 
     async def _hooked(self, handler: Handler, call: Call, run: Run, grace_s: float) -> Outcome:
-        """The attempt with the app's middleware around it; who wants to know is told of its failure."""
+        """Make the attempt with the app's middleware around it; call the on_error hooks if it fails."""
         hooks = self._hooks
         inner = call if handler.is_async else partial(self._plainly, hooks.call_of_plain(run, call), run, grace_s)
         failure: BaseException
@@ -165,14 +176,14 @@ class PythonExecutor:
         return value
 
     async def _tell(self, run: Run, error: BaseException) -> None:
-        """Tell who wants to know that an attempt failed."""
+        """Call the on_error hooks for an attempt that failed."""
         await self._hooks.tell(run, error, self._aside)
 
     async def _aside(self, call: Call) -> Any:
         return await in_thread(self._threads, call)
 
     def ended_badly(self, claim: Claim, outcome: Outcome) -> None:
-        """An attempt timed out or took its process down: tell who wants to know, as no exception of it can."""
+        """Call the on_error hooks for an attempt that timed out or crashed: no exception reports either."""
         if self._hooks.on_error:
             error = (TimedOut if outcome.result is Result.TIMED_OUT else Crashed)(outcome.error or "")
             told = self._hooks.tell(run_of(claim, None, Own()), error, self._aside)
@@ -184,11 +195,16 @@ class PythonExecutor:
         return Own(self._control_of(claim.key), self._dsn)
 
     def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit = never_fits) -> None:
-        """Belong to a worker: what handlers may ask of it about their attempts, the scheduler's database, and what
-        becomes of a run whose arguments do not fit."""
+        """Connect this executor to its worker.
+
+        - `control_of`: finds what a handler may ask of the worker about its attempt.
+        - `dsn`: the scheduler's database.
+        - `misfit`: decides the outcome of a run whose arguments do not fit.
+        """
         self._control_of, self._dsn, self._misfit = control_of, dsn, misfit
 
     async def close(self) -> None:
+        """Wait for running on_error hooks, then end threads, capture, child processes and idle connections."""
         if self._telling:
             await asyncio.wait(self._telling, timeout=LAST_WORDS_S)
         self._threads.close()
@@ -198,7 +214,7 @@ class PythonExecutor:
             await idle(self._dsn).close()
 
     async def watch(self, work: asyncio.Future[Any], run: Run | None, grace_s: float) -> Any:
-        """Wait for a call in a thread. One that is to stop is given so many seconds for it, and then left behind."""
+        """Wait for a call in a thread; when cancelled, give it `grace_s` seconds to stop, then abandon it."""
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -223,8 +239,8 @@ class PythonExecutor:
 
 
 async def on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outcome:
-    """The outcome of a call of an async handler."""
-    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
+    """Return the outcome of a call of an async handler."""
+    # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the event loop.
     try:
         return succeeded(await call())
     except BaseException as error:
@@ -232,23 +248,26 @@ async def on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outco
 
 
 async def unknown(claim: Claim) -> Outcome:
-    """The outcome of an attempt at a task that is not registered here."""
+    """Return the outcome of an attempt at a task that this process has not registered."""
     return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
 
 
 def grace_of(claim: Claim, handler: Handler) -> float:
-    """How many seconds to wait for a handler that is to stop: only one that was given the Run can see `cancelled`."""
+    """Return how many seconds to wait for a plain handler that is to stop.
+
+    It is 0 for a handler without the Run, because the handler cannot see `run.cancelled`.
+    """
     return kill_after_s(claim) if handler.takes_run else 0.0
 
 
 def run_of(claim: Claim, record: Record | None, own: Own) -> Run:
-    """What a handler is told of its attempt."""
+    """Return the Run that a handler is given for this attempt."""
     return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, Signal(),
                claim.task, claim.queue, claim.max_attempts, own, record)  # fmt: skip
 
 
 async def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Any:
-    """`await work`, but that the Run says that it is cancelled before the handler is told."""
+    """Await `work`, and set `run.cancelled` before a cancellation reaches the handler."""
     try:
         waiting = work.send(None)
     except StopIteration as end:
@@ -258,7 +277,7 @@ async def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Any:
 
 @types.coroutine
 def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
-    """`await work`, which has come to the point where it waits for this."""
+    """Await `work`, which has already run up to its first wait; `waiting` is what it yielded there."""
     step: Callable[[Any], Any]
     value: Any
     while True:
@@ -267,7 +286,7 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
         except BaseException as error:
             if run is not None and isinstance(error, asyncio.CancelledError) and is_cancelled():
                 run.cancelled.set()
-            here = error.__traceback__  # this line, which is none of the handler's
+            here = error.__traceback__  # the frame of this function, which is not the handler's
             step, value = work.throw, error.with_traceback(here.tb_next if here is not None else None)
         try:
             waiting = step(value)
@@ -278,8 +297,10 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
 def raised(
     error: BaseException, handler: InlineHandler, record: Record | None = None, *, from_outside: bool
 ) -> Outcome:
-    """The outcome of a call that raised this. Raises it, if that is how its task was cancelled `from_outside`; with
-    what the attempt has said."""
+    """Return the outcome of a call that raised this error.
+
+    `from_outside`: a cancellation of the current task came from the worker. It is raised again, with the output so far.
+    """
     if isinstance(error, asyncio.CancelledError) and is_cancelled():
         if from_outside:
             raise error if record is None else stopped(error, record)
@@ -288,25 +309,25 @@ def raised(
 
 
 def stopped(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
-    """How an attempt was cancelled, with what it has said."""
+    """Close the record, and return the cancellation together with the attempt's output."""
     record.close()
     return Stopped(record.output.text()) if record.said else error
 
 
 def end_record(outcome: Outcome, record: Record) -> Outcome:
-    """Take no more of what an attempt says that has ended: its outcome, with what it has said."""
+    """Close the record of an ended attempt, and return the outcome with the attempt's output."""
     record.close()
     return replace(outcome, log_tail=record.output.text()) if record.said else outcome
 
 
 def is_cancelled() -> bool:
-    """Has this very task been cancelled, rather than a handler raised CancelledError by itself?"""
+    """Check whether the current task was cancelled, as opposed to a handler that raised CancelledError itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
 def called(call: Call, no_retry: Kinds) -> Outcome:
-    """The outcome of a call of a plain function."""
+    """Return the outcome of a call of a plain function."""
     try:
         return succeeded(call())
     except BaseException as error:

@@ -1,4 +1,4 @@
-"""A registered task, as executors see it."""
+"""The protocols of a registered task, as executors see it."""
 
 from __future__ import annotations
 
@@ -14,49 +14,68 @@ Call = Callable[[], Any]
 
 
 class InlineHandler(Protocol):
-    """A registered task, as much of it as is needed to call it inline."""
+    """The part of a registered task that an inline call needs."""
 
     @property
-    def no_retry(self) -> Kinds: ...
+    def no_retry(self) -> Kinds:
+        """The kinds of exceptions that are not retried."""
+        ...
 
     @property
-    def function(self) -> Callable[..., Any]: ...
+    def function(self) -> Callable[..., Any]:
+        """The function to call."""
+        ...
 
     @property
     def run_name(self) -> str | None:
-        """The parameter that gets the Run."""
+        """The name of the parameter that gets the Run, or None."""
         ...
 
 
 class Handler(InlineHandler, Protocol):
-    """A registered task, as much of it as its executor needs."""
+    """The part of a registered task that its executor needs."""
 
     @property
-    def is_async(self) -> bool: ...
+    def is_async(self) -> bool:
+        """Whether the function is async."""
+        ...
 
     @property
-    def takes_run(self) -> bool: ...
+    def takes_run(self) -> bool:
+        """Whether the handler is given the Run."""
+        ...
 
     @property
-    def capture(self) -> bool: ...
+    def capture(self) -> bool:
+        """Whether the handler's output is captured."""
+        ...
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> Place:
+        """Where the handler runs: event loop, thread or child process, and its memory limit."""
+        ...
 
     @property
     def inline_names(self) -> frozenset[str] | None:
-        """The names of all its arguments but the Run, if it may be called inline: it is an async function, runs on the
-        loop, and every argument has a name."""
+        """The names of all arguments but the Run, where the handler may be called inline, else None.
+
+        Inline calls need an async function that runs on the event loop, with a name for each argument.
+        """
         ...
 
     @property
     def required(self) -> frozenset[str]:
-        """Those of them that have no default."""
+        """The names among `inline_names` that have no default."""
         ...
 
     @property
-    def gathering(self) -> Gathering | None: ...
+    def gathering(self) -> Gathering | None:
+        """How attempts are gathered for one call; None where the handler is not batched."""
+        ...
 
     def prepare(self, args: Any, run: Run | None) -> Call:
-        """The call with these JSON arguments; `run` where `takes_run`. Raises TaskError if they do not fit."""
+        """Return the call with these JSON arguments; `run` is given where `takes_run` is true.
+
+        Raises TaskError where the arguments do not fit.
+        """
         ...
