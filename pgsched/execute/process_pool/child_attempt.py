@@ -1,7 +1,10 @@
-"""One attempt at a time in a child process: its arguments, its place (main thread or loop), its limit and its stop.
+"""The attempts of a child process: runs one handler at a time, with a memory limit, and stops it on request.
 
-The rule: a stop is soft here. A handler with a Run finds `cancelled` set; an async one is cancelled; any other one gets
-CancelledError at the line it has come to. What does not end by that is killed by the worker.
+Invariant: a stop in this process is soft; the worker kills the process where the soft stop does not work.
+
+- A handler with a Run finds `run.cancelled` set.
+- An async handler is cancelled.
+- Any other handler gets CancelledError at the line that it executes.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ STATM = Path("/proc/self/statm")
 
 
 class Stop:
-    """The worker's wish to end the attempt, from the stop line's thread to where the handler runs.
+    """The worker's request to end the attempt, passed from the stop line's thread to the handler.
 
-    It is never taken back: a child that was told to stop runs nothing more.
+    A request is never withdrawn: a child that was asked to stop runs no other attempt.
     """
 
     def __init__(self) -> None:
@@ -50,7 +53,7 @@ class Stop:
         self._act: Callable[[], object] | None = None
 
     def ask(self) -> None:
-        """Told to stop."""
+        """Request a stop."""
         with self._lock:
             self._asked = True
             if self._act is not None:
@@ -58,11 +61,11 @@ class Stop:
 
     @property
     def asked(self) -> bool:
-        """Has a stop been asked for?"""
+        """Whether a stop was requested."""
         return self._asked
 
     def then(self, act: Callable[[], object] | None) -> None:
-        """What a stop does from now on; done at once when it came before the attempt."""
+        """Set what a stop does from now on; call it at once where the stop was requested before."""
         with self._lock:
             self._act = act
             if self._asked and act is not None:
@@ -70,9 +73,9 @@ class Stop:
 
 
 class Limit:
-    """The address space of this process, while a handler with a limit runs: what the idle child had, and so much more.
+    """A limit on the address space of this process while a handler runs: the idle child's size plus `memory_mb`.
 
-    An absolute limit would have to be above what imports map, which nobody can tell (numpy alone reserves gigabytes).
+    An absolute limit would have to exceed what imports map, which cannot be known (numpy alone reserves gigabytes).
     """
 
     def __init__(self, base_bytes: int, memory_mb: int | None) -> None:
@@ -91,7 +94,7 @@ class Limit:
 
 
 class Attempts:
-    """Runs attempts. One event loop serves all async handlers of this process, so that what they keep stays usable."""
+    """Runs attempts. One event loop serves all async handlers of the process, so that objects they keep stay usable."""
 
     def __init__(self, tasks: Mapping[str, Handler], stop: Stop, relay: Relay, hooks: Hooks) -> None:
         self._tasks = tasks
@@ -102,7 +105,7 @@ class Attempts:
         self._runner = asyncio.Runner()
         self._main = threading.get_ident()
         self._inside = False
-        self._spoilt = False  # by what a handler left, which does not end
+        self._spoilt = False  # tasks that a handler left on the loop do not end
         self._base_bytes = mapped_bytes()
 
     def run(self, message: Message) -> Message:
@@ -110,7 +113,7 @@ class Attempts:
         memory_mb = message["memory_mb"]
         try:
             outcome = self._outcome(message, Limit(self._base_bytes, memory_mb))
-        except BaseException as error:  # raised while the outcome was made: a stop, or no memory for it
+        except BaseException as error:  # raised while the outcome was made: a stop, or too little memory
             outcome = failed(error)
         short = memory_mb is not None and (outcome.error or "").startswith("MemoryError")
         if short:
@@ -118,11 +121,11 @@ class Attempts:
         return outcome_message(outcome, retire=short or self._spoilt)
 
     def start(self) -> None:
-        """Call the app's on_start hooks. Raises PgschedError."""
+        """Call the app's on_start hooks. Raises PgschedError where a hook fails."""
         self._finish(self._hooks.start([]))
 
     def close(self) -> None:
-        """The process ends in good order."""
+        """Call the app's on_shutdown hooks and close the event loop, at a regular end of the process."""
         self._finish(self._hooks.shutdown())
         self._runner.close()
 
@@ -172,8 +175,8 @@ class Attempts:
         return succeeded(value)
 
     def _interruptible(self, call: Call, *, interrupted: bool) -> Any:
-        """A plain handler's call; where it cannot look at its Run, a stop gets it out of whatever it is at."""
-        # Set anew each time: the handler before may have changed both.
+        """Call a plain handler; where `interrupted`, a stop raises CancelledError at the line it executes."""
+        # Set again for each attempt: the handler before may have changed both.
         signal.signal(signal.SIGTERM, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         try:
@@ -194,18 +197,18 @@ class Attempts:
         return stop
 
     def _tells(self) -> bool:
-        """Is somebody to be told of a failure here? Of an attempt that was stopped only the worker knows why."""
+        """Check whether to call the on_error hooks here: only the worker knows why an attempt was stopped."""
         return bool(self._hooks.on_error) and not self._stop.asked
 
     def _plain(self, call: Call, run: Run | None) -> Call:
         return call if run is None else self._hooks.call_of_plain(run, call)
 
     def _signal(self) -> None:
-        # A real signal, because nothing else wakes time.sleep() and other waits of the main thread.
+        # A real signal, because only a signal wakes time.sleep() and other waits of the main thread.
         signal.pthread_kill(self._main, signal.SIGTERM)
 
     def _interrupt(self, *_: object) -> None:
-        if self._inside and self._stop.asked:  # otherwise it came from somebody else, who may tell the worker
+        if self._inside and self._stop.asked:  # otherwise another process sent the signal: it should signal the worker
             self._inside = False
             raise asyncio.CancelledError("the attempt was stopped")
 
@@ -244,7 +247,7 @@ class Attempts:
 
 @contextlib.contextmanager
 def told_to_logs(message: Message) -> Iterator[None]:
-    """Which attempt it is, and of which trace."""
+    """Give log lines in this block the attempt, and spans its trace."""
     token = log.ATTEMPT.set(told_run(message))
     try:
         with tracing.joined(message["trace"]):
@@ -254,7 +257,7 @@ def told_to_logs(message: Message) -> Iterator[None]:
 
 
 def inline(call: Call) -> Call:
-    """A plain call as an async one, made on the loop itself: nothing else runs in this process."""
+    """Return a plain call as an async one that runs on the event loop itself: nothing else runs in this process."""
 
     async def made() -> Any:
         with outside():
@@ -264,13 +267,16 @@ def inline(call: Call) -> Call:
 
 
 async def at_once(call: Call) -> Any:
-    """A plain hook's call."""
+    """Call a plain hook on the event loop's thread."""
     with outside():
         return call()
 
 
 async def _end_others(task: asyncio.Task[Any]) -> bool:
-    """End what the handler left on the loop: it would go on in the middle of a later attempt. False: it stays."""
+    """Cancel the tasks that the handler left on the loop; return False where one does not end.
+
+    A task that stayed would go on in the middle of a later attempt.
+    """
     others = asyncio.all_tasks() - {task}
     for other in others:
         other.cancel()
@@ -280,7 +286,7 @@ async def _end_others(task: asyncio.Task[Any]) -> bool:
 
 
 def mapped_bytes() -> int:
-    """The address space that this process has; 0 where nobody tells."""
+    """Return the size of this process's address space; 0 where the system has no /proc."""
     try:
         return int(STATM.read_text().split()[0]) * PAGE_BYTES
     except OSError:

@@ -1,10 +1,14 @@
-"""The program of a pooled child process: it runs one handler after the other in its main thread.
+"""The program of a pooled child process: runs one handler after the other in its main thread.
 
-The rule: whatever the handler does, its attempt ends with one frame on the channel or with the end of this process.
-Two descriptors lead to the worker: the channel, which only the main thread reads (what is said is written there by the
-relay, which lets nobody else write at the same time), and the stop line. A
-byte on the stop line ends the attempt softly; its end of file means that the worker is gone, and so must be all of
-this group. Handlers print to the worker's own stdout and stderr.
+Invariant: each attempt ends with one frame on the channel, or with the end of this process.
+
+Two descriptors lead to the worker:
+
+- The channel. Only the main thread reads it. The relay writes output there, and lets only one thread write at a time.
+- The stop line. A byte on it ends the attempt softly. Its end of file means that the worker is gone, so this whole
+  process group is killed.
+
+Handlers print to the worker's own stdout and stderr.
 """
 
 from __future__ import annotations
@@ -37,13 +41,16 @@ if TYPE_CHECKING:
 
 
 def main(descriptors: str) -> None:
-    """Serve until the worker closes the channel. The argument: channel, stop line, fault file, worker's pid."""
+    """Serve until the worker closes the channel.
+
+    `descriptors`: the numbers of channel, stop line and fault file, and the worker's pid, with commas between.
+    """
     channel_fd, stop_fd, fault_fd, worker = (int(part) for part in descriptors.split(","))
     DIE_WITH(worker)
     for fd in (channel_fd, stop_fd, fault_fd):
         os.set_inheritable(fd, False)
     faulthandler.enable(fault_fd, all_threads=False)
-    # A stop of the whole service reaches every process of it: it is the worker that decides what becomes of attempts.
+    # A stop of the whole service signals every process, but the worker decides how attempts end: ignore signals here.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal_isolation.hear_alone((signal.SIGINT, signal.SIGTERM))
@@ -55,17 +62,17 @@ def main(descriptors: str) -> None:
 
 
 def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) -> None:
-    """Import the app, then run attempts."""
+    """Import the app, then run attempts until the channel is closed."""
     first = read(incoming)
     if first is None:
         return
-    if "secrets" in first:  # they come by the channel: others see what a process is started with
+    if "secrets" in first:  # secrets come by the channel, because other users may see a process's start environment
         hidden_environment.hide()
         hidden_environment.give_back(first["secrets"])
     print_at_once()
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
-        # as in the worker: before the app is imported, which may set up its own
+        # as in the worker, before the import: the app may set up its own logging
         log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
         app = imported(first)
         if os.environ.get("PGSCHED_OTEL"):
@@ -80,7 +87,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
     me = os.getpid()
     while (message := read(incoming)) is not None:
         answer = place.run(message)
-        if os.getpid() != me:  # a process that the handler forked came back here: the attempt is not its own
+        if os.getpid() != me:  # a process that the handler forked returned to here: the attempt is not its own
             os._exit(0)
         flush()
         relay.answer(answer)
@@ -88,7 +95,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
 
 
 def imported(message: Message) -> AppBase:
-    """The worker's app."""
+    """Import and return the worker's app."""
     from pgsched.app.base import load
 
     app_location.importing = True
@@ -102,12 +109,12 @@ def imported(message: Message) -> AppBase:
 
 
 def cause(error: BaseException) -> BaseException:
-    """What the user's module raised, where our own error only says that it did."""
+    """Return the user's exception behind an error of pgsched that only reports it, else the error itself."""
     return error.__cause__ if isinstance(error, PgschedError) and error.__cause__ is not None else error
 
 
 def read(incoming: BinaryIO) -> Message | None:
-    """The next message; None when the worker has closed the channel."""
+    """Return the next message, or None when the worker has closed the channel."""
     head = incoming.read(HEAD_BYTES)
     if len(head) < HEAD_BYTES:
         return None
@@ -118,15 +125,15 @@ def read(incoming: BinaryIO) -> Message | None:
 
 
 def flush() -> None:
-    """What the handler printed is out before its outcome is."""
+    """Flush what the handler printed, before its outcome is sent."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):  # closed by the handler, or replaced by something of its own
             stream.flush()
 
 
 def listen(stop_fd: int, stop: child_attempt.Stop, group: int) -> None:
-    """The stop line's thread."""
-    # Signals are the main thread's: one that this thread takes would not wake what waits there.
+    """Read the stop line, in a thread of its own: request a stop, or kill the group when the worker is gone."""
+    # Signals are for the main thread: a signal that this thread takes would not wake a wait there.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while True:
         if not os.read(stop_fd, 1):

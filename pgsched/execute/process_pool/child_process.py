@@ -1,8 +1,10 @@
-"""The worker's end of one pooled child process.
+"""The worker's end of one pooled child process: starts it, sends it attempts, stops and ends it.
 
-The rule: every question to a child is answered, if only by its death. The channel's end of file alone does not say
-that a child is dead (something it forked may hold the channel), nor does its death say that all was read: both are
-watched.
+Invariant: every message to a child gets an answer, or the death of the child is the answer.
+
+Both the channel and the process are watched. The channel's end of file does not prove that the child is dead: a process
+that the child forked may keep the channel open, and user code may close it. The child's death does not prove that all
+its frames were read.
 """
 
 from __future__ import annotations
@@ -36,13 +38,14 @@ START = (
 
 
 class Channel(asyncio.Protocol):
-    """Frames of a child, as they come."""
+    """The reader of a child's frames: passes on each complete frame."""
 
     def __init__(self, child: PoolChild) -> None:
         self._child = child
         self._data = bytearray()
 
     def data_received(self, data: bytes) -> None:
+        """Collect bytes, and pass on each complete frame."""
         self._data += data
         try:
             while len(self._data) >= HEAD_BYTES:
@@ -56,15 +59,16 @@ class Channel(asyncio.Protocol):
             self._child.kill()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Report the end of the channel."""
         self._child.hung_up()
 
 
 class PoolChild(Group):
-    """A running child. Must be made on the loop's thread; `open` before the first `ask`."""
+    """A running child process. Make it on the event loop's thread; call `open` before the first `ask`."""
 
     def __init__(self, home: Home) -> None:
         self._faults = anonymous_file()
-        self._ours, channel = socket.socketpair()  # the files close themselves where one of these three cannot be had
+        self._ours, channel = socket.socketpair()  # where one of these three fails, the files close themselves
         stop, self._stop_line = os.pipe()
         fds = (channel.fileno(), stop, self._faults.fileno())
         told = ",".join(str(number) for number in (*fds, os.getpid()))
@@ -88,21 +92,24 @@ class PoolChild(Group):
         self._left = False
         self.rest: asyncio.TimerHandle | None = None
         self.on_death: Callable[[], None] | None = None
-        self.attempt: tuple[Record | None, Control | None] = (None, None)  # what it says and asks goes there
+        self.attempt: tuple[Record | None, Control | None] = (None, None)  # where its output and its requests go
         self.dead = asyncio.Event()
         self._watch = self._loop.create_task(self._watched())
 
     async def open(self) -> None:
-        """Listen to the child."""
+        """Start to read the channel."""
         self._transport, _ = await self._loop.create_connection(lambda: Channel(self), sock=self._ours)
 
     @property
     def alive(self) -> bool:
-        """Can it be asked? It may still die at any moment."""
+        """Whether the child can take a message; it may still die at any moment."""
         return not self.dead.is_set() and not self._eof.is_set() and self._process.poll() is None
 
     async def ask(self, message: Message) -> Message | None:
-        """Its answer; None when it died instead. A cancelled question stays open for `stop`."""
+        """Send a message and return the answer, or None where the child died instead.
+
+        A message whose wait is cancelled stays open for `stop`.
+        """
         assert self._transport is not None
         self._answer = self._loop.create_future()
         if self.dead.is_set():
@@ -111,18 +118,18 @@ class PoolChild(Group):
         return await asyncio.shield(self._answer)
 
     async def stop(self, grace_s: float) -> None:
-        """Have the open question's attempt end, softly for so long; kill the child whatever comes of it."""
+        """End the attempt of the open message: softly for `grace_s` seconds; then kill the child in any case."""
         try:
             with contextlib.suppress(OSError):
                 os.write(self._stop_line, b"s")
-            self.signal(signal.SIGCONT)  # a stopped process hears nothing
+            self.signal(signal.SIGCONT)  # a stopped process reacts to nothing
             if self._answer is not None:
                 await asyncio.wait({self._answer}, timeout=grace_s)
         finally:  # also when a second cancellation cuts the grace time short
             self.kill()
 
     async def leave(self, within_s: float) -> None:
-        """Let an idle child end by itself, so that what it registered for its exit is done."""
+        """Let an idle child end by itself within `within_s` seconds, so that its exit handlers run."""
         self._left = True
         if self._transport is not None:
             self._transport.close()
@@ -131,7 +138,7 @@ class PoolChild(Group):
                 await self.dead.wait()
 
     async def end(self) -> None:
-        """Kill it with everything in its session, and let go of it."""
+        """Kill the child with everything in its session, and release its descriptors."""
         self._left = True
         self.kill()
         gone = asyncio.create_task(self.all_ended())
@@ -146,25 +153,25 @@ class PoolChild(Group):
             self._release()
 
     def how_it_ended(self) -> str:
-        """How a dead child came to its end."""
+        """Return how a dead child ended: its exit code or signal."""
         code = self.returncode
         if code is None:
             return "exit code unknown"
         return f"killed by {signal_name(-code)}" if code < 0 else f"exit code {code}"
 
     def fault(self) -> str | None:
-        """The stack at a segmentation fault or the like, if the child died of one."""
+        """Return the stack that faulthandler wrote, where the child died of a segmentation fault or the like."""
         with contextlib.suppress(OSError, ValueError):
             return storable(os.pread(self._faults.fileno(), FAULT_BYTES, 0).decode("utf-8", "replace")) or None
         return None
 
     def answered(self, message: Message | None) -> None:
-        """The channel brought an answer, or something that was said, or nothing more will come (None)."""
+        """Take a frame: the answer, output or a request of the handler; None: no further frame will come."""
         if message is not None and ("said" in message or "asked" in message):
             self._heard(message)
         elif self._answer is not None and not self._answer.done():
             self._answer.set_result(message)
-        elif message is not None:  # nobody asked: it was not our program that wrote this
+        elif message is not None:  # no message is open: something other than pgsched wrote this frame
             self.kill()
 
     def _heard(self, message: Message) -> None:
@@ -178,14 +185,14 @@ class PoolChild(Group):
             self.kill()
 
     def hung_up(self) -> None:
-        """The channel has ended: the child is about to end, or has closed it under itself."""
+        """Note the end of the channel: the child is about to end, or user code has closed the channel."""
         self._eof.set()
         if not self._left:
             self._loop.call_later(LAST_WORDS_S, self.kill)
 
     async def _watched(self) -> None:
         await self.ended()
-        if self._answer is not None and not self._answer.done():  # its last words may still be on their way
+        if self._answer is not None and not self._answer.done():  # its last frames may still be in the channel
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_WORDS_S):
                     await self._eof.wait()

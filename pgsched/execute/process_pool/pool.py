@@ -1,7 +1,11 @@
-"""The rule: at most `size` child processes; a child that was told to stop, died or misbehaved serves no second attempt.
+"""The pool of child processes that run the Python handlers of one worker.
 
-Children are started when they are needed, by spawning and never by forking: a fork of a process with threads inherits
-locks that nobody will release. Each imports the worker's app by its path and looks tasks up by their registered names.
+Invariant: the pool has at most `size` children, and a child that was asked to stop, died or misbehaved gets no second
+attempt.
+
+Children are started when they are needed, by spawning and never by forking. A fork of a process with threads inherits
+locks that are never released. Each child imports the worker's app by its path, and looks tasks up by their registered
+names.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ LEAVE_S = 1.0
 
 
 class Pool:
-    """The child processes of one worker. A child that was idle for `idle_s` is ended."""
+    """The child processes of one worker. A child that is idle for `idle_s` seconds is ended."""
 
     def __init__(self, size: int, app: Homed | None, *, start_s: float = START_S, idle_s: float = IDLE_S) -> None:
         refuse_while_importing()
@@ -43,7 +47,7 @@ class Pool:
     async def execute(
         self, claim: Claim, memory_mb: int | None, record: Record | None = None, own: Own | None = None
     ) -> Outcome:
-        """Run one attempt in a child, as `Executor.execute` promises."""
+        """Run one attempt in a child, with the same contract as `Executor.execute`."""
         async with self._places:
             child = self._rested()
             if child is None:
@@ -55,7 +59,7 @@ class Pool:
             return await self._attempt(child, claim, attempt_message(claim, memory_mb, own))
 
     async def close(self) -> None:
-        """End all children; idle ones may end by themselves first."""
+        """End all children; idle ones may run their exit handlers first."""
         for child in list(self._idle):
             self._let_go(child)
         await asyncio.gather(*self._ending)
@@ -86,7 +90,7 @@ class Pool:
     # ---- children
 
     async def _start(self) -> PoolChild | Outcome:
-        """A new child that has imported the app, or the outcome of the attempt that cannot have one."""
+        """Start a child and let it import the app; return the child, or the outcome of an attempt without one."""
         try:
             place = home(self._app)
             self._groups.start()
@@ -113,7 +117,7 @@ class Pool:
         return problem or child
 
     def _rested(self) -> PoolChild | None:
-        """A living idle child, the one used last, so that those which are too many have their rest."""
+        """Return the living idle child that was used last, so that surplus children stay idle and are ended."""
         while self._idle:
             child = self._idle[-1]
             if child.alive:
@@ -134,7 +138,7 @@ class Pool:
             child.rest.cancel()
 
     def _let_go(self, child: PoolChild) -> None:
-        """End an idle child that rested for too long, or has died."""
+        """End an idle child that was idle for too long, or has died."""
         if child not in self._idle:
             return
         self._wake(child)
@@ -151,7 +155,7 @@ class Pool:
 
 
 def not_imported(child: PoolChild, answer: Message | None, path: str) -> Outcome | None:
-    """Why a child has no app; None if it has."""
+    """Return the outcome where the child has not imported the app, or None if it has."""
     if answer is None:
         return crashed(child, f"a child process ended while it imported {path}")
     if answer["error"] is None:
@@ -161,5 +165,5 @@ def not_imported(child: PoolChild, answer: Message | None, path: str) -> Outcome
 
 
 def crashed(child: PoolChild, what: str) -> Outcome:
-    """The outcome of an attempt whose child is dead."""
+    """Return the outcome of an attempt whose child is dead."""
     return Outcome(Result.CRASHED, error=f"{what}: {child.how_it_ended()}", traceback=child.fault())

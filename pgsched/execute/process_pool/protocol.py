@@ -1,7 +1,10 @@
-"""The rule: what travels between a worker and its children is JSON in frames, so that neither can run the other's data.
+"""The messages between a worker and its child processes: their frames, and how each message is made and read.
 
-A frame is four bytes of length, then the text. The first frame to a child is a Home, every other one an attempt; the
-first from a child says whether it could import the app, every other one is an outcome or something that was said.
+Invariant: messages are JSON, so that neither side can run the other's data.
+
+A frame is four bytes of length, then the text. The first frame to a child is a Home, and every other one an attempt.
+The first frame from a child says whether it could import the app. Every other one is an outcome, output, or a request
+of the handler.
 """
 
 from __future__ import annotations
@@ -23,18 +26,18 @@ from pgsched.execute.output.record import STREAMS, Record, in_json
 from pgsched.telemetry import tracing
 
 HEAD_BYTES = 4
-LONGEST_BYTES = 1 << 26  # more than this is no frame but something that user code wrote into the channel
+LONGEST_BYTES = 1 << 26  # a longer frame is text that user code wrote into the channel
 Message = dict[str, Any]
 
 
 def frame(message: Message) -> bytes:
-    """A message as bytes."""
+    """Return a message as bytes."""
     text = json.dumps(message, separators=(",", ":")).encode()
     return len(text).to_bytes(HEAD_BYTES) + text
 
 
 def length(head: bytes | bytearray) -> int:
-    """How long the text after this head is. ValueError if this is no head."""
+    """Return the length of the text after this head. Raises ValueError where these bytes are no head."""
     size = int.from_bytes(head[:HEAD_BYTES])
     if size > LONGEST_BYTES:
         raise ValueError(f"a frame of {size:,} bytes")
@@ -42,13 +45,16 @@ def length(head: bytes | bytearray) -> int:
 
 
 def home_message(home: Home) -> Message:
-    """What a child is told first."""
+    """Return the first message to a child: the app's path, its database and the secrets of the environment."""
     told: Message = {"app": home.path, "dsn": home.dsn}
     return told | ({"secrets": hidden_environment.dropped()} if hidden_environment.is_hidden() else {})
 
 
 def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None) -> Message:
-    """An attempt, for a child. `own`: what its handler may do about it, if that takes a Run."""
+    """Return the message that sends an attempt to a child.
+
+    `own`: what the handler may do about its attempt, where it takes a Run.
+    """
     slot = claim.scheduled_at
     return {
         "task": claim.task,
@@ -62,7 +68,7 @@ def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None)
 
 
 def run_of(message: Message, record: Record, own: Own) -> Run:
-    """The Run of an attempt."""
+    """Return the Run that an attempt's message describes."""
     run_id, job_id, slot, attempt, token = message["run"]
     queue, max_attempts = message["more"]
     return Run(
@@ -72,13 +78,13 @@ def run_of(message: Message, record: Record, own: Own) -> Run:
 
 
 def told_run(message: Message) -> log.Attempt:
-    """What log lines say of an attempt."""
+    """Return the fields with which log lines name the attempt."""
     run_id, job_id, _, attempt, _ = message["run"]
     return log.Attempt(run_id, job_id, attempt, message["task"])
 
 
 class FarControl:
-    """A handler's way to the worker from a child process: what it asks for is told in a frame. Thread-safe."""
+    """A handler's requests to the worker from a child process, each sent in a frame. Thread-safe."""
 
     def __init__(self, own: Any, stopping: Callable[[], bool], tell: Callable[[Message], None]) -> None:
         seconds_left = None if own is None else own[0]
@@ -90,18 +96,21 @@ class FarControl:
 
     @property
     def stopping(self) -> bool:
+        """Whether the attempt was asked to stop."""
         return self._stopping()
 
     def extend(self, seconds: float) -> None:
+        """Let the attempt time out `seconds` later."""
         if self.deadline is not None:
             self.deadline += seconds
             self._ask({"asked": "extend", "seconds": seconds})
 
     def settling(self, done: bool | None) -> None:
+        """Report the handler's own settlement: about to be committed (None), committed (True), or not (False)."""
         self._ask({"asked": "settling", "done": done})
 
     def close(self) -> None:
-        """The attempt has ended: what a thread of it asks for now would be about the next one."""
+        """Send no more requests: after the attempt's end, a thread's request would be about the next attempt."""
         self._closed = True
 
     def _ask(self, message: Message) -> None:
@@ -110,7 +119,10 @@ class FarControl:
 
 
 def obey(control: Control, message: Message) -> None:
-    """What a handler in a child asks for. Raises KeyError, TypeError or ValueError if it is nothing."""
+    """Carry out a handler's request from a child.
+
+    Raises KeyError, TypeError or ValueError where the message is no request.
+    """
     if message["asked"] == "extend":
         control.extend(float(message["seconds"]))
     elif message["asked"] == "settling":
@@ -120,14 +132,20 @@ def obey(control: Control, message: Message) -> None:
 
 
 def said_message(taken: Taken) -> Message:
-    """What a child's attempt has said, for the worker. Latin-1 takes any byte through JSON."""
+    """Return the message with an attempt's output and progress, for the worker.
+
+    Latin-1 carries any byte through JSON.
+    """
     pieces = [[stream, data.decode("latin-1")] for stream, data in taken.tail]
     progress = None if taken.progress is None else in_json(taken.progress)
     return {"said": pieces, "cut": [taken.cut_bytes, taken.cut_lines], "progress": progress}
 
 
 def hear(record: Record, message: Message) -> None:
-    """What a child's attempt has said, for its Record. Raises KeyError, TypeError or ValueError if it is nothing."""
+    """Add a child's output and progress to the attempt's Record.
+
+    Raises KeyError, TypeError or ValueError where the message is malformed.
+    """
     cut_bytes, cut_lines = message["cut"]
     if cut_bytes:
         record.skip(int(cut_bytes), int(cut_lines))
@@ -139,7 +157,7 @@ def hear(record: Record, message: Message) -> None:
 
 
 def outcome_message(outcome: Outcome, *, retire: bool) -> Message:
-    """An outcome, for the worker. `retire`: this child should run nothing more."""
+    """Return the message with an outcome, for the worker. `retire`: this child should run nothing more."""
     return {
         "result": outcome.result.value,
         "value": outcome.value,
@@ -152,7 +170,10 @@ def outcome_message(outcome: Outcome, *, retire: bool) -> Message:
 
 
 def outcome_of(message: Message) -> Outcome:
-    """The outcome that a child told. Raises KeyError, TypeError or ValueError if it is none."""
+    """Return the outcome in a child's message.
+
+    Raises KeyError, TypeError or ValueError where the message holds none.
+    """
     retry_in_s = message["retry_in_s"]
     return Outcome(
         Result(message["result"]),
