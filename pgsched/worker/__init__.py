@@ -1,1 +1,1 @@
-
+"""The worker process: claims runs, makes attempts, settles outcomes, and is supervised and watched."""

@@ -1,1 +1,1 @@
-"""Running the attempts that a worker has claimed."""
+"""Attempts: how a worker runs what it has claimed."""

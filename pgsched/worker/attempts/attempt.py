@@ -1,7 +1,8 @@
-"""One attempt in flight: the executor's call, its deadline, and the reason if somebody ended it.
+"""One running attempt: the executor's call, its deadline, and why it was ended from outside.
 
-Whoever ends an attempt names the reason; the reason decides the outcome. An executor that does not come back within
-`kill_after` plus a margin is abandoned, so that a handler that swallows cancellation cannot hold a place for ever.
+The part of the worker that ends an attempt gives a reason, and the reason decides the outcome. An executor that does
+not return within `kill_after` plus a margin is abandoned. So a handler that ignores its cancellation cannot keep a
+place for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ ABANDON_MARGIN_S = 5.0
 
 
 class Ended(Enum):
-    """Why an attempt was ended from outside."""
+    """Why an attempt was ended from outside; the value is the text for the run's error."""
 
     TIMEOUT = "timed out"
     CANCEL = "cancelled on request"
@@ -38,14 +39,21 @@ OUTCOMES = {
     Ended.PARKED: Result.INTERRUPTED,
     Ended.DEADLINE: Result.INTERRUPTED,
 }
-# A claim that was not started has had no attempt that could be interrupted.
+# The outcomes of claims that were never started: RELEASED instead of INTERRUPTED, because no attempt was made.
 UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result for why, result in OUTCOMES.items()}
 
 
 class Running:
-    """One executor call, awaited by this `task`; `on_abandon(running)` is told when it is left behind."""
+    """One executor call, awaited by the task `task`.
 
-    # on the class, as nearly no attempt changes them
+    - `begun`: the attempt has begun; False while it waits for the call of a batched handler.
+    - `ended`: why it was ended from outside, if it was.
+    - `deadline`: when it times out, in monotonic seconds; None: never.
+    - `settled`: whether the handler's own transaction has settled the run; None while it commits.
+    - `on_abandon(running)`: called when the attempt is abandoned.
+    """
+
+    # On the class, because nearly no attempt changes them.
     begun = True
     ended: Ended | None = None
     abandoned = False
@@ -65,8 +73,10 @@ class Running:
             self.deadline = started + claim.timeout.total_seconds()
 
     async def drive(self, executor: Executor, begun: Coroutine[Any, Any, Outcome] | None = None) -> Outcome | None:
-        """Make the attempt, or what is left of one that has begun. The outcome to settle; None when nothing may be
-        settled. Raises nothing."""
+        """Make the attempt, or continue `begun`; return the outcome to settle, or None where the claim is lost.
+
+        Raises nothing.
+        """
         if self.deadline is not None:
             self._watch_the_clock(self.deadline)
         outcome: Outcome | None
@@ -74,13 +84,13 @@ class Running:
             outcome = await (begun or executor.execute(self.claim))
             if self.ended is Ended.LOST:
                 outcome = None
-            # finished in spite of being ended: what was done is done, and the fence judges whether it counts
+            # It finished although it was ended: the work is done, and the fence decides whether it counts.
         except asyncio.CancelledError as stopped:
             if self.ended is None:
                 outcome = Outcome(Result.FAILED, error=ITSELF, log_tail=getattr(stopped, "log_tail", None))
             else:
                 outcome = self.outcome(getattr(stopped, "log_tail", None))
-        except Exception as error:  # an executor must not raise; if it does, the run must not vanish
+        except Exception as error:  # an executor must not raise; if it does, the run still gets an outcome
             outcome = Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}")
         finally:
             for timer in self._timers:
@@ -88,9 +98,9 @@ class Running:
         return self.settled_by_handler(outcome) if self.settled else outcome
 
     def end(self, why: Ended) -> None:
-        """Stop the attempt: soft now, abandoned when it does not end. The first reason counts, but a loss overrides."""
+        """Cancel the attempt, and abandon it later if it does not end. The first reason counts; LOST overrides it."""
         if self.abandoned or (self.settled is not False and why in (Ended.LOST, Ended.DEADLINE)):
-            return  # a run that its handler has settled is claimed no more
+            return  # the handler has settled the run, so there is no claim to lose
         first = self.ended is None
         if first or why is Ended.LOST:
             self.ended = why
@@ -99,7 +109,7 @@ class Running:
             self._later(kill_after_s(self.claim) + ABANDON_MARGIN_S, self._abandon)
 
     def outcome(self, log_tail: str | None = None) -> Outcome | None:
-        """The outcome of an attempt that was ended from outside; None when it may not be settled."""
+        """Return the outcome of an attempt that was ended from outside; None where it may not be settled."""
         if self.ended is None or self.ended not in OUTCOMES:
             return None
         detail = self.ended.value
@@ -108,27 +118,27 @@ class Running:
         return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
 
     def is_made_by(self, task: asyncio.Task[Any] | None) -> bool:
-        """Is it this task that awaits the executor's call?"""
+        """Check whether this task awaits the executor's call."""
         return task is self._task and not self.abandoned
 
-    # ---- what the handler asks for through its Run, from any thread
+    # ---- requests of the handler through its Run, from any thread
 
     @property
     def stopping(self) -> bool:
-        """Has the attempt been told to stop?"""
+        """Whether the attempt was asked to stop."""
         return self.ended is not None
 
     def extend(self, seconds: float) -> None:
-        """The attempt times out so much later; its timer looks again when it fires."""
+        """Let the attempt time out `seconds` later; its timer checks the deadline again when it fires."""
         if self.deadline is not None:
             self.deadline += seconds
 
     def settling(self, done: bool | None) -> None:
-        """The handler is about to commit its own settlement (None), has done so (True), or could not (False)."""
+        """Note the handler's own settlement: about to be committed (None), committed (True), or not (False)."""
         self.settled = done
 
     def _watch_the_clock(self, deadline: float) -> None:
-        # by a timer also where it has passed: what was blocked, and ends as soon as it can, has not timed out
+        # A timer even where the deadline has passed: a blocked attempt that ends as soon as it can has not timed out.
         self._later(max(0.0, deadline - time.monotonic()), self._time_out)
 
     def _time_out(self) -> None:
@@ -139,7 +149,10 @@ class Running:
             self.end(Ended.TIMEOUT)
 
     def settled_by_handler(self, outcome: Outcome | None) -> Outcome:
-        """The settlement is sent once more, and answered with 'repeated'; what came after it is only logged."""
+        """Return the outcome of a run that its handler has settled: a success. The database answers it with 'repeated'.
+
+        A later result or error of the handler is only logged.
+        """
         told = {"run": self.claim.id, "task": self.claim.task[:80]}
         if outcome is None or outcome.result is not Result.SUCCEEDED:
             what = "it was stopped" if outcome is None else outcome.error
@@ -159,7 +172,10 @@ class Running:
 
 
 class Gathered(Running):
-    """An attempt that one call serves with others. It begins with the call, which has a time limit."""
+    """An attempt that one call serves together with others.
+
+    It begins when the call begins. It has no timer of its own, because the call has a time limit.
+    """
 
     begun = False
 
@@ -168,5 +184,5 @@ class Gathered(Running):
 
 
 def job_of(claim: Claim) -> dict[str, Any]:
-    """The job, for log lines."""
+    """Return the job's id as a field for log lines; nothing for a run without a job."""
     return {} if claim.job_id is None else {"job": claim.job_id}

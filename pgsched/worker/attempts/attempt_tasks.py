@@ -1,7 +1,7 @@
 """The asyncio tasks that make attempts.
 
-Invariant: each begins in the same context, and tells whether it is as clean as it was: what a handler has changed in
-the context of its task, or a cancellation that is still to come, must not reach the next attempt.
+Invariant: nothing of one attempt reaches the next attempt in the same task. Each task starts with the same context. The
+code that runs attempts checks whether a handler has changed the context, and whether a cancellation is still pending.
 """
 
 from __future__ import annotations
@@ -13,18 +13,22 @@ from typing import Any
 
 
 class AttemptTask(asyncio.Task[None]):
-    """A task that says whether somebody has cancelled it, and not only `cancelling`, which a handler may take back: the
-    cancellation may come all the same when the task waits next (before Python 3.13)."""
+    """A task that remembers whether it was ever cancelled.
+
+    `cancelling` is not enough: a handler may take the request back with `uncancel`. Before Python 3.13 the cancellation
+    may still arrive when the task waits next.
+    """
 
     was_cancelled = False
 
     def cancel(self, msg: Any = None) -> bool:
+        """Cancel the task, and remember that."""
         self.was_cancelled = True
         return super().cancel(msg)
 
 
 class AttemptTasks:
-    """The tasks of one worker. `on_bug(error)` is told what one of them has raised."""
+    """The tasks of one worker. `on_bug(error)` is called with the error that one of them raises."""
 
     def __init__(self, on_bug: Callable[[BaseException], None]) -> None:
         self.all: set[AttemptTask] = set()
@@ -32,7 +36,7 @@ class AttemptTasks:
         self._context = contextvars.copy_context()
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start one."""
+        """Start a task."""
         task = AttemptTask(work, loop=asyncio.get_running_loop(), context=self._context.copy())
         self.all.add(task)
         task.add_done_callback(self._ended, context=self._context)
@@ -45,14 +49,17 @@ class AttemptTasks:
 
 
 def current() -> AttemptTask:
-    """The task that this is called in."""
+    """Return the current task."""
     task = asyncio.current_task()
     assert isinstance(task, AttemptTask)
     return task
 
 
 def is_changed(clean: contextvars.Context) -> bool:
-    """Does the current context differ from this one? Its values are compared, and their comparison may fail."""
+    """Check whether the current context differs from `clean`.
+
+    The comparison runs user code, because it compares values; where the comparison raises, they differ.
+    """
     try:
         return contextvars.copy_context() != clean
     except Exception:

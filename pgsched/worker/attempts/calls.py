@@ -1,4 +1,7 @@
-"""Calls that each serve many attempts (execute/python/batches.py). A call takes a place, its attempts take none."""
+"""Calls of batched handlers, as the worker sees them: a call takes a place, and its attempts take none.
+
+The groups themselves are in execute/python/batches.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ from pgsched.worker.attempts.capacity import Capacity
 
 
 class BatchCalls:
-    """The calls of one worker. `drive(running)` makes an attempt, `report(claim, outcome, started, now)` takes it."""
+    """The calls of batched handlers of one worker.
+
+    - `drive(running)`: makes an attempt.
+    - `report(claim, outcome, started, now)`: takes its outcome.
+    """
 
     def __init__(
         self,
@@ -25,7 +32,12 @@ class BatchCalls:
         on_freed: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
-        """`running`: the attempts of the worker, those of calls among them. `on_freed()`: a call has ended."""
+        """Prepare the calls.
+
+        - `running`: all running attempts of the worker, those in calls included.
+        - `on_freed()`: called when a call has ended.
+        - `on_room()`: called when there may be room for claims.
+        """
         self._capacity = capacity
         self._tasks = tasks
         self._running = running
@@ -35,22 +47,22 @@ class BatchCalls:
         self._on_room = on_room
 
     async def take_place(self, attempts: Sized) -> None:
-        """Wait for a place, and take it for a call that serves these attempts."""
+        """Wait for a place and take it, for a call that serves these attempts."""
         await self._capacity.take_for_call(attempts)
         self._on_room()
 
     def begin(self, claims: Sequence[Claim]) -> None:
-        """The call begins, for these."""
+        """Mark the attempts of these claims as begun."""
         for running in filter(None, map(self._running.get, keys_of(claims))):
             running.begun = True
 
     def give_place(self) -> None:
-        """The call has ended."""
+        """Give the place of an ended call back."""
         self._capacity.moved_at = time.monotonic()
         self._on_freed()
 
     def gather(self, claim: Claim) -> None:
-        """Have this attempt served by a call with others."""
+        """Let a call serve this attempt together with others."""
         self._tasks.start(self._gather(claim))
 
     async def _gather(self, claim: Claim) -> None:
@@ -64,5 +76,5 @@ class BatchCalls:
             self._report(running.claim, outcome, running.started, time.monotonic())
 
     def _abandon(self, running: Running) -> None:
-        """Its call does not stop: settle it without waiting any longer."""
+        """Settle an attempt whose call does not stop."""
         self._ended(running, running.outcome())

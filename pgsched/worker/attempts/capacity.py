@@ -1,11 +1,13 @@
-"""How many attempts a worker makes at once, and how many claims it wants for them.
+"""The places of a worker, and how many claims it wants for them.
 
-An attempt takes a place, and so does a call that serves many attempts; a worker has `concurrency` places. It wants one
-claim for each free place, and a prefetch where nothing speaks against it.
+An attempt takes a place, and so does a call that serves many attempts. A worker has `concurrency` places. It wants one
+claim for each free place, and a prefetch where no rule below forbids it.
 
-Invariant: what counts as begun once it is claimed (a suspect run, and one whose only attempt this is) is claimed for a
-free place. While a suspect is held nothing is claimed ahead; until it has been held for a second, which those do not
-survive that kill their worker at once, nothing is claimed that counts as begun.
+Invariant: a run that counts as begun once it is claimed is claimed only for a free place. Two kinds of runs do: suspect
+runs, and runs whose `max_attempts` is 1.
+
+While the worker holds a suspect run, it claims nothing ahead. In the first second it also claims no other run that
+counts as begun. A run that kills its worker at once does so within that second.
 """
 
 from __future__ import annotations
@@ -18,41 +20,45 @@ from pgsched.core.model import Claim, Claims, Key
 from pgsched.worker.attempts.prefetch import Pace
 from pgsched.worker.leases import Leases
 
-MOST_AHEAD_SIZE = 1 << 24  # of arguments in JSON, claimed ahead
+MOST_AHEAD_SIZE = 1 << 24  # total length of the arguments, in JSON, of runs that are claimed ahead
 YOUNG_S = 1.0
-PARKED_S = 0.2  # no claim waits longer for a place of this worker: another one may be free
+PARKED_S = 0.2  # the longest that a claim waits for a place here: another worker may have a free one
 
 
 class Capacity:
-    """The places of one worker, of which `busy` are taken. `pace`: how fast its work is. Times are monotonic."""
+    """The places of one worker. All times are monotonic seconds.
+
+    - `busy`: how many places are taken.
+    - `pace`: how fast the worker's runs are.
+    """
 
     def __init__(self, concurrency: int, leases: Leases) -> None:
         self.concurrency = concurrency
         self.pace = Pace(concurrency)
         self.busy = 0
-        self.abandoned = 0  # attempts that do not stop: their places were given away
-        self.calls: set[Sized] = set()  # the attempts of each call that waits for a place
+        self.abandoned = 0  # attempts that do not stop; other attempts have their places
+        self.calls: set[Sized] = set()  # for each call that waits for a place: its attempts
         self.moved_at = 0.0  # when an attempt or a call last ended
-        self._taken_at = 0.0  # when claims last came
+        self._taken_at = 0.0  # when claims last arrived
         self._freed = asyncio.Event()
         self._leases = leases
         self._enough = 0
-        self._suspects: dict[Key, float] = {}  # since when each is held
-        self._size_each = 1  # of arguments: the mean of what was claimed with the largest, of all that is held ahead
+        self._suspects: dict[Key, float] = {}  # the time at which each was claimed
+        self._size_each = 1  # mean length of the arguments in one claim; the largest mean of the claims ahead
 
     # ---- places
 
     def free(self) -> int:
-        """How many places are free, beside those that calls wait for."""
+        """Return how many places are free, without those that calls wait for."""
         return self.concurrency - self.busy - len(self.calls)
 
     def give_back(self) -> None:
-        """A place is free again."""
+        """Free a place."""
         self.busy -= 1
         self._freed.set()
 
     async def take_for_call(self, attempts: Sized) -> None:
-        """Wait for a place, and take it for a call that serves these attempts."""
+        """Wait for a place and take it, for a call that serves these attempts."""
         self.calls.add(attempts)
         try:
             while self.busy >= self.concurrency:
@@ -65,41 +71,43 @@ class Capacity:
     # ---- claims
 
     def took(self, claims: Sequence[Claim], now: float, *, alone: bool) -> None:
-        """These were claimed; `alone`: nothing is held ahead beside them."""
+        """Note that these runs were claimed; `alone`: no other claim waits for a place."""
         if alone and not self.busy:
             self.pace.waited(self.moved_at, now)
         self._taken_at = now
         if isinstance(claims, Claims) and claims:
             size_each = claims.size // len(claims) + 1
             self._size_each = size_each if alone else max(size_each, self._size_each)
-        if claims and claims[0].suspect:  # which is alone
+        if claims and claims[0].suspect:  # a suspect run is claimed alone
             self._suspects[claims[0].key] = now
 
     def wanted(self, held: int) -> int:
-        """How many claims are wanted now, if so many are held for which no place is taken yet."""
+        """Return how many claims are wanted now, when `held` claims already wait for a place."""
         free, ahead = self._unclaimed(), 0
         parked = self.busy > 0 and time.monotonic() >= self.moved_at + PARKED_S
         if not parked and not self._held_suspects():
             ahead = min(self.pace.prefetch, MOST_AHEAD_SIZE // self._size_each)
         want = free + ahead - held
-        # refill the prefetch when half of it is used, not one by one
+        # refill the prefetch when half is used, not claim by claim
         return want if free > held or want > ahead // 2 else 0
 
     def places(self, held: int) -> int:
-        """How many places are free for what counts as begun once it is claimed."""
+        """Return how many places are free for runs that count as begun once they are claimed."""
         young = time.monotonic() - YOUNG_S
         return 0 if any(since > young for since in self._held_suspects().values()) else max(0, self._unclaimed() - held)
 
     def enough(self, now: float) -> int | None:
-        """How many claims ahead are enough for the pace of now, or of when this was last asked; none where no attempt
-        ends. None: as many as there are, because some have just come."""
+        """Return how many claims ahead are enough for the pace now, or at the last call, whichever is more.
+
+        Returns 0 where no attempt ends, and None (no limit) where claims have just arrived.
+        """
         before, self._enough = self._enough, self.pace.prefetch
         if now <= self._taken_at + PARKED_S:
             return None
         return max(before, self._enough) if now <= self.moved_at + PARKED_S else 0
 
     def _unclaimed(self) -> int:
-        """How many places are free; attempts whose call waits for one need no other."""
+        """Return how many places are free; attempts whose call waits for a place need no other one."""
         return self.concurrency - self.busy - sum(map(len, self.calls))
 
     def _held_suspects(self) -> dict[Key, float]:

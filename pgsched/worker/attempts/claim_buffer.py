@@ -1,4 +1,4 @@
-"""Claims that wait for a place of this worker, in the order in which they were claimed."""
+"""The claims that wait for a place of this worker, in the order in which they were claimed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pgsched.worker.leases import Leases
 
 
 class ClaimBuffer:
-    """Gives out claims until it is stopped. `let_go(claim, why)` is told of each one that is never to be started;
-    `gather(claim)` has one served by a call with others."""
+    """Gives out claims until it is stopped.
+
+    - `let_go(claim, why)`: called with each claim that will never be started.
+    - `gather(claim)`: lets a call serve the claim together with others.
+    """
 
     def __init__(
         self,
@@ -22,31 +25,36 @@ class ClaimBuffer:
         let_go: Callable[[Claim, Ended], None],
         left: int = 0,
     ) -> None:
-        """`running`: claims that are attempted already. `left`: how many may be started, 0 for any number."""
+        """Make an empty buffer.
+
+        `running`: claims that have an attempt already. `left`: how many runs may be started; 0: any number.
+        """
         self.claims: deque[Claim] = deque()
-        self.starting = 0  # for so many of them a place is taken by a task that has not begun yet
+        self.starting = 0  # how many of them already have a place: its task has not begun yet
         self.stopped = False
         self.left = left
-        self.on_last: Callable[[], object] = bool  # called when the last one of `left` is started
-        self.gathered: frozenset[str] = frozenset()  # tasks whose attempts take no place: their calls do
+        self.on_last: Callable[[], object] = bool  # called when the last of `left` runs is started
+        self.gathered: frozenset[str] = frozenset()  # names of the tasks whose calls take places, not their attempts
         self.gather: Callable[[Claim], None]
         self._leases = leases
         self._running = running
         self._let_go = let_go
 
     def held(self) -> int:
-        """For how many of them no place is taken yet."""
+        """Return for how many claims no place is taken yet."""
         return max(0, len(self.claims) - self.starting)
 
     def allowed(self, wanted: int) -> int:
-        """How many of so many claims may still be taken."""
+        """Return how many of `wanted` claims may still be taken."""
         if self.stopped:
             return 0
         return min(wanted, self.left - len(self.claims)) if self.left > 0 else wanted
 
     def next(self, now: float) -> Claim | None:
-        """The next claim to attempt. Those whose deadline has passed are handed back. (What waits is held: what is let
-        go of, or lost, waits no more.)"""
+        """Return the next claim to attempt; hand back claims whose deadline has passed.
+
+        All claims in the buffer are held: claims that were lost or handed back have left it.
+        """
         while self.claims and not self.stopped:
             claim = self.claims.popleft()
             if self._running and claim.key in self._running:
@@ -65,19 +73,19 @@ class ClaimBuffer:
     def _count(self) -> None:
         self.left -= 1
         if self.left == 0:
-            log.ATTEMPT.set(None)  # what is said of it is of no attempt
-            self.on_last()  # which stops this buffer: from here on 0 would mean any number
+            log.ATTEMPT.set(None)  # log lines of the worker's stop belong to no attempt
+            self.on_last()  # this stops the buffer, so that 0 is not read as "any number"
 
     def remove(self, keys: set[Key], why: Ended) -> None:
-        """Let go of these."""
+        """Remove the claims with these keys."""
         claims, self.claims = self.claims, deque()
-        for claim in claims:  # once for all of them: thousands may wait
+        for claim in claims:  # one pass for all keys: thousands of claims may wait
             if claim.key in keys:
                 self._let_go(claim, why)
             else:
                 self.claims.append(claim)
 
     def hand_back(self, why: Ended, but: int = 0) -> None:
-        """Let go of all but so many that are next."""
+        """Hand back all claims but the first `but`."""
         while len(self.claims) > but:
             self._let_go(self.claims.pop(), why)

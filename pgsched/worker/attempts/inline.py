@@ -1,7 +1,7 @@
-"""Attempts without an executor's call: async functions that need nothing but their arguments and the Run.
+"""Inline attempts: async functions called without an executor, one after the other in one coroutine.
 
-One coroutine makes them one after the other. Most handlers never wait, and then an attempt costs a few calls. The first
-one that waits is driven to its end as any other attempt is (attempt.py).
+A handler qualifies that needs only its arguments and the Run. Most of these handlers never wait, and then an attempt
+costs a few function calls. The first attempt that waits is driven to its end like any other attempt (attempt.py).
 """
 
 from __future__ import annotations
@@ -27,47 +27,58 @@ from pgsched.worker.observers.events import WorkerEvents
 
 
 class AttemptSink(Protocol):
-    """What takes the attempts that were made here."""
+    """The receiver of inline attempts: the worker's AttemptRunner."""
 
     settle: Callable[[Sequence[Claim], Outcome], None]
     events: WorkerEvents
 
     def report(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
-        """This attempt has ended."""
+        """Take an attempt that has ended."""
         ...
 
     def keep_pace(self, seconds: float, now: float, count: int = 1) -> None:
-        """So many attempts have ended that took so long each."""
+        """Note that `count` attempts have ended, which took `seconds` each."""
         ...
 
     def abandon(self, running: Running) -> None:
-        """This attempt does not stop."""
+        """Give up an attempt that does not stop."""
         ...
 
 
 class InProgress:
-    """The attempts that one task makes in a time slice, one after the other: how many, and the last of them."""
+    """The attempts that one task makes in a time slice, one after the other: their number, and the last attempt.
+
+    - `made`: how many have ended.
+    - `is_over`: the last attempt is reached; the fields below describe it.
+    - `waits`: the last attempt waits.
+    - `begun`: the outcome or the waiting coroutine of the last attempt; None: it has not begun.
+    - `clean`: a copy of the context in which the last attempt began.
+    - `started`: when the last attempt began, in monotonic seconds.
+    - `run`: the Run of the last attempt's handler, if the handler takes one.
+    - `running`: the last attempt, if its handler takes a Run.
+    - `done`: claims that succeeded with nothing to store; they are settled together.
+    """
 
     made = 0
-    is_over = False  # there is a last one
-    waits = False  # which waits
+    is_over = False
+    waits = False
     claim: Claim
-    begun: Outcome | Coroutine[Any, Any, Any] | None = None  # what it has come to; None: it has not begun
-    clean: contextvars.Context  # in which it was begun
+    begun: Outcome | Coroutine[Any, Any, Any] | None = None
+    clean: contextvars.Context
     started: float
-    run: Run | None = None  # what its handler is given, and through which it steers the attempt
+    run: Run | None = None
     running: Running | None = None
 
     def __init__(self) -> None:
         self.began = self.now = time.monotonic()
-        self.done: list[Claim] = []  # succeeded and left nothing to keep: settled together
+        self.done: list[Claim] = []
 
 
 class InlineAttempts:
-    """Makes the attempts of one worker that need no executor; the others it hands on, each as it comes."""
+    """Makes the inline attempts of one worker; passes each other claim on when its turn comes."""
 
     def __init__(self, buffer: ClaimBuffer, capacity: Capacity, sink: AttemptSink) -> None:
-        self.handler_of: Callable[[Claim], InlineHandler | None] = lambda _: None  # None: it needs an executor
+        self.handler_of: Callable[[Claim], InlineHandler | None] = lambda _: None  # None: the attempt needs an executor
         self.run_for: Callable[[Claim, Control], Run]
         self.time_slice = TimeSlice()
         self._buffer = buffer
@@ -77,15 +88,17 @@ class InlineAttempts:
         self._task: AttemptTask | None = None
 
     def running(self) -> list[Running]:
-        """The attempt that has begun and not waited yet. To be asked from any thread."""
+        """Return the attempt that has begun and not waited yet, if there is one. May be called from any thread."""
         claim, task = self._claim, self._task
         if claim is None or task is None:
             return []
         return [Running(claim, claim.key, time.monotonic(), task, self._sink.abandon)]
 
     def begin(self, task: AttemptTask) -> InProgress | None:
-        """Begin attempts, one after the other, until one waits, the time slice is over or there is something else to
-        look at: the last one. None: there is none left."""
+        """Make attempts until one waits, the time slice is over or the caller has to check something.
+
+        Returns the batch with its last attempt, or None where no claim is left.
+        """
         self._task, batch = task, InProgress()
         attempts = self._attempt(task, batch)
         try:
@@ -96,7 +109,7 @@ class InlineAttempts:
             batch.waits = batch.is_over = True
             batch.begun, batch.started = going_on(attempts, waits_for, batch.run), batch.now
         finally:
-            done, batch.done = batch.done, []  # an attempt that waits keeps its batch
+            done, batch.done = batch.done, []  # a waiting attempt keeps its batch in memory
             if done:
                 self._sink.settle(done, DONE)
         self._claim = None
@@ -106,17 +119,17 @@ class InlineAttempts:
         return batch if batch.is_over else None
 
     async def _attempt(self, task: AttemptTask, batch: InProgress) -> Outcome | None:
-        """Make attempts until one has waited: its outcome."""
+        """Make attempts until one has waited, and return the outcome of that one."""
         buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
         sink, events = self._sink, self._sink.events
         handler: InlineHandler | None = None
-        name = kind = names = run_name = None  # of its task, how that is read, of its arguments, and of the Run
+        name = kind = names = run_name = None  # of the last claim: task, kind, argument names, the Run's parameter
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
-            log.ATTEMPT.set(claim)  # until the next one's: set back, the context would be slow to compare
+            log.ATTEMPT.set(claim)  # stays set until the next attempt: after a reset the context is slow to compare
             batch.claim, batch.clean = claim, contextvars.copy_context()
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
-                handler = self.handler_of(claim)  # nearly always the one of the attempt before
+                handler = self.handler_of(claim)  # nearly always the same handler as before
                 name, kind = claim.task, claim.kind
                 names, run_name = (None, None) if handler is None else (frozenset(args), handler.run_name)
             record = batch.run = batch.running = None
@@ -139,7 +152,7 @@ class InlineAttempts:
             started, now = batch.now, time.monotonic()
             if batch.running is not None and batch.running.settled:
                 outcome = batch.running.settled_by_handler(outcome)
-            # it never waited, so that nobody could end it
+            # the attempt never waited, so nothing could end it from outside
             if events.wants_times or buffer.stopped:
                 sink.report(claim, outcome, started, now)
             elif outcome is DONE:

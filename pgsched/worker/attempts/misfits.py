@@ -1,8 +1,12 @@
-"""The rule: a run whose arguments do not fit is judged by the newest release of its task, and by no other.
+"""Misfits: runs whose arguments do not fit the task's function in this worker's release of the code.
 
-On that one it can never succeed, and is dead at once. A worker of an older release gives the claim back as if it had
-never taken it, and takes none of that task for a while, so that a new argument is rolled out without a loss. Where no
-worker of the newest release is there (it was taken back, or is starting), the run waits, which costs no attempt.
+Invariant: the newest release of a task alone decides whether a misfit is dead.
+
+- A worker of the newest release: the run can never succeed, and is dead at once.
+- A worker of an older release: it gives the claim back as if it had never taken it. Then it claims no run of that task
+  for `LEAVE_S`. So a release with a new argument can be rolled out without losing a run.
+- No worker of the newest release is running: the run waits, at no cost of an attempt. The release was taken back, or
+  its worker is starting.
 """
 
 from __future__ import annotations
@@ -23,14 +27,14 @@ from pgsched.execute.outcomes import refused
 from pgsched.worker.claiming.claimer import Claimer
 
 logger = log.get("worker")
-LEAVE_S = 60.0  # then this worker asks again, by one claim: the newer release may have been taken back
+LEAVE_S = 60.0  # after that this worker claims the task's runs again: the newer release may have been taken back
 WAIT = timedelta(seconds=30)
 CHARACTERS = 1000
 UNKNOWN = "unknown"
 
 
 class Misfits:
-    """Decides what becomes of the runs of one worker that do not fit. `claimer`: the worker's."""
+    """Decides the outcomes of runs that do not fit. `claimer`: the claimer of the same worker."""
 
     def __init__(self, dsn: str, registration: Registration) -> None:
         self.claimer: Claimer | None = None
@@ -39,13 +43,13 @@ class Misfits:
         self._releases = {one.task: one.release for one in registration.releases or ()}
         self._left: set[str] = set()
         self._asking = asyncio.Lock()
-        self._next: dict[str, asyncio.Task[str | None]] = {}  # by task: an answer that is not asked for yet
+        self._next: dict[str, asyncio.Task[str | None]] = {}  # by task: a question that is not sent yet
 
     async def outcome(self, task: str, error: str) -> Outcome:
-        """Of an attempt at `task`, whose arguments do not fit, for this reason."""
+        """Return the outcome of an attempt at `task` whose arguments do not fit; `error` says why."""
         release = self._releases.get(task)
         if self._app is None or release is None:
-            return refused(error)  # of a worker that registers no tasks there is no other release
+            return refused(error)  # a worker that registers no tasks has no other release
         if (asked := self._next.get(task)) is None:
             asked = self._next[task] = asyncio.get_running_loop().create_task(self._ask(self._app, task, release))
         standing = await asyncio.shield(asked)
@@ -59,8 +63,11 @@ class Misfits:
         return later(error)
 
     async def _ask(self, app: str, task: str, release: str) -> str | None:
-        """How the release stands now, on one connection, however many runs do not fit at once. What comes meanwhile
-        wants a younger answer: the newest release may be registered this instant."""
+        """Ask the database how this release stands, on one connection however many runs do not fit at once.
+
+        An attempt that comes while the question is on its way asks again: the newest release may have been registered
+        since.
+        """
         async with self._asking:
             del self._next[task]
             try:
@@ -87,10 +94,10 @@ class Misfits:
 
 
 def later(error: str) -> Outcome:
-    """The run waits for a worker of the newest release; that costs no attempt."""
+    """Return the outcome of a run that waits for a worker of the newest release; this costs no attempt."""
     return Outcome(Result.SNOOZED, error=words(NEWEST_RELEASE, error), retry_in=WAIT)
 
 
 def words(what: str, error: str) -> str:
-    """Why a run is given back."""
+    """Return the text that says why a run is given back."""
     return storable(f"{what}: {error}")[:CHARACTERS]

@@ -1,17 +1,23 @@
-"""How many runs are claimed ahead of the free places: what the worker finishes in about 100 ms, none of slow work."""
+"""The prefetch: how many runs a worker claims ahead of its free places.
+
+The prefetch is what the worker finishes in about 100 ms, and 0 for slow work.
+"""
 
 from __future__ import annotations
 
-MOST_AHEAD = 8000  # what the fastest worker finishes in PREFETCH_S
+MOST_AHEAD = 8000  # runs that the fastest worker finishes in PREFETCH_S
 PREFETCH_S = 0.1
-SOON_S = 0.002  # what ends in less says little
+SOON_S = 0.002  # the shortest time from which a rate is computed
 LOOK_S = 0.001
-MEMORY_S = 1.0  # for how long it counts what ended, if there was little to do
-OLD = 0.9  # what the average before weighs beside one more run
+MEMORY_S = 1.0  # the longest window in which ended runs are counted, when there is little work
+OLD = 0.9  # weight of the average so far against one more run
 
 
 class Pace:
-    """A moving average of how long a run takes. `prefetch`: how many runs beyond the free places may be claimed now."""
+    """A moving average of how long a run takes.
+
+    `prefetch`: how many runs beyond the free places may be claimed now.
+    """
 
     def __init__(self, concurrency: int) -> None:
         self.concurrency = concurrency
@@ -21,7 +27,7 @@ class Pace:
         self._look_at = 0.0
 
     def took(self, seconds: float, now: float, count: int = 1) -> None:
-        """Note so many finished runs that took so long each."""
+        """Note that `count` runs have ended, which took `seconds` each."""
         average_s = self._average_s
         self._average_s = seconds if average_s is None else average_s + (seconds - average_s) * (1 - OLD**count)
         self._ended += count
@@ -29,7 +35,10 @@ class Pace:
             self._look(self._average_s, now, count)
 
     def waited(self, since: float, now: float) -> None:
-        """There was nothing to do: what ends in so long says how much work there was, not how long it takes."""
+        """Leave the idle time from `since` to `now` out of the window.
+
+        Runs that end in an idle time show how much work there was, not how fast the worker is.
+        """
         if now - since < PREFETCH_S:
             self._since += now - max(since, self._since)
 
@@ -38,8 +47,8 @@ class Pace:
         if now >= min(self._since + PREFETCH_S, self._began + MEMORY_S):
             self._ended_before = self._ended - count if now < self._since + 2 * PREFETCH_S else 0
             self._began, self._since, self._ended = now, now, count
-        # Places that are busy with slow runs do not help. So no more than twice what really ended in so long, or what
-        # would have, if the work has only begun.
+        # Places that are busy with slow runs do not help. So the limit is twice the number of runs that really ended
+        # in one window. If the work has only begun, it is the number that would have ended at that rate.
         ended = 2 * max(self._ended, self._ended_before)
         if not self._ended_before:
             ended = max(ended, int(self._ended * PREFETCH_S / max(now - self._since, SOON_S)))

@@ -1,9 +1,13 @@
-"""At most `concurrency` attempts at once: each takes a place, and so does each call that serves many attempts.
+"""The runner of attempts: makes at most `concurrency` attempts at once from the claims that a worker holds.
 
-A task for each attempt would cost more than a short handler itself. One asyncio task therefore makes attempts one after
-the other. What one attempt leaves behind must not reach the next: a task whose context variables were changed, or that
-somebody cancelled, ends, and a new one takes its place. So does one that a call for many attempts waits for, and the
-call takes its place.
+Each attempt takes a place, and so does each call that serves many attempts.
+
+A task for each attempt would cost more than a short handler. One asyncio task therefore makes attempts one after the
+other. Nothing of one attempt may reach the next, so a task ends, and a new one takes its place, when:
+
+- its context variables were changed,
+- it was cancelled,
+- a call that serves many attempts waits for a place. Then the call gets the place.
 """
 
 from __future__ import annotations
@@ -28,9 +32,9 @@ logger = log.get("worker")
 
 
 class AttemptRunner:
-    """The claims that this worker holds: those being attempted, and those ahead in the buffer.
+    """The claims that a worker holds: those being attempted, and those ahead in the buffer.
 
-    `settle(claims, outcome)` takes every outcome; `on_room()` is told when an attempt has ended and there may be room.
+    `settle(claims, outcome)` takes every outcome; `on_room()` is called when there may be room for more claims.
     """
 
     def __init__(
@@ -44,9 +48,9 @@ class AttemptRunner:
         left: int = 0,
         events: WorkerEvents = NO_EVENTS,
     ) -> None:
-        """`left`: how many runs may be started, 0 for any number (`buffer.on_last` is called when the last one is)."""
+        """Make a runner. `left`: how many runs may be started, 0 for any number (see `buffer.on_last`)."""
         self.executors = executors
-        self.drivers = executors  # or what goes around them: worker/observers/tracing.py
+        self.drivers = executors  # or wrappers around them: worker/observers/tracing.py
         self.leases = leases
         self.settle = settle
         self.on_room = on_room
@@ -67,23 +71,23 @@ class AttemptRunner:
             self.inline.handler_of, self.inline.run_for = python.inline_handler, python.run_for
 
     def __len__(self) -> int:
-        """How many attempts are being made."""
+        """Return how many attempts are being made."""
         return len(self._running)
 
     def is_idle(self) -> bool:
-        """Is nothing being attempted, and nothing waiting for a place?"""
+        """Check that no attempt is being made and that no claim waits for a place."""
         return not (self.capacity.busy or self._running or self.buffer.claims)
 
     def room(self) -> int:
-        """How many more claims are wanted now."""
+        """Return how many more claims are wanted now."""
         return self.buffer.allowed(self.capacity.wanted(self.buffer.held()))
 
     def places(self) -> int:
-        """For how many of them there is a free place now: those may be such as count as begun once they are claimed."""
+        """Return how many of them may count as begun once they are claimed: one for each free place."""
         return self.buffer.allowed(self.capacity.places(self.buffer.held()))
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
-        """Hold these claims, and start as many as there are free places. `sent_at`: when the claim was sent."""
+        """Hold these claims and start one for each free place; `sent_at`: when the statement was sent (monotonic)."""
         self.events.claimed(claims)
         self.leases.add(claims, sent_at)
         self.capacity.took(claims, time.monotonic(), alone=not self.buffer.claims)
@@ -91,20 +95,20 @@ class AttemptRunner:
         self._fill()
 
     def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:
-        """A heartbeat's answer: these claims are lost, and of those the attempt is to be cancelled."""
+        """Act on a heartbeat's answer: the claims `denied` are lost, the attempts of `cancel` are to be cancelled."""
         self.end(denied, Ended.LOST)
         self.end(cancel, Ended.CANCEL)
 
     def running(self) -> list[Running]:
-        """The attempts being made. To be asked from any thread."""
+        """Return the attempts being made. May be called from any thread."""
         return [*list(self._running.values()), *self.inline.running()]
 
     def attempt_of(self, key: Key) -> Running | None:
-        """The attempt that is being made of this claim."""
+        """Return the attempt that is being made of this claim, or None."""
         return self._running.get(key)
 
     def end(self, keys: Collection[Key], why: Ended) -> None:
-        """End these attempts, and let go of those of the claims that were not started."""
+        """End the attempts of these claims, and remove those claims that were not started."""
         waiting = set()
         for key in keys:
             running = self._running.get(key)
@@ -118,28 +122,28 @@ class AttemptRunner:
             self.buffer.remove(waiting, why)
 
     def stop(self) -> None:
-        """Start nothing more. `idle` asks again whether to give up."""
+        """Start nothing more; a wait in `idle` calls `give_up` again."""
         self.buffer.stopped = True
         self._changed.set()
 
     def hand_back(self) -> None:
-        """Let go of every claim that was not started."""
+        """Hand back every claim that was not started."""
         self.buffer.hand_back(Ended.SHUTDOWN)
 
     def unpark(self) -> None:
-        """Hand back what was claimed ahead and is too much, or parked: to be called now and then."""
+        """Hand back claims that are too many or have waited too long for a place. To be called regularly."""
         if (enough := self.capacity.enough(time.monotonic())) is not None:
             self.buffer.hand_back(Ended.PARKED, max(self.buffer.starting, enough))
 
     def end_all(self, why: Ended) -> float:
-        """End every attempt; returns the longest time in seconds that one of them may take to stop."""
+        """End every attempt; return the longest time in seconds that one of them may take to stop."""
         running = list(self._running.values())
         for one in running:
             one.end(why)
         return max((kill_after_s(one.claim) for one in running), default=0.0)
 
     async def idle(self, give_up: Callable[[], bool]) -> None:
-        """Once stopped: wait until no attempt is being made, or `give_up()`, asked at each end and `stop`, is true."""
+        """Once stopped: wait until no attempt is being made or `give_up()`, called at each end and `stop`, is true."""
         while len(self) and not give_up():
             self._changed.clear()
             await self._changed.wait()
@@ -153,7 +157,7 @@ class AttemptRunner:
         self.on_room()
 
     def _fill(self) -> None:
-        """Take places while there are claims for them, beside those that calls wait for."""
+        """Start a task for each free place and waiting claim, except the places that calls wait for."""
         for _ in range(min(self.buffer.held(), self.capacity.free())):
             if self.buffer.stopped:
                 return
@@ -162,7 +166,7 @@ class AttemptRunner:
             self.tasks.start(self._serve())
 
     async def _serve(self) -> None:
-        """Make attempts until none is left, a call waits for a place, or this task is not as clean as it was."""
+        """Make attempts until no claim is left, a call waits for a place, or this task is not clean any more."""
         self.buffer.starting -= 1
         task, capacity, time_slice = current(), self.capacity, self.inline.time_slice
         while (batch := self.inline.begin(task)) is not None:
@@ -172,7 +176,7 @@ class AttemptRunner:
                 self._running[claim.key] = running
                 outcome = await running.drive(self.drivers[claim.kind], batch.begun)
                 if running.abandoned:
-                    capacity.abandoned -= 1  # it came back after all; its place has been given away
+                    capacity.abandoned -= 1  # it ended after all; another attempt has its place
                     return
                 del self._running[claim.key]
                 self._ended(claim, outcome, started, time.monotonic())
@@ -182,7 +186,7 @@ class AttemptRunner:
                 time_slice.end()
                 try:
                     await asyncio.sleep(0)
-                except asyncio.CancelledError:  # by a handler that has ended
+                except asyncio.CancelledError:  # a cancellation by a handler that has ended
                     break
         self._place_freed()
 
@@ -192,15 +196,15 @@ class AttemptRunner:
         self.keep_pace(now - started, now)
 
     def keep_pace(self, seconds: float, now: float, count: int = 1) -> None:
-        """So many attempts have ended that took so long each."""
+        """Note that `count` attempts have ended, which took `seconds` each."""
         capacity = self.capacity
         capacity.pace.took(seconds, now, count)
-        # or there is no room, whatever is free
+        # with more claims in the buffer there is no room, even with free places
         if len(self.buffer.claims) <= capacity.concurrency + capacity.pace.prefetch // 2:
             self.on_room()
 
     def report(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
-        """An attempt that began at monotonic `started` has ended `now`, in a place of its own or served with others."""
+        """Take an attempt that ran from `started` to `now` (monotonic), in its own place or in a call with others."""
         if self.events.wants_times:
             self.events.attempt_ended(claim, started, now)
         if self.buffer.stopped:
@@ -212,7 +216,7 @@ class AttemptRunner:
             self.settle([claim], outcome)
 
     def abandon(self, running: Running) -> None:
-        """A handler does not stop: settle it without waiting any longer, and give its place to others."""
+        """Settle an attempt whose handler does not stop, without waiting longer, and give its place to others."""
         self.capacity.abandoned += 1
         self.capacity.give_back()
         del self._running[running.key]
@@ -220,7 +224,7 @@ class AttemptRunner:
         self._fill()
 
     def _let_go(self, claim: Claim, why: Ended) -> None:
-        """Let go of a claim that was never started."""
+        """Drop a claim that was never started."""
         if why is Ended.LOST:
             self.leases.drop([claim])
         else:

@@ -1,5 +1,6 @@
-"""Time slices: after a millisecond of handlers that never wait, yield to the event loop, so that answers are read and
-outcomes written. One slice is for all tasks of a worker, and not for each one.
+"""Time slices: after 1 ms of handlers that never await, yield to the event loop.
+
+The event loop then reads answers and writes outcomes. All tasks of a worker share one slice.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ SLICE_S = 0.001
 
 
 class TimeSlice:
-    """When the present slice ends, in monotonic seconds."""
+    """The current time slice; `ends_at`: when it ends, in monotonic seconds."""
 
     def __init__(self) -> None:
         self.ends_at = 0.0
         self._ended = False
 
     def end(self) -> None:
-        """The next slice begins when the loop has been round."""
+        """End the slice; the next one begins after one round of the event loop."""
         if not self._ended:
             self._ended = True
             asyncio.get_running_loop().call_soon(self._begin)
