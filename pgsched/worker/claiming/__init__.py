@@ -1,1 +1,1 @@
-"""Claiming runs: when to ask, where to start, what to do when an answer is lost."""
+"""Claiming runs: when to ask, in which queues, where to start, and what to do when an answer is lost."""

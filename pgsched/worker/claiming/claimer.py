@@ -1,7 +1,8 @@
-"""Claims come in batches as large as the free places, plus a prefetch that adapts to how fast the work is.
+"""The claimer: the loop that claims runs for one worker, in batches.
 
-The prefetch is never more than what the worker finishes in about 100 ms, and nothing for slow work, so that no run is
-parked behind a slow one while another worker is free. NOTIFY only shortens the wait: polling alone suffices.
+A batch is as large as the free places, plus a prefetch that adapts to how fast the work is. The prefetch is at most
+what the worker finishes in about 100 ms, and 0 for slow work. So no run is parked behind a slow one while another
+worker is free. NOTIFY only shortens the wait: polling alone is enough.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ LAST_QUESTION_S = 5.0
 
 
 class Claimer:
-    """Claims as long as there is room; `on_claims(claims, sent_at)` takes them. `idle()`: no attempt is being made.
-    `places()`: how many of the claims for which there is room may be such as begin at once."""
+    """Claims runs while there is room.
+
+    - `room()`: how many more claims are wanted.
+    - `on_claims(claims, sent_at)`: takes the claims.
+    - `idle()`: no attempt is being made.
+    - `places()`: how many of the claims may count as begun once they are claimed.
+    """
 
     def __init__(
         self,
@@ -47,8 +53,8 @@ class Claimer:
     ) -> None:
         self.dsn = dsn
         self.room = room
-        self.woken = asyncio.Event()  # it is to look again at once, however long it meant to wait
-        self.starved = False  # did the last round leave something for want of room?
+        self.woken = asyncio.Event()  # set: look again at once, and end the current wait
+        self.starved = False  # the last round left runs because there was no room
         self._stopped = False
         self._conn: AsyncConnection[Any] | None = None
         self._rotation = Rotation()
@@ -56,27 +62,27 @@ class Claimer:
         self.claims = QueueClaims(wanted, known, self._rotation, room, places or room, idle, on_claims, self.woken.set)
         self._discovery = Discovery(queues, known, poll_s)
         self._hearing = Hearing(self.woken.set)
-        self._unforeseen = 0  # errors since the last round that went well
+        self._unforeseen = 0  # unforeseen errors since the last successful round
 
     def known_as(self, worker_id: int) -> None:
-        """Claim under this number from now on."""
+        """Claim under this worker's number from now on."""
         self.claims.change(worker_id=worker_id)
 
     def change_tasks(self, less: set[str], more: set[str]) -> None:
-        """Claim runs of other tasks from now on."""
+        """Stop claiming runs of the tasks `less`, and start with those of `more`."""
         self.claims.change(tasks=sorted({*self.claims.wanted.tasks} - less | more))
         if more:
             self.hint(None)
 
-    # ---- what makes it look
+    # ---- what makes it look again
 
     def wake(self) -> None:
-        """There is room again, or a free place: look again now, if something was left for want of it."""
+        """Look again now if runs were left for lack of room or of a free place, because there may be one now."""
         if self._rotation.hint_wanting() or self.starved:
             self.woken.set()
 
     def hint(self, queue: str | None) -> None:
-        """Look again now: a queue got work (None: any may have)."""
+        """Look again now: this queue got work, or any queue may have (None)."""
         if queue is None:
             self._discovery.forget()
         else:
@@ -84,20 +90,23 @@ class Claimer:
         self.woken.set()
 
     def heard(self, mark: str | None) -> None:
-        """A notification: a queue with this mark may have work (None: any may have been missed). Anybody may send any,
-        so it makes the claimer look, at known queues or for queues with work, and no more often than is affordable."""
+        """Act on a notification: a queue with this mark may have work; None: notifications may have been missed.
+
+        Any role can send any notification. So it only makes the claimer look, at known queues or for queues with work,
+        and no more often than is affordable.
+        """
         if mark is None:
             self.hint(None)
         elif (queue := self.claims.known.of(mark)) is not None:
             self._rotation.hint(queue)
             self._hearing.wake(self._hearing.next_at)
-        elif not (self._discovery.among and mark):  # empty: of any queue
+        elif not (self._discovery.among and mark):  # the empty mark stands for any queue
             self._discovery.look_soon()
             self._hearing.wake(max(self._hearing.next_at, self._discovery.affordable_at))
 
     @property
     def wants_place(self) -> bool:
-        """May something have been left for want of a free place?"""
+        """Whether runs may have been left because no place was free."""
         return bool(self._rotation.wanting)
 
     # ---- the loop
@@ -117,7 +126,7 @@ class Claimer:
                 await self._sleep()
 
     async def run_once(self) -> bool:
-        """Try every queue that may have work once; True when a full batch says that there is more."""
+        """Try once every queue that may have work; return True where a full batch shows that there is more."""
         claims, rotation = self.claims, self._rotation
         claims.again_s = self._discovery.polling.period_s
         self.starved = self.room() <= 0
@@ -128,7 +137,7 @@ class Claimer:
         if self.starved:
             return False
         await self._try_hinted(conn)
-        # questions come after what is hinted: it does not wait for them, nor do they if it never runs dry
+        # looks come after hinted queues: these need not wait for a look, and a look comes even if they never run dry
         await self._try_found(conn)
         rotation.end(self._discovery.polling.idle)
         self.starved = rotation.has_left_something
@@ -138,11 +147,11 @@ class Claimer:
         conn = self._conn = await aconnect(self.dsn, purpose="claim", settings=BY_KEY)
         if is_shared(conn):
             self._discovery.reach_by_polling()
-        await plan_claims(conn, self.claims.wanted)  # last: where it fails the connection may stay
+        await plan_claims(conn, self.claims.wanted)  # last, because the connection is usable even where planning fails
         return conn
 
     async def _try_hinted(self, conn: AsyncConnection[Any]) -> None:
-        """The queues that got work, and those that had some lately."""
+        """Claim from the queues that got work, and from those that had some lately."""
         rotation, began, was_hinted = self._rotation, time.monotonic(), self._rotation.has_hints
         await self.claims.of_each(conn, rotation.begin())
         found, now = rotation.count, time.monotonic()
@@ -151,7 +160,7 @@ class Claimer:
             self._hearing.looked(found=found > 0, took_s=now - began, now=now)
 
     async def _try_found(self, conn: AsyncConnection[Any]) -> None:
-        """The queues that a look finds, if it is time for one, and the one whose claim failed."""
+        """Claim from the queues that a look finds, if one is due, and from the queue whose claim failed."""
         rotation, discovery = self._rotation, self._discovery
         began, before, idle = time.monotonic(), rotation.count, discovery.polling.idle
         busy = not (idle or rotation.has_left_something)
@@ -166,9 +175,9 @@ class Claimer:
         discovery.ended(began)
 
     async def _sleep(self) -> None:
-        """Until woken, or it is time to look again."""
+        """Wait until woken, or until it is time to look again."""
         full = self.room() <= 0
-        self.starved = self.starved or full  # room may have become less since it was asked
+        self.starved = self.starved or full  # there may be less room than at the start of the round
         polling = self._discovery.polling
         soon_s = min(self.claims.again_s, self._discovery.wait_s(time.monotonic()))
         wait_s = polling.poll_s if full else max(0.0, soon_s)
@@ -195,13 +204,16 @@ class Claimer:
     # ---- the end
 
     def stop(self) -> None:
-        """Claim no more: `run` ends with the statement in progress."""
+        """Claim no more: `run` ends after the statement in progress."""
         self._stopped = True
         self.woken.set()
 
     async def close(self) -> None:
-        """Disconnect once `run` has ended. What a claim without an answer took is taken over first, to be handed back:
-        nobody else would know of it until its lease ends."""
+        """Disconnect once `run` has ended.
+
+        Claims whose answer was lost are taken over first, to be handed back. Otherwise they would stay claimed until
+        their leases end.
+        """
         self._hearing.close()
         try:
             async with asyncio.timeout(LAST_QUESTION_S):

@@ -1,17 +1,20 @@
-"""The claim cursor: a queue is scanned from the last claimed key on, and from its start only as often as that is cheap.
+"""The claim cursor of a queue: scans start at the last claimed key, and only now and then at the queue's start.
 
-Claimed runs leave dead entries at the start of the index. Vacuum removes them soon, unless some session pins xmin (a
-long report, a forgotten transaction); then each scan from the start reads all of them again.
+Claimed runs leave dead entries at the start of the index. Vacuum removes them soon, unless a session pins xmin (a long
+report, a forgotten transaction). Then each scan from the start reads all of them again.
 
-Invariant: the cursor is a hint. A run may become claimable behind it (a transaction that commits late, a run handed
-back), so a scan from the start follows whenever the cursor finds too little, and in any case once a second. Where that
-would take more than a twentieth of the time, the scans are further apart: RESCAN_S at most, or four times as long as
-those of all slow queues of this worker take together if that is longer. Where a scan from the start takes next to
-nothing, each claim is one.
+Invariant: the cursor is only a hint. A run may become claimable behind it: a transaction commits late, or a run is
+handed back. So a scan from the start follows whenever the cursor finds too little, and at least once a second. There
+are two exceptions:
 
-Where others have many runs that this worker does not know, any scan reads those, with a cursor or without: what is slow
-and in vain twice in a row takes no more than a twentieth of the time either. So a run behind them is claimed within
-twenty times as long as the scan takes, and 15 seconds at most. What is quick is never put off, nor is once slow.
+- Where these scans would take more than a twentieth of the time, they are further apart. The pause is at most
+  `RESCAN_S`, or four times what the scans of all slow queues take together, if that is longer.
+- Where a scan from the start takes almost no time, each claim is one.
+
+A queue may hold many runs of tasks that this worker does not know, for other workers. Every scan reads those, with a
+cursor or without. A scan that is slow and finds nothing twice in a row also takes at most a twentieth of the time. So a
+run behind them is claimed within twenty times the time of a scan, and within 15 seconds. A quick scan is never delayed,
+nor is a scan that was slow only once.
 """
 
 from __future__ import annotations
@@ -23,11 +26,11 @@ from pgsched.core.model import Claim
 from pgsched.db.arrays import literal, plain
 from pgsched.db.queries.runs.claims import FROM_THE_START
 
-Place = tuple[str, int]  # available_at and id: where a run stands among those of its priority
+Place = tuple[str, int]  # available_at and id: the position of a run among those of its priority
 Places = dict[int, Place]  # by priority
 
-SHARE = 20  # a pause is so many times as long as the scan before it: scans take a twentieth of the time
-SHARE_AT_MOST = 4  # where scans are so slow that such a pause would be too long: they take a fifth
+SHARE = 20  # a pause is 20 times as long as the scan before it: scans take a twentieth of the time
+SHARE_AT_MOST = 4  # the factor where scans are too slow for that: they take a fifth of the time
 QUICK_S = 0.003
 SLOW_S = 0.01
 EVERY_S = 1.0
@@ -39,10 +42,10 @@ BEGINNING: Place = ("-infinity", 0)
 
 
 class Budget:
-    """When something that costs time may be done again, so that it takes a small share of the time.
+    """The pauses of an action that costs time, so that it takes a small share of the time.
 
-    One slow answer (the server was busy with something else) pauses it for EVERY_S at most; what stays slow is done
-    ever less often. All times are monotonic seconds of this process.
+    One slow answer (a busy server) causes a pause of at most EVERY_S; what stays slow gets longer and longer pauses.
+    All times are monotonic seconds of this process.
     """
 
     def __init__(self) -> None:
@@ -50,24 +53,26 @@ class Budget:
         self.next_at = 0.0
 
     def spent(self, seconds: float, now: float, longest_s: float = LONGEST_S, least_s: float = 0.0) -> None:
-        """It took so long, until now; the pause is at most `longest_s`, and not less than `least_s`."""
+        """Note that the action took `seconds` until `now`; the next pause is between `least_s` and `longest_s`."""
         self.pause_s = min(longest_s, max(least_s, min(SHARE * seconds, max(EVERY_S, 2 * self.pause_s))))
         self.next_at = now + self.pause_s
 
 
 class Rescans:
-    """What the last scan from the start of each slow queue took, in seconds: they share one connection, so each waits
-    for the others, too."""
+    """The seconds that the last scan from the start of each slow queue took.
+
+    The queues share one connection, so each of them waits for the scans of the others.
+    """
 
     def __init__(self) -> None:
         self._took_s: dict[Cursor, float] = {}
 
     def took_s(self, cursor: Cursor) -> float:
-        """What the last scan for this cursor took; 0 if it was quick."""
+        """Return the seconds that the last scan for this cursor took; 0 if it was quick."""
         return self._took_s.get(cursor, 0.0)
 
     def note(self, cursor: Cursor, took_s: float) -> float:
-        """A scan for this cursor took so long; returns what those of the other slow queues took."""
+        """Note the time of a scan for this cursor; return the seconds that the other slow queues take together."""
         self._took_s.pop(cursor, None)
         if took_s <= SLOW_S:
             return 0.0
@@ -76,7 +81,7 @@ class Rescans:
         return others_s
 
     def forget(self, cursor: Cursor) -> None:
-        """This cursor is not used any more."""
+        """Remove a cursor that is not used any more."""
         self._took_s.pop(cursor, None)
 
 
@@ -93,44 +98,46 @@ class Cursor:
         self._again_in_vain = False
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the queue may be looked at, because looks were slow and in vain."""
+        """Return the seconds until the queue may be scanned again, because scans were slow and found nothing."""
         return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0
 
     def is_plain(self, now: float) -> bool:
-        """May it be scanned from the start, and at once?"""
+        """Check whether the queue may be scanned now, and from its start."""
         return not self.wait_s(now) and self.after(now) is FROM_THE_START
 
     def full_in(self, now: float) -> float:
-        """Seconds until a scan from the start may follow one that found too little."""
+        """Return the seconds until a scan from the start may follow a scan that found too little."""
         return max(0.0, self._full.next_at - now)
 
     def after(self, now: float) -> Mapping[str, str]:
-        """The span from the cursor on, as `claim` takes it; FROM_THE_START when it is time, or takes none."""
+        """Return the span for the next claim: from the cursor on, or FROM_THE_START where one is due or quick."""
         if self._quick or not self._after or now >= self._overdue_at:
             return FROM_THE_START
         ats, ids = zip(*(self._after.get(priority, BEGINNING) for priority in PRIORITIES), strict=True)
         return {**FROM_THE_START, "after_ats": literal(ats), "after_ids": plain(ids)}
 
     def move(self, claims: Sequence[Claim]) -> None:
-        """Go on behind these claims, which are in the order of their keys."""
+        """Move the cursor behind these claims, which are in the order of their keys."""
         self._after |= ends(claims)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
-        """A scan from the start, sent at `sent_at`, was answered now: what it took says when the next one may be."""
-        if claims or not self._after:  # those that the cursor spares are paced by themselves
+        """Note the answer to a scan from the start; its duration decides when the next one may be."""
+        if claims or not self._after:  # otherwise `_pace` alone decides on the next one
             self._looked(claims, now - sent_at, now)
         self._pace(now - sent_at, now)
-        if len(claims) < asked:  # nothing claimable is left behind the cursor: it stays where it is, if it is ahead
+        if len(claims) < asked:  # nothing claimable is left behind the cursor, so it never moves back
             claims = [claim for claim in claims if self._is_ahead(claim)]
         self.move(claims)
 
     def not_scanned(self, sent_at: float, now: float) -> None:
-        """A scan from the start had no answer. The next one waits as if it had taken as long as the last slow scan, or
-        longer if it did: a failure does not say that a scan would be quick."""
+        """Note that a scan from the start got no answer: a failure does not show that a scan would be quick.
+
+        The next scan waits as after the last slow scan, or longer if this one took longer.
+        """
         self._pace(max(now - sent_at, self._rescans.took_s(self)), now)
 
     def went_on(self, claims: Sequence[Claim], sent_at: float, now: float) -> None:
-        """A scan from the cursor on, sent at `sent_at`, was answered now."""
+        """Note the answer to a scan from the cursor on."""
         self._looked(claims, now - sent_at, now)
         self.move(claims)
 
@@ -145,7 +152,7 @@ class Cursor:
         if claims or took_s <= SLOW_S:
             self._in_vain, self._again_in_vain = Budget(), False
         else:
-            # a server that was busy once must not delay what comes
+            # a server that was busy once must not delay the next scan
             self._again_in_vain = self._in_vain.pause_s > 0 and now < self._in_vain.next_at + LONGEST_S
             self._in_vain.spent(took_s, now)
 
@@ -154,12 +161,12 @@ class Cursor:
 
 
 def place(claim: Claim) -> Place:
-    """Where its run stands; each claim that the database answers with has an instant."""
+    """Return the position of a claim's run; each claim in an answer of the database has an `available_at`."""
     return claim.available_at or BEGINNING[0], claim.id
 
 
 def ends(claims: Sequence[Claim]) -> Places:
-    """The last place in each priority of claims that are in the order of their keys."""
+    """Return the last position in each priority of claims that are in the order of their keys."""
     if claims and claims[0].priority == claims[-1].priority:  # nearly always
         return {claims[-1].priority: place(claims[-1])}
     last = dict(zip(map(PRIORITY, claims), claims, strict=True))

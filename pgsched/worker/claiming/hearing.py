@@ -1,7 +1,7 @@
-"""How soon a notification is heeded.
+"""How soon a claimer acts on a notification.
 
-Invariant: one that lies costs little and delays nothing else. It is heeded at once, but after looks in vain only as
-often as they take a part of the time that becomes smaller with each, down to a fortieth.
+Invariant: a false notification costs little and delays nothing else. A notification is acted on at once. After looks
+that found nothing, looks get a share of the time that shrinks with each of them, down to a fortieth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHARE, MOST_IN_VAIN = 4, 10
 
 
 class Hearing:
-    """Wakes a claimer of which a notification wants a look. All times are monotonic seconds of this process."""
+    """Wakes a claimer when a notification asks for a look. All times are monotonic seconds of this process."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
@@ -24,12 +24,12 @@ class Hearing:
         self.next_at = 0.0
 
     def looked(self, *, found: bool, took_s: float, now: float) -> None:
-        """What was hinted was looked at."""
+        """Note the result of a look at the queues that notifications named."""
         self._in_vain = 0 if found else min(self._in_vain + 1, MOST_IN_VAIN)
         self.next_at = now + SHARE * self._in_vain * took_s
 
     def wake(self, at: float) -> None:
-        """Wake the claimer at this time, or now if it has passed."""
+        """Wake the claimer at this time, or now if the time has passed."""
         if (wait_s := at - time.monotonic()) <= 0:
             self._wake()
         elif self._waking is None or self._wakes_at > at:
@@ -42,6 +42,6 @@ class Hearing:
         self._wake()
 
     def close(self) -> None:
-        """Wake nobody any more."""
+        """Cancel the planned wake-up."""
         if self._waking is not None:
             self._waking.cancel()

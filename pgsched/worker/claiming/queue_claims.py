@@ -1,6 +1,7 @@
-"""The claims of one round: of each queue in turn, as long as there is room, and of many quick ones by one statement.
+"""The claims of one round: from each queue in turn while there is room; many quick queues share one statement.
 
-Invariant: whatever a statement took is handed over, or asked for again where its answer is lost (recovery.py).
+Invariant: each run that a statement took is passed on. Where the answer is lost, the claim is asked for again
+(recovery.py).
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from pgsched.worker.claiming.rotation import Rotation, sorted_by_queue
 
 LARGEST_BATCH = 4000
 SINGLY_S = 60.0
-HOLD_S = 0.002  # a claim that takes longer waits in the event loop
+HOLD_S = 0.002  # an idle worker blocks the event loop for this long; a slower claim is awaited as usual
 
 
 class QueueClaims:
-    """Claims of the queues that it is given, and tells the rotation what it finds. `on_claims(claims, sent_at)` takes
-    the claims, `wake()` is called when an answer that was lost is to be asked for."""
+    """Claims runs from given queues, and reports the results to the rotation.
+
+    - `on_claims(claims, sent_at)`: takes the claims.
+    - `wake()`: called when it is time to ask for a lost answer.
+    """
 
     def __init__(
         self,
@@ -44,7 +48,7 @@ class QueueClaims:
         self.known = known
         self.on_claims = on_claims
         self.unconfirmed = Unconfirmed(on_claims, wake)
-        self.again_s = 0.0  # in so many seconds a queue is to be looked at again that was to be left alone now
+        self.again_s = 0.0  # seconds until a queue may be tried again that had to wait in this round
         self._rotation = rotation
         self._room = room
         self._places = places
@@ -53,11 +57,11 @@ class QueueClaims:
         self._singly_until = 0.0
 
     def change(self, **values: Any) -> None:
-        """From now on claim with other values of `Wanted`."""
+        """Claim with other values of `Wanted` from now on."""
         self.wanted = replace(self.wanted, **values)
 
     async def of_each(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
-        """Claim of each of these queues in turn, as long as there is room."""
+        """Claim from each of these queues in turn, while there is room."""
         for tried in self.known.groups(queues, singly=time.monotonic() < self._singly_until):
             group, n = self._rotation.allowed(tried, min(self._room(), LARGEST_BATCH), self._places)
             if n <= 0:
@@ -68,8 +72,8 @@ class QueueClaims:
                 self._rotation.full(group[0])
 
     def failed(self, *, took_nothing: bool) -> None:
-        """The round was cut short by an error; `took_nothing`: the server says so."""
-        if together := self._claiming is not None and len(self._claiming[1]) > 1:  # one may be in the way of the others
+        """Note that an error ended the round; `took_nothing`: the server says that the statement took nothing."""
+        if together := self._claiming is not None and len(self._claiming[1]) > 1:  # one of the queues may be the cause
             self._singly_until = time.monotonic() + SINGLY_S
         self._rotation.failed(self._claiming[1][0] if self._claiming and not together else None)
         if self._claiming is not None and took_nothing:
@@ -77,7 +81,7 @@ class QueueClaims:
         self._claiming = None
 
     async def _of_many(self, conn: AsyncConnection[Any], queues: list[str], n: int) -> None:
-        """Claim up to `n` runs of these queues, of the first ones first."""
+        """Claim up to `n` runs of these queues in one statement, in the order of the queues."""
         token, sent_at, key = uuid4(), time.monotonic(), tuple(queues)
         self.unconfirmed.sent(token, key, sent_at)
         self._claiming, places = (token, key), self._places()
@@ -85,7 +89,7 @@ class QueueClaims:
         each_s = (time.monotonic() - sent_at) / len(queues)
         counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
         self._claiming = None
-        self.unconfirmed.settled(token, key)  # not before nothing can come between
+        self.unconfirmed.settled(token, key)  # only now: no error can come between this and on_claims
         if claims:
             self.on_claims(claims, counted_at)
         by_queue = sorted_by_queue(claims)
@@ -94,15 +98,17 @@ class QueueClaims:
         for place, queue in enumerate(queues):
             if taken := by_queue.get(queue, []):
                 self._rotation.took(queue, len(taken))
-            # there was no room for more, or one that is suspect was taken alone
+            # there was no room for more, or a suspect run was claimed alone
             if (len(claims) == n or (claims and claims[0].suspect)) and place >= last:
                 self._rotation.full(queue) if place == last else self._rotation.no_room(queue)
             elif not left or place < last:
                 self.known.cursor(queue).scanned(taken, n, sent_at, sent_at + each_s)
 
     async def _of_one(self, conn: AsyncConnection[Any], queue: str, n: int) -> bool:
-        """Claim up to `n` runs of one queue; True when there may be more. Too few from the cursor on: a scan from the
-        start follows as soon as that is affordable."""
+        """Claim up to `n` runs of one queue; return True where there may be more.
+
+        Where a scan from the cursor finds too few, a scan from the start follows as soon as it is affordable.
+        """
         cursor, now = self.known.cursor(queue), time.monotonic()
         if (wait_s := cursor.wait_s(now)) > 0:
             return self._later(queue, wait_s)
@@ -117,13 +123,13 @@ class QueueClaims:
         return n <= 0 or await self._scan(conn, queue, n, FROM_THE_START) == n
 
     def _later(self, queue: str, wait_s: float) -> bool:
-        """Look at the queue in so many seconds, not now."""
+        """Try the queue again in `wait_s` seconds; return False."""
         self._rotation.hint(queue)
         self.again_s = min(self.again_s, wait_s)
         return False
 
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, span: Mapping[str, str]) -> int:
-        """One claim statement; how many runs it took."""
+        """Send one claim statement; return how many runs it took."""
         token, sent_at = uuid4(), time.monotonic()
         self.unconfirmed.sent(token, (queue,), sent_at)
         self._claiming = token, (queue,)
@@ -140,16 +146,16 @@ class QueueClaims:
         now = time.monotonic()
         counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
         self._claiming = None
-        self.unconfirmed.settled(token, (queue,))  # not before nothing can come between
+        self.unconfirmed.settled(token, (queue,))  # only now: no error can come between this and on_claims
         if claims:
             self._rotation.took(queue, len(claims))
             self.on_claims(claims, counted_at)
         self._rotation.note_wanting([queue], 0, claims, places)
         if idle:
-            await asyncio.sleep(0)  # what was claimed begins before anything else is done, and others have their turn
+            await asyncio.sleep(0)  # let the claimed runs begin before anything else
         cursor = self.known.cursor(queue)
         if span is FROM_THE_START:
-            # one that is suspect was taken alone, and others may follow where it was
+            # a suspect run is claimed alone, so more runs may follow it
             cursor.scanned(claims, len(claims) if claims and claims[0].suspect else n, sent_at, now)
         else:
             cursor.went_on(claims, sent_at, now)

@@ -1,8 +1,10 @@
-"""The answer to a claim was lost, or came late: whatever it took is this worker's already, and nobody else will run it.
+"""Recovery of claims whose answer was lost or came late: their runs are this worker's, and no other worker runs them.
 
-The server may still be at it when it is asked: so it is asked again, ever later, until the lease would be over. A lease
-counts from when the statement was sent, which is never too late; after a scan that took long the database says what is
-left of it, or runs that only such a scan finds would always be handed back.
+The server may still execute the statement when it is asked. So the question is repeated, at growing intervals, until
+the lease would have ended.
+
+A lease counts from when the statement was sent, which is never too late. After a long scan the database says how much
+of the lease is left. Otherwise runs that only a long scan finds would always be handed back.
 """
 
 from __future__ import annotations
@@ -20,21 +22,22 @@ from pgsched.db.queries.runs.claims import claim_again, lease_left
 
 logger = log.get("claim")
 ASK_AGAIN_S = 1.0
-LONG = 0.1  # of a lease
-LONGEST_CLAIM_S = 35.0  # until the server is done with it: its statement_timeout, and what it waits for afterwards
+LONG = 0.1  # share of a lease from which a claim counts as long
+LONGEST_CLAIM_S = 35.0  # the longest that the server works on a claim: statement_timeout, and waits after it
 
 
 class Lost(NamedTuple):
-    """A claim without an answer: when it was sent, and from when on to ask for it."""
+    """A claim without an answer: when it was sent, and when to ask for it."""
 
     sent_at: float
     ask_at: float
 
 
 class Unconfirmed:
-    """The claims that were sent and not answered yet, by token and queues. Times are monotonic seconds of this process.
+    """The claims that were sent and not answered yet, by token and queues. All times are monotonic seconds.
 
-    `on_claims(claims, sent_at)` takes what is found; `wake()` is called when it is time to ask.
+    - `on_claims(claims, sent_at)`: takes claims that are found.
+    - `wake()`: called when it is time to ask.
     """
 
     def __init__(self, on_claims: Callable[[Claims, float], None], wake: Callable[[], object]) -> None:
@@ -46,15 +49,15 @@ class Unconfirmed:
         return bool(self._lost)
 
     def sent(self, token: UUID, queues: tuple[str, ...], at: float) -> None:
-        """A claim is on its way."""
+        """Note that a claim is on its way."""
         self._lost[token, queues] = Lost(at, at)
 
     def settled(self, token: UUID, queues: tuple[str, ...]) -> None:
-        """What became of it is known."""
+        """Forget a claim whose result is known."""
         del self._lost[token, queues]
 
     async def ask(self, conn: AsyncConnection[Any], now: float, lease_s: float) -> None:
-        """Ask for those whose time has come."""
+        """Ask the database for the claims that are due."""
         for (token, queues), lost in list(self._lost.items()):
             if lost.ask_at > now:
                 continue
@@ -75,12 +78,12 @@ class Unconfirmed:
 
 
 async def counted_from(conn: AsyncConnection[Any], claims: Sequence[Claim], sent_at: float, lease_s: float) -> float:
-    """From which monotonic instant on the lease of these claims counts, which were asked for at `sent_at`."""
+    """Return the monotonic time from which the lease of these claims counts; they were sent at `sent_at`."""
     asked_at = time.monotonic()
     if not claims or asked_at - sent_at <= LONG * lease_s:
         return sent_at
     try:
         left_s = await lease_left(conn, claims)
-    except DatabaseError:  # seen again by whoever uses the connection next
+    except DatabaseError:  # the next statement on this connection fails in the same way
         return sent_at
     return sent_at if left_s is None else min(asked_at, max(sent_at, asked_at + left_s - lease_s))
