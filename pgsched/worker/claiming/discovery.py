@@ -20,7 +20,7 @@ BUSY_LOOK_S = 0.05
 
 
 class Discovery:
-    """The looks for queues with work of one claimer, among the queues `among` (empty: all). Times are monotonic seconds."""
+    """Looks for queues with work for one claimer, among the queues `among` (empty: all). Times are monotonic."""
 
     def __init__(self, among: tuple[str, ...], known: KnownQueues, poll_s: float) -> None:
         self.among = among
