@@ -1,7 +1,7 @@
-"""Outcomes that cannot be written now: tried again, first soon and then once a second, without delaying others.
+"""Outcomes that cannot be written now: they wait here and are tried again, without delaying others.
 
-Whoever may change a run may lock its row for as long as he likes; a trigger of a user's may wait for something else,
-or a statement take longer than it may. Such an outcome waits here, and delays no other.
+The pauses grow up to one second. Any role that may change a run may lock its row for any time. A trigger of a user may
+wait for something else, or a statement may exceed its timeout.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ FIRST_S, LONGEST_S = 0.05, 1.0
 
 
 class Aside:
-    """True while any waits. `due`: those whose time has come; `on_due()` is called when there are some."""
+    """The outcomes that wait to be tried again; true while there are any.
+
+    - `due`: the outcomes whose time has come.
+    - `on_due()`: called when there are new ones in `due`.
+    - `known`: how many seconds each one waited last.
+    """
 
     def __init__(self, on_due: Callable[[], object]) -> None:
         self.on_due = on_due
         self.due: list[Settlement] = []
-        self.known: dict[Key, float] = {}  # how long each waited last
+        self.known: dict[Key, float] = {}
         self._waiting = 0
 
     def __bool__(self) -> bool:
         return bool(self.due or self._waiting)
 
     def put(self, settlements: Sequence[Settlement], why: str) -> None:
-        """Let these wait, each longer than the time before. `why` they cannot be written now is logged once of each."""
+        """Let these outcomes wait, each longer than the time before; log `why` once for each."""
         groups: dict[float, list[Settlement]] = {}
         for settlement in settlements:
             if (last_s := self.known.get(settlement.key)) is None:
@@ -42,12 +47,12 @@ class Aside:
             asyncio.get_running_loop().call_later(wait_s, self._back, group)
 
     def take(self, most: int) -> list[Settlement]:
-        """Those whose time has come, the first of them."""
+        """Return the first `most` outcomes whose time has come."""
         taken, self.due = self.due[:most], self.due[most:]
         return taken
 
     def forget(self, settlement: Settlement) -> None:
-        """It is written, or lost."""
+        """Forget an outcome that is written or lost."""
         self.known.pop(settlement.key, None)
 
     def _back(self, settlements: list[Settlement]) -> None:

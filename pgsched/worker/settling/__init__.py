@@ -1,1 +1,1 @@
-"""Writing outcomes: what waits, in which batches, and what becomes of each."""
+"""Settling: which outcomes wait, in which batches they are written, and what follows from each result."""

@@ -1,4 +1,4 @@
-"""The way of each outcome of a worker: it is logged, waits for what the attempt has said, and is written."""
+"""The path of each outcome of a worker: it is logged, waits for the attempt's output, and is then written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from pgsched.worker.settling.settler import Settler, retry_in_s
 
 
 class Outcomes:
-    """What one worker settles. `verdicts`: how many runs have come to which state. `on_room()`: fewer outcomes wait."""
+    """The outcomes of one worker.
+
+    - `verdicts`: how many runs have reached each state.
+    - `log_fields`: extra fields for log lines about an attempt.
+    - `on_room()`: called when fewer outcomes wait.
+    """
 
     def __init__(
         self,
@@ -33,9 +38,9 @@ class Outcomes:
         events: WorkerEvents,
         on_room: Callable[[], None],
     ) -> None:
-        """`journal`: what the executors write output and progress to, and `logs` keeps."""
+        """Connect the parts. `journal`: receives the attempts' output, which `logs` writes."""
         self.verdicts: dict[str, int] = {}
-        self.log_fields: Callable[[Claim], dict[str, Any]] = job_of  # what log lines say of an attempt beside its run
+        self.log_fields: Callable[[Claim], dict[str, Any]] = job_of
         self.settler = settler
         self.logs = logs
         self._journal = journal
@@ -46,7 +51,7 @@ class Outcomes:
         settler.on_settled, settler.on_taken = self._settled, on_room
 
     def take(self, claims: Sequence[Claim], outcome: Outcome) -> None:
-        """The attempts at these have come to this."""
+        """Take the outcome of the attempts at these claims."""
         if outcome.result is SUCCEEDED:
             self._put([Settlement.of(claim, outcome) for claim in claims])
             return
@@ -54,11 +59,11 @@ class Outcomes:
             self._take_other(claim, outcome)
 
     def is_behind(self) -> bool:
-        """Do so many outcomes wait that no more runs should be claimed?"""
+        """Check whether too many outcomes wait to claim more runs."""
         return self.settler.queue.is_behind(self.logs.held)
 
     async def flushed(self) -> None:
-        """Wait until everything said and settled so far is written."""
+        """Wait until all output and all outcomes so far are written."""
         await self.logs.finished()
         await self.settler.queue.flushed()
 

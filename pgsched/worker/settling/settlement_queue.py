@@ -1,4 +1,4 @@
-"""Outcomes that wait to be written: new ones, and those whose runs somebody had locked (settling_later.py)."""
+"""The queue of outcomes that wait to be written: new ones, and those that are tried again (settling_later.py)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pgsched.core.model import Settlement
 from pgsched.worker.settling_later import Aside
 
 LARGEST_BATCH = 4000
-BEHIND = LARGEST_BATCH  # outcomes that wait: from so many on the worker claims nothing
+BEHIND = LARGEST_BATCH  # from this many waiting outcomes on, the worker claims nothing
 
 
 class SettlementQueue:
-    """In order of arrival; what was set aside comes in turns with the rest, so that neither starves."""
+    """The waiting outcomes, in order of arrival.
+
+    Outcomes that are tried again take turns with new ones, so that neither kind starves.
+    """
 
     def __init__(self) -> None:
         self.aside = Aside(self._due_again)
@@ -27,20 +30,21 @@ class SettlementQueue:
         return len(self._waiting)
 
     def put(self, settlements: Sequence[Settlement]) -> None:
-        """Hand over outcomes, one at least; returns at once."""
+        """Add outcomes, at least one; returns at once."""
         if not self._waiting:
             self._idle.clear()
             self.arrived.set()
         self._waiting += settlements
 
     def is_behind(self, held: int) -> bool:
-        """Do so many outcomes wait to be written, with those `held` on their way here, that no more runs should be
-        claimed? A crash would have all of them run again, and a claim takes its time from the very server that is
-        behind."""
+        """Check whether too many outcomes wait to claim more runs; `held`: outcomes on their way to this queue.
+
+        After a crash all of them would run again. Claims also take time of the database server that is behind.
+        """
         return len(self._waiting) + held >= BEHIND
 
     def next(self) -> list[Settlement]:
-        """The next batch."""
+        """Return the next batch."""
         due = self.aside.due
         self._aside_last = bool(due) and not (self._aside_last and self._waiting)
         if self._aside_last:
@@ -52,12 +56,12 @@ class SettlementQueue:
         return batch
 
     def written(self) -> None:
-        """A batch is written, or set aside."""
+        """Note that a batch is written or set aside."""
         if not (self._waiting or self.aside):
             self._idle.set()
 
     async def flushed(self) -> None:
-        """Wait until everything handed over so far is written."""
+        """Wait until all outcomes so far are written."""
         await self._idle.wait()
 
     def _due_again(self) -> None:

@@ -1,8 +1,11 @@
-"""Outcomes are written in batches, each row fenced by its token; a batch is repeated until the database answers.
+"""The settler: writes outcomes to the database in batches, and repeats a batch until the database answers.
 
-While one batch is on its way the next one collects, so that the batch grows with the load by itself. A row that comes
-back as lost belongs to somebody else now: it is logged and never retried. Only an error about the value itself makes
-an outcome a failure: any other says nothing of the work, and what cannot be written runs again when its lease ends.
+Invariant: each row is fenced by its token. A row that comes back as lost belongs to another claim now: it is logged and
+never tried again.
+
+While one batch is on its way the next one collects, so the size of batches grows with the load. An outcome becomes a
+failure only by an error about its own value, because other errors say nothing about the work. A run whose outcome
+cannot be written runs again when its lease ends.
 """
 
 from __future__ import annotations
@@ -25,16 +28,19 @@ from pgsched.errors import PgschedError
 from pgsched.worker.settling.settlement_queue import SettlementQueue
 
 logger = log.get("settle")
-ENOUGH = 1000  # to be written without waiting for more
-LOCK_TIMEOUT_MS = "50"  # waited for once, by all outcomes behind it too; from then on locked rows are passed by
-WARY_S = 30.0  # for so long
+ENOUGH = 1000  # a batch of this many outcomes is written without waiting for more
+LOCK_TIMEOUT_MS = "50"  # a locked row delays its batch, and all outcomes after it, this long once
+WARY_S = 30.0  # after that locked rows are skipped for this many seconds
 AGAIN = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED, Result.SNOOZED)
 
 POLICY = ("exponential", timedelta(seconds=5), timedelta(hours=1), 0.2)
 
 
 def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> float | None:
-    """Seconds until the next attempt, None when there is to be none (the statement knows whether one is left)."""
+    """Return the seconds until the next attempt, or None where there is to be none.
+
+    The statement that settles knows whether an attempt is left.
+    """
     if outcome.result not in AGAIN or not outcome.retry:
         return None
     if outcome.retry_in is not None:
@@ -45,7 +51,7 @@ def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> f
 
 
 def in_ascii(outcome: Outcome) -> Outcome:
-    """The same outcome, whose evidence has a place in a database of any encoding."""
+    """Return the outcome with its texts in ASCII, which a database of any encoding can store."""
     error, traceback, log_tail = (
         None if text is None else escaped(text) for text in (outcome.error, outcome.traceback, outcome.log_tail)
     )
@@ -53,15 +59,15 @@ def in_ascii(outcome: Outcome) -> Outcome:
 
 
 class Settler:
-    """Writes what is in `queue`; `on_settled` is told of each batch, with its verdicts."""
+    """Writes the outcomes in `queue`. `on_settled` is called with each batch and its verdicts."""
 
     def __init__(self, dsn: str, worker: str, wait_s: float) -> None:
         self.dsn = dsn
         self.worker = worker
         self.wait_s = wait_s
         self.on_settled: Callable[[list[Settlement], list[str]], object] = lambda batch, verdicts: None
-        self.on_fatal: Callable[[PgschedError], object] = bool  # what cannot be written for an unknown reason
-        self.on_taken: Callable[[], object] = bool  # fewer wait now: it may be behind no more
+        self.on_fatal: Callable[[PgschedError], object] = bool  # called when an outcome is refused, reason unknown
+        self.on_taken: Callable[[], object] = bool  # called when fewer outcomes wait
         self.queue = SettlementQueue()
         self._wary_until = 0.0
         self._conn: AsyncConnection[Any] | None = None
@@ -83,8 +89,10 @@ class Settler:
                 await self._conn.close()
 
     async def _get_ready(self) -> None:
-        """Connect before there is something to write. What stands in the way is dealt with when there is, unless no
-        retry can help: then it is better known before anything has run."""
+        """Connect before there is something to write.
+
+        An error that a retry may solve is left to the first batch. Any other error is raised before a run has started.
+        """
         try:
             await plan_settlements(await self._connected())
         except (DatabaseError, PgschedError) as error:
@@ -98,7 +106,10 @@ class Settler:
         return self._conn
 
     async def _write(self, batch: list[Settlement], unforeseen: int) -> None:
-        """`unforeseen`: errors of unknown meaning to be taken for ones that pass."""
+        """Write a batch, and repeat until it is written or set aside.
+
+        `unforeseen`: how many errors of unknown meaning may still be taken for temporary ones.
+        """
         failures = 0
         while True:
             wary = time.monotonic() < self._wary_until
@@ -106,7 +117,7 @@ class Settler:
                 write = settle_unlocked if wary else settle
                 self._report(batch, await write(await self._connected(), batch, self.worker))
                 return
-            except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON, no UTF-8
+            except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON or UTF-8
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
                     raise explain(error) if isinstance(error, DatabaseError) else error from error
@@ -124,8 +135,10 @@ class Settler:
                 await self._back_off(failures, error)
 
     async def _write_around(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
-        """What cannot be written now, although it waits for no row, must not hold up the others: halve the batch until
-        it is alone, and let it wait aside."""
+        """Set aside an outcome that cannot be written now, although no row lock is waited for.
+
+        The batch is halved until that outcome is alone, so that the others are written.
+        """
         if len(batch) > 1:
             middle = len(batch) // 2
             await self._write(batch[:middle], unforeseen)
@@ -134,8 +147,11 @@ class Settler:
         self.queue.aside.put(batch, log.redact(first_line(error)))
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
-        """One value that the database refuses must not hold up the others: write each alone, the bad one as failed. One
-        that it fails to write for an unknown reason is left to its lease, and the worker ends."""
+        """Write each outcome of a batch alone, because the database refuses one value.
+
+        - The refused outcome is written as a failure.
+        - An outcome that fails for an unknown reason is left to its lease, and the worker ends.
+        """
         if len(batch) > 1:
             for settlement in batch:
                 await self._write([settlement], unforeseen)
