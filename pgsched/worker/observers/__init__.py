@@ -1,1 +1,1 @@
-"""Who learns what becomes of claims and attempts: metrics and tracing."""
+"""Observers of claims and attempts: metrics and tracing."""

@@ -1,6 +1,7 @@
-"""What others may learn of a worker's claims and attempts. Whoever listens changes nothing about how an attempt runs.
+"""The events that a worker reports about its claims and attempts, as a protocol for observers.
 
-A worker to which nobody listens has NO_EVENTS, and an attempt pays one look at `wants_times` for it.
+Invariant: an observer changes nothing about how an attempt runs. A worker without observers uses NO_EVENTS; the cost
+for each attempt is one look at `wants_times`.
 """
 
 from __future__ import annotations
@@ -14,54 +15,66 @@ from pgsched.worker.attempts.attempt import Ended
 
 
 class WorkerEvents(Protocol):
-    """Called on the worker's event loop, but for `beat`."""
+    """The methods that a worker calls, on its event loop except `beat`."""
 
     @property
     def wants_times(self) -> bool:
-        """Is `attempt_ended` to be called for the next attempt?"""
+        """Whether `attempt_ended` is to be called for the next attempt."""
         ...
 
     def claimed(self, claims: Sequence[Claim]) -> None:
-        """A claim was answered with these."""
+        """Take the claims that one statement returned."""
         ...
 
     def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
-        """An attempt that began at monotonic `started` has ended `now`."""
+        """Take an attempt that ran from `started` to `now`, in monotonic seconds."""
         ...
 
     def ending(self, claim: Claim, why: Ended) -> None:
-        """An attempt is told to stop, for this reason."""
+        """Note that an attempt is stopped from outside, and why."""
         ...
 
     def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
-        """A batch of outcomes has been written; `verdicts`: what became of each."""
+        """Take a batch of written outcomes; `verdicts`: the result for each."""
         ...
 
     def beat(self, conn: Connection[Any]) -> None:
-        """The database has answered a heartbeat. Called in the heartbeat's thread; `conn` may be used."""
+        """Note that the database has answered a heartbeat. Called in the heartbeat's thread; `conn` may be used."""
         ...
 
     async def watch(self) -> None:
-        """Runs beside the attempts until it is cancelled, or ends at once."""
+        """Run beside the attempts until cancelled, or return at once."""
         ...
 
 
 class NoEvents:
-    """Nobody listens."""
+    """Events without an observer: every method does nothing."""
 
     wants_times = False
 
-    def claimed(self, claims: Sequence[Claim]) -> None: ...
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        """Do nothing."""
+        ...
 
-    def attempt_ended(self, claim: Claim, started: float, now: float) -> None: ...
+    def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
+        """Do nothing."""
+        ...
 
-    def ending(self, claim: Claim, why: Ended) -> None: ...
+    def ending(self, claim: Claim, why: Ended) -> None:
+        """Do nothing."""
+        ...
 
-    def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None: ...
+    def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
+        """Do nothing."""
+        ...
 
-    def beat(self, conn: Connection[Any]) -> None: ...
+    def beat(self, conn: Connection[Any]) -> None:
+        """Do nothing."""
+        ...
 
-    async def watch(self) -> None: ...
+    async def watch(self) -> None:
+        """Do nothing."""
+        ...
 
 
 NO_EVENTS = NoEvents()

@@ -1,7 +1,10 @@
-"""What a worker counts where metrics are asked for; where they are not, none of this is there and nothing is paid.
+"""The metrics of one worker. Without `--metrics` none of this is used, and it costs nothing.
 
-The rule: an attempt costs next to nothing. Counting is done for a whole batch, when its outcomes have been written;
-times are taken of at most BURST attempts in a STRETCH of time, and stand for those with the same labels, for KEPT_S.
+Invariant: the cost for each attempt is close to zero.
+
+- Counts are made for a whole batch, once its outcomes have been written.
+- Times are measured for at most BURST attempts in each stretch of STRETCH_S. For KEPT_S they stand for other attempts
+  with the same labels.
 """
 
 from __future__ import annotations
@@ -25,69 +28,69 @@ from pgsched.worker.attempts.runner import AttemptRunner
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
 BURST, STRETCH_S = 32, 0.05
-KEPT_S = 1.0  # outcomes of what ended with those that were timed may be written so much later
-BACKFILLED = timedelta(hours=1)  # a slot whose run came so late was asked for later
+KEPT_S = 1.0  # outcomes of attempts that ended with the timed ones may come this much later
+BACKFILLED = timedelta(hours=1)  # a run that is this much later than its slot was requested later (backfill)
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
 MOST_KNOWN = 1000
 Way = tuple[str, str, str]
 Labels = tuple[str, ...]
-Noted = tuple[Claim, float, float]  # when its attempt began and ended, in monotonic seconds
-Timed = tuple[float, float | None, float | None]  # how long it took, how long it had waited, how late it was
-WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # quicker by place
+Noted = tuple[Claim, float, float]  # a claim, and when its attempt began and ended, in monotonic seconds
+Timed = tuple[float, float | None, float | None]  # seconds: duration, wait before it, lateness
+WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # faster by index
 WAY_OF: Callable[[Settlement], Way] = itemgetter(*map(Settlement._fields.index, ("queue", "kind", "task")))
 PARTS = [itemgetter(Settlement._fields.index(name)) for name in ("task", "queue", "kind")]
 
 
 class WorkerMeter:
-    """Counts one worker's work into `meter`; hears of it as WorkerEvents."""
+    """Counts one worker's work into `meter`; the observer behind WorkerEvents."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
         self.ended: list[Noted] = []
-        self.wants_times = True  # of the next attempts
-        self._timed: dict[Labels, tuple[float, list[Timed]]] = {}  # the last that were, and when that was looked at
-        self._owed: Counter[Labels] = Counter()  # attempts that have ended and are in no histogram yet
+        self.wants_times = True  # measure the times of the next attempts
+        self._timed: dict[Labels, tuple[float, list[Timed]]] = {}  # the last measured times, and when collected
+        self._owed: Counter[Labels] = Counter()  # ended attempts that are in no histogram yet
         self._stretch_ends = 0.0
         self._queue, self._task = Bounded(), Bounded()
         self._known: dict[Way, Labels] = {}
-        self._lags = (0.0, 0.0)  # the worst of the last stretch, and of this one
-        self._offset_s: float | None = None  # of the database's clock, against this process's monotonic one
+        self._lags = (0.0, 0.0)  # the longest lag in the last stretch, and in this one
+        self._offset_s: float | None = None  # the database's clock minus this process's monotonic clock
 
     def beat(self, conn: Connection[Any]) -> None:
-        """Learn what the database's time is; called at each heartbeat."""
+        """Measure the offset of the database's clock, at each heartbeat."""
         self._offset_s = metrics.clock_offset(conn)
 
     def claimed(self, claims: Sequence[Claim]) -> None:
-        """A claim was answered with these."""
+        """Observe the size of a claim's answer."""
         if claims:
             self.meter.observe("pgsched_claim_batch_size", [len(claims)])
 
     def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
-        """An attempt has ended: one of those that stand for the others of a stretch of time."""
+        """Keep the times of one attempt, as a sample for its stretch of time."""
         self.ended.append((claim, started, now))
         self.wants_times = len(self.ended) < BURST
 
     def ending(self, claim: Claim, why: Ended) -> None:
-        """An attempt is told to stop, for this reason."""
+        """Count a claim that is lost."""
         if why is Ended.LOST:
             self.lost("denied")
-            self.gone(claim)  # there will be no outcome
+            self.gone(claim)  # no outcome will come
         elif why is Ended.DEADLINE:
             self.lost("deadline")
 
     def lost(self, reason: str, count: int = 1) -> None:
-        """So many claims were lost."""
+        """Count lost claims under this reason."""
         self.meter.count("pgsched_leases_lost_total", (reason,), count)
 
     def gone(self, claim: Claim) -> None:
-        """An attempt was stopped because its claim was lost."""
+        """Count an attempt that was stopped because its claim was lost."""
         labels = self._labels(WAY(claim))
         self.meter.count("pgsched_attempts_total", (*labels, "lost"))
         self._owed[labels] += 1
 
     async def watch(self) -> None:
-        """Measure how late the event loop comes to a timer, until cancelled; see to times where nothing is settled."""
+        """Measure the event loop's lag until cancelled, and collect times where nothing is settled."""
         stretch_ends = time.monotonic() + LAG_STRETCH_S
         while True:
             due = time.monotonic() + LAG_EVERY_S
@@ -100,9 +103,9 @@ class WorkerMeter:
                 stretch_ends, self._lags = now + LAG_STRETCH_S, (self._lags[1], 0.0)
 
     def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
-        """A batch of outcomes has been written; `verdicts`: what became of each."""
+        """Count a batch of written outcomes; `verdicts`: the result for each."""
         self.meter.observe("pgsched_settle_batch_size", [len(batch)])
-        if verdicts.count("succeeded") == len(verdicts):  # nearly always: then no outcome need be looked at
+        if verdicts.count("succeeded") == len(verdicts):  # nearly always, and then no outcome is looked at
             for way, count in counted_ways(batch).items():
                 self._count(way, Result.SUCCEEDED.value, "succeeded", count)
         else:
@@ -116,7 +119,7 @@ class WorkerMeter:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
         self._owed[labels] += 0 if outcome == Result.RELEASED else count
-        # Repeated: settled before this settlement came, by the run's own transaction, or by one whose answer was lost.
+        # Repeated: the run's own transaction, or a settlement whose answer was lost, had settled the run before.
         state = outcome if verdict == "repeated" else verdict
         if state in FINAL:
             self.meter.count("pgsched_runs_finished_total", (*labels, state), count)
@@ -124,7 +127,7 @@ class WorkerMeter:
             self.lost("settled_late", count)
 
     def _look(self) -> None:
-        """Where a stretch of time is over, put the times that were taken in it into the histograms."""
+        """Put the times of a finished stretch into the histograms."""
         now = time.monotonic()
         if now < self._stretch_ends:
             return
@@ -142,7 +145,7 @@ class WorkerMeter:
             each, more = divmod(owed, len(timed))
             self._observe(labels, timed[:more], each + 1)
             self._observe(labels, timed[more:], each)
-        # of what is still owed none of its like was timed lately: it is counted and not timed
+        # for the rest no attempt with the same labels was measured lately: counted without a time
         self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed < 0})
 
     def _time(self, claim: Claim, started: float, ended: float) -> Timed:
@@ -156,7 +159,7 @@ class WorkerMeter:
         return ended - started, waited, late
 
     def _observe(self, labels: Labels, timed: Sequence[Timed], weight: int) -> None:
-        """Put these times into the histograms, each for so many."""
+        """Put these times into the histograms, each with this weight."""
         if not (timed and weight):
             return
         took, waited, late = (list(filter(is_known, values)) for values in zip(*timed, strict=True))
@@ -166,7 +169,7 @@ class WorkerMeter:
                 self.meter.observe(name, values, labels[:1], weight)
 
     def _labels(self, way: Way) -> Labels:
-        """Queue, kind and task as labels: a program, statement or URL is no task."""
+        """Return queue, kind and task as labels; the task only for kind `task`, not a program, statement or URL."""
         labels = self._known.get(way)
         if labels is None:
             queue, kind, task = way
@@ -176,26 +179,32 @@ class WorkerMeter:
         return labels
 
     def samples(self) -> Iterator[Sample]:
-        """A source: the loop's lag, and how often each connection was opened again."""
+        """Yield the event loop's lag, and how often each connection was opened again."""
         yield "pgsched_event_loop_lag_seconds", (), max(self._lags)
         for purpose in PURPOSES:
             yield "pgsched_reconnects_total", (purpose,), max(0, TRIED[purpose] - 1)
 
 
 def is_known(taken: float | None) -> bool:
-    """Was it taken?"""
+    """Check whether the value was measured."""
     return taken is not None
 
 
 def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
-    """How many there are of each queue, kind and task. Nearly always of one only, which is seen sooner than counted."""
+    """Count the settlements of each queue, kind and task.
+
+    Nearly always all have the same, and to check that is faster than to count.
+    """
     if batch and all(each.count(each[0]) == len(each) for each in (list(map(part, batch)) for part in PARTS)):
         return {WAY_OF(batch[0]): len(batch)}
     return Counter(map(WAY_OF, batch))
 
 
 def samples_of(runner: AttemptRunner) -> Iterator[Sample]:
-    """A source: how many places are taken at the moment. Called by another thread: not all of one moment."""
+    """Yield how many places and claims a worker has now.
+
+    Another thread calls this, so the values may belong to slightly different moments.
+    """
     capacity, ahead = runner.capacity, len(runner.buffer.claims)
     ended = runner.leases.count - len(runner) - ahead
     yield "pgsched_worker_slots", (), capacity.concurrency

@@ -1,8 +1,12 @@
-"""Spans of attempts. The rule: where the program has set up no tracing none of this is there.
+"""Tracing of attempts with OpenTelemetry: one span for each attempt or batched call.
 
-An attempt is a span of the kind CONSUMER below the one that enqueued its run; a run that nobody traced begins a trace.
-When an attempt fails, its span's context is left in the row, so that the next one is in the same trace and links to it.
-One call for many runs is one span that links to each of them.
+Invariant: where the program has set up no tracing, none of this code is used.
+
+- An attempt is a span of the kind CONSUMER, below the span that enqueued its run. A run that was enqueued without a
+  trace begins one.
+- When an attempt fails, its span's context is written to the row. So the next attempt is in the same trace and links to
+  it.
+- One call for many runs is one span with links to each of them.
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ HandlerOf = Callable[[Claim], InlineHandler | None]
 
 
 class Keeper:
-    """Leaves the context of failed attempts in their rows, a few at a time."""
+    """Writes the contexts of failed attempts to their rows, several in one statement."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -49,11 +53,11 @@ class Keeper:
         self._waiting: list[tuple[int, int, str]] = []
 
     async def keep(self, claim: Claim, text: str) -> None:
-        """The next attempt of this run is to find this. Raises nothing: it is only about traces."""
+        """Write this context for the next attempt of the run. Raises nothing, because only a trace would be lost."""
         self._waiting.append((claim.id, claim.attempt, text))
         try:
             async with asyncio.timeout(KEEP_S), self._lock:
-                if self._waiting:  # otherwise it went with another's
+                if self._waiting:  # otherwise another call has written it
                     await self._write()
         except (DatabaseError, PgschedError, TimeoutError) as error:
             logger.warning(
@@ -75,7 +79,7 @@ class Keeper:
 
 
 class Tracing:
-    """What a worker's attempts share."""
+    """The tracing that a worker's attempts share."""
 
     def __init__(self, dsn: str, worker: str, control_of: Callable[[Key], Control | None]) -> None:
         self.keeper = Keeper(dsn)
@@ -83,10 +87,10 @@ class Tracing:
         self._worker = worker
         self._tracer = tracing.tracer()
         self._keeping: set[asyncio.Task[None]] = set()
-        self._ended: dict[Key, dict[str, str]] = {}  # traces of attempts that ended badly, until that is logged
+        self._ended: dict[Key, dict[str, str]] = {}  # trace ids of attempts that ended badly, until their end is logged
 
     def begin(self, claim: Claim) -> tuple[trace.Span, Any]:
-        """An attempt's span, and the context that it is to be made in."""
+        """Return a new span for an attempt, and the context to make the attempt in."""
         carried = trace_of(claim)
         parent = tracing.extracted(carried)
         span = self._tracer.start_span(
@@ -99,7 +103,7 @@ class Tracing:
         return span, trace.set_span_in_context(span)
 
     def end(self, span: trace.Span, claim: Claim, outcome: Outcome | None) -> None:
-        """The attempt is over; None: it was stopped, and its Running says why."""
+        """End an attempt's span. `outcome` is None for a stopped attempt: its Running says why."""
         if outcome is None:
             running = self._control_of(claim.key)
             why = running.ended if isinstance(running, Running) else None
@@ -118,11 +122,11 @@ class Tracing:
             self._ended[claim.key] = log.ids_of_span(span)
 
     def log_fields(self, claim: Claim) -> dict[str, Any]:
-        """For the line that says how an attempt ended."""
+        """Return the fields for the log line about an attempt's end: its job, and its trace if it ended badly."""
         return {**job_of(claim), **self._ended.pop(claim.key, {})}
 
     def left(self, span: trace.Span, claim: Claim) -> str | None:
-        """What the next attempt needs to find; None where there is no trace."""
+        """Return the text that the next attempt needs for its trace, or None where there is no trace."""
         mine = tracing.carrier(trace.set_span_in_context(span))
         if not mine:
             return None
@@ -133,14 +137,14 @@ class Tracing:
         return json.dumps({**first, "attempt": mine["traceparent"]})
 
     def keep_soon(self, claim: Claim, text: str) -> None:
-        """Keep it while the attempt is being stopped."""
+        """Write this context in a task, because the attempt is being stopped."""
         task = asyncio.get_running_loop().create_task(self.keeper.keep(claim, text))
         self._keeping.add(task)
         task.add_done_callback(self._keeping.discard)
 
     @contextmanager
     def call(self, claims: Sequence[Claim]) -> Iterator[Callable[[BaseException | None], object]]:
-        """A span around one call that serves these attempts; what it yields takes what the call raises."""
+        """Make a span around one call that serves these attempts; yield a function that takes the call's error."""
         first = claims[0]
         attributes = {**described(first, self._worker), "messaging.batch.message_count": len(claims)}
         for name in [name for name in attributes if name in PER_RUN]:
@@ -171,14 +175,14 @@ class Tracing:
         return outcome
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Wait shortly for contexts that are being written, then disconnect."""
         if self._keeping:
             await asyncio.wait(self._keeping, timeout=KEEP_S)
         await self.keeper.close()
 
 
 class Traced:
-    """An executor, with a span around each attempt. `untraced`: tasks whose calls have one instead."""
+    """An executor with a span around each attempt. `untraced`: tasks whose batched calls have a span instead."""
 
     def __init__(self, executor: Executor, shared: Tracing, untraced: frozenset[str] = frozenset()) -> None:
         self._executor = executor
@@ -187,19 +191,22 @@ class Traced:
 
     @property
     def abandoned(self) -> int:
+        """The number of handlers that the wrapped executor has abandoned."""
         return self._executor.abandoned
 
     async def execute(self, claim: Claim) -> Outcome:
+        """Run one attempt in a span."""
         if claim.task in self._untraced and claim.kind == Kind.TASK:
             return await self._executor.execute(claim)
         return await self._shared.around(claim, lambda: self._executor.execute(claim))
 
     async def close(self) -> None:
+        """Close the wrapped executor."""
         await self._executor.close()
 
 
 class TracedHandler:
-    """A handler that is called inline, with a span around each call. It is called as the one that it stands for is."""
+    """An inline handler with a span around each call; it has the interface of the handler it wraps."""
 
     def __init__(self, handler: InlineHandler, shared: Tracing) -> None:
         self.run_name = handler.run_name
@@ -208,7 +215,7 @@ class TracedHandler:
         self._shared = shared
 
     async def function(self, **args: Any) -> Any:
-        """Make the attempt that the context names."""
+        """Make the attempt that the log context names (`log.ATTEMPT`)."""
         value: Any = None
         failure: BaseException | None = None
 
@@ -228,7 +235,7 @@ class TracedHandler:
 
 
 def traced(handler_of: HandlerOf, shared: Tracing) -> HandlerOf:
-    """The same handlers, each with a span around its calls."""
+    """Return a function that finds the same handlers, each with a span around its calls."""
     known: dict[InlineHandler, TracedHandler] = {}
 
     def found(claim: Claim) -> InlineHandler | None:
@@ -246,7 +253,7 @@ PER_RUN = {
 
 
 def described(claim: Claim, worker: str) -> dict[str, Any]:
-    """An attempt's attributes."""
+    """Return the attributes of an attempt's span."""
     found: dict[str, Any] = {
         "messaging.system": tracing.SYSTEM,
         "messaging.operation.name": "process",
@@ -270,13 +277,13 @@ def described(claim: Claim, worker: str) -> dict[str, Any]:
 
 
 def trace_of(claim: Claim) -> Described:
-    """What the row says of its trace."""
+    """Return the trace in the row's options; empty where there is none."""
     carried = claim.options.get("trace") if isinstance(claim.options, dict) else None
     return carried if isinstance(carried, dict) else {}
 
 
 def mark(span: trace.Span, outcome: Outcome) -> None:
-    """Say what went wrong."""
+    """Add the error of a bad outcome to the span."""
     error = outcome.error or outcome.result.value
     kind = error.partition(":")[0]
     kind = kind if outcome.result is Result.FAILED and kind.isidentifier() else outcome.result.value
@@ -289,7 +296,7 @@ def mark(span: trace.Span, outcome: Outcome) -> None:
 
 
 def trace_attempts(worker: Worker) -> Tracing:
-    """Have a worker's attempts traced."""
+    """Wrap the executors and handlers of a worker so that its attempts are traced."""
     shared = Tracing(worker.dsn, worker.registration.name, worker.runner.attempt_of)
     python = worker.runner.executors.get(Kind.TASK)
     gathered: frozenset[str] = frozenset()
