@@ -1,4 +1,4 @@
-"""What a process does for alerts: tells its sinks, and while it does not lead, sees whether somebody does."""
+"""Alerts of a process: delivers them to sinks and, while the process does not lead, checks that another one does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from pgsched.leader.election import Leader
 
 @contextmanager
 def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[None]:
-    """For the time of the block. `stands`: the process is a candidate. Raises InputError for a sink that is none."""
+    """Run the delivery of alerts in this block. Raises InputError for an invalid sink.
+
+    `stands`: the process is a candidate for leader.
+    """
     couriers = [Courier(settings.dsn, sink) for sink in sinks(settings.alerts)]
 
     def nudge() -> None:

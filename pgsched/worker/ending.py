@@ -1,5 +1,8 @@
-"""How a worker comes to its end. The first stop drains: no new claims, running handlers get the grace time, the rest is
-handed back without costing an attempt. The second hurries.
+"""The end of a worker: the stops it was asked for, and how it drains.
+
+- The first stop drains: no new claims; running handlers get the grace time; the rest is handed back without costing an
+  attempt.
+- The second stop ends running handlers at once.
 """
 
 from __future__ import annotations
@@ -23,33 +26,40 @@ STUCK_S = 15.0
 
 
 class Ending:
-    """Whether one worker is to end, and why. `on_stop()` is called at each stop."""
+    """Whether one worker is to end, and why.
+
+    - `on_stop()`: called at each stop.
+    - `stops`: how many stops were requested.
+    - `began`: set once the worker takes no more runs.
+    - `fatal`: the error that the worker ends with, if any.
+    - `report_state`: tells a supervisor the worker's state.
+    """
 
     def __init__(self, on_stop: Callable[[], object] = bool) -> None:
         self.on_stop = on_stop
         self.stops = 0
         self.began = asyncio.Event()
         self.fatal: PgschedError | None = None
-        self.report_state: Callable[[str], object] = lambda word: None  # tells a supervisor what becomes of this worker
+        self.report_state: Callable[[str], object] = lambda word: None
         self._signalled_at: float | None = None
 
     def stop(self) -> None:
-        """First call: drain. Second call: hurry. Call it on the loop's thread."""
+        """Drain at the first call, hurry at the second. Call it on the event loop's thread."""
         self.stops += 1
         self.began.set()
         self.on_stop()
 
     def stop_at_least(self, times: int) -> None:
-        """As after so many stops."""
+        """Stop until `times` stops were requested."""
         while self.stops < times:
             self.stop()
 
     def signal_received(self) -> None:
-        """A signal asks to stop. Called wherever the main thread is, also while the loop is blocked."""
+        """Note that a signal asks to stop. Called in the main thread at any point, also while the loop is blocked."""
         self._signalled_at = self._signalled_at or time.monotonic()
 
     def retire(self, why: str, error: PgschedError | None = None) -> None:
-        """Take no more, and end when what runs has ended by itself; with this error if there is one."""
+        """Take no more runs and end when the running ones have ended; `error`: what to end with, if anything."""
         if not self.began.is_set():
             logger.info("retiring", why=why, **({"error": str(error)} if error else {}))
             self.fatal = error
@@ -58,19 +68,21 @@ class Ending:
             self.report_state(why)
 
     def fail(self, error: PgschedError) -> None:
-        """End the worker with this error (from a helper thread, through the loop)."""
+        """End the worker with this error. Call it on the event loop's thread."""
         self.fatal = self.fatal or error
         self.stop()
         self.stop()
 
     def bug(self, error: BaseException) -> None:
-        """A part of the worker has failed: end with it, never silently."""
+        """End the worker with the error of a failed part, never silently."""
         logger.error("stopping", error=str(error))
         self.fail(error if isinstance(error, PgschedError) else PgschedError(f"worker failed: {error!r}"))
 
     def give_up(self, who: str, heartbeat: Heartbeat, grace_s: float) -> None:
-        """The loop is blocked: end the process if it has been told to stop and nothing else will. (From the watchdog's
-        thread.)"""
+        """End the process where the event loop is blocked, a stop was requested and its time is over.
+
+        Called in the watchdog's thread. `who`: what blocks the loop.
+        """
         if self._signalled_at is not None and time.monotonic() > self._signalled_at + grace_s + STUCK_S:
             logger.error("ending at once: the event loop is blocked and hears no stop", by=who)
             heartbeat.nudge.stop()
@@ -78,9 +90,9 @@ class Ending:
             os._exit(1)
 
     async def drain(self, runner: AttemptRunner, outcomes: Outcomes, grace_s: float) -> None:
-        """Wait for what runs, end what does not end by itself, and write what they came to."""
+        """Wait for running attempts, end those that do not end in time, and write their outcomes."""
         runner.hand_back()
-        if not self.stops:  # nobody asked: what runs has all the time it needs, until somebody does
+        if not self.stops:  # retired without a stop: running attempts get all the time they need, until a stop
             await runner.idle(lambda: self.stops > 0)
         found = runner.running()
         running = {"runs": log_lines.running(found), "hint": log_lines.HURRY} if found else {}
@@ -100,7 +112,7 @@ class Ending:
             logger.error("stopped with unsettled outcomes: they run again when their leases end")
 
     async def _until_idle(self, runner: AttemptRunner, seconds: float, *, hurry: bool) -> None:
-        """Wait until no handler runs, the time is over, or (with `hurry`) a second stop."""
+        """Wait until no handler runs, the time is over, or (with `hurry`) a second stop is requested."""
         try:
             async with asyncio.timeout(seconds):
                 await runner.idle(lambda: hurry and self.stops > 1)

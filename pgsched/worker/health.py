@@ -1,4 +1,7 @@
-"""What a worker process says of its health (telemetry/health.py has the rule). Called from the endpoint's thread."""
+"""The health of a worker process or a leader-only process (the rules are in telemetry/health.py).
+
+The functions are called in the endpoint's thread.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ LEADER_S = 30.0
 
 
 def of_worker(worker: Worker) -> Health:
-    """Alive: its loop turns and the database answers its heartbeats. Ready: that, and it takes runs."""
+    """Return a worker's health.
+
+    Alive: its event loop runs and its heartbeat has not ended. Ready: the database answers its heartbeats, and it takes
+    runs.
+    """
     heartbeat, watchdog = worker.heartbeat, worker.watchdog
     if heartbeat is None or watchdog is None:
         return starting()
@@ -22,7 +29,7 @@ def of_worker(worker: Worker) -> Health:
         alive.append(f"the event loop has been blocked for {silent_s:.0f} s by {who[1] if who else 'something'}")
     lease_s = worker.settings.lease_s
     if not heartbeat.is_alive():
-        if not worker.stopping:  # then it is the last but one that ends
+        if not worker.stopping:  # during a stop the heartbeat ends shortly before the process
             alive.append("its heartbeat has ended")
     elif (age_s := time.monotonic() - heartbeat.beaten_at) > lease_s:
         ready.append(f"the database has not answered a heartbeat for {age_s:.0f} s")
@@ -32,7 +39,7 @@ def of_worker(worker: Worker) -> Health:
 
 
 def of_leader(leader: Leader) -> Health:
-    """A process that only leads, or waits to: the database has answered it."""
+    """Return the health of a process that only leads or waits to lead; ready: the database has answered it lately."""
     if leader.heard_at is None:
         return starting()
     age_s = time.monotonic() - leader.heard_at

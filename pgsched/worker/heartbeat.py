@@ -1,6 +1,6 @@
-"""The heartbeat: each third of a lease one statement renews every claim of a worker.
+"""The heartbeat: a thread that renews every claim of a worker, by one statement each third of a lease.
 
-It has a thread and a connection of its own, so that a busy handler cannot cost the lease.
+It has its own thread and connection, so that a busy handler cannot cost the lease.
 """
 
 from __future__ import annotations
@@ -25,34 +25,47 @@ from pgsched.worker.nudge import Nudge
 from pgsched.worker.registration import declare_again, register_again
 
 logger = log.get("lease")
-LOOK_S = 0.8  # so that a cancel request is heard within a second
+LOOK_S = 0.8  # so that a cancel request takes effect within a second
 AGAIN_S = 0.25
 DECLARE_AGAIN_S = 30.0
 
 
 def patience_s(lease_s: float) -> tuple[float, float]:
-    """Seconds until the server gives a beat up, and until this process does. A beat that nobody answers leaves time for
-    another on a new connection, unless the lease is shorter than 4 s."""
+    """Return the seconds until the server cancels a heartbeat, and until this process gives it up.
+
+    An unanswered heartbeat leaves time for another on a new connection, unless the lease is shorter than 4 s.
+    """
     timeout_s = max(1.0, lease_s / 4)
     return timeout_s, timeout_s * 1.2
 
 
 @dataclass
 class HeartbeatCalls:
-    """What a heartbeat calls, from its own thread."""
+    """The functions that a heartbeat calls, in its own thread.
 
-    on_beat: Callable[[list[Key], frozenset[Key]], object]  # these claims are lost, and these are to be cancelled
+    - `on_beat(lost, cancel)`: these claims are lost, and the attempts of those are to be cancelled.
+    - `on_fatal(error)`: no retry can help.
+    - `vitals()`: returns what the heartbeat reports.
+    - `on_drain(role)`: this role asks the worker to drain.
+    - `on_registered(worker_id)`: the worker has a new number.
+    - `after_beat(conn)`: the database has answered.
+    """
+
+    on_beat: Callable[[list[Key], frozenset[Key]], object]
     on_fatal: Callable[[PgschedError], object]
     vitals: Callable[[], Vitals]
-    on_drain: Callable[[str], object] = bool  # somebody, named, asks this worker to drain
-    on_registered: Callable[[int], object] = bool  # the worker has another number now
+    on_drain: Callable[[str], object] = bool
+    on_registered: Callable[[int], object] = bool
     after_beat: Callable[[Connection[Any]], object] = bool
 
 
 class Heartbeat(threading.Thread):
-    """Renews all leases every third of a lease.
+    """Renews all leases every third of a lease, and looks for cancel requests in between.
 
-    It also signs the worker off when it ends, so that no late heartbeat can bring the worker's row back to life.
+    It also signs the worker off at the end, so that no late heartbeat can revive the worker's row.
+
+    - `beaten_at`: when the database last answered a heartbeat, in monotonic seconds.
+    - `declare_at`: when to declare jobs again that could not be declared, in monotonic seconds.
     """
 
     def __init__(
@@ -72,19 +85,20 @@ class Heartbeat(threading.Thread):
         self.nudge = Nudge()
         self._stopping = False
         self._looked_at: frozenset[Key] = frozenset()
-        self.beaten_at = time.monotonic()  # when the database last answered a beat
-        self.declare_at = math.inf  # monotonic: what the code declares could not be declared yet
-        self._updates = True  # and jobs that are there already are to be as it says
+        self.beaten_at = time.monotonic()
+        self.declare_at = math.inf
+        self._updates = True  # a later declaration also updates existing jobs
 
     def drain(self) -> None:
-        """Let everybody see at once that this worker takes no more."""
+        """Report at once that this worker takes no more runs."""
         self._stopping = True
         self.nudge.beat_soon()
 
     def run(self) -> None:
+        """Beat until stopped; report any unexpected error as fatal."""
         try:
             self._run()
-        except Exception as error:  # never silent: without renewal every claim would be lost again and again
+        except Exception as error:  # never silent: without renewal the worker would lose every claim
             logger.error("heartbeat failed", exc_info=True)
             self.calls.on_fatal(PgschedError(f"heartbeat failed: {error!r}"))
 
@@ -128,7 +142,7 @@ class Heartbeat(threading.Thread):
         try:
             with conn or connect(self.dsn, purpose="heartbeat", timeout_s=3) as last:
                 workers.stop(last, self.worker_id, self.registration.name, stopped=True)
-        except (DatabaseError, PgschedError) as error:  # the leader notices by the missing heartbeats anyway
+        except (DatabaseError, PgschedError) as error:  # the leader notices the missing heartbeats anyway
             logger.warning("could not sign off", error=log.redact(str(error).strip()))
 
     def _beat(self, conn: Connection[Any]) -> None:
@@ -156,9 +170,13 @@ class Heartbeat(threading.Thread):
             self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
 
     def _heed(self, conn: Connection[Any], beat: Beat) -> None:
-        """Is this worker to drain? And does the database know it at all? A failover to a standby that lagged may have
-        lost its row, and given its number to another worker: nobody would see that this one is there. Or it was silent
-        for so long that it was given up, and its jobs with it."""
+        """Drain if the answer says so, and register again if the database does not know this worker.
+
+        The database may not know it for two reasons:
+
+        - A failover to a standby that lagged lost the row. Its number may belong to another worker now.
+        - The worker was silent for so long that it counts as stopped, and its jobs with it.
+        """
         if not beat.known:
             before, (self.worker_id, whole) = self.worker_id, register_again(conn, self.registration)
             if not whole and self.declare_at == math.inf:
@@ -171,9 +189,12 @@ class Heartbeat(threading.Thread):
             self.calls.on_drain(beat.drain_by)
 
     def _look(self, conn: Connection[Any]) -> None:
-        """Between two beats: which of the claims are to be cancelled, or were taken away? Of all, where a notification
-        said so; else of those that last for a while: it may have been lost, or none passes a pooler."""
-        began, hinted, self.nudge.hinted = time.monotonic(), self.nudge.hinted, False  # first: others may ask again
+        """Look between two heartbeats which claims are to be cancelled or were taken away.
+
+        After a notification all claims are looked at, else those that were held at the last look. A notification may be
+        lost, or a pooler may pass none on. The hint is reset first, because a new notification may arrive meanwhile.
+        """
+        began, hinted, self.nudge.hinted = time.monotonic(), self.nudge.hinted, False  # reset first
         held = frozenset(self.leases.held())
         asked = held if hinted else held & self._looked_at
         self._looked_at = held
