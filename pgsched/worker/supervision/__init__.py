@@ -1,1 +1,1 @@
-"""One parent and its worker processes."""
+"""Supervision: one parent process and its worker processes."""

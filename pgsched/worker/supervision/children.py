@@ -1,4 +1,4 @@
-"""The processes of a supervisor: how one is started and named, and which are to be replaced."""
+"""The child processes of a supervisor: how a worker is started and named, and which workers are replaced."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 
 @dataclass(eq=False)
 class Place:
-    """One of the N places: the worker that is there, and how often in a row one has failed at its start."""
+    """One of the N places of a supervisor: its worker, and how often in a row a worker has failed at its start."""
 
     number: int
     child: Child | None = None
     failures: int = 0
-    code: int | None = None  # how the last one ended
+    code: int | None = None  # exit code of the last worker
     restart: asyncio.TimerHandle | None = None
 
 
@@ -41,37 +41,43 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """The process's id."""
         return self.process.pid
 
     def ask_to_stop(self) -> None:
-        with contextlib.suppress(OSError):  # it has ended
+        """Send one stop request."""
+        with contextlib.suppress(OSError):  # the process has ended
             self.link.send(b"s")
 
     def kill(self) -> None:
-        """Not by the Popen, which might reap it behind our back."""
+        """Kill the process, without Popen.kill, which might reap it unnoticed."""
         os.kill(self.pid, signal.SIGKILL)
 
     @property
     def member(self) -> Member:
-        """How the endpoint names it: by its place, or by its process while another is there."""
+        """The child's name for the endpoint: its place, with its pid added while another worker has the place."""
         name = str(self.place.number) if self.place.child is self else f"{self.place.number}/{self.pid}"
         return Member(name, self.pid, self.ready)
 
 
 class Renewal:
-    """The workers that are to be replaced, one at a time. `heir`: takes its place over when it is ready."""
+    """The workers that are to be replaced, one at a time.
+
+    - `heir`: the new worker that takes the place over when it is ready.
+    - `again`: another renewal was requested meanwhile.
+    """
 
     def __init__(self) -> None:
         self.heir: Child | None = None
-        self.again = False  # it was asked for once more meanwhile
+        self.again = False  # requested again during this one
         self._left: list[Place] = []
 
     def begin(self, places: Iterable[Place]) -> None:
-        """Replace the workers of these places."""
+        """Start to replace the workers of these places."""
         self._left, self.again = [*places], False
 
     def next(self) -> Place | None:
-        """The next place; one without a worker is about to get a new one anyway."""
+        """Return the next place with a worker; a place without one gets a new worker anyway."""
         while self._left:
             place = self._left.pop(0)
             if place.child is not None:
@@ -79,7 +85,7 @@ class Renewal:
         return None
 
     def end(self) -> None:
-        """Replace no more."""
+        """Replace no more workers."""
         self.heir, self.again = None, False
         self._left.clear()
 
@@ -95,21 +101,24 @@ def start_child(command: Sequence[str], env: Mapping[str, str], place: Place) ->
             start_new_session=True,
         )  # fmt: skip
         unless_started.pop_all()
-    with contextlib.suppress(OSError):  # it has ended
+    with contextlib.suppress(OSError):  # the process has ended
         ours.sendall(first)
     ours.setblocking(False)
     return Child(place, process, ours, time.monotonic())
 
 
 def cancel_restarts(places: Iterable[Place]) -> None:
-    """Start none that waits for its pause to end."""
+    """Cancel the starts that wait for the end of their pause."""
     for place in places:
         if place.restart is not None:
             place.restart.cancel()
 
 
 def pause(failures: int, chance: float) -> float:
-    """Seconds until the next start after so many failures in a row; `chance` in [0, 1) makes them differ."""
+    """Return the seconds until the next start after `failures` failures in a row.
+
+    `chance`: a random number in [0, 1), so that pauses differ.
+    """
     if failures == 0:
         return 0.0
     return float(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10)) * (0.5 + chance / 2))

@@ -1,6 +1,7 @@
-"""The parent's endpoint: it asks each of its workers, by its socket file, and answers for all of them.
+"""The supervisor's endpoint: asks each worker through its socket file, and answers for all of them.
 
-The rule: one that gives no answer in time is left out of the metrics and is named in the health; it holds up nobody.
+Invariant: a worker that does not answer in time delays no answer. It is left out of the metrics and named in the
+health.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ AT_ONCE = 16
 
 
 class Member(NamedTuple):
-    """A worker of the parent. `name`: its place's number, and its pid too if it leaves while another has the place."""
+    """A worker of the supervisor.
+
+    - `name`: its place's number, with its pid added where another worker has the place.
+    - `ready`: it has come to work.
+    """
 
     name: str
     pid: int
@@ -34,21 +39,21 @@ class Member(NamedTuple):
 
 
 class Front:
-    """Answers for the workers that `members()` tells of."""
+    """Answers for the workers that `members()` returns."""
 
     def __init__(self, folder: Path, members: Callable[[], list[Member]]) -> None:
         self._folder = folder
         self._members = members
 
     def metrics(self, accept: str) -> Answer:
-        """All workers' metrics, each sample with the label `process`."""
+        """Return the metrics of all workers, each sample with the label `process`."""
         from pgsched.telemetry.exposition import page
 
         told = self._ask("/metrics")
         return Answer(200, *page({member.name: samples for member, samples in told if samples is not None}, accept))
 
     def health(self) -> Health:
-        """Of all workers together."""
+        """Return the health of all workers together."""
         told = self._ask("/health")
         return together({
             member.name: from_json(text) if text is not None else None if member.ready else starting()
@@ -72,13 +77,14 @@ class Front:
 
 
 class Link(http.client.HTTPConnection):
-    """HTTP over a socket file."""
+    """An HTTP connection over a socket file."""
 
     def __init__(self, place: str) -> None:
         super().__init__("worker", timeout=ASK_S)
         self._place = place
 
     def connect(self) -> None:
+        """Connect to the socket file."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._place)
@@ -86,7 +92,7 @@ class Link(http.client.HTTPConnection):
 
 @contextlib.contextmanager
 def fronting(metrics: str | None, health: str | None, members: Callable[[], list[Member]]) -> Iterator[str | None]:
-    """Serve while the block lasts; gives the folder for the workers' socket files, None if nothing is asked for."""
+    """Serve in this block; yield the folder for the workers' socket files, or None where nothing is asked for."""
     if metrics is None and health is None:
         yield None
         return

@@ -1,8 +1,10 @@
-"""The first process of a container.
+"""The first process of a container (process 1): reaps orphans and passes signals on to the worker, its child.
 
-Invariant: nothing that ends in the container stays a zombie. Process 1 inherits every orphan, and only its parent can
-reap a process. A worker cannot wait for just any child, because it would take the exit codes of its own commands; so it
-goes on in a child process, and the first process does nothing but reap and pass signals on.
+Invariant: no process that ends in the container stays a zombie.
+
+Process 1 inherits every orphan, and only the parent can reap a process. A worker cannot wait for any child, because it
+would take the exit codes of its own commands. So the worker runs in a child process, and process 1 only reaps and
+passes signals on.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ import signal
 import sys
 
 PASSED_ON = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-BY_TERMINAL = 0x80  # si_code SI_KERNEL: every process of the terminal's group has got it already
+BY_TERMINAL = 0x80  # si_code SI_KERNEL: every process of the terminal's group has received the signal already
 
 
 def leave_process_one() -> None:
-    """In process 1: go on in a child process, and end with its exit code when it ends. Elsewhere: do nothing.
+    """In process 1: continue in a child process, and end with its exit code. Elsewhere: do nothing.
 
-    To be called before there are threads.
+    Call it before there are threads.
     """
     if os.getpid() != 1 or not hasattr(signal, "sigwaitinfo"):
         return
     wanted = PASSED_ON | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored there is nothing to wait for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # while it is ignored, children cannot be waited for
     child = os.fork()
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -35,7 +37,7 @@ def leave_process_one() -> None:
 
 
 def serve(child: int, wanted: set[signal.Signals]) -> int:
-    """Reap everything and pass signals on to `child`; returns its exit code once it has ended."""
+    """Reap every process and pass signals on to `child`; return its exit code once it has ended."""
     while True:
         came = signal.sigwaitinfo(wanted)
         if came.si_signo != signal.SIGCHLD:

@@ -1,9 +1,11 @@
-"""One parent, N workers. The rule: the parent goes on as long as one of its workers can work, and no longer.
+"""The supervisor: one parent process that starts N workers, restarts them and passes stops on.
 
-It starts the very command it was started by, once for each worker, which knows by its environment that it is one. It
-runs no user code and has no connection to the database. The workers have sessions of their own, so that a signal from
-a terminal reaches them only once, through the parent; whatever ends the parent ends them (supervisor_link.py), and
-nothing that stayed in a worker's session outlives that worker.
+Invariant: the supervisor runs as long as one of its workers can work, and no longer.
+
+It starts its own command line once for each worker; an environment variable marks the process as a worker. It runs no
+user code and has no connection to the database. The workers have their own sessions, so that a signal from a terminal
+reaches them once, through the parent. When the parent ends, the workers end (supervisor_link.py). Processes that stayed
+in a worker's session end with that worker.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
 HOPELESS = (2, 5, 6, 7, 9)
-PROVEN_S = 10.0  # a worker that has worked for so long does not fail at its start
+PROVEN_S = 10.0  # a worker that ends after this time has not failed at its start
 
 
 class Supervisor:
-    """N workers and the signals that stop them."""
+    """N worker processes, and the signals that stop them."""
 
     def __init__(self, command: Sequence[str], processes: int, env: Mapping[str, str] | None = None) -> None:
         self._command = list(command)
@@ -42,16 +44,16 @@ class Supervisor:
         self._renewal = Renewal()
         self._stops = 0
         self._worst = 0
-        self._works = False  # has any worker ever come to work?
+        self._works = False  # a worker has come to work at least once
 
     async def run(self) -> int:
-        """Keep the workers there until a stop, or until none can work; the exit code: the highest of the workers'."""
+        """Keep the workers running until a stop, or until none can work; return the highest of their exit codes."""
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
         self._handle_signals()
         logger.info("supervising", processes=len(self._places), pid=os.getpid())
         try:
-            self._start(self._places[0])  # the others when it works: if none can, it is said once
+            self._start(self._places[0])  # the others once it works: if none can work, only one reports why
             await self._over.wait()
         finally:
             for child in list(self._children.values()):
@@ -59,11 +61,11 @@ class Supervisor:
         return self._worst
 
     def members(self) -> list[Member]:
-        """The workers that there are now, for the endpoint; called from its thread."""
+        """Return the present workers, for the endpoint; called from its thread."""
         return [child.member for child in list(self._children.values())]
 
     def show(self, folder: str | None) -> None:
-        """Where the workers are to have their socket files."""
+        """Set the folder for the workers' socket files."""
         if folder is not None:
             self._env[FOLDER] = folder
 
@@ -83,7 +85,7 @@ class Supervisor:
             return
         try:
             child = start_child(self._command, self._env, place)
-        except OSError as error:  # no process, descriptor or memory is left; there may be one soon
+        except OSError as error:  # no process, descriptor or memory is free; that may change soon
             self._not_started(place, error, heir=heir)
             return
         self._children[child.pid] = child
@@ -94,7 +96,7 @@ class Supervisor:
         self._loop.add_reader(child.link, self._hear, child)
 
     def _not_started(self, place: Place, error: OSError, *, heir: bool) -> None:
-        """There is no process for it: it is tried again, after a pause; a worker that was to be renewed stays."""
+        """Try again after a pause; a worker that was to be renewed stays."""
         if heir:
             logger.error("not renewed: no process can be started", process=place.number, error=str(error))
             self._renewal.end()
@@ -130,13 +132,13 @@ class Supervisor:
                 self._start(place)
 
     def _on_leaving(self, child: Child, *, swollen: bool) -> None:
-        """It ends when its runs have, which may take long: its successor does not wait for that."""
+        """Start a successor now: the worker ends only when its runs have, which may take long."""
         logger.info("worker leaves", process=child.place.number, pid=child.pid, why="memory" if swollen else "runs")
         if child.place.child is child:
             self._replace(child, failed=swollen and time.monotonic() - child.started < PROVEN_S)
 
     def _replace(self, child: Child, *, failed: bool) -> float:
-        """Start a successor, after a pause if this one has failed; the pause in seconds."""
+        """Start a successor, after a pause if the worker has failed; return the pause in seconds."""
         place = child.place
         place.child = None
         place.failures = place.failures + 1 if failed else 0
@@ -148,16 +150,16 @@ class Supervisor:
     # ---- ending
 
     def _reap(self) -> None:
-        """Every child that has ended, also those that a container's first process inherits."""
+        """Reap every child that has ended, also those that a container's first process inherits."""
         with contextlib.suppress(ChildProcessError):
             while (found := os.waitpid(-1, os.WNOHANG))[0]:
                 child = self._children.pop(found[0], None)
                 if child is not None:
                     child.process.returncode = os.waitstatus_to_exitcode(found[1])
-                    self._hear(child)  # its last words
+                    self._hear(child)  # its last messages
                     self._loop.remove_reader(child.link)
                     child.link.close()
-                    kill_session(child.pid)  # what its handlers left running
+                    kill_session(child.pid)  # processes that its handlers left running
                     self._ended(child, child.process.returncode)
         if not self._children and self._stops:
             self._over.set()
@@ -167,13 +169,13 @@ class Supervisor:
         told = {"process": place.number, "pid": child.pid, "exit_code": shown}
         if self._stops:
             logger.info("worker ended", **told)
-            # one that was stopped before it came to work has done nothing wrong
+            # a worker that was stopped before it came to work has not failed
             blameless = shown == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
             self._worst = max(self._worst, 0 if blameless else shown)
         elif child is self._renewal.heir:
             logger.error("not renewed: the new worker does not start", **told)
             self._renewal.end()
-            if place.child is None:  # nobody is left there
+            if place.child is None:  # the place has no worker
                 self._lost(child, shown, failed=True)
         elif place.child is not child:
             logger.info("worker ended", **told)
@@ -184,7 +186,7 @@ class Supervisor:
             self._lost(child, shown, failed=worked_s < PROVEN_S and not (child.ready and shown == 0))
 
     def _lost(self, child: Child, code: int, *, failed: bool) -> None:
-        """A place has no worker any more: start another, or give up."""
+        """Start another worker for a place without one, or give up."""
         child.place.code = code
         pause_s = self._replace(child, failed=failed)
         if self._hopeless():
@@ -206,7 +208,7 @@ class Supervisor:
     # ---- signals
 
     def stop(self) -> None:
-        """The first call drains the workers, the second hurries them, the third kills them."""
+        """Drain the workers at the first call, hurry them at the second, kill them at the third."""
         self._stops += 1
         self._renewal.end()
         cancel_restarts(self._places)
@@ -233,8 +235,10 @@ class Supervisor:
 
 
 def supervise(processes: int, dsn: str | None, metrics: str | None = None, health: str | None = None) -> int:
-    """Run this process's own command line with `processes` workers; the exit code. `dsn`: their PGSCHED_DSN.
-    `metrics`, `health`: where theirs are served."""
+    """Run this process's own command line with `processes` workers; return the exit code.
+
+    `dsn`: their PGSCHED_DSN. `metrics`, `health`: the addresses for their endpoints.
+    """
     env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
     gc_tuning.last()
     supervisor = Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env)

@@ -1,8 +1,11 @@
-"""The worker's end of the line to its supervisor. The rule: a worker that has lost its supervisor ends at once.
+"""The link between a worker process and its supervisor, a socket; this module is mostly the worker's end.
 
-The line is a socket. The supervisor first writes the secrets of the environment, where others are not to see them (see
-hidden_environment.py), then one byte for each stop that it was asked for; its end of file means that the supervisor is
-dead. The worker writes a line with each word about itself.
+Invariant: a worker that has lost its supervisor ends at once.
+
+- The supervisor first writes the secrets of the environment, so that other users cannot see them (see
+  hidden_environment.py).
+- Then it writes one byte for each stop that was requested. Its end of file means that the supervisor is dead.
+- The worker writes a line with each word about its state.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from pgsched import hidden_environment
 from pgsched.execute.subprocess.child import DIE_WITH
 
 VARIABLE = "PGSCHED_SUPERVISED"
-# What a worker says of itself: it works; it takes no more because of --max-runs, or of --max-memory.
+# A worker's state: it works; it takes no more runs because of --max-runs; the same because of --max-memory.
 READY, SPENT, SWOLLEN = "ready", "spent", "swollen"
 
 
 class Line:
-    """The line of this process to its supervisor."""
+    """The worker's end of the link. `number`: the worker's place."""
 
     def __init__(self, number: int, link: socket.socket) -> None:
         self.number = number
@@ -35,27 +38,27 @@ class Line:
         threading.Thread(target=self._listen, name="pgsched-supervisor", daemon=True).start()
 
     def say(self, word: str) -> None:
-        """Tell the supervisor."""
-        with contextlib.suppress(OSError):  # it is dead, and so are we in a moment
+        """Send a word about this worker's state to the supervisor."""
+        with contextlib.suppress(OSError):  # the supervisor is dead, and this process ends in a moment
             self._link.sendall(f"{word}\n".encode())
 
     def on_stop(self, call: Callable[[int], object]) -> None:
-        """`call` is told, from another thread, how many stops were asked for so far."""
+        """Call `call(stops)` with the number of stops requested so far, from another thread."""
         with self._lock:
             self._on_stop = call
             if self._asked:
                 call(self._asked)
 
     def _listen(self) -> None:
-        # Signals are the main thread's.
+        # Signals are for the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while data := self._read():
             with self._lock:
                 self._asked += len(data)
                 if self._on_stop is not None:
-                    with contextlib.suppress(RuntimeError):  # its loop has ended already
+                    with contextlib.suppress(RuntimeError):  # the worker's event loop has ended already
                         self._on_stop(self._asked)
-                else:  # it has not come to work yet
+                else:  # the worker has not come to work yet
                     os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -67,7 +70,10 @@ class Line:
 
 
 def line() -> Line | None:
-    """The line of this process; None if no supervisor started it. What it starts is told nothing of it."""
+    """Return the link of this process, or None where no supervisor started it.
+
+    The variable is removed from the environment, so that child processes do not get it.
+    """
     told = os.environ.pop(VARIABLE, None)
     if told is None:
         return None
@@ -79,13 +85,13 @@ def line() -> Line | None:
         read = b""
         while len(read) < size and (part := incoming.read(size - len(read))):
             read += part
-    if len(read) == size > 0:  # else the supervisor is dead, as the line is about to find
+    if len(read) == size > 0:  # otherwise the supervisor is dead, which the link notices next
         hidden_environment.give_back(json.loads(read))
     return Line(number, link)
 
 
 def environment(env: Mapping[str, str], number: int, fd: int) -> tuple[dict[str, str], bytes]:
-    """What the worker at place `number` is started with, and what it is to read from the line `fd` before all else."""
+    """Return the environment for the worker at place `number`, and the bytes to send it first on the socket `fd`."""
     public, secrets = hidden_environment.parted(env)
     first = json.dumps(secrets).encode() if secrets else b""
     return public | {VARIABLE: f"{number},{os.getpid()},{fd},{len(first)}"}, first
