@@ -1,1 +1,1 @@
-"""Watching the process itself: its event loop, its interpreter and its memory."""
+"""Watches on the process itself: its event loop, its interpreter and its memory."""

@@ -1,4 +1,7 @@
-"""The rule: a worker that has grown too large takes no more, lets its handlers end, and ends with a code of its own."""
+"""The memory limit of a worker (--max-memory).
+
+Invariant: a worker above the limit takes no more runs, lets its handlers end, and ends with its own exit code.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ STATM = Path("/proc/self/statm")
 
 
 def memory_mb() -> float:
-    """The memory of this process (RSS), its children not counted; where the system does not tell, its peak."""
+    """Return the memory (RSS) of this process without its children, in MB; where that is unknown, its peak."""
     try:
         return int(STATM.read_text().split()[1]) * resource.getpagesize() / (1 << 20)
     except OSError:
@@ -25,7 +28,7 @@ def memory_mb() -> float:
 
 
 def check_memory(most_mb: int | None) -> None:
-    """Refuse a limit that would end every worker before its first run."""
+    """Raise InputError for a limit that would end every worker before its first run."""
     if most_mb is not None and (now_mb := memory_mb()) >= most_mb:
         raise InputError(
             f"max memory: {most_mb} MB is less than the {now_mb:.0f} MB before the first run", "max_memory"
@@ -33,7 +36,7 @@ def check_memory(most_mb: int | None) -> None:
 
 
 async def watch_memory(most_mb: int, retire: Callable[[str, PgschedError], object]) -> None:
-    """Have the worker retire once it takes more; returns then."""
-    while (now_mb := memory_mb()) <= most_mb:  # noqa: ASYNC110 - nothing tells when memory grows
+    """Wait until the worker uses more than `most_mb`, then make it retire."""
+    while (now_mb := memory_mb()) <= most_mb:  # noqa: ASYNC110 - there is no notification
         await asyncio.sleep(LOOK_S)
     retire(SWOLLEN, MemoryReached(f"the worker took {now_mb:.0f} MB, more than --max-memory {most_mb}"))

@@ -1,4 +1,4 @@
-"""Whose handler a stack shows: of the event loop's thread, or of any thread of this process."""
+"""Stacks of threads, and which attempt's handler a stack shows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ LOOKING = threading.Lock()
 
 
 class HandlerFinder:
-    """Finds the handlers of the loop that it is made on. `running()`: the attempts being made; `tasks`: all that there
-    are; `code_of` finds a task's function."""
+    """Finds the handlers that block the event loop on which it is made.
+
+    - `running()`: returns the attempts being made.
+    - `code_of(task)`: returns the code object of a task's function.
+    - `tasks`: the names of all tasks.
+    """
 
     def __init__(
         self,
@@ -33,11 +37,14 @@ class HandlerFinder:
         self._thread = threading.get_ident()
 
     def frame(self) -> FrameType | None:
-        """Where the loop's thread is."""
+        """Return the current frame of the event loop's thread."""
         return current_frames().get(self._thread)
 
     def at_the_loop(self, frame: FrameType | None) -> list[Running]:
-        """The attempt whose task is at it; if that is a task of a handler's own, those whose code is on the stack."""
+        """Return the attempt whose task runs now on the event loop.
+
+        Where a handler's own task runs, return the attempts whose code is on the stack.
+        """
         task = asyncio.current_task(self._loop)
         running = list(self.running())
         exact = [one for one in running if one.is_made_by(task)]
@@ -45,7 +52,7 @@ class HandlerFinder:
         return exact or [one for one in running if not codes.isdisjoint(within(self._code_of(one.claim.task)))]
 
     def stack(self, frame: FrameType | None, found: Sequence[Running]) -> str:
-        """The stack from the handler's first line on, or its last lines."""
+        """Return the stack from the handler's first line on, or its last lines."""
         lines = traceback.format_stack(frame) if frame is not None else []
         codes = [code for one in found if (code := self._code_of(one.claim.task))]
         marks = [f'File "{code.co_filename}", line ' for code in codes]
@@ -53,12 +60,12 @@ class HandlerFinder:
         return "".join(lines[first:])[-STACK_CHARACTERS:].rstrip()
 
     def tasks_in(self, blocks: Collection[str], running: Sequence[Running]) -> set[str]:
-        """The tasks that these stacks show: of those running, or else of any, as the attempt may have ended since."""
+        """Return the tasks that these stacks show: running ones, or else any, because the attempt may have ended."""
         shown = {one.claim.task for one in running if self._is_in(one.claim.task, blocks)}
         return shown or {task for task in self._tasks if self._is_in(task, blocks)}
 
     def stacks_of(self, tasks: Collection[str], blocks: Collection[str]) -> list[str]:
-        """Those of the stacks that show these tasks; that of the loop's thread, if none does."""
+        """Return the stacks that show these tasks, or that of the event loop's thread where none does."""
         mine = f"{self._thread:#018x}"
         threads = [block for block in blocks if any(self._is_in(task, [block]) for task in tasks)]
         return threads or [block for block in blocks if mine in block]
@@ -73,9 +80,12 @@ class HandlerFinder:
 
 
 def current_frames() -> dict[int, FrameType]:
-    """The frame of each thread, by its identifier. Without a collection of garbage in between: Python locks its list of
-    threads for it, and to free a `threading.local` takes that lock too: the interpreter would stand still for ever
-    (https://github.com/python/cpython/issues/106883, in 3.11 until 3.11.9)."""
+    """Return the frame of each thread, by the thread's identifier, with garbage collection switched off meanwhile.
+
+    Python locks its list of threads to make the answer. A collection that frees a `threading.local` takes the same
+    lock, and then the interpreter stops for ever (https://github.com/python/cpython/issues/106883, in 3.11 until
+    3.11.9).
+    """
     with LOOKING:
         collects = gc.isenabled()
         gc.disable()
@@ -87,7 +97,7 @@ def current_frames() -> dict[int, FrameType]:
 
 
 def stacks_of_others() -> list[str]:
-    """Where the other threads are, as faulthandler writes it."""
+    """Return the stacks of all other threads, in faulthandler's format."""
     here = threading.get_ident()
     frames = {thread: frame for thread, frame in current_frames().items() if thread != here}
     stacks = {thread: list(traceback.walk_stack(frame)) for thread, frame in frames.items()}
@@ -99,7 +109,7 @@ def stacks_of_others() -> list[str]:
 
 
 def within(code: CodeType | None) -> Iterator[CodeType]:
-    """The code of a function and of those that are written inside of it."""
+    """Yield the code of a function and of the functions inside of it."""
     if code is not None:
         yield code
         for part in code.co_consts:
@@ -108,10 +118,10 @@ def within(code: CodeType | None) -> Iterator[CodeType]:
 
 
 def names(found: Sequence[Running]) -> str:
-    """The attempts, for people."""
+    """Return the names of the attempts, for people."""
     return ", ".join(f"{one.claim.task[:80]} (run {one.claim.id})" for one in found[:5])
 
 
 def one_of(candidates: Sequence[Running]) -> str:
-    """It is not known which."""
+    """Return words for a handler that may be any of these."""
     return f"one of {names(candidates)}" if candidates else "no handler"

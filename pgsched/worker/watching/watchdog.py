@@ -1,11 +1,15 @@
-"""The rule: a handler that keeps the loop or the whole interpreter to itself is named: while it does so where Python
-code can still run, and else afterwards.
+"""The watchdog: a thread that reports which handler blocks the event loop or the whole interpreter.
 
-While the loop is blocked nothing is claimed, settled or stopped, but the leases are kept, because the heartbeat has a
-thread of its own. A C call that holds the interpreter stops that thread too; it can cost the leases. Whoever gets the
-interpreter next looks where the others are: mostly the call is still to be seen. While it lasts only faulthandler sees
-it, from a thread that needs no interpreter; it is wound up at every look and goes off when none comes for long. Not
-sooner: when a process that was frozen goes on, it would read stacks that are changing, and that can crash the process.
+Invariant: a handler that blocks is named: during the block where Python code can still run, otherwise afterwards.
+
+While the event loop is blocked, nothing is claimed, settled or stopped. The leases are renewed, because the heartbeat
+has its own thread.
+
+A C call that holds the interpreter stops that thread too, and can cost the leases. The first thread that gets the
+interpreter again looks at the stacks of the others: mostly the call is still on one of them. During the call only
+faulthandler can see it, from a thread that needs no interpreter. Each look of the watchdog restarts faulthandler's
+timer, which fires when no look comes for DUMP_S. The time is long for a reason: after a frozen process continues,
+faulthandler would read stacks that are changing, which can crash the process.
 """
 
 from __future__ import annotations
@@ -25,13 +29,16 @@ logger = log.get("watchdog")
 BLOCKED_S = 5.0
 LOOK_S = 1.0
 DUMP_S = 60.0
-AGAIN = 4  # told again when it has lasted this many times as long
+AGAIN = 4  # report again when the block has lasted this many times longer
 Blocked = tuple[float, str]
 
 
 class Watchdog(threading.Thread):
-    """Watches the loop of `finder`. `on_news()` is told when the loop is blocked, and when no more; `on_blocked(who)`
-    each second in between."""
+    """Watches the event loop of `finder`.
+
+    - `on_news()`: called when the loop is blocked, and when it runs again.
+    - `on_blocked(who)`: called each second in between.
+    """
 
     def __init__(self, finder: HandlerFinder) -> None:
         super().__init__(name="pgsched-watchdog", daemon=True)
@@ -46,17 +53,17 @@ class Watchdog(threading.Thread):
         self._dump: IO[bytes] = anonymous_file()
 
     def turned(self) -> None:
-        """The loop has had a turn; to be called on it at least once a second."""
+        """Note that the event loop runs. Call it on the loop at least once a second."""
         self._turned_at = time.monotonic()
         if not self._noted and self._turned_at > self._looked_at + BLOCKED_S + LOOK_S:
             self._noted += stacks_of_others()
 
     def silent_s(self) -> float:
-        """Seconds since the loop had a turn."""
+        """Return the seconds since the event loop last ran."""
         return time.monotonic() - self._turned_at
 
     def blocked(self) -> Blocked | None:
-        """For how many seconds the loop has not turned, and who is at it; None when it turns."""
+        """Return for how many seconds the event loop has been blocked, and by what; None where it runs."""
         seconds = time.monotonic() - self._turned_at
         return (seconds, self._who) if seconds >= BLOCKED_S and self._who else None
 
@@ -65,6 +72,7 @@ class Watchdog(threading.Thread):
         self._stopping.set()
 
     def run(self) -> None:
+        """Watch until stopped."""
         while not self._stopping.is_set():
             faulthandler.dump_traceback_later(DUMP_S, file=self._dump)
             began, cpu_s = time.monotonic(), time.process_time()
@@ -103,7 +111,7 @@ class Watchdog(threading.Thread):
     # ---- the interpreter
 
     def _tell_held(self, seconds: float, cpu_s: float) -> None:
-        """No Python code ran in this process: a C call held the interpreter, or the whole process stood still."""
+        """Report that no Python code ran: a C call held the interpreter, or the whole process stood still."""
         seen = [*self._take_dump().split("\n\n"), *self._noted, *stacks_of_others()]
         running, blocks = list(self._finder.running()), list(dict.fromkeys(seen))
         self._noted = []
