@@ -1,6 +1,9 @@
-"""A claim is ours until its deadline: the moment the last successful renewal was *sent*, plus the lease, less a margin.
+"""The leases of the claims that this process holds.
 
-Deadlines are monotonic time of this process; the database alone decides when a lease has ended.
+Invariant: a claim is used only until its deadline: when its last successful renewal was *sent*, plus the lease, minus a
+margin.
+
+Deadlines are monotonic time of this process. Only the database decides when a lease has ended.
 """
 
 from __future__ import annotations
@@ -16,26 +19,26 @@ from types import MappingProxyType
 from pgsched.core.model import Claim, Key, Settlement
 
 MARGIN = 0.1
-RUN, TOKEN = itemgetter(0), itemgetter(1)  # of a claim, or of its settlement
+RUN, TOKEN = itemgetter(0), itemgetter(1)  # fields of a claim, or of its settlement
 NONE: Mapping[int, float] = MappingProxyType({})
-ROOMY_BYTES = 400  # for each claim: a dict that takes more is seven eighths empty
+ROOMY_BYTES = 400  # bytes for each claim: a dict that takes more is seven eighths empty
 
 
 class Leases:
     """The claims that this process holds, with their deadlines. Thread-safe.
 
-    They are kept by token, and of each token by run: neighbours are claimed, and let go of, one after the other.
+    They are stored by token, and within a token by run, because claims of one token come and go together.
     """
 
     def __init__(self, lease_s: float) -> None:
         self.lease_s = lease_s
         self._usable_s = lease_s * (1 - MARGIN)
         self._deadlines: dict[int, dict[int, float]] = {}
-        self.soonest = math.inf  # no deadline is before it: to be asked first, as it takes no look-up
+        self.soonest = math.inf  # no deadline is earlier: check this first, because it takes no look-up
         self._lock = threading.Lock()
 
     def add(self, claims: list[Claim], sent_at: float) -> None:
-        """Hold these claims; `sent_at` is the monotonic instant before the claim statement was sent."""
+        """Hold these claims; `sent_at`: monotonic time before the claim statement was sent."""
         deadline = sent_at + self._usable_s
         with self._lock:
             self.soonest = min(self.soonest, deadline)
@@ -44,7 +47,7 @@ class Leases:
                 held.update(dict.fromkeys(map(RUN, group), deadline))
 
     def drop(self, claims: Iterable[Claim | Settlement]) -> None:
-        """Hold them no longer: settled, or lost."""
+        """Forget claims that are settled or lost."""
         with self._lock:
             for token, group in groupby(claims, TOKEN):
                 held = self._deadlines.get(token.int, {})
@@ -53,20 +56,20 @@ class Leases:
                 if not held:
                     self._deadlines.pop(token.int, None)
                 elif sys.getsizeof(held) > ROOMY_BYTES * (len(held) + 10):
-                    self._deadlines[token.int] = dict(held)  # those that last keep no room for those that did not
+                    self._deadlines[token.int] = dict(held)  # long claims must not keep the memory of the short ones
 
     @property
     def count(self) -> int:
-        """How many are held now."""
+        """The number of claims held now."""
         return sum(map(len, list(self._deadlines.values())))
 
     def held(self) -> list[Key]:
-        """What is held now."""
+        """Return the keys of the claims held now."""
         with self._lock:
             return [(run, token) for token, runs in self._deadlines.items() for run in runs]
 
     def renewed(self, keys: frozenset[Key], sent_at: float) -> None:
-        """Move the deadlines of claims that a heartbeat sent at `sent_at` renewed."""
+        """Move the deadlines of claims that a heartbeat renewed; `sent_at`: when it was sent."""
         deadline = sent_at + self._usable_s
         with self._lock:
             self.soonest = min(self.soonest, deadline)
@@ -76,15 +79,15 @@ class Leases:
                     held[run] = deadline
 
     def holds(self, key: Key) -> bool:
-        """Is this claim held?"""
+        """Check whether this claim is held."""
         return key[0] in self._deadlines.get(key[1], NONE)
 
     def past(self, claim: Claim, now: float) -> bool:
-        """Has this claim's deadline passed at monotonic `now`?"""
-        return self._deadlines.get(claim[1].int, NONE).get(claim[0], now) <= now  # such look-ups need no lock
+        """Check whether this claim's deadline has passed at monotonic `now`."""
+        return self._deadlines.get(claim[1].int, NONE).get(claim[0], now) <= now  # single look-ups need no lock
 
     def expired(self, now: float) -> list[Key]:
-        """Claims whose deadline has passed at monotonic `now`: others may own them soon."""
+        """Return the claims whose deadline has passed at monotonic `now`: other workers may own them soon."""
         with self._lock:
             if now < self.soonest:
                 return []

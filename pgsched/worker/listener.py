@@ -1,8 +1,9 @@
-"""LISTEN on one dedicated connection: hints that shorten waits. Nothing depends on them, and behind a pooler that lends
-sessions for a transaction there are none.
+"""The listener: receives notifications on its own connection, as hints that shorten waits.
 
-Invariant: anybody who may connect may notify, anything and at any rate. A notification makes this worker look at the
-database; nothing that it says is believed or kept.
+Invariant: any role that may connect may send any notification at any rate. A notification makes this worker look at the
+database; nothing that it says is believed or stored.
+
+Nothing depends on notifications. Behind a pooler that lends sessions for a transaction there are none.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
 
 logger = log.get("listen")
-AT_ONCE = 1000  # notifications read before the event loop goes on with something else
+AT_ONCE = 1000  # notifications read before the event loop does other work
 
 
 async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Callable[[], None]) -> None:
-    """Pass notifications on until cancelled: `on_queue(mark)`, a queue may have got work (db.queries.runs.claims.mark);
-    `on_cancel()`, somebody may have asked to cancel a run. `on_queue(None)` when it cannot, and once it can again: any
-    may have been missed."""
+    """Pass notifications on until cancelled. Raises PgschedError where no retry can help.
+
+    - `on_queue(mark)`: a queue may have got work (db.queries.runs.claims.mark). `on_queue(None)`: notifications may
+      have been missed; called when listening has failed, and when it works again.
+    - `on_cancel()`: a run may have to be cancelled.
+    """
 
     def heard(channel: str, payload: str) -> None:
         if channel == "pgsched_runs":
@@ -49,15 +53,17 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
             if classify(error) is Reaction.CONFIGURATION:
                 raise explain(error) if isinstance(error, DatabaseError) else error from error
             failures += 1
-            on_queue(None)  # nobody else's look finds this worker something, as it cannot be told of it
+            on_queue(None)  # no notification can reach this worker now, so it has to look for work itself
             delay = back_off_s(failures, 0.1)
             logger.warning("listening again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
             await asyncio.sleep(delay)
 
 
 async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None]) -> None:
-    """Call `heard(channel, payload)` as soon as a notification is there, with no task in between. Raises what ends the
-    connection."""
+    """Call `heard(channel, payload)` for each notification at once, without a task in between.
+
+    Raises the error that ends the connection.
+    """
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
 
@@ -69,7 +75,7 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
             for channel, payload in islice(notices(conn), AT_ONCE):
                 heard(channel, payload)
                 count += 1
-            if count == AT_ONCE:  # the socket will not tell of the rest, which libpq has read
+            if count == AT_ONCE:  # libpq has read the rest, so the socket stays silent about it
                 loop.call_soon(read)
         except Exception as error:
             loop.remove_reader(socket)
@@ -78,8 +84,8 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
     socket = conn.fileno()
     loop.add_reader(socket, read)
     try:
-        read()  # what libpq has read already: the socket will not tell of it
+        read()  # notifications that libpq has read already: the socket stays silent about them
         await ended
     finally:
-        if ended.cancelled():  # the socket of a connection that was lost is closed, and its number may be another's
+        if ended.cancelled():  # the socket of a lost connection is closed, and its number may be in use again
             loop.remove_reader(socket)

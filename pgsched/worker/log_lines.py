@@ -1,4 +1,4 @@
-"""What a worker's log says to whoever watches it: what it serves, what still runs, what was lost for good."""
+"""The log lines of a worker for its operator: what it serves, what still runs, and what failed for good."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BAD = (Result.FAILED, Result.TIMED_OUT, Result.CRASHED)
 
 
 def listed(names: Sequence[str], most: int = NAMES) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(name[:80] for name in names[:most]) + more
 
 
 def ready(worker_id: int, settings: WorkerSettings, registration: Registration, database: str) -> dict[str, Any]:
-    """The fields of the line that says that the worker takes runs."""
+    """Return the fields of the line which says that the worker takes runs."""
     tasks = {"app": registration.app, "tasks": listed(registration.tasks)} if registration.tasks else {}
     return tasks | {
         "kinds": ", ".join(registration.kinds), "queues": listed(registration.queues or []) or "all",
@@ -35,12 +35,12 @@ def ready(worker_id: int, settings: WorkerSettings, registration: Registration, 
 
 
 def running(attempts: Sequence[Running]) -> str:
-    """The runs that are being made, for people."""
+    """Return the names of the running attempts, for people."""
     return listed([f"{one.claim.task[:80]} (run {one.claim.id})" for one in attempts])
 
 
 async def tell_what_runs(attempts: Callable[[], Sequence[Running]]) -> None:
-    """While a worker drains: every few seconds, what it waits for."""
+    """Log every few seconds what a draining worker waits for."""
     while True:
         await asyncio.sleep(EVERY_S)
         if found := attempts():
@@ -48,13 +48,13 @@ async def tell_what_runs(attempts: Callable[[], Sequence[Running]]) -> None:
 
 
 def ended(outcome: Outcome, **fields: Any) -> None:
-    """An attempt that did not succeed: a failure is a warning, what a handler asked for is not."""
+    """Log an attempt that did not succeed: a failure as a warning, an end that was asked for as information."""
     tell = logger.warning if outcome.result in BAD else logger.info
     tell("attempt ended", outcome=str(outcome.result), error=(outcome.error or "")[:200], **fields)
 
 
 def settled(batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
-    """Runs that have failed for good are errors."""
+    """Log the runs that have failed for good, as errors."""
     for one, verdict in zip(batch, verdicts, strict=False):
         if verdict == "dead":
             logger.error("run is dead", run=one.id, task=one.task[:80], attempt=one.attempt, state=verdict,

@@ -1,7 +1,9 @@
-"""The log pump: what all attempts of a worker say is written together, about once a second, over one connection.
+"""The log pump: writes the output and progress of all attempts together, about once a second, on one connection.
 
-The rule: a log is complete before its attempt is settled, unless that would hold the attempt up: losing a log never
-fails a run. One statement is repeated until the database answers; meanwhile the records keep what they have room for.
+Invariant: an attempt's output is written before its outcome, unless that would delay the outcome too long. Lost output
+never fails a run.
+
+One statement is repeated until the database answers. Meanwhile the records keep as much as they have room for.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ SETTINGS = BY_KEY | {"lock_timeout": "500"}
 
 
 class LogPump:
-    """Writes what the journal's records have. It connects when there is something to write."""
+    """Writes what the journal's records hold. It connects when there is something to write."""
 
     def __init__(self, dsn: str, journal: Journal, every_s: float = EVERY_S) -> None:
         self._dsn = dsn
@@ -48,11 +50,11 @@ class LogPump:
 
     @property
     def held(self) -> int:
-        """How many outcomes wait for what their attempts have said."""
+        """The number of outcomes that wait for the output of their attempts."""
         return len(self._after)
 
     def before(self, key: Key, then: Callable[[], object]) -> None:
-        """Call `then` once all that this attempt has said is written, or too long a time has passed."""
+        """Call `then` once this attempt's output is written, or after PATIENCE_S seconds."""
         if key not in self._journal.unwritten:
             then()
             return
@@ -61,7 +63,7 @@ class LogPump:
         self._hurry.set()
 
     async def finished(self) -> None:
-        """Wait until everything said so far is written."""
+        """Wait until all output so far is written."""
         while self._journal.waiting() or self._after:
             self._empty.clear()
             self._hurry.set()
@@ -73,10 +75,10 @@ class LogPump:
         loop = asyncio.get_running_loop()
 
         def wake() -> None:
-            # Whoever finds it told has put its record where the flush to come will look.
+            # Where a wake-up is pending already, the flush that follows it will also find this record.
             if not self._told:
                 self._told = True
-                with contextlib.suppress(RuntimeError):  # a thread that was left behind outlives the loop
+                with contextlib.suppress(RuntimeError):  # an abandoned thread may outlive the loop
                     loop.call_soon_threadsafe(self._woken.set)
 
         self._journal.on_wake = wake
@@ -96,7 +98,7 @@ class LogPump:
             await self._disconnect()
 
     async def _flush(self) -> None:
-        """Write everything that there is now."""
+        """Write everything that the records hold now."""
         waiting = self._journal.waiting()
         while waiting:
             batch, pages, news, size = [], [], [], 0
@@ -121,7 +123,7 @@ class LogPump:
             self._empty.set()
 
     async def _write(self, batch: list[Record], pages: list[Page], news: list[tuple[Key, str]]) -> None:
-        """Repeat until the database has taken it, or says that it never will."""
+        """Write these pages and this progress; repeat until the database takes or refuses them."""
         failures = unforeseen = 0
         plain = False
         while pages or news:
@@ -133,11 +135,11 @@ class LogPump:
                 if news:
                     tell_again(batch, news, await tell_progress(self._conn, news))
                     news = []
-            except Exception as error:  # also what nobody thought of: the worker goes on without this output
+            except Exception as error:  # any error, even an unforeseen one: the worker goes on without this output
                 reaction = classify(error)
                 unforeseen += reaction is Reaction.BUG
                 what = {"error": log.redact(str(error).strip())[:500], "runs": [page.key[0] for page in pages][:10]}
-                if reaction is Reaction.VALUE and pages and not plain:  # its encoding has no such character
+                if reaction is Reaction.VALUE and pages and not plain:  # the database's encoding lacks a character
                     plain, pages = True, [in_ascii(page) for page in pages]
                     continue
                 if reaction in (Reaction.VALUE, Reaction.CONFIGURATION) or unforeseen > UNFORESEEN:
@@ -164,12 +166,12 @@ class LogPump:
 
 
 def in_ascii(page: Page) -> Page:
-    """The same page with escapes for what is not ASCII."""
+    """Return the page with escapes for characters that are not ASCII."""
     return replace(page, lines=[(seq, stream, escaped(text)) for seq, stream, text in page.lines])
 
 
 def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int | None]) -> None:
-    """Each book learns where its rows lie; one that may not write is closed for good."""
+    """Give each book the base of its rows; close the record of an attempt that may not write any more."""
     records = {record.key: record for record in batch}
     for page, base in zip(pages, bases, strict=True):
         record = records[page.key]
@@ -181,7 +183,7 @@ def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int |
 
 
 def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
-    """Whose progress could not be written tells it again with the next flush; after the attempt's end once."""
+    """Send progress that could not be written again with the next flush; after the attempt's end only once."""
     records = {record.key: record for record in batch}
     for key, _ in news:
         if key not in told:
@@ -189,7 +191,7 @@ def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[K
 
 
 def progress_text(progress: Progress) -> str | None:
-    """The JSON object of a progress; None if it has none."""
+    """Return a progress as a JSON object, or None where it holds no numbers."""
     values = in_json(progress)
     if values is None:
         return None

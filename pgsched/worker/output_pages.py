@@ -1,5 +1,6 @@
-"""The rule: of an attempt's output the beginning and the end are kept, in rows; between them one row says how much is
-left out. The rows are right after every page, so that a worker's death leaves a log that can be read.
+"""The rows of an attempt's output: its beginning, its end, and one row between them that counts what is left out.
+
+Invariant: the rows are correct after each page, so that a worker's death leaves a readable log.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CUT = "cut"
 
 
 class Kept(NamedTuple):
-    """A row of the end: it goes when there is too much behind it."""
+    """A row of the end. It is dropped when too much output follows it."""
 
     seq: int
     n_bytes: int
@@ -28,7 +29,7 @@ class Kept(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The row written last. What comes a line a second goes on in it, as long as it is short: rows cost too."""
+    """The row written last. Short output continues in it, because each row costs."""
 
     seq: int
     stream: str
@@ -36,7 +37,7 @@ class Last(NamedTuple):
     is_tail: bool
 
     def takes(self, stream: str, text: str, is_tail: bool) -> bool:
-        """May this text go on in the row?"""
+        """Check whether this text may continue in the row."""
         return (self.stream, self.is_tail) == (stream, is_tail) and len(self.text) + len(text) <= ROW_CHARACTERS
 
 
@@ -44,7 +45,7 @@ NONE = Last(-1, "", "", False)
 
 
 class Book:
-    """The rows of one attempt. `base`: what is added to their seq, known once the first page is written."""
+    """The rows of one attempt. `base`: the number added to each `seq`, known once the first page is written."""
 
     def __init__(self, tail_bytes: int) -> None:
         self.base: int | None = None
@@ -58,7 +59,7 @@ class Book:
         self._decoders: dict[str, codecs.IncrementalDecoder] = {}
 
     def page(self, key: Key, attempt: int, taken: Taken, *, final: bool) -> Page | None:
-        """The page for what a record had; None if it had no output. `final`: nothing more can come."""
+        """Return the page for the output taken from a record, or None without output; `final`: no more will come."""
         lines: list[Line] = []
         self._append(lines, taken.head, is_tail=False)
         lo = self._cut_seq if self._cut_seq is not None else self._tail[0].seq if self._tail else self._seq
@@ -71,7 +72,7 @@ class Book:
             self._end(lines)
         if hi is not None:
             self._cut_seq = hi
-            lines = [line for line in lines if not lo <= line[0] <= hi]  # a row that went on, and goes now
+            lines = [line for line in lines if not lo <= line[0] <= hi]  # without rows dropped now
             lines.append((hi, CUT, f"[... {self._cut_bytes:,} bytes in {self._cut_lines:,} lines are left out ...]\n"))
         return Page(key, attempt, self.base, lo, lo if hi is None else hi, lines) if lines else None
 
@@ -113,7 +114,7 @@ class Book:
         return self._seq - 1
 
     def _leave_out(self, n_bytes: int, n_lines: int) -> int:
-        """So much was dropped here: the rows of the end so far go with it, because there is one gap only."""
+        """Count output dropped here, and drop the rows of the end so far, because there is one gap only."""
         while self._tail:
             self._drop()
         self._cut_bytes += n_bytes
@@ -123,7 +124,7 @@ class Book:
         return self._next_seq()
 
     def _shorten(self) -> int | None:
-        """Drop what is too much; the seq of the last row that goes."""
+        """Drop rows of the end that are too much; return the seq of the last dropped row."""
         gone = None
         while self._kept_bytes > self._tail_bytes and len(self._tail) > 1:
             gone = self._drop()
@@ -137,7 +138,7 @@ class Book:
         return row.seq
 
     def _end(self, lines: list[Line]) -> None:
-        """Half a character at the end of a stream is shown as one that cannot be read."""
+        """Show half a character at the end of a stream as an unreadable one."""
         for stream, decoder in self._decoders.items():
             if rest := decoder.decode(b"", final=True):
                 lines.append((self._next_seq(), stream, rest))

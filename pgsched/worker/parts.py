@@ -1,6 +1,6 @@
-"""The background parts of a worker: tasks on its loop that go on until it ends.
+"""The background parts of a worker: tasks on its event loop that run until it ends.
 
-Invariant: a part that fails ends the worker; none ends silently.
+Invariant: a part that fails ends the worker; no part ends silently.
 """
 
 from __future__ import annotations
@@ -15,7 +15,11 @@ END_S = 2.0
 
 
 class Parts:
-    """Starts parts and ends them. `is_ending()`: the worker has been told to stop; `on_bug(error)`: a part failed."""
+    """Starts and ends the parts.
+
+    - `is_ending()`: the worker was asked to stop.
+    - `on_bug(error)`: called when a part fails.
+    """
 
     def __init__(self, is_ending: Callable[[], bool], on_bug: Callable[[BaseException], None]) -> None:
         self._is_ending = is_ending
@@ -28,7 +32,10 @@ class Parts:
         return task
 
     async def end(self, *parts: asyncio.Task[None]) -> None:
-        """Cancel, twice if need be: the first makes psycopg cancel the statement and wait for a server to answer."""
+        """Cancel these parts and wait, with a second cancellation after END_S.
+
+        The first one makes psycopg cancel the statement and wait for the server's answer, which may never come.
+        """
         for part in parts:
             part.cancel()
         await asyncio.wait(parts, timeout=END_S)
@@ -38,7 +45,7 @@ class Parts:
 
     def _ended(self, done: asyncio.Task[None]) -> None:
         if done.cancelled():
-            if not self._is_ending():  # by a handler that cancels whatever task it finds
+            if not self._is_ending():  # a handler has cancelled tasks that are not its own
                 self._on_bug(PgschedError("a part of the worker was cancelled from outside"))
         elif (error := done.exception()) is not None:
             self._on_bug(error)

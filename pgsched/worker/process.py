@@ -1,7 +1,7 @@
-"""One process: a worker, a candidate for leader in a thread of its own, and the signals that stop both.
+"""One worker process: a worker, a leader candidate in its own thread, and the signals that stop both.
 
-SIGTERM or SIGINT drains, and so does the SIGHUP of a terminal that was closed; a second one hurries. What ends the
-process without being asked has an exit code.
+SIGTERM and SIGINT drain the worker, and so does the SIGHUP of a closed terminal. A second signal makes it hurry. An end
+without a request has an exit code.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def process_name() -> str:
-    """How this process calls itself in `workers` and `leader`: host:pid."""
+    """Return this process's name in `workers` and `leader`: host:pid."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def prepare(settings: Settings) -> None:
-    """Check the schema, and say what is unwise. Raises PgschedError."""
+    """Check the schema, and log what is unwise. Raises PgschedError."""
     failover.survey(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
         version.check(conn)
@@ -66,7 +66,10 @@ def prepare(settings: Settings) -> None:
 
 
 def refuse_other_database(dsn: str, app_dsn: str) -> None:
-    """What the app enqueues would never run here. Two ways to one database (round a pooler) are fine."""
+    """Raise InputError where the two connection strings lead to different databases.
+
+    Runs that the app enqueues would never run here. Two ways to one database (past a pooler) are fine.
+    """
     found = []
     for one in (dsn, app_dsn):
         with connect(one, purpose="worker") as conn:
@@ -85,10 +88,12 @@ def run_worker(
     on_start: Callable[[Worker], None] | None = None,
     line: Line | None = None,
 ) -> None:
-    """Run one worker process to its end; `line` leads to its supervisor. Raises PgschedError when it cannot start or
-    cannot go on."""
+    """Run one worker process to its end; `line` leads to its supervisor.
+
+    Raises PgschedError where it cannot start, or cannot go on.
+    """
     if app is not None and app.dsn is None:
-        app.dsn = settings.dsn  # a handler that enqueues means this database, wherever the DSN came from
+        app.dsn = settings.dsn  # a handler that enqueues uses this database, wherever the DSN came from
     prepare(settings)
     if app is None and Kind.TASK in settings.worker.allow:
         logger.warning("no --app: this worker runs no task of Python code", kinds=sorted(settings.worker.allow))
@@ -104,8 +109,10 @@ def run_worker(
 
 
 def hear_of_children() -> None:
-    """Where whoever started this process ignores SIGCHLD, so would it: the kernel would tell it no exit code, and its
-    commands would ignore the signal too."""
+    """Restore the default of SIGCHLD where the parent process ignores it.
+
+    Otherwise the kernel would report no exit codes to this process, and its commands would ignore the signal too.
+    """
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
@@ -117,7 +124,7 @@ async def serve(
     line: Line | None = None,
     observed: Observed | None = None,
 ) -> None:
-    """The asyncio part of `run_worker`; returns when drained."""
+    """Run the asyncio part of `run_worker`; return when drained."""
     if app is None:
         return await work(settings, app, on_start, line, observed)
     await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
@@ -134,16 +141,19 @@ async def work(
     line: Line | None,
     observed: Observed | None,
 ) -> None:
-    """Between the hooks of the process. What is wrong with the settings is said before anything is registered."""
-    hidden_environment.drop()  # hooks of the app may have read them
+    """Run the worker between the app's on_start and on_shutdown hooks.
+
+    Errors in the settings are raised before anything is registered.
+    """
+    hidden_environment.drop()  # only now, because the app's hooks may read the secrets
     loop = asyncio.get_running_loop()
     worker = make_worker(settings, app, observed, declares=True)
     traced = trace(settings, worker)
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
-        # a service manager may signal every process: then it is the supervisor who says when to hurry
+        # a service manager may signal every process, so under a supervisor only the supervisor makes this one hurry
         loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.ending.stop_at_least, 1)))
-        # The loop hears of signals by a descriptor; this is called also while a handler blocks the loop.
+        # The event loop gets signals through a descriptor; this handler is also called while the loop is blocked.
         signal.signal(number, lambda *_: worker.ending.signal_received())
         signal.siginterrupt(number, False)
     signal_isolation.hear_alone(handled)
@@ -163,7 +173,7 @@ async def work(
         on_start(worker)
     try:
         worker.register()
-        if settings.worker.leader:  # not before: what the code declares no more is not to fire again
+        if settings.worker.leader:  # not earlier: jobs that the code no longer declares must not fire again
             thread.start()
         with alerting(settings, leader, stands=settings.worker.leader):
             await worker.run()
@@ -179,7 +189,7 @@ async def work(
 
 
 def trace(settings: Settings, worker: Worker) -> Tracing | None:
-    """Have the attempts traced, if the app has set up tracing or it is to be set up here. Raises InputError."""
+    """Trace the worker's attempts where the app has set up tracing or `otel` asks for it. Raises InputError."""
     if settings.worker.otel:
         otel.set_up()
     if not tracing.on():
@@ -192,8 +202,10 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
 def make_worker(
     settings: Settings, app: AppBase | None, observed: Observed | None = None, *, declares: bool = False
 ) -> Worker:
-    """A worker with an executor for each allowed kind, and what it says of itself. `declares`: it writes the jobs that
-    the app's code declares."""
+    """Return a worker with an executor for each allowed kind.
+
+    `declares`: the worker writes the jobs that the app's code declares.
+    """
     mine = settings.worker
     journal = Journal(mine.log_bytes)
     chosen = executors(app, mine, settings.dsn, journal)
@@ -207,7 +219,7 @@ def make_worker(
         tasks=sorted(app.tasks) if app is not None and Kind.TASK in chosen else [],
         lease_s=mine.lease_s,
         jobs=app.jobs if app is not None and declares else None,
-        # two programs that are both called main must not delete each other's jobs
+        # two programs that are both named main must not delete each other's jobs
         removes=app is not None and declares and app.named,
         releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
@@ -216,7 +228,7 @@ def make_worker(
 
 
 def run_leader(settings: Settings) -> None:
-    """Run only the leader's duties, until a signal. Raises PgschedError when no retry can help."""
+    """Run only the leader's duties, until a signal. Raises PgschedError where no retry can help."""
     prepare(settings)
     gc_tuning.last()
     fatal: list[PgschedError] = []

@@ -1,7 +1,9 @@
-"""What one process shows of itself: its metrics, and whether it is alive and ready.
+"""The HTTP endpoints of one process: its metrics, and whether it is alive and ready.
 
-The rule: nothing of it is made unless it was asked for. Under a supervisor the process listens on a socket file, where
-its parent, which has the port, asks for its part.
+Invariant: nothing is opened or counted unless it was asked for.
+
+Under a supervisor the process listens on a socket file. The supervisor has the port, and asks each process for its
+part.
 """
 
 from __future__ import annotations
@@ -38,17 +40,17 @@ FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
 
 
 class Observed:
-    """The endpoints of one process, between `with` and its end."""
+    """The endpoints of one process, open inside a `with` block."""
 
     def __init__(self, settings: Settings, *, under_supervisor: bool = False) -> None:
-        """Listens at once. Raises InputError when it cannot, or prometheus_client is missing."""
+        """Listen at once. Raises InputError where that fails, or where prometheus_client is missing."""
         mine = settings.worker
         self._worker: Worker | None = None
         self._leader: Leader | None = None
         self._figures: Figures | None = None
         self._system: SystemHealth | None = None
         self._asked = mine.metrics is not None or mine.health is not None
-        find_patience()  # a value that is none must not be found out by the first look at the system's health
+        find_patience()  # check the value now, and not at the first look at the system's health
         self.meter: Meter | None = None
         self.counted: WorkerMeter | None = None
         if mine.metrics is not None:
@@ -63,11 +65,11 @@ class Observed:
             self._endpoints = outer(mine.metrics, mine.health, self._metrics, self.health)
 
     def watch(self, worker: Worker | None, leader: Leader) -> None:
-        """Tell of these from now on."""
+        """Report this worker and this leader from now on."""
         self._worker, self._leader = worker, leader
         if not self._asked:
             return
-        # they take a fifth as long to import as all the rest of a process that nobody asks
+        # imported only where needed: these two add a fifth to the import time of the whole process
         from pgsched.telemetry.database_metrics import Figures
         from pgsched.telemetry.system_health import SystemHealth
 
@@ -85,7 +87,7 @@ class Observed:
         self._figures.start()
 
     def health(self) -> Health:
-        """As it is now."""
+        """Return the health of the process now."""
         if self._worker is not None:
             found = of_worker(self._worker)
         else:
@@ -116,7 +118,7 @@ class Observed:
             yield "pgsched_heartbeat_age_seconds", (), time.monotonic() - heartbeat.beaten_at
 
     def _inner(self) -> list[Endpoint]:
-        """For the parent only."""
+        """Return the endpoint on a socket file, for the supervisor only."""
         place = Path(os.environ[FOLDER], f"{os.getpid()}.sock")
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(str(place))
@@ -138,7 +140,7 @@ def require_client() -> None:
 
 
 def outer(metrics: str | None, health: str | None, page: Route, tell: object) -> list[Endpoint]:
-    """The endpoints for others: metrics have health beside them, and health alone may have an address of its own."""
+    """Return the endpoints for the outside: metrics with health beside them, and health alone at its own address."""
     assert callable(tell)
 
     def probe(path: str) -> Route:

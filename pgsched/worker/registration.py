@@ -1,4 +1,7 @@
-"""The rule: a worker is registered with what its code declares, and says what became of that."""
+"""Registration: writes a worker's row, its app's tasks and the jobs that its code declares, and logs the result.
+
+Invariant: a job is declared only after its app's tasks are registered.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pgsched.db.queries.runs.workers import Registration
 from pgsched.errors import LockTimeout, PgschedError
 
 logger = log.get("process")
-PATIENCE_S = 0.05  # of a heartbeat
+PATIENCE_S = 0.05  # how long a heartbeat may wait for a lock
 OTHERS_APP = (
     "tasks not registered: another role's worker has registered an app of this name; give this one another name, or"
     " delete the rows of that app in pgsched.tasks"
@@ -23,8 +26,10 @@ LOCK_NOT_AVAILABLE = "55P03"
 
 
 def register(dsn: str, registration: Registration) -> tuple[int, bool]:
-    """Write the worker's row and the jobs of its app; returns the worker's id, and whether all jobs are declared: one
-    that somebody has locked is not. Raises PgschedError."""
+    """Write the worker's row and the jobs of its app; return the worker's id, and whether all jobs are declared.
+
+    A job whose row is locked is not declared. Raises PgschedError.
+    """
     try:
         with connect(dsn, purpose="worker") as conn:
             register_tasks(conn, registration)
@@ -36,7 +41,7 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
 
 
 def register_tasks(conn: Connection[Any], registration: Registration) -> None:
-    """Register what the app's code says of its tasks, before a job of theirs is declared. Raises DatabaseError."""
+    """Register the app's tasks and their releases. Raises DatabaseError."""
     if registration.app is None or registration.releases is None:
         return
     if owner := tasks.register(conn, registration.app, registration.releases):
@@ -44,13 +49,15 @@ def register_tasks(conn: Connection[Any], registration: Registration) -> None:
 
 
 def held(done: dict[str, str]) -> dict[str, str]:
-    """The jobs that somebody has locked."""
+    """Return the jobs whose rows were locked."""
     return {name: what for name, what in done.items() if what.startswith(HELD)}
 
 
 def declare_again(conn: Connection[Any], registration: Registration, *, update: bool = True) -> bool:
-    """Declare what could not be declared before; without `update`, only put back what is gone. Whether that is all now.
-    Raises DatabaseError."""
+    """Declare jobs that could not be declared before; return whether all are declared now.
+
+    Without `update`, only missing jobs are put back. Raises DatabaseError.
+    """
     if registration.app is None or registration.jobs is None:
         return True
     try:
@@ -78,14 +85,16 @@ def declare_again(conn: Connection[Any], registration: Registration, *, update: 
 
 
 def register_again(conn: Connection[Any], registration: Registration) -> tuple[int, bool]:
-    """Of a worker that the database does not know any more, or has given up: as `register`, but that of its jobs it
-    only puts back those that are gone. Raises DatabaseError."""
+    """Register a worker that the database no longer knows, or counts as stopped; return as `register` does.
+
+    Of its jobs only missing ones are put back. Raises DatabaseError.
+    """
     register_tasks(conn, registration)
     try:
         worker_id, done = rows.register(conn, registration, again=True)
     except PgschedError as error:
         if isinstance(error.__cause__, DatabaseError):
-            raise error.__cause__ from None  # it passes, or not: whoever beats knows what to do
+            raise error.__cause__ from None  # the heartbeat decides whether a retry can help
         logger.error("the jobs that the code declares cannot be put back", app=registration.app, error=str(error))
         return workers.start(conn, registration), True
     if back := [name for name, what in done.items() if what == "created"]:
@@ -94,7 +103,7 @@ def register_again(conn: Connection[Any], registration: Registration) -> tuple[i
 
 
 def tell(registration: Registration, done: dict[str, str]) -> None:
-    """Log what was done. What is left is not declared by this process."""
+    """Log what was declared, and why the other jobs were not."""
     if done:
         logger.info("jobs declared", app=registration.app, jobs=done)
     if locked := held(done):

@@ -1,7 +1,9 @@
-"""The end of a worker's process. The rule: no handler that was left behind holds it up.
+"""The end of a worker's process: `asyncio.run` with a time limit on what handlers left behind.
 
-`asyncio.run` cancels the tasks that are left and waits for them, then for the threads of `asyncio.to_thread`, for as
-long as they take; so does Python itself for those threads. Nobody can make them end: the process does.
+Invariant: no abandoned handler delays the end of the process beyond the limit.
+
+`asyncio.run` cancels the remaining tasks and waits for them, then for the threads of `asyncio.to_thread`, however long
+they take. Python itself also waits for those threads. Nothing can make them end, so the process ends itself.
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ WITHIN_S = 10.0
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:
-    """`asyncio.run`, but that the process ends so many seconds after the work if the loop is not closed by then, and
-    that a task which a handler started ends nothing by a SystemExit: who awaits it is told."""
+    """Run the worker like `asyncio.run`, with two differences.
+
+    - The process ends `within_s` seconds after the work where the event loop is not closed by then.
+    - A SystemExit in a task that a handler started does not end the loop: the code that awaits the task gets the error.
+    """
     timers: list[threading.Timer] = []
     ours: list[asyncio.Task[None]] = []
 
@@ -55,10 +60,10 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_
 
 
 def leave(others: set[asyncio.Task[Any]], error: BaseException | None) -> None:
-    """End the process at once, with the exit code that the command would have had. `others`: tasks that were left."""
+    """End the process at once, with the exit code that the command would have had; `others`: remaining tasks."""
     code = exit_code(error)
     try:
-        # the threads are waited for, and the idle ones ended, when all tasks have ended
+        # asyncio waits for the threads only after all tasks, and ends the idle ones then
         left = sum(not task.done() for task in others) or len(threads_of_loop())
         why = {} if error is None else {"error": str(error)}
         logger.warning("ending at once: what handlers left behind does not end", handlers=left, exit_code=code, **why)
@@ -67,12 +72,12 @@ def leave(others: set[asyncio.Task[Any]], error: BaseException | None) -> None:
 
 
 def threads_of_loop() -> list[threading.Thread]:
-    """Those of `asyncio.to_thread`."""
+    """Return the threads of `asyncio.to_thread`."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("asyncio_")]
 
 
 def exit_code(error: BaseException | None) -> int:
-    """What the command ends with after this error."""
+    """Return the command's exit code after this error, 0 without one."""
     if error is None:
         return 0
     return error.exit_code if isinstance(error, PgschedError) else BUG

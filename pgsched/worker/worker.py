@@ -1,6 +1,6 @@
-"""The worker: claims, executes, settles, and gives everything back when told to stop.
+"""The worker: claims runs, executes them, settles their outcomes, and hands all claims back when stopped.
 
-The loop owns the attempts; the heartbeat and the leader have threads of their own. How it ends: ending.py.
+The event loop owns the attempts. The heartbeat and the leader have threads of their own. How a worker ends: ending.py.
 """
 
 from __future__ import annotations
@@ -58,16 +58,18 @@ class Worker:
         journal: Journal | None = None,
         events: WorkerEvents = NO_EVENTS,
     ) -> None:
-        """`journal`: what the executors write output and progress to. `events`: who learns what becomes of claims and
-        attempts."""
+        """Make the worker's parts.
+
+        `journal`: receives output and progress of the executors. `events`: the observers of claims and attempts.
+        """
         self.dsn = dsn
         self.settings = settings
         self.registration = registration
         self.events = events
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
-        self.named = False  # do claims say what each run is called outside of the database?
-        self._registered: tuple[int, bool] | None = None  # its id, and whether its jobs are declared
+        self.named = False  # claims include each run's name outside of the database
+        self._registered: tuple[int, bool] | None = None  # its id, and whether all its jobs are declared
         journal = journal or Journal()
         leases, settler = Leases(settings.lease_s), Settler(dsn, registration.name, settings.settle_wait_s)
         self.ending = Ending()
@@ -80,21 +82,21 @@ class Worker:
         self.runner.buffer.on_last = lambda: self.ending.retire(SPENT)
 
     def stop(self) -> None:
-        """First call: drain. Second call: hurry. Call it on the loop's thread."""
+        """Drain at the first call, hurry at the second. Call it on the event loop's thread."""
         self.ending.stop()
 
     @property
     def stopping(self) -> bool:
-        """Does it take no more runs?"""
+        """Whether the worker takes no more runs."""
         return self.ending.began.is_set()
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many runs have come to which state."""
+        """How many runs have reached each state."""
         return self.outcomes.verdicts
 
     def register(self) -> int:
-        """Have the database know this worker and its jobs, if it does not yet; the worker's id. Raises PgschedError."""
+        """Register this worker and its jobs unless that is done; return the worker's id. Raises PgschedError."""
         if self._registered is None:
             self._registered = register(self.dsn, self.registration)
         return self._registered[0]
@@ -141,7 +143,7 @@ class Worker:
         await self.ending.began.wait()
         self._claimer.stop()
         heartbeat.drain()
-        # a claim on its way gets its answer, so that what it takes is handed back and not left to expire
+        # wait for the answer to a claim on its way, so that its runs are handed back and need not expire
         await asyncio.wait({claimer}, timeout=ANSWER_S)
         await parts.end(claimer)
         await self._claimer.close()
@@ -152,7 +154,7 @@ class Worker:
 
     def _make_claimer(self, worker_id: int) -> Claimer:
         settings, runner = self.settings, self.runner
-        kinds = [kind for kind in runner.executors if kind != Kind.TASK]  # of which it runs whatever there is
+        kinds = [kind for kind in runner.executors if kind != Kind.TASK]  # every task of these kinds
         wanted = Wanted(worker_id, settings.lease_s, kinds, self.registration.tasks, self.named)
         claimer = Claimer(
             self.dsn, wanted, settings.queues, settings.poll_s, self._room, self._take, runner.is_idle, runner.places
@@ -179,14 +181,14 @@ class Worker:
             heartbeat.declare_at = time.monotonic() + DECLARE_AGAIN_S
         return heartbeat
 
-    # ---- what the parts ask each other
+    # ---- calls between the parts
 
     def _take(self, claims: list[Claim], sent_at: float) -> None:
         cap_kill_after(claims, self.settings.kill_after_most_s)
         self.runner.take(claims, sent_at)
 
     def _vitals(self) -> Vitals:
-        """For the heartbeat, from its thread."""
+        """Return what the heartbeat reports. Called in its thread."""
         runner = self.runner
         begun = frozenset(running.key for running in runner.running() if running.begun)
         abandoned = runner.capacity.abandoned + sum(one.abandoned for one in set(runner.executors.values()))
@@ -205,8 +207,10 @@ class Worker:
             claimer.wake()
 
     async def _watch_deadlines(self, watchdog: Watchdog) -> None:
-        """Stop handlers whose lease could not be renewed in time, before anyone else may own their runs; and let go
-        of claims that wait for a place."""
+        """Stop handlers whose lease could not be renewed in time, before another worker may own their runs.
+
+        Also hand back claims that have waited too long for a place.
+        """
         while True:
             await asyncio.sleep(WATCH_S)
             watchdog.turned()
