@@ -1,7 +1,9 @@
 """An anonymous file, for passing data from one process to another.
 
-Invariant: on Linux the file needs no writable directory, because containers with a read-only root often have none.
-Where the kernel offers no anonymous file (only Linux does), the file lies in the directory for temporary files.
+Invariant: where the kernel offers anonymous files, no writable directory is needed. Containers with a read-only root
+file system often have none.
+
+Elsewhere (only Linux offers them) the file lies in the directory for temporary files.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Executor(Protocol):
 
     @property
     def abandoned(self) -> int:
-        """The number of handlers that still run although no worker waits for them. Only Python handlers can."""
+        """How many handlers still run although the worker no longer waits for them; only Python handlers can."""
         ...
 
     async def execute(self, claim: Claim) -> Outcome:
@@ -75,8 +75,8 @@ class BatchExecutor(Executor, Protocol):
     """An executor that makes many attempts for little more than the cost of one.
 
     - Some attempts run inline, one after the other in one task of the worker (worker/attempts/inline.py).
-    - Some are served together by one call of a batched handler.
-    - The rest go through `execute`.
+    - Some are served together, by one call of a batched handler.
+    - The other attempts go through `execute`.
     """
 
     @property

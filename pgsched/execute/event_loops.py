@@ -2,9 +2,8 @@
 
 Invariant: the task of one handler never ends the loop that other handlers run on.
 
-When any task raises SystemExit, such as one of a handler's TaskGroup, asyncio raises the error from `run_forever`.
-asyncio does so although the code that awaits the task gets the error as well. The loop itself is intact and can
-continue.
+A SystemExit in any task, for example in a task of a handler's TaskGroup, makes asyncio leave `run_forever` with it. The
+code that awaits the task gets the error as well. The loop itself is intact and can continue.
 """
 
 from __future__ import annotations

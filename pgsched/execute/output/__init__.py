@@ -1,1 +1,1 @@
-"""What attempts print and log: recorded, bounded, relayed."""
+"""Output of attempts: recorded, bounded and relayed."""

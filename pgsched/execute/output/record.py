@@ -49,7 +49,7 @@ class Record:
 
     @property
     def output(self) -> Output:
-        """The first and last KB of the output, also where the rest is dropped."""
+        """The first 8 KB and the last 24 KB of the output, also where the output between them is dropped."""
         if self._output is None:
             self._output = Output()
         return self._output
@@ -108,7 +108,7 @@ class Record:
             return Taken([], 0, 0, [], news) if self._kept is None else self._kept.take(news)
 
     def tell_again(self) -> None:
-        """Send the last progress again, because it could not be written. After the attempt's end this happens once."""
+        """Resend the last progress, because it could not be written. After the attempt's end this happens once."""
         with self._journal.lock:
             again = not self.late
             self.late = self.closed
@@ -152,7 +152,7 @@ class Journal:
 
     @property
     def keeps(self) -> bool:
-        """Whether output is kept for writing, and not only its first and last KB."""
+        """Whether output is kept for writing, beyond the first and last KB in `Record.output`."""
         return self.on_wake is not None and self.tail_bytes > 0
 
     def record(self, claim: Claim) -> Record:

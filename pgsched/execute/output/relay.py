@@ -21,7 +21,7 @@ PAUSE_S = 0.25
 
 
 class Relay:
-    """Sends output to the worker. `send` writes one frame; two threads call it, never both at once."""
+    """The sender of one child process's output. `send` writes one frame; two threads call it, never both at once."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send

@@ -96,7 +96,7 @@ class Lines(logging.Handler):
 
 
 class Streams:
-    """Installs the tees and the log handler, and removes them again."""
+    """The tees and the log handler of this process, which are installed once."""
 
     def __init__(self) -> None:
         self._lines: Lines | None = None

@@ -94,7 +94,10 @@ class Limit:
 
 
 class Attempts:
-    """Runs attempts. One event loop serves all async handlers of the process, so that objects they keep stay usable."""
+    """The attempts of one child process.
+
+    One event loop serves all async handlers of the process, so that objects they keep stay usable.
+    """
 
     def __init__(self, tasks: Mapping[str, Handler], stop: Stop, relay: Relay, hooks: Hooks) -> None:
         self._tasks = tasks

@@ -2,9 +2,9 @@
 
 Invariant: every message to a child gets an answer, or the death of the child is the answer.
 
-Both the channel and the process are watched. The channel's end of file does not prove that the child is dead: a process
-that the child forked may keep the channel open, and user code may close it. The child's death does not prove that all
-its frames were read.
+Both the channel and the process are watched, because neither alone is enough. After the channel's end of file the child
+may still live: user code may have closed the channel. After the child's death the channel may still be open: a process
+that the child forked may hold it. Frames may also be unread then.
 """
 
 from __future__ import annotations
