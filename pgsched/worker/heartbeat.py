@@ -43,7 +43,7 @@ def patience_s(lease_s: float) -> tuple[float, float]:
 class HeartbeatCalls:
     """The functions that a heartbeat calls, in its own thread.
 
-    - `on_beat(lost, cancel)`: these claims are lost, and the attempts of those are to be cancelled.
+    - `on_beat(lost, cancel)`: claims that are lost, and claims whose attempts are to be cancelled.
     - `on_fatal(error)`: no retry can help.
     - `vitals()`: returns what the heartbeat reports.
     - `on_drain(role)`: this role asks the worker to drain.
@@ -60,7 +60,7 @@ class HeartbeatCalls:
 
 
 class Heartbeat(threading.Thread):
-    """Renews all leases every third of a lease, and looks for cancel requests in between.
+    """The thread that renews all leases every third of a lease, and looks for cancel requests in between.
 
     It also signs the worker off at the end, so that no late heartbeat can revive the worker's row.
 

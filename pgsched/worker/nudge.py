@@ -1,4 +1,4 @@
-"""Nudges: what ends a wait of the heartbeat's thread early: a request for a heartbeat, a look or the end.
+"""Nudges: what ends a wait of the heartbeat's thread early (a request for a heartbeat, a look or the end).
 
 Invariant: looks that notifications ask for take at most a twentieth of the time, because any role can send any number
 of notifications.

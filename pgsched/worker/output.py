@@ -34,7 +34,7 @@ SETTINGS = BY_KEY | {"lock_timeout": "500"}
 
 
 class LogPump:
-    """Writes what the journal's records hold. It connects when there is something to write."""
+    """The writer of the output in a journal's records. It connects when there is something to write."""
 
     def __init__(self, dsn: str, journal: Journal, every_s: float = EVERY_S) -> None:
         self._dsn = dsn
@@ -183,7 +183,7 @@ def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int |
 
 
 def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
-    """Send progress that could not be written again with the next flush; after the attempt's end only once."""
+    """Resend progress that could not be written, with the next flush; after the attempt's end only once."""
     records = {record.key: record for record in batch}
     for key, _ in news:
         if key not in told:

@@ -15,7 +15,7 @@ END_S = 2.0
 
 
 class Parts:
-    """Starts and ends the parts.
+    """The background parts of one worker.
 
     - `is_ending()`: the worker was asked to stop.
     - `on_bug(error)`: called when a part fails.

@@ -1,7 +1,7 @@
 """One worker process: a worker, a leader candidate in its own thread, and the signals that stop both.
 
 SIGTERM and SIGINT drain the worker, and so does the SIGHUP of a closed terminal. A second signal makes it hurry. An end
-without a request has an exit code.
+for any other reason has its own exit code.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def prepare(settings: Settings) -> None:
 def refuse_other_database(dsn: str, app_dsn: str) -> None:
     """Raise InputError where the two connection strings lead to different databases.
 
-    Runs that the app enqueues would never run here. Two ways to one database (past a pooler) are fine.
+    Otherwise runs that the app enqueues would never run here. Two ways to one database (past a pooler) are fine.
     """
     found = []
     for one in (dsn, app_dsn):

@@ -1,6 +1,6 @@
-"""Registration: writes a worker's row, its app's tasks and the jobs that its code declares, and logs the result.
+"""Registration: writes a worker's row, its app's tasks and the jobs that its code declares.
 
-Invariant: a job is declared only after its app's tasks are registered.
+Invariant: a worker is registered with everything that its code declares, and logs the result for each job.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
 
 
 def register_tasks(conn: Connection[Any], registration: Registration) -> None:
-    """Register the app's tasks and their releases. Raises DatabaseError."""
+    """Register the app's tasks and their releases, before a job of them is declared. Raises DatabaseError."""
     if registration.app is None or registration.releases is None:
         return
     if owner := tasks.register(conn, registration.app, registration.releases):

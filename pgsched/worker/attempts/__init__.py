@@ -1,1 +1,1 @@
-"""Attempts: how a worker runs what it has claimed."""
+"""Attempts: how a worker runs the claims that it holds."""

@@ -58,7 +58,7 @@ def current() -> AttemptTask:
 def is_changed(clean: contextvars.Context) -> bool:
     """Check whether the current context differs from `clean`.
 
-    The comparison runs user code, because it compares values; where the comparison raises, they differ.
+    The comparison compares values, which runs user code. Where it raises, the contexts count as different.
     """
     try:
         return contextvars.copy_context() != clean

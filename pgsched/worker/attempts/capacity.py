@@ -3,8 +3,8 @@
 An attempt takes a place, and so does a call that serves many attempts. A worker has `concurrency` places. It wants one
 claim for each free place, and a prefetch where no rule below forbids it.
 
-Invariant: a run that counts as begun once it is claimed is claimed only for a free place. Two kinds of runs do: suspect
-runs, and runs whose `max_attempts` is 1.
+Invariant: a run that counts as begun once it is claimed is claimed only for a free place. Two kinds of runs count so:
+suspect runs, and runs whose `max_attempts` is 1.
 
 While the worker holds a suspect run, it claims nothing ahead. In the first second it also claims no other run that
 counts as begun. A run that kills its worker at once does so within that second.
@@ -49,7 +49,7 @@ class Capacity:
     # ---- places
 
     def free(self) -> int:
-        """Return how many places are free, without those that calls wait for."""
+        """Return how many places are free, without the places that calls wait for."""
         return self.concurrency - self.busy - len(self.calls)
 
     def give_back(self) -> None:

@@ -12,7 +12,7 @@ from pgsched.worker.leases import Leases
 
 
 class ClaimBuffer:
-    """Gives out claims until it is stopped.
+    """The claims that wait for a place, given out one by one until the buffer is stopped.
 
     - `let_go(claim, why)`: called with each claim that will never be started.
     - `gather(claim)`: lets a call serve the claim together with others.

@@ -75,7 +75,7 @@ class InProgress:
 
 
 class InlineAttempts:
-    """Makes the inline attempts of one worker; passes each other claim on when its turn comes."""
+    """The inline attempts of one worker; each other claim is passed on when its turn comes."""
 
     def __init__(self, buffer: ClaimBuffer, capacity: Capacity, sink: AttemptSink) -> None:
         self.handler_of: Callable[[Claim], InlineHandler | None] = lambda _: None  # None: the attempt needs an executor

@@ -34,7 +34,7 @@ UNKNOWN = "unknown"
 
 
 class Misfits:
-    """Decides the outcomes of runs that do not fit. `claimer`: the claimer of the same worker."""
+    """The decisions about runs that do not fit, for one worker. `claimer`: the worker's claimer."""
 
     def __init__(self, dsn: str, registration: Registration) -> None:
         self.claimer: Claimer | None = None

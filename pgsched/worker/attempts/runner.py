@@ -83,7 +83,7 @@ class AttemptRunner:
         return self.buffer.allowed(self.capacity.wanted(self.buffer.held()))
 
     def places(self) -> int:
-        """Return how many of them may count as begun once they are claimed: one for each free place."""
+        """Return how many of these claims may count as begun once they are claimed: one for each free place."""
         return self.buffer.allowed(self.capacity.places(self.buffer.held()))
 
     def take(self, claims: list[Claim], sent_at: float) -> None:

@@ -32,7 +32,7 @@ LAST_QUESTION_S = 5.0
 
 
 class Claimer:
-    """Claims runs while there is room.
+    """The claim loop of one worker: claims runs while there is room.
 
     - `room()`: how many more claims are wanted.
     - `on_claims(claims, sent_at)`: takes the claims.

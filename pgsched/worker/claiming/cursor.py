@@ -42,10 +42,10 @@ BEGINNING: Place = ("-infinity", 0)
 
 
 class Budget:
-    """The pauses of an action that costs time, so that it takes a small share of the time.
+    """The pauses between actions that cost time, so that the actions take a small share of the time.
 
-    One slow answer (a busy server) causes a pause of at most EVERY_S; what stays slow gets longer and longer pauses.
-    All times are monotonic seconds of this process.
+    One slow answer (a busy server) causes a pause of at most EVERY_S. An action that stays slow gets longer and longer
+    pauses. All times are monotonic seconds of this process.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Looks for queues with work, and tells the database until when this worker may sleep; one statement does both.
+"""The look for queues with work, and the announcement of a worker's sleep; one statement does both.
 
 Invariant: a worker looks at least once a period, because a notification may have been lost. Looks take only a small
 share of its time.
@@ -20,7 +20,7 @@ BUSY_LOOK_S = 0.05
 
 
 class Discovery:
-    """Looks for queues with work for one claimer, among the queues `among` (empty: all). Times are monotonic."""
+    """The looks of one claimer for queues with work, among the queues `among` (empty: all). Times are monotonic."""
 
     def __init__(self, among: tuple[str, ...], known: KnownQueues, poll_s: float) -> None:
         self.among = among

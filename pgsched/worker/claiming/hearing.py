@@ -1,7 +1,7 @@
 """How soon a claimer acts on a notification.
 
-Invariant: a false notification costs little and delays nothing else. A notification is acted on at once. After looks
-that found nothing, looks get a share of the time that shrinks with each of them, down to a fortieth.
+Invariant: a false notification costs little and delays nothing else. A notification is acted on at once. Each look that
+finds nothing lowers the share of time for looks after notifications, down to a fortieth.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHARE, MOST_IN_VAIN = 4, 10
 
 
 class Hearing:
-    """Wakes a claimer when a notification asks for a look. All times are monotonic seconds of this process."""
+    """The wake-ups of a claimer after notifications. All times are monotonic seconds of this process."""
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake

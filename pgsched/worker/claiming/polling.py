@@ -1,6 +1,6 @@
 """The polling policy of a claimer: how long it waits, and when it asks to be woken by a notification.
 
-After work a worker polls at short intervals. Only when that finds nothing does it ask to be woken. The reason: a commit
+A worker polls at short intervals after work. It asks to be woken only when a poll finds nothing. The reason: a commit
 that notifies waits for every other commit that does. Many enqueuers would slow each other down for workers that are
 awake anyway.
 
@@ -20,7 +20,7 @@ FIRST_LOOK_S = 0.02
 LATER = 5.0
 MANY, WINDOW_S = 50, 0.1
 IDLE_BACKOFF = 2.0  # factor on the poll period where notifications arrive
-JITTER, SPREAD = 0.1, 0.5  # the share by which a wait may be shorter: up to a poll period, and longer
+JITTER, SPREAD = 0.1, 0.5  # the share by which a wait may be shorter: of up to a poll period, and of more
 
 
 class PollingPolicy:

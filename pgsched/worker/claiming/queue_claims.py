@@ -27,7 +27,7 @@ HOLD_S = 0.002  # an idle worker blocks the event loop for this long; a slower c
 
 
 class QueueClaims:
-    """Claims runs from given queues, and reports the results to the rotation.
+    """The claim statements of one claimer. Each result is reported to the rotation.
 
     - `on_claims(claims, sent_at)`: takes the claims.
     - `wake()`: called when it is time to ask for a lost answer.

@@ -18,8 +18,8 @@ class Rotation:
     """The queues of one claimer.
 
     - `taken`: how many runs of each queue this round has claimed.
-    - `wanting`: queues that may have runs left for lack of a free place, in the order to try them. True: it was seen
-      that the queue has runs which need a place each.
+    - `wanting`: queues that may have runs left for lack of a free place, in the order to try them. True: a claim that
+      tried the queue took a run that needs a place.
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ PARTS = [itemgetter(Settlement._fields.index(name)) for name in ("task", "queue"
 
 
 class WorkerMeter:
-    """Counts one worker's work into `meter`; the observer behind WorkerEvents."""
+    """The counts of one worker's work, in `meter`; an observer (WorkerEvents)."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter

@@ -44,7 +44,7 @@ HandlerOf = Callable[[Claim], InlineHandler | None]
 
 
 class Keeper:
-    """Writes the contexts of failed attempts to their rows, several in one statement."""
+    """The writer of failed attempts' contexts to their rows, several in one statement."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn

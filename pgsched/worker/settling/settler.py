@@ -59,7 +59,7 @@ def in_ascii(outcome: Outcome) -> Outcome:
 
 
 class Settler:
-    """Writes the outcomes in `queue`. `on_settled` is called with each batch and its verdicts."""
+    """The writer of the outcomes in `queue`. `on_settled` is called with each batch and its verdicts."""
 
     def __init__(self, dsn: str, worker: str, wait_s: float) -> None:
         self.dsn = dsn
@@ -135,7 +135,7 @@ class Settler:
                 await self._back_off(failures, error)
 
     async def _write_around(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
-        """Set aside an outcome that cannot be written now, although no row lock is waited for.
+        """Set aside an outcome that cannot be written now, although locked rows are skipped.
 
         The batch is halved until that outcome is alone, so that the others are written.
         """

@@ -39,7 +39,7 @@ class Member(NamedTuple):
 
 
 class Front:
-    """Answers for the workers that `members()` returns."""
+    """The combined endpoint of the workers that `members()` returns."""
 
     def __init__(self, folder: Path, members: Callable[[], list[Member]]) -> None:
         self._folder = folder

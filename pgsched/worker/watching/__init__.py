@@ -1,1 +1,1 @@
-"""Watches on the process itself: its event loop, its interpreter and its memory."""
+"""Monitors of the process itself: its event loop, its interpreter and its memory."""

@@ -17,7 +17,7 @@ LOOKING = threading.Lock()
 
 
 class HandlerFinder:
-    """Finds the handlers that block the event loop on which it is made.
+    """A finder of the handlers that block the event loop on which it is made.
 
     - `running()`: returns the attempts being made.
     - `code_of(task)`: returns the code object of a task's function.

@@ -34,7 +34,7 @@ Blocked = tuple[float, str]
 
 
 class Watchdog(threading.Thread):
-    """Watches the event loop of `finder`.
+    """The thread that watches the event loop of `finder`.
 
     - `on_news()`: called when the loop is blocked, and when it runs again.
     - `on_blocked(who)`: called each second in between.
