@@ -2,7 +2,7 @@
 
 - The first stop drains: no new claims; running handlers get the grace time; the rest is handed back without costing an
   attempt.
-- The second stop ends running handlers at once.
+- The second stop hurries: running handlers are stopped at once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Invariant: a redirect is a new request, checked like the first; the job's own headers go to one origin only.
 
-The new address is checked when the connection is opened (client.py). 303, 302, and 301 after a POST turn into a GET, as
-in browsers and other clients.
+The new address is checked when the connection is opened (client.py). Status 303, status 302, and status 301 after a
+POST turn the method into GET, as in other clients.
 """
 
 from __future__ import annotations

@@ -105,6 +105,6 @@ class Discovery:
         self._budget.spent(now - tried_at + self._budget.pause_s / SHARE, now)
 
     def ended(self, began: float) -> None:
-        """Note the end of a round; `began`: when its look, if there was one, began."""
+        """Note the end of the part of a round that may contain a look; `began`: when this part began."""
         if self._looked_at >= began:
             self._round_s = time.monotonic() - began

@@ -43,7 +43,7 @@ class Line:
             self._link.sendall(f"{word}\n".encode())
 
     def on_stop(self, call: Callable[[int], object]) -> None:
-        """Call `call(stops)` with the number of stops requested so far, from another thread."""
+        """Call `call(stops)` with the stops requested so far: now if there are any, later from another thread."""
         with self._lock:
             self._on_stop = call
             if self._asked:
