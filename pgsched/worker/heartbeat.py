@@ -46,7 +46,7 @@ class HeartbeatCalls:
     - `on_beat(lost, cancel)`: claims that are lost, and claims whose attempts are to be cancelled.
     - `on_fatal(error)`: no retry can help.
     - `vitals()`: returns what the heartbeat reports.
-    - `on_drain(role)`: this role asks the worker to drain.
+    - `on_drain(name)`: the person or role of this name asks the worker to drain.
     - `on_registered(worker_id)`: the worker has a new number.
     - `after_beat(conn)`: the database has answered.
     """
