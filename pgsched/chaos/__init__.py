@@ -1,5 +1,5 @@
-"""Proof under fire: real worker processes on a private server, one fault at a time, and a checker of what was recorded.
+"""Fault injection: real workers on a private server, one fault at a time, and checks of what was recorded.
 
-The rule: nothing here decides whether a run went well while the fault is on; everything is written down, and the checks
-read what was written, alone. No other part of pgsched imports this package.
+Invariant: nothing here judges a run while the fault is on. Everything is recorded, and the checks read only the record.
+No other part of pgsched imports this package, except the command `pgsched chaos`.
 """

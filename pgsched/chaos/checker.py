@@ -1,6 +1,6 @@
-"""Reads a history and says what in it breaks a promise. Runs alone on saved histories: `pgsched chaos --check FILE`.
+"""Check a history: list every broken promise. `pgsched chaos --check FILE` does this for saved histories.
 
-The rule: a check is a pure function from a history to lines; it knows nothing of which fault was on.
+Invariant: a check is a pure function from a history to lines. A check does not know which fault was on.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ Check = Callable[[History], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken: the check's name, and what was seen."""
+    """A broken promise: the name of the check, and what the check saw."""
 
     check: str
     text: str
 
 
 def troubles(history: History) -> Iterator[str]:
-    """The fault ran to its end."""
+    """Check that the fault ran to its end without an exception."""
     yield from (trouble.text for trouble in history.troubles)
 
 
 def figures(history: History) -> Iterator[str]:
-    """No figure is above its bound."""
+    """Check that no figure is above its bound."""
     for one in history.figures:
         if one.bound is not None and one.value > one.bound:
             yield f"{one.name}: {one.value:.2f}, at most {one.bound:g} is allowed"
@@ -61,5 +61,5 @@ CHECKS: dict[str, Check] = {
 
 
 def check(history: History) -> list[Violation]:
-    """Every violation; an empty list is the proof."""
+    """Return every violation; an empty list means that all promises were kept."""
     return [Violation(name, text) for name, one in CHECKS.items() for text in one(history)]

@@ -1,6 +1,6 @@
-"""Reads what a fault left behind into a history; decides nothing.
+"""Read what a fault left in the databases into a `History`, without judging it.
 
-The ledger may be in another server than the runs (a fault after which the first one is another).
+The ledger may be on another server than the runs: some faults end with another server in place of the first one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FROM chaos.ledger ORDER BY seq"""
 
 
 def collect(db: psycopg.Connection[Any], ledger: psycopg.Connection[Any], sent: list[Acknowledged]) -> History:
-    """Everything that the database holds."""
+    """Return a history of the rows in the database `db` and in the ledger, and of the acknowledged enqueues `sent`."""
     found = History()
     found.jobs = rows(db, JOBS, Job)
     found.runs = rows(db, RUNS, Run)
@@ -53,5 +53,5 @@ def collect(db: psycopg.Connection[Any], ledger: psycopg.Connection[Any], sent: 
 
 
 def rows(db: psycopg.Connection[Any], query: str, kind: Callable[..., T]) -> list[T]:
-    """What a query finds, as values of this kind."""
+    """Run a query and return its rows as values of `kind`."""
     return [kind(*row) for row in db.execute(query.encode()).fetchall()]

@@ -1,4 +1,4 @@
-"""Connections of a stage itself: to the fault's own database, past any proxy, and to the ledger."""
+"""Connections of the stage itself: to the fault's own database, past any proxy, and to the ledger."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import psycopg
 
 
 class DirectSessions:
-    """Autocommit connections, made anew after the server went away. `ledger_dsn`: the database, or another server."""
+    """Autocommit connections, opened again after the server went away.
+
+    `ledger_dsn` names the fault's own database, or another server.
+    """
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -18,14 +21,14 @@ class DirectSessions:
 
     @property
     def db(self) -> psycopg.Connection[Any]:
-        """To the database."""
+        """Return the connection to the fault's own database."""
         if self._db is None or self._db.closed or self._db.broken:
             self._db = psycopg.connect(self.dsn, autocommit=True, connect_timeout=5, application_name="chaos stage")
         return self._db
 
     @property
     def ledger(self) -> psycopg.Connection[Any]:
-        """To where the ledger is."""
+        """Return the connection to the database that holds the ledger."""
         if self.ledger_dsn == self.dsn:
             return self.db
         if self._ledger is None or self._ledger.closed or self._ledger.broken:
@@ -33,7 +36,7 @@ class DirectSessions:
         return self._ledger
 
     def close(self) -> None:
-        """Close those that are open."""
+        """Close the open connections."""
         for conn in (self._db, self._ledger):
             if conn is not None:
                 conn.close()

@@ -1,4 +1,7 @@
-"""Real worker processes: started, signalled and ended by pid; none outlives its fleet. Their logs are files."""
+"""Real worker processes of one fault: start, signal and end them by process id.
+
+Invariant: no process outlives its fleet. Each process logs to a file of its own.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,14 @@ START_S = 30.0
 
 
 class WaitedTooLong(Exception):
-    """Something that must come did not come within its bound."""
+    """An expected condition did not become true within its bound."""
 
 
 def wait_until(condition: Callable[[], T], within_s: float, what: str) -> T:
-    """Poll until `condition()` is true and give its value. Raises WaitedTooLong with `what` after that."""
+    """Poll until `condition()` is true, and return its value.
+
+    Raises WaitedTooLong, naming `what`, after `within_s` seconds.
+    """
     deadline = time.monotonic() + within_s
     while not (value := condition()):
         if time.monotonic() > deadline:
@@ -33,60 +39,66 @@ def wait_until(condition: Callable[[], T], within_s: float, what: str) -> T:
 
 
 class Member:
-    """One worker process."""
+    """One worker process: its pid, its log file, and what the fault has done to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
         self.log = log
         self.pid = process.pid
         self.frozen = False
-        self.ended_by: str | None = None  # what the fault did to it, if that ends a process
+        self.ended_by: str | None = None  # the signal or cause by which the fault ends the process
 
     def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
         os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL, and wait until the process has ended."""
         self.ended_by = "SIGKILL"
         self.signal(signal.SIGKILL)
         self.process.wait()
 
     def freeze(self) -> None:
-        """SIGSTOP; returns when it has stopped."""
+        """Send SIGSTOP, and wait until the process has stopped."""
         self.frozen = True
         self.signal(signal.SIGSTOP)
         wait_until(lambda: not self.alive or state_of(self.pid) in "TtZ", 5, f"process {self.pid} to stop")
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.frozen = False
         self.signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """SIGTERM: it drains."""
+        """Send SIGTERM; the worker drains and ends."""
         self.ended_by = "SIGTERM"
         self.signal(signal.SIGTERM)
 
     def ended(self, within_s: float = 15.0) -> int:
-        """Wait for its end; the exit code."""
+        """Wait until the process has ended, and return its exit code.
+
+        Raises WaitedTooLong after `within_s` seconds.
+        """
         wait_until(lambda: not self.alive, within_s, f"the end of process {self.pid}")
         return int(self.process.returncode)
 
     @property
     def alive(self) -> bool:
+        """Tell whether the process still runs."""
         return self.process.poll() is None
 
     @property
     def last_line(self) -> str:
-        """What it said last."""
+        """Return the last line of the log."""
         return (self.log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
 
     def logged(self, text: str) -> bool:
+        """Check whether the log contains this text."""
         return text in self.log.read_text(errors="replace")
 
 
 def state_of(pid: int) -> str:
-    """The state letter of a process in /proc; Z where there is none."""
+    """Return the state letter of a process from /proc, or Z if the process is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -94,7 +106,7 @@ def state_of(pid: int) -> str:
 
 
 class Fleet:
-    """The workers of one stage."""
+    """The worker processes of one stage, with the environment and folder that they are started in."""
 
     def __init__(
         self, dsn: str, folder: Path, app: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -114,7 +126,10 @@ class Fleet:
         app: str | None = None,
         prefix: Sequence[str] = (),
     ) -> Member:
-        """Start a process and do not wait for it. `prefix`: a program that becomes it, and its arguments."""
+        """Start a worker and return at once.
+
+        `prefix` is a program with its arguments that replaces itself by the worker, such as `ip netns exec`.
+        """
         log = self.folder / f"worker-{len(self.members)}.log"
         command = [*prefix, sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
@@ -123,23 +138,27 @@ class Fleet:
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 command, cwd=self.cwd, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
-                preexec_fn=lambda: DIE_WITH(us),  # noqa: PLW1509 - also when this process is killed
+                preexec_fn=lambda: DIE_WITH(us),  # noqa: PLW1509 - the worker ends also if this process is killed
             )  # fmt: skip
         self.members.append(Member(process, log))
         return self.members[-1]
 
     def await_start(self, *started: Member) -> None:
-        """Wait until each is at work. Raises WaitedTooLong."""
+        """Wait until each of these workers has logged that it started.
+
+        Raises WaitedTooLong if a worker ends, or does not start within 30 s.
+        """
         for member in started:
             wait_until(lambda m=member: m.logged("started") or not m.alive, START_S, "a worker to start")  # type: ignore[misc]
             if not member.alive:
                 raise WaitedTooLong(f"the worker ended with {member.process.returncode}: {member.last_line}")
 
     def by_pid(self, pid: int) -> Member | None:
+        """Return the member with this process id, or None."""
         return next((member for member in self.members if member.pid == pid), None)
 
     def end(self) -> None:
-        """SIGKILL whatever still lives, stopped or not."""
+        """Send SIGKILL to every process that still lives, stopped ones included."""
         for member in self.members:
             with contextlib.suppress(ProcessLookupError):
                 if member.alive:

@@ -1,6 +1,6 @@
-"""The chaos app in a process that believes it holds the leader's lock whenever it asks: only the fence is left.
+"""The chaos app in a process that always believes that it holds the leader's lock: only the fence protects slots.
 
-A worker is started with `--app pgsched.chaos.forced:app`.
+Start a worker with `--app pgsched.chaos.forced:app`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ __all__ = ["app"]
 
 
 def always(conn: Any) -> bool:
+    """Claim to hold the leader's lock, without asking the server."""
     return True
 
 

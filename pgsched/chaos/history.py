@@ -1,4 +1,4 @@
-"""What was recorded of one fault, as plain rows: saved as JSON lines, and read back by the checker alone.
+"""The record of one fault as plain rows: saved as JSON lines, and read back by the checker.
 
 Every time is in seconds since 1970 on the database's clock, unless the field says otherwise.
 """
@@ -14,7 +14,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it was at the end; `anchor`: where @every counts from; `since`: slots after this are its own."""
+    """A job at the end of the fault.
+
+    `anchor`: the time from which `@every` counts.
+    `since`: the job has slots after this time.
+    `ends`: the last possible slot; None if the job has no end.
+    `decided`: the high-water mark.
+    """
 
     id: int
     name: str
@@ -28,7 +34,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run as it was at the end."""
+    """A run at the end of the fault; the fields are columns of pgsched.runs."""
 
     id: int
     job_id: int | None
@@ -50,7 +56,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that left evidence."""
+    """A row of pgsched.attempts: the evidence of one attempt."""
 
     run_id: int
     token: str
@@ -62,7 +68,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row of the journal: how a run was after one change. `seq` rises with the changes of one run."""
+    """A row of the journal: a run after one change. `seq` orders the changes of one run."""
 
     seq: int
     at: float
@@ -81,7 +87,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A row of the journal: a job's high-water mark after a change, and the server process that wrote it."""
+    """A row of the journal: a job's high-water mark after a change. `backend` is the server process that wrote it."""
 
     seq: int
     at: float
@@ -92,7 +98,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A row of the journal: a leader's row that was made or renewed, and the server process that wrote it."""
+    """A row of the journal: an insert or update of the leader's row.
+
+    `pid`: the leader's process id on its host.
+    `backend`: the server process that wrote the row.
+    `closed`: the leader has resigned.
+    """
 
     seq: int
     at: float
@@ -110,7 +121,7 @@ class Event:
     seq: int
     run_id: int
     token: str
-    event: str  # start, end (under the claim), refused, stopped
+    event: str  # start, end (written under the claim), refused, stopped
     at: float
     pid: int
 
@@ -125,20 +136,20 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A worker process at the end. `before` and `after`: what it held (threads, descriptors, children), at rest."""
+    """A worker process at the end. `before` and `after` count its threads, descriptors and children at rest."""
 
     pid: int
     fate: str  # worked, unhealthy, exited, silent
     code: int | None = None
     ended_by: str | None = None  # what the fault or the runner did to end it
-    stop_s: float | None = None  # from SIGTERM to its end
+    stop_s: float | None = None  # seconds from SIGTERM to the end of the process
     before: dict[str, int] | None = None
     after: dict[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """Something in the server that nobody alive owns."""
+    """A session or lock in the server that no living process owns."""
 
     what: str  # session, lock
     text: str
@@ -146,7 +157,7 @@ class Leak:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measured value, and what it may not exceed."""
+    """A measured value and its bound; None: no bound."""
 
     name: str
     value: float
@@ -155,7 +166,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Nothing can be expected to move in this time."""
+    """A time in which no progress can be expected."""
 
     start: float
     end: float
@@ -164,19 +175,25 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What stopped the fault or the runner: always a violation."""
+    """An error that stopped the fault or the runner. It is always a violation."""
 
     text: str
 
 
 @dataclass(slots=True)
 class History:
-    """Everything of one fault.
+    """The whole record of one fault.
 
-    `settings`: fault, seed, lease_s, reap_s; limits (name: so many at once); ended (the instant of collecting); stuck_s
-    (so long an expired claim may stand); stop_within_s; ledger ("apart": in another server, so that its numbers mean
-    nothing beside the journal's); lost_keys and lost_tokens (enqueues and claims that an asynchronous standby had not
-    got: the fault itself proves that those are all).
+    `settings` has these keys:
+
+    - `fault`, `seed`, `lease_s`, `reap_s`: how the fault was run
+    - `limits`: concurrency by name of a limit
+    - `ended`: the time at which the rows were collected
+    - `stuck_s`: how long a claim may stand after its lease has ended
+    - `stop_within_s`: how long a process may take to stop
+    - `ledger`: "apart" if the ledger is on another server, so that its numbers and the journal's cannot be compared
+    - `lost_keys`, `lost_tokens`: enqueues and claims that an asynchronous standby lacked when it took over. The fault
+      itself proves that no others were lost.
     """
 
     settings: dict[str, Any] = field(default_factory=dict)
@@ -196,11 +213,12 @@ class History:
     notes: list[str] = field(default_factory=list)
 
     def save(self, path: Path, *, append: bool = False) -> None:
-        """Write it as JSON lines."""
+        """Write the history as JSON lines."""
         with path.open("a" if append else "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in self.lines())
 
     def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines to save: the settings, then each row with its kind in `what`, then the notes."""
         yield {"what": "settings", **self.settings}
         for name in ROWS:
             yield from ({"what": name, **asdict(row)} for row in getattr(self, name))
@@ -225,7 +243,10 @@ ROWS: dict[str, Any] = {
 
 
 def load(path: Path) -> list[History]:
-    """The histories in a file: each begins with its settings. Raises ValueError with the line that is none of ours."""
+    """Return the histories in a file; each begins with its settings.
+
+    Raises ValueError, naming the line, if a line is not one of a saved history.
+    """
     found: list[History] = []
     with path.open() as file:
         for number, line in enumerate(file, 1):

@@ -1,9 +1,11 @@
-"""The app whose handlers write down what really happened, on connections of their own and outside of pgsched's writes.
+"""The chaos app: its handlers record what they do in the ledger, on connections of their own.
 
-The rule: `end` is written in one transaction with `assert_claim`, so it is there exactly if the claim was still good.
-A worker is started with `--app pgsched.chaos.ledger:app`; the ledger's database is PGSCHED_CHAOS_LEDGER (the proxies
-that faults use do not lie on the way there), and PGSCHED_CHAOS_RUNS leads to the runs as directly; both are PGSCHED_DSN
-where they are missing.
+Invariant: `end` is written in one transaction with `assert_claim`. So `end` is there exactly if the claim still held.
+
+Start a worker with `--app pgsched.chaos.ledger:app`. Two variables name databases, and default to PGSCHED_DSN:
+
+- PGSCHED_CHAOS_LEDGER: the ledger's database, reached without the proxies that faults use
+- PGSCHED_CHAOS_RUNS: the database of the runs, also reached without proxies
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ IS_OPEN = "SELECT FROM chaos.gates WHERE name = %s"
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 LOOK_S = 0.05
 PATIENCE_S = 30.0
-# a transaction with assert_claim holds the run's row: from a host that is gone, no longer than this
+# A transaction with assert_claim locks the run's row. The server ends it after this time if its host is gone.
 SETTINGS = {"idle_in_transaction_session_timeout": "2s"}
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 
@@ -37,18 +39,21 @@ mine = threading.local()
 
 
 def install(dsn: str) -> None:
-    """Make the ledger's tables and the journal's triggers in a database with the pgsched schema."""
+    """Create the ledger's tables and the journal's triggers in a database with the pgsched schema."""
     with psycopg.connect(dsn) as conn:
         conn.execute(TABLES.read_bytes())
 
 
 def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
-    """This thread's connection to where that leads; a new one after the server went away."""
+    """Return this thread's connection to the DSN in the variable `name`; reconnect if the connection was closed.
+
+    Raises psycopg.OperationalError if the server cannot be reached or is read-only.
+    """
     dsn = os.environ.get(name) or os.environ["PGSCHED_DSN"]
     connections: dict[str, psycopg.Connection] = mine.__dict__.setdefault("connections", {})
     conn = connections.get(dsn)
     if conn is None or conn.closed:
-        try:  # as the product does it: where a DSN names several servers, it knows which of them is an old primary
+        try:  # The product's own connect: where a DSN names several servers, it recognizes an old primary.
             conn = connections[dsn] = connect(dsn, purpose="ledger", settings=SETTINGS)
         except (DatabaseUnreachable, DatabaseReadOnly) as error:
             raise psycopg.OperationalError(str(error)) from error
@@ -56,7 +61,10 @@ def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
 
 
 def patiently(run: Run, work: Callable[[], None]) -> None:
-    """Repeat what the server's absence made fail, until the claim is lost or the patience is at its end."""
+    """Do `work`, and repeat it while the server is away.
+
+    Raises the last error once the run is asked to stop, or after 30 s.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -67,19 +75,20 @@ def patiently(run: Run, work: Callable[[], None]) -> None:
 
 
 def write(run_id: int, token: UUID, event: str) -> None:
+    """Insert an event of this run into the ledger."""
     connection().execute(WRITE, [run_id, token, event, os.getpid()])
 
 
 def note(run: Run, event: str) -> None:
-    """Write an event whatever has become of the claim."""
+    """Write an event, whether or not the claim still holds."""
     patiently(run, lambda: write(run.id, run.token, event))
 
 
 def finish(run: Run) -> None:
-    """Write the end under the claim; `refused` if another owns the run by now."""
+    """Write `end` under the claim, or `refused` if another worker owns the run by now."""
 
     def guarded() -> None:
-        # where the ledger is apart from the runs, these are two transactions, the claim's around the other
+        # On two servers these are two transactions: the one with assert_claim encloses the ledger's.
         runs = connection("PGSCHED_CHAOS_RUNS")
         with runs.transaction():
             runs.execute(ASSERT, [run.id, run.token])
@@ -92,24 +101,25 @@ def finish(run: Run) -> None:
 
 
 def is_open(gate: str) -> bool:
+    """Check whether a gate is open."""
     return connection().execute(IS_OPEN, [gate]).rowcount > 0
 
 
 def wait_for_gate(run: Run, gate: str) -> bool:
-    """Go on until the gate opens; False when the run was told to stop."""
+    """Wait until the gate opens; return False if the run is asked to stop first."""
     while True:
         try:
             if is_open(gate):
                 return True
         except AWAY:
-            pass  # the server is away: that opens no gate
+            pass  # the server is away: the gate counts as closed
         if run.cancelled.wait(LOOK_S):
             return False
 
 
 @app.task(name="brief")
 def brief(run: Run, seconds: float = 0.0) -> None:
-    """Takes so long."""
+    """Run for this many seconds."""
     note(run, "start")
     if seconds and run.cancelled.wait(seconds):
         return note(run, "stopped")
@@ -118,7 +128,7 @@ def brief(run: Run, seconds: float = 0.0) -> None:
 
 @app.task(name="hold")
 def hold(run: Run, gate: str, result_kb: int = 0) -> str | None:
-    """Goes on until its gate opens or it is told to stop. Its result is random text of that size."""
+    """Run until the gate opens or the run is asked to stop; return random text of `result_kb` KB."""
     note(run, "start")
     if not wait_for_gate(run, gate):
         note(run, "stopped")
@@ -129,7 +139,7 @@ def hold(run: Run, gate: str, result_kb: int = 0) -> str | None:
 
 @app.task(name="linger")
 def linger(run: Run, gate: str) -> None:
-    """Has done its work, and returns when its gate opens: until then it is not settled."""
+    """Finish the work, then return only when the gate opens: until then the run is not settled."""
     note(run, "start")
     finish(run)
     wait_for_gate(run, gate)
@@ -137,7 +147,7 @@ def linger(run: Run, gate: str) -> None:
 
 @app.task(name="fail")
 def fail(run: Run, mended_by: str) -> None:
-    """Fails until a gate is open."""
+    """Raise ValueError while the gate `mended_by` is closed."""
     note(run, "start")
     if not is_open(mended_by):
         raise ValueError("no luck")
@@ -146,6 +156,6 @@ def fail(run: Run, mended_by: str) -> None:
 
 @app.task(name="poison")
 def poison(run: Run) -> None:
-    """Takes its worker down."""
+    """Kill the worker that runs this."""
     note(run, "start")
     os.kill(os.getpid(), signal.SIGKILL)

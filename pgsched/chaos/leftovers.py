@@ -1,4 +1,4 @@
-"""What processes and the server hold when nothing is going on: threads, descriptors, children, sessions, locks."""
+"""What idle processes and the server still hold: threads, descriptors, children, sessions, locks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ WHERE l.locktype = 'advisory' AND l.pid <> pg_backend_pid()
 
 
 def holdings(pid: int) -> dict[str, int] | None:
-    """What a process holds, by /proc; None where there is no /proc, or no such process."""
+    """Count what a process holds, from /proc; None if there is no /proc or no process with this id."""
     here = Path(f"/proc/{pid}")
     try:
         status = dict(line.split(":", 1) for line in (here / "status").read_text().splitlines() if ":" in line)
         children = 0
         for task in (here / "task").iterdir():
-            with contextlib.suppress(OSError):  # a thread that has just ended
+            with contextlib.suppress(OSError):  # this thread has just ended
                 children += len((task / "children").read_text().split())
         return {
             "threads": int(status["Threads"]),
@@ -39,7 +39,7 @@ def holdings(pid: int) -> dict[str, int] | None:
 
 
 def at_rest(members: list[Member], before: dict[int, dict[str, int]]) -> bool:
-    """Does none of these hold more than it did before?"""
+    """Check that no process holds more than `before`, apart from `SLACK`."""
     for member in members:
         now, then = holdings(member.pid), before.get(member.pid)
         if now and then and any(now[what] > then[what] + slack for what, slack in SLACK.items()):
@@ -48,6 +48,6 @@ def at_rest(members: list[Member], before: dict[int, dict[str, int]]) -> bool:
 
 
 def left_over(db: psycopg.Connection[Any]) -> list[Leak]:
-    """Sessions and advisory locks in this database, once all its processes have ended."""
+    """Return the sessions and advisory locks that are left in this database after all its processes have ended."""
     found = [Leak("session", " ".join(map(str, row))) for row in db.execute(SESSIONS).fetchall()]
     return found + [Leak("lock", " ".join(map(str, row))) for row in db.execute(LOCKS).fetchall()]

@@ -1,7 +1,7 @@
-"""The load under a fault: jobs with a slot every second or so, limits, and producers whose answers are written down.
+"""The load under a fault: jobs with a slot every one to three seconds, limits, and producers that record each answer.
 
-The rule: an enqueue is acknowledged when its answer has arrived, and what had no answer is sent again with the same
-idempotency key: that is what an application has to do, and what must not make two runs.
+Invariant: an enqueue is acknowledged when its answer has arrived. An enqueue without an answer is sent again, with the
+same idempotency key. Applications have to do the same, and it must not make two runs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,21 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """An enqueue whose answer arrived: the key it was sent with, the run's id, seconds since 1970 by this machine."""
+    """An enqueue whose answer arrived.
+
+    `key`: the idempotency key that was sent.
+    `at`: when the answer arrived, in seconds since 1970 on this machine's clock.
+    `sent`: how often the enqueue was sent.
+    """
 
     key: str
     run_id: int
     at: float
-    sent: int  # how often it was sent
+    sent: int
 
 
 def install_jobs(db: psycopg.Connection, count: int) -> None:
-    """So many jobs; every third is bound by the limit `single`."""
+    """Insert `count` jobs and the limits; the limit `single` applies to every third job."""
     for name, limit in LIMITS.items():
         db.execute(LIMIT, [name, limit])
     for n in range(count):
@@ -48,12 +53,12 @@ def install_jobs(db: psycopg.Connection, count: int) -> None:
 
 
 def end_jobs(db: psycopg.Connection) -> None:
-    """No slots after now."""
+    """End all jobs now: they have no later slots."""
     db.execute(END_JOBS)
 
 
 class Producer:
-    """Enqueues at a rate on a connection of its own, in a thread, until it is stopped."""
+    """A thread that enqueues `rate` runs per second, on a connection of its own, until it is stopped."""
 
     def __init__(self, dsn: str, name: str, rate: float, seed: int) -> None:
         self.dsn = dsn
@@ -68,11 +73,15 @@ class Producer:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
+        """Start the thread, unless the rate is 0."""
         if self.rate > 0:
             self._thread.start()
 
     def stop(self, within_s: float = 60.0) -> None:
-        """Send no more; what was sent without an answer is still asked for. Raises TimeoutError."""
+        """Stop sending, after the enqueue in progress has been answered.
+
+        Raises TimeoutError if there is no answer within `within_s` seconds.
+        """
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join(within_s)
@@ -90,7 +99,7 @@ class Producer:
             self._stop.wait(max(0.0, 1 / self.rate - (time.monotonic() - started)))
 
     def send(self, task: str, args: dict[str, Any], key: str | None = None, max_attempts: int = 20) -> int:
-        """Enqueue once, however often it must be sent; the run's id."""
+        """Enqueue one run, sending again until there is an answer; return the run's id."""
         self._number += 1
         name = f"{self.name}-{self._number}"
         values = [task, Jsonb(args), name, key, max_attempts]

@@ -1,7 +1,7 @@
-"""One fault on its stage, from the first worker to the history.
+"""Run one fault on its stage: from the first worker to the history.
 
-The rule: what goes wrong here (an exception, a wait in vain) is a trouble in the history; the steps after it are still
-taken, because what they see explains it.
+Invariant: an exception or a wait that times out is recorded as trouble in the history. The later steps still run,
+because what they record explains the trouble.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ COMPLAINTS = ("warning", "error", "critical")
 
 
 def trouble(error: BaseException) -> Trouble:
-    """The error in one line with the place it came from. Raises KeyboardInterrupt if that is behind it: what it broke
-    off may have said something else."""
+    """Return the error in one line, with the place that raised it.
+
+    Raises KeyboardInterrupt if an interrupt caused the error: code that was interrupted may have raised another error.
+    """
     behind: BaseException | None = error
     while behind is not None:
         if isinstance(behind, KeyboardInterrupt):
@@ -43,7 +45,7 @@ def trouble(error: BaseException) -> Trouble:
 
 
 class Performance:
-    """One fault on its stage."""
+    """One fault on its stage, and what was recorded of it so far."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.stage = stage
@@ -57,7 +59,7 @@ class Performance:
         self.leaks: list[Leak] = []
 
     def perform(self) -> History:
-        """Load, fault, quiet, roll call, end."""
+        """Do all steps (load, fault, healing, quiet, roll call, end), and return the history."""
         self.warm_up()
         for step in (self.suffer, self.heal, self.quiet, self.roll_call, self.settle_down, self.end):
             try:
@@ -67,7 +69,7 @@ class Performance:
         return self.history()
 
     def warm_up(self) -> None:
-        """Start the workers, use every slot of theirs once, see what they hold at rest; then the load."""
+        """Start the workers, use each of their places once, record what they hold at rest, then start the load."""
         stage, options = self.stage, self.stage.options
         started = [stage.fleet.launch(*stage.worker_options()) for _ in range(options.workers)]
         stage.fleet.await_start(*started)
@@ -78,7 +80,10 @@ class Performance:
         self.producer.start()
 
     def use_all_slots(self, count: int) -> None:
-        """Run so many at the same time, so that each slot has had its thread, and that its connection."""
+        """Run `count` handlers at the same time.
+
+        After that, each place of a worker has its thread, and each thread has its connection to the ledger.
+        """
         stage = self.stage
         stage.enqueue("hold", count, gate=WARM)
         stage.wait(lambda: stage.ledger.execute(STARTED).rowcount == count, 30, "a run in each slot")
@@ -86,10 +91,11 @@ class Performance:
         stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 30, "the first runs to end")
 
     def suffer(self) -> None:
+        """Run the fault."""
         self.stage.fault.run(self.stage)
 
     def heal(self) -> None:
-        """Whatever the fault left: nobody stays frozen, somebody works."""
+        """Thaw frozen workers, and start one if none is left."""
         for member in self.stage.workers:
             if member.frozen:
                 member.thaw()
@@ -97,7 +103,7 @@ class Performance:
             self.stage.start_worker()
 
     def quiet(self) -> None:
-        """No more load; everything must end."""
+        """Stop the load, open all gates, and wait until every run has ended."""
         self.producer.stop()
         load.end_jobs(self.stage.db)
         for name in self.stage.gates:
@@ -105,7 +111,7 @@ class Performance:
         self.stage.wait(lambda: self.stage.one(OPEN_RUNS) == 0, self.stage.options.drain_s, "all runs to end")
 
     def roll_call(self) -> None:
-        """Every process that lives must run something, or say that it cannot."""
+        """Check that every living process runs a handler, or logs why it cannot."""
         stage = self.stage
         (since,) = stage.ledger.execute(NEWEST).fetchone() or (0,)
         logged = {member.pid: member.log.stat().st_size for member in stage.workers}
@@ -121,13 +127,13 @@ class Performance:
         stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
 
     def settle_down(self) -> None:
-        """What they hold when nothing is going on any more."""
+        """Wait until the workers are idle, and record what they hold."""
         with contextlib.suppress(WaitedTooLong):
             self.stage.wait(lambda: leftovers.at_rest(self.stage.workers, self.before), REST_S, "rest")
         self.after = holdings_by_pid(self.stage.workers)
 
     def end(self) -> None:
-        """Ask all to stop; then nothing may be left in the server."""
+        """Stop all workers, then record the sessions and locks that are left in the server."""
         asked = time.monotonic()
         living = self.stage.workers
         for member in living:
@@ -142,6 +148,7 @@ class Performance:
             self.leaks = leftovers.left_over(db)
 
     def history(self) -> History:
+        """Return the history of this fault, with settings, figures, processes, troubles and leaks."""
         stage, findings = self.stage, self.stage.findings
         with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.sessions.ledger_dsn) as ledger:
             found = collect(db, ledger, self.producer.acknowledged + stage.asked)
@@ -159,7 +166,7 @@ class Performance:
         return found
 
     def process(self, member: Member) -> Process:
-        """What is to be said of one process."""
+        """Return the row of one process for the history."""
         pid = member.pid
         fate = self.fates.get(pid, "exited" if not member.alive else "silent")
         code = None if member.alive else member.process.returncode
@@ -168,12 +175,15 @@ class Performance:
 
 
 def holdings_by_pid(members: list[Member]) -> dict[int, dict[str, int]]:
-    """By pid: what each holds."""
+    """Return what each process holds, by its process id."""
     return {member.pid: found for member in members if (found := leftovers.holdings(member.pid)) is not None}
 
 
 def fate(member: Member, logged: int) -> str:
-    """Of a process that ran nothing: has it ended, has it complained since its log had this length, or is it silent?"""
+    """Return what became of a process that ran nothing: "exited", "unhealthy" or "silent".
+
+    A process is unhealthy if it has logged a warning or an error after the first `logged` bytes of its log.
+    """
     if not member.alive:
         return "exited"
     with member.log.open("rb") as log:

@@ -1,4 +1,4 @@
-"""The faults by name: each module of `faults/` declares its own, and is imported when somebody asks for the list."""
+"""The faults by name. Each module of `faults/` declares its own; `load` imports these modules."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ NEEDS = ("root", "netns", "clock", "standby", "tmpfs")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the stage of one fault is set. Durations in seconds."""
+    """How the stage of one fault is set up. Durations are in seconds."""
 
     server: str = "private"  # or: standby, tmpfs, clock (servers.py)
-    direct: bool = False  # no proxy between the processes and the server
+    direct: bool = False  # True: no proxy between the processes and the server
     workers: int = 3
     concurrency: int = 4
     lease_s: float | None = 3.0  # None: the product's default, for this and the next two
     reap_s: float | None = 0.5
     poll_s: float | None = 0.2
-    jobs: int = 6  # with a slot every second or so
-    rate: float = 20.0  # enqueues a second
-    drain_s: float = 60.0  # all must be ended so long after the fault
-    apart: bool = False  # the ledger in a server of its own, for faults after which the first one is another
+    jobs: int = 6  # each with a slot every one to three seconds
+    rate: float = 20.0  # enqueues per second
+    drain_s: float = 60.0  # all runs must have ended this long after the fault
+    apart: bool = False  # True: the ledger on a server of its own, for faults that replace the first server
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault, what it needs of the machine, and how its stage is set."""
+    """A fault: its function, what it needs of the machine, and the options of its stage."""
 
     name: str
     run: Callable[[Stage], None]
@@ -47,7 +47,7 @@ class Fault:
 
     @property
     def says(self) -> str:
-        """What happens and what must hold: the first paragraph of its docstring."""
+        """Return what happens and what must hold: the first paragraph of the function's docstring."""
         return " ".join((self.run.__doc__ or "").strip().split("\n\n")[0].split())
 
 
@@ -57,7 +57,7 @@ FAULTS: dict[str, Fault] = {}
 def fault(
     name: str, *, tier: Tier, needs: tuple[str, ...] = (), **options: Any
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
-    """Declare a fault. `options` are those of `Options`."""
+    """Declare the decorated function as a fault. `options` are the fields of `Options`."""
 
     def declare(run: Callable[[Stage], None]) -> Callable[[Stage], None]:
         assert name not in FAULTS, f"two faults are called {name}"
@@ -70,14 +70,17 @@ def fault(
 
 
 def load() -> dict[str, Fault]:
-    """Every fault, in the order of modules and of declaration."""
+    """Return every fault, in the order of modules and of declaration."""
     for module in sorted(found.name for found in pkgutil.iter_modules(faults.__path__)):
         importlib.import_module(f"{faults.__name__}.{module}")
     return dict(FAULTS)
 
 
 def chosen(names: list[str], tier: Tier) -> list[Fault]:
-    """The named faults; without names those of the tier (full: all). Raises InputError."""
+    """Return the named faults, or without names all faults of the tier. "full" includes the quick faults.
+
+    Raises InputError for an unknown name.
+    """
     known = load()
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"faults: there is no {', '.join(unknown)}; `pgsched chaos --list` names them", "faults")

@@ -1,6 +1,6 @@
-"""Runs faults one after another: a stage for each, load on it, the fault, quiet, the history, the checks.
+"""Run faults one after another, each on a stage of its own, and check the history of each.
 
-The rule: what a fault does wrong (an exception, a wait in vain) is part of its history, and the next fault runs anyway.
+Invariant: an exception of a fault, or a wait that times out, is part of its history. The next fault runs anyway.
 """
 
 from __future__ import annotations
@@ -31,20 +31,25 @@ APP = "pgsched.chaos.ledger:app"
 
 @dataclass
 class Result:
-    """What became of one fault."""
+    """The outcome of one fault.
+
+    `skipped`: why the fault cannot run on this machine; None if it ran.
+    `seconds`: how long it took.
+    `logs`: the folder with the workers' logs, kept only if a promise was broken.
+    """
 
     fault: Fault
     skipped: str | None = None
     seconds: float = 0.0
     history: History = field(default_factory=History)
     violations: list[Violation] = field(default_factory=list)
-    logs: Path | None = None  # of the workers, kept if a promise was broken
+    logs: Path | None = None
 
 
 def run_fault(
     fault: Fault, places: Places, seed: int, say: Say, app: str = APP, env: Mapping[str, str] | None = None
 ) -> Result:
-    """Run one fault and check its history. `app` and `env` are what its workers are started with."""
+    """Run one fault and check its history. `app` and `env` are passed to its workers."""
     result = Result(fault, skipped=requirements.missing(fault.needs))
     if result.skipped:
         return result
@@ -68,7 +73,7 @@ def run_fault(
 def stage_of(
     fault: Fault, places: Places, logs: Path, seed: int, say: Say, app: str, env: Mapping[str, str]
 ) -> Iterator[Stage]:
-    """The stage; everything that was started on it ends with the block."""
+    """Set up the stage of a fault; everything started on the stage ends with the block."""
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(places.place(fault.options.server))
         ledger.install(place.dsn)

@@ -1,4 +1,4 @@
-"""A run of `pgsched chaos`: which faults, in which order, for how long; and saved histories that are checked again."""
+"""One run of `pgsched chaos`: choose the order and duration of faults, and save or re-check histories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ Tell = Callable[[str, str], None]  # what kind of line (fault, figure), and its 
 
 
 def run(faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Tell) -> Iterator[Result]:
-    """Run each fault once; with `seconds`, again and again in an order drawn from the seed, until that time is over."""
+    """Run each fault once; with `seconds`, repeat faults in an order drawn from the seed until this time is over.
+
+    `tell` is called with the kind of line ("fault" or "figure") and its text.
+    """
     with places(binaries) as where:
         for number, (fault, part) in enumerate(order(faults, seed, seconds), 1):
             count = f"[{number}/{len(faults)}]" if seconds is None else f"[{number}]"
@@ -29,7 +32,7 @@ def run(faults: list[Fault], seed: int, seconds: float | None, binaries: Path | 
 
 
 def order(faults: list[Fault], seed: int, seconds: float | None) -> Iterator[tuple[Fault, int]]:
-    """The faults to run, each with a seed of its own."""
+    """Yield the faults to run, each with its seed."""
     if seconds is None:
         yield from ((fault, seed) for fault in faults)
         return
@@ -42,7 +45,10 @@ def order(faults: list[Fault], seed: int, seconds: float | None) -> Iterator[tup
 
 
 def save(result: Result, path: Path, *, first: bool) -> None:
-    """Write the history of a fault to the file: anew, or behind those of others. Raises InputError."""
+    """Write the history of a fault to the file: overwrite it if `first`, otherwise append.
+
+    Raises InputError if the file cannot be written.
+    """
     try:
         result.history.save(path, append=not first)
     except OSError as error:
@@ -50,7 +56,10 @@ def save(result: Result, path: Path, *, first: bool) -> None:
 
 
 def check_file(path: Path) -> Iterator[tuple[history.History, list[dict[str, Any]]]]:
-    """Each saved history, and what in it breaks a promise. Raises InputError."""
+    """Yield each saved history with the violations in it.
+
+    Raises InputError if the file cannot be read or holds no history.
+    """
     try:
         found = history.load(path)
     except OSError as error:
@@ -64,7 +73,7 @@ def check_file(path: Path) -> Iterator[tuple[history.History, list[dict[str, Any
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """A result for programs."""
+    """Return a result as a dict for JSON output."""
     recorded = result.history
     return {
         "fault": result.fault.name,
@@ -82,7 +91,7 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def verdict(result: Result) -> str:
-    """held, violated or skipped."""
+    """Return "held", "violated" or "skipped"."""
     if result.skipped:
         return "skipped"
     return "violated" if result.violations else "held"

@@ -1,7 +1,7 @@
-"""The chaos app in a process whose leader keeps its session when the database's clock goes ahead, as behind a pooler.
+"""The chaos app in a process whose leader keeps its session when the database's clock jumps ahead, as behind a pooler.
 
-The server counts a session's idle time by that clock: it ends every other leader's, and a new one reaps nothing for a
-lease. A worker is started with `--app pgsched.chaos.steady:app`.
+The server counts a session's idle time by its clock, so a jump ends the session of every other leader. A new leader
+reaps nothing for the length of a lease. Start a worker with `--app pgsched.chaos.steady:app`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ straight = module.connect
 
 
 def kept(dsn: str, *, settings: Mapping[str, str], **given: Any) -> Any:
+    """Connect without the settings by which the server ends idle sessions."""
     return straight(dsn, settings={k: v for k, v in settings.items() if not k.startswith("idle_")}, **given)
 
 
