@@ -22,7 +22,7 @@ NEEDS = ("root", "netns", "clock", "standby", "tmpfs")
 class Options:
     """How the stage of one fault is set up. Durations are in seconds."""
 
-    server: str = "private"  # or: standby, tmpfs, clock (servers.py)
+    server: str = "private"  # a shared one; or plain, standby, tmpfs, clock: its own (servers.py)
     direct: bool = False  # True: no proxy between the processes and the server
     workers: int = 3
     concurrency: int = 4

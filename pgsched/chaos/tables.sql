@@ -1,8 +1,9 @@
--- tables: what the chaos suite writes beside pgsched's own tables.
--- ledger: what handlers did. gates: what lets handlers go on. trips: where the leader is to stop inside its tick, until
--- the stage lets go of the lock. journal: every change of a run, of a job's high-water mark
--- and of the leader's row, in the transaction that made it. One sequence numbers both:
--- whatever clocks do, a change of a run has a higher number than what happened to the run before.
+-- tables: tables and triggers of the chaos suite, beside pgsched's own tables.
+-- ledger: what handlers did. gates: handlers wait until a gate is here.
+-- trips: points at which the leader stops inside its tick, until the stage releases the lock.
+-- journal: every change of a run, of a job's high-water mark and of the leader's row, in the transaction that made it.
+-- One sequence numbers the ledger and the journal. So a change of a run has a higher number than all that happened to
+-- the run before, whatever the clocks show.
 -- params: none
 -- returns: nothing
 -- locks: ACCESS EXCLUSIVE on runs, jobs and leader for a moment (triggers)

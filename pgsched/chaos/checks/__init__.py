@@ -1,1 +1,1 @@
-"""The checks: pure functions from a history to the lines that say what in it breaks a promise."""
+"""The checks: pure functions from a history to lines, each of which describes a broken promise."""

@@ -1,14 +1,17 @@
-"""Proves from the recorded history of attempts that no limit was exceeded at any instant, nor any order broken.
+"""Check in a recorded history of attempts that no concurrency limit, rate or order was ever violated.
 
 An attempt is recorded with the database's times: from its claim until it was settled, or taken back from a dead worker.
-Read a history from a database, or a file of JSON lines that `--save` wrote:
+Read a history from a database, or from a file of JSON lines that `--save` wrote:
 
     python -m pgsched.chaos.checks.limits --dsn DSN --save history.jsonl --key customer=2 --queue emails=5
     python -m pgsched.chaos.checks.limits history.jsonl --key customer=2 --key-rate api=100/60+10 --ordered account
 
-A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds. A queue's
-limit holds for the runs that were enqueued after it was in force (queues.applied_at, which --dsn reads; --since where a
-file is read). The exit code is 1 if something is violated; each violation is a line.
+A limit of keys holds for each key with that prefix. N/P+B: at most N + B starts in any window of P seconds.
+
+A queue's limit holds for the runs that were enqueued after the limit took effect. With --dsn, that time is read from
+queues.applied_at; with a file, give it by --since.
+
+The exit code is 1 if something is violated; each violation is a line.
 """
 
 from __future__ import annotations
@@ -43,8 +46,12 @@ FROM pgsched.runs r WHERE r.started_at IS NOT NULL AND (r.state IN ('succeeded',
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt; seconds since 1970. `finished`: None while it runs; `ready`: when limits alone began to hold it;
-    `created`: when its run was enqueued."""
+    """One attempt. Times are in seconds since 1970.
+
+    `finished`: None while the attempt runs.
+    `ready`: when only limits kept the run from starting.
+    `created`: when the run was enqueued.
+    """
 
     run_id: int
     queue: str
@@ -60,22 +67,22 @@ IN_FORCE = "SELECT name, extract(epoch FROM applied_at)::float8 FROM pgsched.que
 
 
 def in_force(conn: psycopg.Connection) -> dict[str, float]:
-    """Since when each queue's limit is in force; seconds since 1970."""
+    """Return when the limit of each queue took effect, in seconds since 1970."""
     return {str(name): float(at) for name, at in conn.execute(IN_FORCE.encode()).fetchall()}
 
 
 def bound_by(attempts: Iterable[Attempt], since: float) -> list[Attempt]:
-    """Those of runs that were enqueued after the limit was in force."""
+    """Return the attempts of runs that were enqueued after `since`; only these are limited."""
     return [attempt for attempt in attempts if attempt.created is None or attempt.created > since]
 
 
 def read(conn: psycopg.Connection) -> list[Attempt]:
-    """The history in a database."""
+    """Read the history from a database."""
     return [Attempt(*row) for row in conn.execute(READ.encode()).fetchall()]
 
 
 def load(path: Path) -> list[Attempt]:
-    """A saved history."""
+    """Read a saved history."""
     return [Attempt(**json.loads(line)) for line in path.read_text().splitlines()]
 
 
@@ -85,7 +92,7 @@ def save(history: Iterable[Attempt], path: Path) -> None:
 
 
 def by_key(history: Iterable[Attempt], prefix: str) -> dict[str, list[Attempt]]:
-    """The attempts of each key that the limit of this name binds."""
+    """Group the attempts by their key, for the keys that the limit `prefix` applies to."""
     found: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in history:
         if attempt.key is not None and (attempt.key == prefix or attempt.key.startswith(f"{prefix}:")):
@@ -94,7 +101,10 @@ def by_key(history: Iterable[Attempt], prefix: str) -> dict[str, list[Attempt]]:
 
 
 def most_at_once(attempts: Iterable[Attempt]) -> tuple[int, float]:
-    """The greatest number of attempts that were under way together, and when; one that ends makes room at once."""
+    """Return the greatest number of attempts that ran at the same time, and when it was reached.
+
+    An attempt that ends at an instant makes room for one that starts at the same instant.
+    """
     events = []
     for attempt in attempts:
         events.append((attempt.started, 1))
@@ -109,7 +119,7 @@ def most_at_once(attempts: Iterable[Attempt]) -> tuple[int, float]:
 
 
 def most_starts(attempts: Iterable[Attempt], period: float) -> tuple[int, float]:
-    """The greatest number of starts in a window of `period` seconds, and where it begins."""
+    """Return the greatest number of starts in any window of `period` seconds, and when that window begins."""
     starts = sorted(attempt.started for attempt in attempts)
     most, when, first = 0, 0.0, 0
     for place, start in enumerate(starts):
@@ -121,20 +131,25 @@ def most_starts(attempts: Iterable[Attempt], period: float) -> tuple[int, float]
 
 
 def too_many(name: str, attempts: Sequence[Attempt], limit: int) -> Iterator[str]:
+    """Yield a line if more than `limit` attempts ran at the same time."""
     most, when = most_at_once(attempts)
     if most > limit:
         yield f"{name}: {most} at once at {when:.6f}, {limit} are allowed"
 
 
 def too_often(name: str, attempts: Sequence[Attempt], rate: int, period: float, burst: int) -> Iterator[str]:
+    """Yield a line if more than `rate` + `burst` attempts started in any window of `period` seconds."""
     most, when = most_starts(attempts, period)
     if most > rate + burst:
         yield f"{name}: {most} starts in {period:g} s from {when:.6f} on, {rate} + {burst} are allowed"
 
 
 def out_of_order(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
-    """From its first start on, a run holds its key until its last attempt has ended; runs come in the order in which
-    they became ready."""
+    """Yield a line for each run that started before its turn.
+
+    A run holds its key from its first start until its last attempt has ended. Runs start in the order in which they
+    became ready.
+    """
     spans: dict[int, list[float]] = {}
     for attempt in sorted(attempts, key=lambda a: a.started):
         span = spans.setdefault(attempt.run_id, [attempt.ready or 0.0, attempt.started, 0.0])
@@ -156,7 +171,10 @@ def check(
     ordered: Iterable[str] = (),
     since: dict[str, float] | None = None,
 ) -> list[str]:
-    """Every violation, as a line; an empty list is the proof. `since`: the instants from which queues are limited."""
+    """Return every violation as a line; an empty list means that no limit was exceeded.
+
+    `since`: when the limit of each queue took effect, in seconds since 1970.
+    """
     begins: Callable[[str], float] = lambda name: (since or {}).get(name, 0.0)  # noqa: E731
     in_queue: Callable[[str], list[Attempt]] = lambda name: bound_by(  # noqa: E731
         (a for a in history if a.queue == name), begins(name)
@@ -179,7 +197,10 @@ def check(
 
 
 def at_every_instant(history: History) -> Iterator[str]:
-    """No limit of the history's settings was exceeded: counted along the journal, so that no clock matters."""
+    """Check that no limit in the history's settings was exceeded.
+
+    Attempts are counted in the order of the journal's numbers, so the result does not depend on any clock.
+    """
     keys = {run.id: run.key for run in history.runs if run.key is not None}
     spans = [one for run_id, changes in of_runs(history).items() if run_id in keys for one in spells(changes)]
     attempts = [
@@ -194,16 +215,19 @@ def at_every_instant(history: History) -> Iterator[str]:
 
 
 def limit(text: str) -> tuple[str, int]:
+    """Parse NAME=N."""
     name, _, number = text.rpartition("=")
     return name, int(number)
 
 
 def instant(text: str) -> tuple[str, float]:
+    """Parse NAME=SECONDS."""
     name, _, at = text.rpartition("=")
     return name, float(at)
 
 
 def rate(text: str) -> tuple[str, tuple[int, float, int]]:
+    """Parse NAME=N/P+B: N starts in P seconds, and B more in a burst."""
     name, _, figures = text.rpartition("=")
     starts, _, figures = figures.partition("/")
     period, _, burst = figures.partition("+")
@@ -211,6 +235,7 @@ def rate(text: str) -> tuple[str, tuple[int, float, int]]:
 
 
 def main() -> int:
+    """Run the command line: print the violations, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, help="a saved history")
     parser.add_argument("--dsn", help="read the history of this database")

@@ -1,6 +1,6 @@
-"""One owner at a time: read from the journal, in which every change of a run has its place.
+"""Check that each run has one owner at a time, from the journal of all its changes.
 
-An owner is who holds the token of a claim. Order is that of the journal's numbers, so that no clock matters.
+An owner is the worker that holds the token of a claim. The journal's numbers give the order, so clocks do not matter.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from pgsched.core.lifecycle import ENDED_STATES
 
 @dataclass(frozen=True, slots=True)
 class Spell:
-    """A token's ownership of a run: from the number of its claim to that of the change that ended it (None: open)."""
+    """A token's ownership of a run.
+
+    `claimed`: the change that claimed the run.
+    `released`: the change that ended the ownership; None if it had not ended.
+    `last`: the last change while the token owned the run; its lease is the last one.
+    """
 
     run_id: int
     token: str
     attempt: int
     claimed: Change
     released: Change | None
-    last: Change  # the last change while it was held: its lease
+    last: Change
 
 
 def of_runs(history: History) -> dict[int, list[Change]]:
-    """The journal of each run, in order."""
+    """Group the journal by run; the changes of each run are in order."""
     found: dict[int, list[Change]] = defaultdict(list)
     for change in sorted(history.changes, key=lambda change: change.seq):
         found[change.run_id].append(change)
@@ -35,7 +40,7 @@ def of_runs(history: History) -> dict[int, list[Change]]:
 
 
 def spells(changes: list[Change]) -> list[Spell]:
-    """The ownerships of one run, oldest first."""
+    """Return the ownerships of one run, oldest first."""
     found: list[Spell] = []
     ownership: list[Change] = []
     for change in changes:
@@ -51,12 +56,13 @@ def spells(changes: list[Change]) -> list[Spell]:
 
 
 def spell(ownership: list[Change], released: Change | None) -> Spell:
+    """Return the ownership that consists of these changes."""
     first = ownership[0]
     return Spell(first.run_id, first.token or "", first.attempt, first, released, ownership[-1])
 
 
 def one_at_a_time(history: History) -> Iterator[str]:
-    """A run changes its owner only after the former one was released, and never goes back to a token."""
+    """Check that a run changes owners only after the former one was released, and never returns to an old token."""
     for run_id, changes in of_runs(history).items():
         seen: set[str] = set()
         for before, change in pairwise([None, *changes]):
@@ -72,21 +78,21 @@ def one_at_a_time(history: History) -> Iterator[str]:
 
 
 def taken_early(history: History) -> Iterator[str]:
-    """Nobody takes a claim away before its lease has ended."""
-    taken = ("crashed", "interrupted")  # known to have begun, or not
+    """Check that no claim is taken away before its lease has ended."""
+    taken = ("crashed", "interrupted")  # crashed: the handler had begun; interrupted: it may not have begun
     lost = {(one.run_id, one.token) for one in history.attempts if one.outcome in taken}
     for run_id, changes in of_runs(history).items():
         for one in spells(changes):
             end = one.released
             if end is None or end.token is not None or (run_id, one.token) not in lost:
-                continue  # it was settled by its owner, who leaves the token
+                continue  # the owner settled the run: a settlement keeps the token
             if one.last.lease_until is not None and end.at < one.last.lease_until:
                 early = one.last.lease_until - end.at
                 yield f"run {run_id}: taken from {one.token} {early:.3f} s before its lease ended"
 
 
 def ended_once(history: History) -> Iterator[str]:
-    """What has ended changes no more."""
+    """Check that a run that has ended does not change its state or token."""
     for run_id, changes in of_runs(history).items():
         for before, change in pairwise(changes):
             moved = (change.state, change.token) != (before.state, before.token)
@@ -95,11 +101,11 @@ def ended_once(history: History) -> Iterator[str]:
 
 
 def events_by_owners(history: History) -> Iterator[str]:
-    """Handlers run with tokens that were claimed, and what they write under the claim lies within their ownership."""
+    """Check that handlers run with claimed tokens, and write under a claim only while they own the run."""
     owned: dict[int, dict[str, Spell]] = {
         run_id: {one.token: one for one in spells(changes)} for run_id, changes in of_runs(history).items()
     }
-    lost = set(history.settings.get("lost_tokens", ()))  # claimed in a server that had not passed it on
+    lost = set(history.settings.get("lost_tokens", ()))  # claims that were lost with their server
     for event in (event for event in history.ledger if event.token not in lost):
         one = owned.get(event.run_id, {}).get(event.token)
         if one is None:
@@ -111,7 +117,7 @@ def events_by_owners(history: History) -> Iterator[str]:
 
 
 def settled_by_the_last(history: History) -> Iterator[str]:
-    """The token that a run ended with is that of its last claim, and the run succeeded once."""
+    """Check that a run succeeded once, and with the token of its last claim."""
     runs = {run.id: run for run in history.runs}
     for run_id, changes in of_runs(history).items():
         run, owners = runs.get(run_id), spells(changes)

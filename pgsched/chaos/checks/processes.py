@@ -1,4 +1,4 @@
-"""Processes and what they hold: each works, says that it does not, or has ended; nothing is left behind."""
+"""Check the worker processes: each works, reports that it cannot, or has ended, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pgsched.chaos.history import History
 from pgsched.errors import DatabaseUnreachable
 
 SLACK = {"threads": 2, "descriptors": 4, "children": 0}
-CRASHES = (4, 6, 7, 8, 11)  # signals of the interpreter or a library that went wrong; nobody sends them
+CRASHES = (4, 6, 7, 8, 11)  # signals of a crash in the interpreter or a library; no fault sends them
 FATES = ("worked", "unhealthy", "exited")
 
 
 def fates(history: History) -> Iterator[str]:
-    """No process is silent, and none that ended by itself said that all was well."""
+    """Check that no process is silent, and that no process ended by itself with exit code 0 or crashed."""
     for process in history.processes:
         if process.fate not in FATES:
             yield f"process {process.pid} neither works, nor says that it does not, nor has ended"
@@ -24,8 +24,11 @@ def fates(history: History) -> Iterator[str]:
 
 
 def stops(history: History) -> Iterator[str]:
-    """A process that is asked to stop does so in time, and well. One that had no way to the database any more, and said
-    so, may end with the exit code for that: it could not record what it had done."""
+    """Check that each process that is asked to stop does so in time, with exit code 0.
+
+    A process that had lost the database and logged so may end with the exit code for that: it could not record its
+    outcomes.
+    """
     within = history.settings.get("stop_within_s", 15.0)
     for process in history.processes:
         if process.stop_s is None:
@@ -37,7 +40,7 @@ def stops(history: History) -> Iterator[str]:
 
 
 def leaks(history: History) -> Iterator[str]:
-    """No thread, descriptor, child, session or lock is left over."""
+    """Check that no thread, descriptor, child process, session or lock is left over."""
     for process in history.processes:
         for what, slack in SLACK.items():
             before, after = (process.before or {}).get(what), (process.after or {}).get(what)

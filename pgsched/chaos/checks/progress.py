@@ -1,4 +1,4 @@
-"""Things move: an expired claim is taken back in time, high-water marks and terms rise, terms do not overlap."""
+"""Check progress: expired claims are taken back in time, high-water marks and terms rise, and terms do not overlap."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ ON_ITS_WAY_S = 1.0
 
 
 def stuck(history: History) -> Iterator[str]:
-    """No claim stands longer than `stuck_s` (the reap period, and what a busy machine adds) after its lease has ended.
+    """Check that no claim stands longer than `stuck_s` after its lease has ended.
 
-    Outages do not count, nor does the time from a leader's last sign of life until the next one has led for a lease:
-    before that it reaps nothing. Nor does a leader that had to wait for the database.
+    `stuck_s` is the reap period plus an allowance for a busy machine. The times that `idle_times` returns do not count.
     """
     allowed, ended = history.settings.get("stuck_s"), history.settings.get("ended")
     if allowed is None or ended is None:
@@ -30,10 +29,15 @@ def stuck(history: History) -> Iterator[str]:
 
 
 def idle_times(history: History) -> list[tuple[float, float]]:
-    """When nobody could take an expired claim back; these do not overlap.
+    """Return the times in which no leader could take back an expired claim; they do not overlap.
 
-    Besides outages: until a new leader has led for a lease, and for a lease after the database has kept a leader
-    waiting (it says that it lives about once a second).
+    These times are:
+
+    - outages
+    - from a leader's last sign of life until the next leader has led for a lease: a new leader does not reap before
+      that
+    - from a sign of life until a lease after the next one, if that one came late because the database kept the leader
+      waiting. A leader writes a sign of life about once a second.
     """
     lease_s = float(history.settings.get("lease_s", 0))
     found = [(one.start, one.end) for one in history.outages]
@@ -52,12 +56,12 @@ def idle_times(history: History) -> list[tuple[float, float]]:
 
 
 def overlap(times: list[tuple[float, float]], start: float, end: float) -> float:
-    """Seconds of these times between two instants."""
+    """Return how many seconds of these times lie between `start` and `end`."""
     return sum(max(0.0, min(end, until) - max(start, since)) for since, until in times)
 
 
 def marks_rise(history: History) -> Iterator[str]:
-    """A job's high-water mark only rises."""
+    """Check that a job's high-water mark only rises."""
     newest: dict[int, float] = {}
     for mark in sorted(history.marks, key=lambda mark: mark.seq):
         before = newest.get(mark.job_id)
@@ -67,7 +71,7 @@ def marks_rise(history: History) -> Iterator[str]:
 
 
 def terms_rise(history: History) -> Iterator[str]:
-    """Each term has the next number, and begins after the one before."""
+    """Check that each term has a higher number than the one before."""
     begun = [term for term in sorted(history.terms, key=lambda term: term.seq) if term.op == "insert"]
     newest: Term | None = None
     for term in begun:
@@ -77,9 +81,10 @@ def terms_rise(history: History) -> Iterator[str]:
 
 
 def terms_overlap(history: History) -> Iterator[str]:
-    """Once a term has begun, nothing is written in the name of an older one: neither its row, nor a high-water mark.
+    """Check that no high-water mark and no leader's row is written in an older term once a newer term has begun.
 
-    A sign of life is no decision and not fenced: one that was on its way when the term began is let pass.
+    A leader's sign of life decides nothing and is not fenced. One that was on its way when the new term began is
+    allowed for 1 s.
     """
     writes = [(term.seq, term.at, term.term, term.backend, term.op) for term in history.terms]
     writes += [(mark.seq, mark.at, 0, mark.backend, "mark") for mark in history.marks]

@@ -1,4 +1,4 @@
-"""What was promised to who enqueued: it ends, it ran if it says so, it is there once."""
+"""Check what producers were promised: each run ends, runs its handler if it succeeded, and exists once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pgsched.core.lifecycle import ENDED_STATES
 
 
 def acknowledged(history: History) -> Iterator[str]:
-    """Every enqueue that was answered is there and has ended."""
+    """Check that every run whose enqueue was answered exists and has ended."""
     states = {run.id: run.state for run in history.runs}
     for run_id, changes in of_runs(history).items():
         if run_id not in states and changes[-1].op == "delete":
-            states[run_id] = changes[-1].state  # pruned, after it had ended
-    lost = set(history.settings.get("lost_keys", ()))  # with a server that had not passed them on
+            states[run_id] = changes[-1].state  # a deleted run counts with its last state: ended runs are pruned
+    lost = set(history.settings.get("lost_keys", ()))  # lost with a server before it replicated them
     for ack in (ack for ack in history.acknowledged if ack.key not in lost):
         state = states.get(ack.run_id)
         if state is None:
@@ -26,14 +26,14 @@ def acknowledged(history: History) -> Iterator[str]:
 
 
 def all_ended(history: History) -> Iterator[str]:
-    """In the end no run is open."""
+    """Check that no run is open at the end."""
     for run in history.runs:
         if run.state not in ENDED_STATES:
             yield f"run {run.id} ({run.task}) is {run.state} in the end"
 
 
 def enqueued_once(history: History) -> Iterator[str]:
-    """However often an enqueue was sent, there is one run of it."""
+    """Check that each enqueue made one run, however often it was sent."""
     runs = defaultdict(set)
     for run in history.runs:
         if run.idempotency_key is not None:
@@ -47,7 +47,7 @@ def enqueued_once(history: History) -> Iterator[str]:
 
 
 def ran(history: History) -> Iterator[str]:
-    """Nothing succeeded without a start in the ledger, and an end, by the token that settled it."""
+    """Check that each succeeded run has a start and an end in the ledger, by the token that settled it."""
     events = {(event.run_id, event.token, event.event) for event in history.ledger}
     for run in history.runs:
         if run.state != "succeeded":

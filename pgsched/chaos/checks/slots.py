@@ -1,7 +1,7 @@
-"""Every slot of every job was decided once: none lost, none twice, none invented.
+"""Check that every slot of every job was decided once: none lost, none decided twice, none invented.
 
-The nominal slots come from a cron library that the product does not use (cronsim), and for @every from counting. What
-was pruned meanwhile counts too: the journal has every row that there ever was.
+The nominal slots come from a cron library that the product does not use (cronsim), and for `@every` from counting.
+Pruned rows count too: the journal has every row that ever existed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHOWN = 3
 
 
 def lost(history: History) -> Iterator[str]:
-    """Every nominal slot has a row, or lies in the stretch that a row stands for."""
+    """Check that every nominal slot has a row, or lies in the stretch that a row stands for."""
     gone = {change.run_id for change in history.changes if change.op == "delete"}
     there = {run.id for run in history.runs} | gone
     rows = defaultdict(set)
@@ -41,7 +41,7 @@ def lost(history: History) -> Iterator[str]:
 
 
 def twice(history: History) -> Iterator[str]:
-    """No slot was ever given two rows, not even after the first one was pruned."""
+    """Check that no slot ever had two rows, even if the first one was pruned."""
     runs_by_slot = defaultdict(set)
     for change in slot_rows(history):
         if change.op == "insert":
@@ -52,7 +52,7 @@ def twice(history: History) -> Iterator[str]:
 
 
 def invented(history: History) -> Iterator[str]:
-    """Every row of a job stands for a slot that its schedule has."""
+    """Check that every row of a job stands for a slot of its schedule."""
     rows = defaultdict(set)
     for change in slot_rows(history):
         rows[change.job_id].add(micros(change.slot))
@@ -63,17 +63,20 @@ def invented(history: History) -> Iterator[str]:
 
 
 def slot_rows(history: History) -> Iterator[Change]:
-    """The journal of runs that stand for slots."""
+    """Return the changes of runs that stand for slots."""
     return (change for change in history.changes if change.job_id is not None and change.slot is not None)
 
 
 def micros(at: float | None) -> int:
-    """Microseconds: what PostgreSQL keeps, and what a float of this century's seconds holds exactly enough."""
+    """Return a time in microseconds, the resolution that PostgreSQL keeps.
+
+    A float of seconds in this century is exact enough for microseconds.
+    """
     return round((at or 0.0) * MICRO)
 
 
 def nominal(job: Job) -> list[int]:
-    """The slots that the schedule has after `since` and up to the job's end, in microseconds."""
+    """Return the schedule's slots after `since`, up to the job's end or its high-water mark, in microseconds."""
     end = job.decided if job.ends is None else job.ends
     if job.schedule.startswith("@every "):
         step = every(job.schedule) * MICRO
@@ -84,6 +87,10 @@ def nominal(job: Job) -> list[int]:
 
 
 def cron(job: Job, end: float) -> Iterator[int]:
+    """Yield the slots of a cron expression from cronsim, in microseconds, up to `end`.
+
+    Raises InputError if cronsim is not installed.
+    """
     try:
         from cronsim import CronSim
     except ImportError:
@@ -96,7 +103,7 @@ def cron(job: Job, end: float) -> Iterator[int]:
 
 
 def every(schedule: str) -> int:
-    """The seconds of `@every 1h30m`."""
+    """Return the seconds of an interval, as in `@every 1h30m`."""
     total, number = 0, ""
     for letter in schedule.removeprefix("@every ").strip():
         if letter in UNITS:
@@ -107,9 +114,11 @@ def every(schedule: str) -> int:
 
 
 def shown(slot: int) -> str:
+    """Format a slot as a UTC date and time."""
     return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=slot)).strftime("%F %T.%f").rstrip("0").rstrip(".")
 
 
 def listed(slots: list[int]) -> str:
+    """Format the first three slots, with an ellipsis if there are more."""
     some = ", ".join(shown(slot) for slot in slots[:SHOWN])
     return some + (" …" if len(slots) > SHOWN else "")

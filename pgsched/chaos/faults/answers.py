@@ -1,5 +1,7 @@
-"""Faults of answers: a statement is cut off before the server hears of it, or after the server has done it. Whoever
-sent it cannot tell the two apart."""
+"""Faults of answers: cut a statement off before the server gets it, or after the server has done it.
+
+The client that sent the statement cannot distinguish the two.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,13 @@ SLOT_RUNS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
 
 
 def happened(stage: Stage, loss: Loss, what: str) -> None:
+    """Wait until all losses have happened."""
     stage.wait(lambda: loss.wait(0), 30, f"{what} to be cut off")
 
 
 @fault("claim-unanswered", tier="quick")
 def claim_unanswered(stage: Stage) -> None:
-    """Claims lose their answers before and after the server takes them: what was taken runs at once, and once."""
+    """Lose answers to claims, before and after the server does them: claimed runs start at once, and once."""
     for at in ("before", "after"):
         loss = stage.proxy.lose_answer(CLAIM, at, times=TIMES, which=of("pgsched claim"))
         happened(stage, loss, f"claims, {at} they are done,")
@@ -39,8 +42,7 @@ def claim_unanswered(stage: Stage) -> None:
 
 @fault("settlement-unanswered", tier="quick")
 def settlement_unanswered(stage: Stage) -> None:
-    """Settlements lose their answers before and after the server records them: each is recorded once, and no run is
-    repeated."""
+    """Lose answers to settlements, before and after the server does them: each is recorded once, no run repeats."""
     for at in ("before", "after"):
         loss = stage.proxy.lose_answer(SUCCEEDED, at, times=TIMES, which=of("pgsched settle"))
         happened(stage, loss, f"settlements, {at} they are done,")
@@ -59,7 +61,7 @@ def settlement_unanswered(stage: Stage) -> None:
 
 @fault("enqueue-unanswered", tier="quick")
 def enqueue_unanswered(stage: Stage) -> None:
-    """Enqueues lose their answers before and after COMMIT: sent again with the same key, each makes exactly one run."""
+    """Lose answers to enqueues, before and after COMMIT: sent again with the same key, each makes one run."""
     for at in ("before", "after"):
         loss = stage.proxy.lose_answer(ENQUEUE, at, times=TIMES, which=of("pgsched producer"))
         happened(stage, loss, f"enqueues, {at} they are done,")
@@ -77,8 +79,10 @@ def enqueue_unanswered(stage: Stage) -> None:
 
 @fault("tick-unanswered", tier="quick")
 def tick_unanswered(stage: Stage) -> None:
-    """The leader's transaction with new slots is cut off before and after COMMIT: a new term goes on, no slot is made
-    twice and none is lost."""
+    """Cut off the leader's transaction with new slots, before and after COMMIT: no slot is lost or made twice.
+
+    Each time, a new term begins and goes on with the slots.
+    """
     for at in ("before", "after"):
         for _ in range(TIMES):
             term = stage.one("SELECT max(term) FROM pgsched.leader")
@@ -91,5 +95,5 @@ def tick_unanswered(stage: Stage) -> None:
 
 
 def crashed(stage: Stage) -> int:
-    """Attempts whose claim was taken away."""
+    """Return the number of attempts whose claim was taken away."""
     return int(stage.one(CRASHED))

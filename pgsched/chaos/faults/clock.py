@@ -1,4 +1,4 @@
-"""Faults of clocks: the database's goes back and ahead, a worker's host is hours or days off."""
+"""Faults of clocks: the database's clock goes back and ahead, or a worker's clock is hours or days off."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL_ENDED = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8"
 
 
 def move(stage: Stage, to_s: int) -> None:
-    """Move the database's clock, and wait until every open transaction has ended: it may have read the clock before."""
+    """Set the database's clock to this many seconds ahead of the host, and wait until the server shows it."""
     before, since = stage.clock(), time.monotonic()
     stage.server.clock.set(to_s)
     stage.wait(lambda: abs(stage.clock() - before - (time.monotonic() - since)) > HOUR / 2, 15, "the clock to move")
@@ -40,7 +40,7 @@ def move(stage: Stage, to_s: int) -> None:
 
 @fault("database-clock", tier="full", needs=("clock",), server="clock", workers=0, rate=10, drain_s=120, lease_s=10.0)
 def database_clock(stage: Stage) -> None:
-    """The database's clock goes an hour back, then two ahead: no slot twice, none lost, no claim taken away."""
+    """Move the database's clock 1 h back, then 2 h ahead: no slot is lost or made twice, no claim is taken away."""
     steady = stage.start_worker(app="pgsched.chaos.steady:app")
     assert stage.leader() is steady
     for _ in range(2):
@@ -48,7 +48,7 @@ def database_clock(stage: Stage) -> None:
     under_load(stage, 20)
     waiting_runs = [stage.enqueue("hold", gate="go") for _ in range(6)]
     stage.wait(lambda: all(stage.events(run) for run in waiting_runs), 15, "runs that are held")
-    time.sleep(stage.lease_s)  # a new leader reaps nothing before, nor does one that has just seen the clock move
+    time.sleep(stage.lease_s)  # a leader reaps nothing for a lease after its election, or after the clock has moved
     move(stage, -HOUR)
     newest = stage.one(LAST)
     stage.wait(
@@ -56,11 +56,11 @@ def database_clock(stage: Stage) -> None:
     )
     stage.wait(lambda: stage.one(EXPIRED) == 0, 15, "leases that end in time")
     slots = stage.one(SLOTS)
-    time.sleep(stage.lease_s)  # and what must not happen has this long to happen
+    time.sleep(stage.lease_s)  # time for a slot that must not be made
     stage.figure("slots made in the hour that is lived through again", stage.one(SLOTS) - slots, bound=0)
     move(stage, HOUR)
     stage.wait(lambda: stage.one(SLOTS) > slots, DOUBT_S + 20, "slots after the clock went ahead")
-    time.sleep(4)  # as above: the leader looks for claims to take back twice a second
+    time.sleep(4)  # time for a claim that must not be taken: the leader reaps twice a second
     assert stage.leader() is steady, "a new leader would have taken nothing back anyway"
     stage.figure("claims lost by healthy workers", stage.one(CRASHED), bound=0)
     assert all(len(stage.events(run)) == 1 for run in waiting_runs)
@@ -70,9 +70,9 @@ def database_clock(stage: Stage) -> None:
 
 @fault("worker-killed-then-clock-back", tier="full", needs=("clock",), server="clock", drain_s=120)
 def killed_then_back(stage: Stage) -> None:
-    """A worker is killed, and the database's clock goes an hour back: its claim ends with a lease, not in an hour."""
+    """Kill a worker, then move the database's clock 1 h back: the claim ends after a lease, not after an hour."""
     leader, victim = stage.leader(), None
-    while victim is None or victim is leader:  # a new leader would not know that the clock was moved
+    while victim is None or victim is leader:  # a new leader would not know that the clock has moved
         run = stage.enqueue("hold", gate="go")
         stage.wait(lambda: stage.events(run), 15, "the start")  # noqa: B023
         victim = stage.fleet.by_pid(stage.events(run)[0])
@@ -89,17 +89,17 @@ def killed_then_back(stage: Stage) -> None:
 
 @fault("pruned-then-clock-back", tier="full", needs=("clock",), server="clock", rate=10, drain_s=120)
 def pruned_then_back(stage: Stage) -> None:
-    """Ended runs are pruned, and the clock goes back to before them: no slot is made again, none is lost."""
+    """Prune ended runs, then move the clock back before them: no slot is made again, none is lost."""
     pgsched(stage, "retention", "set", "--keep", "1s")
 
     def pruned() -> bool:
         pgsched(stage, "prune")
         return bool(stage.one(PRUNED) >= 30)
 
-    stage.wait(pruned, 90, "slots to be pruned")  # once they are counted: every ten seconds
+    stage.wait(pruned, 90, "slots to be pruned")  # runs are pruned once they are counted, every 10 s
     move(stage, -HOUR)
     slots = stage.one(INSERTED)
-    time.sleep(2 * stage.lease_s)  # what must not happen has this long to happen
+    time.sleep(2 * stage.lease_s)  # time for a slot that must not be made
     stage.figure("slots made in the hour that is lived through again", stage.one(INSERTED) - slots, bound=0)
     move(stage, 0)
     stage.wait(lambda: stage.one(INSERTED) > slots, DOUBT_S + 30, "slots after the clock is right again")
@@ -107,7 +107,7 @@ def pruned_then_back(stage: Stage) -> None:
 
 
 def pgsched(stage: Stage, *command: str) -> None:
-    """A command of an operator."""
+    """Run a pgsched command as an operator does, and assert that it succeeds."""
     environment = {**os.environ, "PGSCHED_DSN": stage.dsn}
     done = subprocess.run([sys.executable, "-m", "pgsched", *command], check=False, env=environment,
                           capture_output=True, text=True)  # fmt: skip
@@ -116,7 +116,7 @@ def pgsched(stage: Stage, *command: str) -> None:
 
 @fault("worker-clock", tier="quick", needs=("clock",))
 def worker_clock(stage: Stage) -> None:
-    """A worker's host is an hour ahead, then two days behind: it works like the others, leads like the others."""
+    """Set a worker's clock 1 h ahead, then 2 days behind: it works and leads like the others."""
     clock = Clock(stage.fleet.folder / "worker.clock")
     wrong = stage.start_worker(env=clock.environment)
     for off in (HOUR, -2 * 24 * HOUR):
@@ -124,7 +124,7 @@ def worker_clock(stage: Stage) -> None:
         works(stage, wrong)
     for member in stage.workers:
         if member is not wrong:
-            member.kill()  # who is left leads, with its wrong clock
+            member.kill()  # the worker with the wrong clock is left to lead
     stage.leader()
     slots = stage.one(SLOTS)
     stage.wait(lambda: stage.one(SLOTS) > slots + 10, 20, "slots from a leader whose clock is wrong")
@@ -132,7 +132,7 @@ def worker_clock(stage: Stage) -> None:
 
 
 def works(stage: Stage, member: Member) -> None:
-    """Wait until it has done its share."""
+    """Wait until this worker has ended more than ten runs."""
     (newest,) = stage.ledger.execute(LAST).fetchone() or (0,)
     asked = [newest, [member.pid]]
     stage.wait(
@@ -141,4 +141,5 @@ def works(stage: Stage, member: Member) -> None:
 
 
 def pids(stage: Stage) -> list[int]:
+    """Return the process ids of the living workers."""
     return [member.pid for member in stage.workers]

@@ -1,4 +1,4 @@
-"""Faults of the server's disk: it is full, for data and for WAL, and gets room again."""
+"""Faults of the server's disk: it is full, for data or for WAL, and gets room again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from pgsched.chaos.stage import Stage
 
 FULL_S = 12.0
 MOST = 300
-RESULT_KB = 50  # a settlement with such a result needs new pages; a small one may fit into those that there are
+# A settlement with a result of this size needs new pages; a small one may fit into existing pages.
+RESULT_KB = 50
 WAL = "SELECT pg_logical_emit_message(true, 'chaos', repeat('x', 1000000))"
-PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # where settlements are written as well
+PAGES = "INSERT INTO chaos.journal (what, op, id) VALUES ('room', 'insert', 0)"  # the journal: settlements go there too
 UNHEALTHY = ("No space left", "could not extend", "could not write", "cannot reach", "connection lost", "again")
 STARTED = "SELECT count(*) FROM chaos.ledger WHERE run_id = ANY (%s) AND event = 'start'"
 OPEN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND phase < 3"
@@ -25,7 +26,10 @@ AGAIN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND attempt > 1"
 
 
 def suffer(stage: Stage, leave_kb: int) -> None:
-    """Fill the disk under load; let every worker finish what it runs, which cannot be written; make room."""
+    """Fill the disk under load, let every worker finish runs that cannot be settled, then make room.
+
+    `leave_kb`: how much room is left, in KB.
+    """
     under_load(stage)
     most = stage.options.workers * stage.options.concurrency
     run_ids = [stage.enqueue("hold", gate="full", result_kb=RESULT_KB) for _ in range(most)]
@@ -39,7 +43,7 @@ def suffer(stage: Stage, leave_kb: int) -> None:
             stage.wait(
                 lambda: all(complained(worker, logged[worker.pid]) for worker in stage.workers), 20, "complaints"
             )
-            time.sleep(FULL_S)  # how long it stays full is the fault itself
+            time.sleep(FULL_S)  # how long the disk stays full is part of the fault
         finally:
             stage.server.make_room()
         lines = sum(worker.log.read_bytes()[logged[worker.pid] :].count(b"\n") for worker in stage.workers)
@@ -55,7 +59,7 @@ def suffer(stage: Stage, leave_kb: int) -> None:
 
 
 def use_up(stage: Stage, what: str) -> None:
-    """Write until there is no room for more of it."""
+    """Repeat a statement until there is no room for it."""
     with (
         contextlib.suppress(psycopg.Error),
         psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as db,
@@ -65,18 +69,18 @@ def use_up(stage: Stage, what: str) -> None:
 
 
 def complained(worker: Member, since: int) -> bool:
-    """Has it said that something is wrong?"""
+    """Check whether the worker has logged a problem after the first `since` bytes of its log."""
     log_text = worker.log.read_bytes()[since:].decode(errors="replace")
     return any(word in log_text for word in UNHEALTHY)
 
 
 @fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full(stage: Stage) -> None:
-    """The server's disk is full: workers say so, ask seldom, keep what they have, and go on when there is room."""
+    """Fill the server's disk: workers log it, ask seldom, keep their outcomes, and go on when there is room."""
     suffer(stage, 0)
 
 
 @fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full_for_wal(stage: Stage) -> None:
-    """The server has less room than its next piece of WAL needs: it may end itself; all go on when it is back."""
+    """Leave less room than the next WAL segment needs: the server may end; all go on when it is back."""
     suffer(stage, 8 * 1024)

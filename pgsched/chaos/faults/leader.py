@@ -1,4 +1,4 @@
-"""Faults of the leader: killed and frozen at chosen points of its tick, several at once, none for hours."""
+"""Faults of the leader: killed or frozen at given points of its tick, several leaders at once, none for hours."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UPDATE chaos.journal SET slot = slot - interval '5 hours', mark = mark - interva
 
 
 def replaced(stage: Stage, former: Member, since: float, bound: float) -> None:
-    """Another one leads within so many seconds, and decides slots."""
+    """Wait until another worker leads and decides slots; record the time that this took (at most `bound` seconds)."""
     stage.leader(30, other_than=former)
     stage.figure("another leads after", float(stage.one(ELECTED)) - since, bound=bound)
     now = stage.clock()
@@ -48,7 +48,10 @@ def replaced(stage: Stage, former: Member, since: float, bound: float) -> None:
 
 @contextmanager
 def tripped(stage: Stage, where: str) -> Iterator[Member]:
-    """Hold the leader at this point of its next tick; it goes on at the end of the block, if it lives."""
+    """Stop the leader at this point of its next tick, and yield it.
+
+    The leader goes on at the end of the block, if it still lives. `where` is "before insert" or "after insert".
+    """
     with psycopg.connect(stage.dsn, autocommit=True, application_name="chaos stage") as trip:
         trip.execute(TRIP_LOCK)
         trip.execute("INSERT INTO chaos.trips VALUES (%s)", [where])
@@ -69,19 +72,19 @@ def killed_at(stage: Stage, where: str) -> None:
 
 @fault("leader-killed-before-insert", tier="full")
 def leader_killed_before_insert(stage: Stage) -> None:
-    """The leader is killed when it is about to insert slots: another leads in seconds, no slot is lost."""
+    """Kill the leader when it is about to insert slots: another leads in seconds, no slot is lost."""
     killed_at(stage, "before insert")
 
 
 @fault("leader-killed-after-insert", tier="quick")
 def leader_killed_after_insert(stage: Stage) -> None:
-    """The leader is killed when it has inserted slots and not committed: they are decided again, once."""
+    """Kill the leader after it has inserted slots, before COMMIT: they are decided again, once."""
     killed_at(stage, "after insert")
 
 
 @fault("leader-killed-after-commit", tier="full")
 def leader_killed_after_commit(stage: Stage) -> None:
-    """The leader is killed when it has just committed slots: none is made twice."""
+    """Kill the leader when it has just committed slots: none is made twice."""
     leader, before = stage.leader(), stage.one(NEWEST_SLOT)
     stage.wait(lambda: stage.one(NEWEST_SLOT) > before, 15, "a tick to commit")
     since = stage.clock()
@@ -91,7 +94,7 @@ def leader_killed_after_commit(stage: Stage) -> None:
 
 @fault("leader-frozen-idle", tier="full", lease_s=None, reap_s=None, poll_s=None, jobs=3)
 def leader_frozen_idle(stage: Stage) -> None:
-    """The leader freezes between two ticks, with default settings: another leads within 12 s."""
+    """Freeze the leader between two ticks, with default settings: another leads within 12 s."""
     leader = stage.leader()
     since = stage.clock()
     leader.freeze()
@@ -101,7 +104,7 @@ def leader_frozen_idle(stage: Stage) -> None:
 
 @fault("leader-frozen-in-tick", tier="quick", lease_s=None, reap_s=None, poll_s=None, jobs=3)
 def leader_frozen_in_tick(stage: Stage) -> None:
-    """The leader freezes inside the tick's transaction, with default settings: another leads within 12 s."""
+    """Freeze the leader inside the tick's transaction, with default settings: another leads within 12 s."""
     with tripped(stage, "after insert") as leader:
         leader.freeze()
         since = stage.clock()
@@ -111,11 +114,11 @@ def leader_frozen_in_tick(stage: Stage) -> None:
 
 @fault("eight-leaders", tier="full", workers=0)
 def eight_leaders(stage: Stage) -> None:
-    """Eight processes believe that they hold the leader's lock: the fence and the terms keep every slot single."""
+    """Make eight processes believe that they hold the leader's lock: the fence and terms keep each slot single."""
     believers = [stage.start_worker(app="pgsched.chaos.forced:app") for _ in range(2)]
     began, since = stage.one(TERM), stage.clock()
     believers += [stage.start_worker(app="pgsched.chaos.forced:app") for _ in range(6)]
-    time.sleep(8)  # how long they are at it is the fault itself
+    time.sleep(8)  # how long the eight compete is part of the fault
     stage.figure("terms", stage.one(TERM) - began)
     stage.figure("slots decided", decided := stage.one(SLOTS, since))
     assert decided, "several leaders decided nothing: that proves nothing"
@@ -130,7 +133,7 @@ def eight_leaders(stage: Stage) -> None:
 
 @fault("no-leader-for-hours", tier="quick")
 def no_leader_for_hours(stage: Stage) -> None:
-    """Nobody leads for five hours (all that was decided is moved back by them): every slot is accounted for."""
+    """Have no leader for five hours (all decided slots are moved back): every slot is accounted for."""
     now = stage.clock()
     stage.wait(lambda: stage.one(SLOTS, now) >= 6, 15, "some slots")
     for member in stage.workers:
@@ -147,8 +150,10 @@ def no_leader_for_hours(stage: Stage) -> None:
 
 @fault("leader-lock-held", tier="quick", workers=0)
 def leader_lock_held(stage: Stage) -> None:
-    """Another application holds the lock by which candidates wait: one leads all the same, and doctor names that
-    session; once it has gone, the same one leads on."""
+    """Hold the lock of waiting candidates in another application: a worker leads; doctor names the session.
+
+    When that application releases the lock, the same leader goes on.
+    """
     with psycopg.connect(stage.dsn, autocommit=True, application_name="monthly report") as other:
         other.execute(LEADER_LOCK)
         for _ in range(2):
@@ -167,7 +172,7 @@ def leader_lock_held(stage: Stage) -> None:
 
 
 def named(stage: Stage, pid: int) -> str | None:
-    """What doctor says of this server process."""
+    """Return the text in doctor's answer that names this server process, or None."""
     command = [sys.executable, "-m", "pgsched", "doctor", "--json"]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "PGSCHED_DSN": stage.dsn}
@@ -177,7 +182,7 @@ def named(stage: Stage, pid: int) -> str | None:
 
 
 def found(answer: object) -> Iterator[object]:
-    """Every text in doctor's answer."""
+    """Yield every text in doctor's answer."""
     if isinstance(answer, dict):
         for value in answer.values():
             yield from found(value)

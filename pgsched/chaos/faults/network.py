@@ -24,21 +24,24 @@ GROUP BY run_id HAVING count(DISTINCT token) > 1) r"""
 
 
 class Way(Protocol):
-    """How one worker reaches the server."""
+    """How one worker reaches the server, with methods to cut and restore the connection."""
 
-    def part(self, *directions: Direction) -> None: ...
-    def join(self) -> None: ...
+    def part(self, *directions: Direction) -> None:
+        """Let nothing pass in these directions."""
+
+    def join(self) -> None:
+        """Let everything pass again."""
 
 
 class ByProxy:
-    """Connections stay up, and what is said does not arrive."""
+    """A way through a proxy: when parted, connections stay up and data does not arrive."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.part, self.join = proxy.silence, proxy.heal
 
 
 class ByPackets:
-    """Packets vanish."""
+    """A way through a network namespace: when parted, packets vanish."""
 
     def __init__(self, net: Namespace) -> None:
         self.part, self.join = net.drop, net.heal
@@ -46,7 +49,7 @@ class ByPackets:
 
 @contextmanager
 def leader_behind_proxy(stage: Stage) -> Iterator[tuple[Member, Way]]:
-    """A worker that leads and has a way of its own, and two others."""
+    """Start a worker that leads behind a proxy of its own, and two others; yield the leader and its way."""
     with Proxy(stage.dsn) as proxy:
         member = stage.start_worker(dsn=proxy.dsn)
         stage.leader()
@@ -57,7 +60,7 @@ def leader_behind_proxy(stage: Stage) -> Iterator[tuple[Member, Way]]:
 
 @contextmanager
 def leader_behind_wire(stage: Stage) -> Iterator[tuple[Member, Way]]:
-    """The same in a network namespace, whose packets go to a proxy that only passes on."""
+    """Do the same with a network namespace; its packets go to a proxy that only passes them on."""
     with Namespace() as net, Proxy(stage.dsn, host=net.host) as proxy:
         member = stage.start_worker(dsn=proxy.dsn, prefix=net.prefix)
         stage.leader()
@@ -67,10 +70,11 @@ def leader_behind_wire(stage: Stage) -> Iterator[tuple[Member, Way]]:
 
 
 def partition(stage: Stage, member: Member, way: Way, *directions: Direction) -> None:
-    """Part the leader from the server for so long that everybody notices, and join it again.
+    """Cut the leader off from the server until every process has noticed, then restore the connection.
 
-    The server may get a claim of the parted worker only when it is joined again. That worker lives, and does not know
-    of the claim: the leader takes it back at the next of its seldom looks.
+    The server may receive a claim of the cut-off worker only when the connection is restored. That worker is alive, and
+    does not know of the claim. The leader takes this claim back when it next looks for such claims, which it does
+    seldom.
     """
     stage.findings.settings["stuck_s"] = claims.SELDOM * stage.reap_s + SLACK_S
     run = stage.enqueue("hold", gate="partition")
@@ -92,56 +96,56 @@ def partition(stage: Stage, member: Member, way: Way, *directions: Direction) ->
 
 
 def at_work(stage: Stage, member: Member, since: float) -> bool:
-    """Has it run something since this instant of the database's clock?"""
+    """Check whether the worker has ended a run since this time of the database's clock."""
     query = "SELECT count(*) FROM chaos.ledger WHERE event = 'end' AND pid = %s AND at > to_timestamp(%s)"
     return bool(stage.one(query, member.pid, since))
 
 
 @fault("partition", tier="full", workers=0)
 def partition_both(stage: Stage) -> None:
-    """The leader's connections hang both ways: another one leads within 12 s, and its runs are taken over."""
+    """Hang the leader's connections both ways: another leads within 12 s, and its runs are taken over."""
     with leader_behind_proxy(stage) as (member, way):
         partition(stage, member, way, "up", "down")
 
 
 @fault("partition-up", tier="full", workers=0)
 def partition_up(stage: Stage) -> None:
-    """Nothing that the leader says arrives, and it hears everything: another one leads within 12 s."""
+    """Deliver nothing that the leader sends; it receives everything: another leads within 12 s."""
     with leader_behind_proxy(stage) as (member, way):
         partition(stage, member, way, "up")
 
 
 @fault("partition-down", tier="full", workers=0)
 def partition_down(stage: Stage) -> None:
-    """The leader hears no answer to what it does: another one leads within 12 s."""
+    """Deliver no answers to the leader: another leads within 12 s."""
     with leader_behind_proxy(stage) as (member, way):
         partition(stage, member, way, "down")
 
 
 @fault("packets-dropped", tier="full", needs=("root", "netns"), workers=0)
 def packets_dropped(stage: Stage) -> None:
-    """Packets from and to the leader vanish: another one leads within 12 s, and its runs are taken over."""
+    """Drop packets from and to the leader: another leads within 12 s, and its runs are taken over."""
     with leader_behind_wire(stage) as (member, way):
         partition(stage, member, way, "up", "down")
 
 
 @fault("packets-dropped-up", tier="full", needs=("root", "netns"), workers=0)
 def packets_dropped_up(stage: Stage) -> None:
-    """Packets from the leader vanish: another one leads within 12 s."""
+    """Drop packets from the leader: another leads within 12 s."""
     with leader_behind_wire(stage) as (member, way):
         partition(stage, member, way, "up")
 
 
 @fault("packets-dropped-down", tier="full", needs=("root", "netns"), workers=0)
 def packets_dropped_down(stage: Stage) -> None:
-    """Packets to the leader vanish, its statements arrive: another one leads within 12 s."""
+    """Drop packets to the leader; its statements arrive: another leads within 12 s."""
     with leader_behind_wire(stage) as (member, way):
         partition(stage, member, way, "down")
 
 
 @fault("slow-link", tier="full")
 def slow_link(stage: Stage) -> None:
-    """200 ms there and 200 ms back for 12 s: nobody loses a claim or the lead, and work goes on."""
+    """Delay by 200 ms each way for 12 s: no claim and no lead is lost, and work goes on."""
     stage.leader()
     term, before, crashed = stage.one(TERM), stage.one(ENDED), stage.one(CRASHED)
     stage.proxy.delay(0.2)
@@ -158,8 +162,7 @@ def slow_link(stage: Stage) -> None:
 
 @fault("black-hole", tier="quick")
 def black_hole(stage: Stage) -> None:
-    """Every connection is cut, and new ones are taken and never answered: a new worker gives up and says why, the
-    others wait and come back within 10 s."""
+    """Accept connections and never answer: a new worker gives up and says why; the others are back within 10 s."""
     stage.leader()
     stage.proxy.black_hole()
     stage.proxy.cut()
@@ -168,7 +171,7 @@ def black_hole(stage: Stage) -> None:
         newcomer = stage.fleet.launch(*stage.worker_options())
         newcomer.ended_by = "nothing to connect to"
         code = newcomer.ended(60)
-        stage.figure("a new worker gives up", stage.clock() - began, bound=30.0)  # its start is in it
+        stage.figure("a new worker gives up", stage.clock() - began, bound=30.0)  # includes its start
         log_lines = newcomer.log.read_text(errors="replace").strip().splitlines() or [""]
         stage.note(f"it ended with {code}: {log_lines[-1]}")
         stage.figure("a new worker that ends well without a server", int(code == 0), bound=0)
@@ -178,8 +181,7 @@ def black_hole(stage: Stage) -> None:
 
 @fault("outage-of-two-leases", tier="full")
 def outage(stage: Stage) -> None:
-    """The server is out of reach for two leases while all workers are well: what they finish meanwhile counts, and
-    nothing is run twice but what outlasted its lease."""
+    """Cut the server off for two leases: outcomes of that time count; only runs longer than their lease run again."""
 
     def cut_off() -> None:
         stage.proxy.refuse()
@@ -190,12 +192,15 @@ def outage(stage: Stage) -> None:
 
 @fault("silence-of-two-leases", tier="quick")
 def silence(stage: Stage) -> None:
-    """The same, but no connection breaks: the leader goes on leading, and must not reap before the others are heard."""
+    """Do the same, but break no connection: the leader stays, and must not reap before it hears of the others."""
     two_leases(stage, stage.proxy.black_hole)
 
 
 def two_leases(stage: Stage, begin: Callable[[], None]) -> None:
-    """Out of reach from `begin` on for so long, with runs that end meanwhile and one that does not."""
+    """Make the server unreachable for two leases, by calling `begin`.
+
+    Two runs per worker end in this time, and one run lasts longer than its lease.
+    """
     stage.leader()
     lease = stage.options.lease_s or 30
     stage.wait(lambda: stage.one("SELECT count(*) FROM pgsched.runs WHERE phase < 3") < 8, 20, "the load to be light")
@@ -219,7 +224,7 @@ def two_leases(stage: Stage, begin: Callable[[], None]) -> None:
 
 
 def came_back(stage: Stage, bound: float = 10.0) -> None:
-    """Every worker runs something again."""
+    """Wait until every worker runs something again; record the time (at most `bound` seconds)."""
     back_at = stage.clock()
     for member in stage.workers:
         stage.wait(lambda m=member: at_work(stage, m, back_at), bound + 30, f"worker {member.pid} to work again")  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Faults of the database server: it crashes, it is restarted, and it comes back."""
+"""Faults of the database server: it crashes or is restarted, and comes back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WHERE what = 'run' AND op = 'insert' AND job_id IS NOT NULL AND extract(epoch FR
 
 
 def under_load(stage: Stage, runs: int = 60) -> None:
-    """Return when so many more runs have been finished: everybody is at it."""
+    """Wait until this many more runs have succeeded, so that all workers are busy."""
     base = stage.one(FINISHED)
     stage.wait(lambda: stage.one(FINISHED) >= base + runs, 30, "the load")
 
 
 def restart(stage: Stage, mode: StopMode, times: int) -> None:
-    """Stop the server under load and start it again, so often."""
+    """Stop the server under load and start it again, `times` times."""
     stage.leader()
     for _ in range(times):
         under_load(stage)
@@ -44,11 +44,11 @@ def restart(stage: Stage, mode: StopMode, times: int) -> None:
 
 @fault("server-crash", tier="quick", server="plain")
 def crash(stage: Stage) -> None:
-    """pg_ctl stop -m immediate under load, and started again: what was acknowledged is there, all go on."""
+    """Stop the server with pg_ctl -m immediate under load, and start it: acknowledged runs exist, all go on."""
     restart(stage, "immediate", 1)
 
 
 @fault("server-restart", tier="full", server="plain")
 def fast(stage: Stage) -> None:
-    """pg_ctl stop -m fast under load, and started again, twice: what was acknowledged is there, all go on."""
+    """Stop the server with pg_ctl -m fast under load, and start it, twice: acknowledged runs exist, all go on."""
     restart(stage, "fast", 2)

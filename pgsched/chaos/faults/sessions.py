@@ -1,4 +1,4 @@
-"""Faults of sessions: ended, killed, deaf, in the way of others, or not to be had at all."""
+"""Faults of sessions: ended, killed, silent, blocking others, or not available."""
 
 from __future__ import annotations
 
@@ -33,15 +33,18 @@ SHORT_S = 0.05
 LONGER_S = 0.2
 
 
-def feed(stage: Stage, each_s: float) -> bool:
-    """Keep more work waiting than can be done, runs that sleep for `each_s`; always True."""
+def feed(stage: Stage) -> bool:
+    """Keep more work queued than the workers can do. Always return True."""
     if stage.one(QUEUED) < 600:
         stage.db.execute(FEED, [each_s])
     return True
 
 
-def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool, each_s: float = SHORT_S) -> float:
-    """Let so much time pass with work in the queue; runs ended a second."""
+def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
+    """Let `seconds` pass with work in the queue, calling `each` twice a second.
+
+    Return how many runs ended per second.
+    """
     began = stage.clock()
     tick = began
 
@@ -58,7 +61,7 @@ def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool, e
 
 
 def back_to(stage: Stage, rate: float, since: float) -> None:
-    """Record after how long the rate of the last two seconds is nine tenths of what it was."""
+    """Record how long it takes until the rate of the last 2 s is 90 % of `rate`."""
 
     def back() -> bool:
         feed(stage, LONGER_S)
@@ -70,13 +73,13 @@ def back_to(stage: Stage, rate: float, since: float) -> None:
 
 
 def terminate_one(stage: Stage) -> None:
-    """End any session of a worker or of the leader."""
+    """Terminate a random session of a worker or of the leader."""
     stage.db.execute(TERMINATE)
 
 
 def storm(stage: Stage, seconds: float) -> None:
-    """End sessions twice a second for so long."""
-    before = while_fed(stage, 8, each_s=LONGER_S)
+    """Terminate two sessions a second for `seconds`, and record the rates."""
+    before = while_fed(stage, 8)
     stage.figure("rate before, runs/s", before)
     during = while_fed(stage, seconds, lambda: terminate_one(stage), LONGER_S)
     stage.figure("rate meanwhile, runs/s", during)
@@ -85,19 +88,19 @@ def storm(stage: Stage, seconds: float) -> None:
 
 @fault("sessions-terminated", tier="full", rate=2.0, drain_s=90.0)
 def sessions_terminated(stage: Stage) -> None:
-    """A session is terminated twice a second for 10 s: the rate is back at 90 % within 10 s."""
+    """Terminate a session twice a second for 10 s: the rate is back at 90 % within 10 s."""
     storm(stage, 10)
 
 
 @fault("sessions-terminated-for-a-minute", tier="full", rate=2.0, drain_s=90.0)
 def sessions_terminated_long(stage: Stage) -> None:
-    """A session is terminated twice a second for 60 s: the rate is back at 90 % within 10 s."""
+    """Terminate a session twice a second for 60 s: the rate is back at 90 % within 10 s."""
     storm(stage, 60)
 
 
 @fault("backend-killed", tier="quick")
 def backend_killed(stage: Stage) -> None:
-    """A server process is killed by SIGKILL: the server ends every session and recovers, and so does everybody."""
+    """Kill a server process with SIGKILL: the server ends every session and recovers, and so do all workers."""
     stage.leader()
     pid = stage.one(CLAIMING)
     with stage.outage("the server recovers"):
@@ -109,7 +112,7 @@ def backend_killed(stage: Stage) -> None:
 
 
 def answers_again(stage: Stage, pid: int) -> bool:
-    """Does the server answer, with that process gone?"""
+    """Check whether the server answers, and this process has ended."""
     try:
         return not stage.one("SELECT count(*) FROM pg_stat_activity WHERE pid = %s", pid)
     except psycopg.Error:
@@ -118,7 +121,7 @@ def answers_again(stage: Stage, pid: int) -> bool:
 
 @fault("backend-frozen", tier="full")
 def backend_frozen(stage: Stage) -> None:
-    """A server process stops dead, and its kernel acknowledges: the worker gives it up and works on within 45 s."""
+    """Freeze a server process while its kernel acknowledges data: the worker drops it and works within 45 s."""
     stage.leader()
     pid = stage.one(CLAIMING)
     os.kill(pid, signal.SIGSTOP)
@@ -131,8 +134,7 @@ def backend_frozen(stage: Stage) -> None:
 
 @fault("listen-lost", tier="full", jobs=0, rate=0.0, poll_s=None)
 def listen_lost(stage: Stage) -> None:
-    """The LISTEN connections go deaf without breaking, then break: runs are picked up within two poll periods, and
-    at once when the connections are back."""
+    """Silence the LISTEN connections, then cut them: runs start within two poll periods, later at once again."""
     stage.leader()
     stage.proxy.silence("down", which=of("pgsched listen"))
     stage.figure("longest pick-up while nobody hears, poll period 1 s", longest_pick_up(stage), bound=2.5)
@@ -144,7 +146,7 @@ def listen_lost(stage: Stage) -> None:
 
 
 def longest_pick_up(stage: Stage) -> float:
-    """The longest time from an enqueue to its start, of ten."""
+    """Enqueue ten runs one by one; return the longest time from enqueue to start, in seconds."""
     waits = []
     for _ in range(10):
         sent_at = stage.clock()
@@ -156,7 +158,7 @@ def longest_pick_up(stage: Stage) -> float:
 
 @contextmanager
 def holding(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[None]:
-    """Somebody's transaction that has executed these and stays open."""
+    """Execute these statements in another transaction, which stays open until the end of the block."""
     with psycopg.connect(stage.dsn, application_name="chaos stage") as conn:
         for text, values in statements:
             conn.execute(text.encode(), values)
@@ -165,7 +167,7 @@ def holding(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[Non
 
 
 def long_transaction(stage: Stage, seconds: float) -> None:
-    """Pin xmin for so long, with work going on."""
+    """Pin xmin by an open transaction for `seconds` while work goes on, and record the rates."""
     before = while_fed(stage, 6)
     pin: tuple[tuple[str, list[object]], ...] = (
         ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", []),
@@ -180,20 +182,19 @@ def long_transaction(stage: Stage, seconds: float) -> None:
 
 @fault("long-transaction", tier="full", rate=2.0, drain_s=90.0)
 def long_transaction_quick(stage: Stage) -> None:
-    """A forgotten transaction pins xmin for 10 s: work goes on."""
+    """Pin xmin by a forgotten transaction for 10 s: work goes on."""
     long_transaction(stage, 10)
 
 
 @fault("long-transaction-for-minutes", tier="full", rate=2.0, drain_s=120.0)
 def long_transaction_full(stage: Stage) -> None:
-    """A forgotten transaction pins xmin for three minutes: work goes on."""
+    """Pin xmin by a forgotten transaction for three minutes: work goes on."""
     long_transaction(stage, 180)
 
 
 @fault("table-locked", tier="quick")
 def table_locked(stage: Stage) -> None:
-    """Somebody holds ACCESS EXCLUSIVE on runs for 5 s, longer than a lease: nobody loses a claim to the reaper, the
-    leader goes on leading, work goes on."""
+    """Lock runs in ACCESS EXCLUSIVE mode for 5 s, longer than a lease: no claim is reaped, the leader stays."""
     stage.leader()
     term, crashed = stage.one(TERM), stage.one(CRASHED)
     with stage.outage("the table is locked"):
@@ -207,8 +208,7 @@ def table_locked(stage: Stage) -> None:
 
 @fault("row-locked", tier="full")
 def row_locked(stage: Stage) -> None:
-    """An operator holds the row of a running run for two leases: others are not held up, and the run is settled once
-    when he lets go."""
+    """Lock the row of a running run for two leases: other runs go on, and the run is settled once afterwards."""
     run = stage.enqueue("hold", gate="row")
     stage.wait(lambda: stage.events(run), 15, "the run to start")
     crashed = stage.one(CRASHED)
@@ -225,7 +225,7 @@ def row_locked(stage: Stage) -> None:
 
 @fault("job-locked", tier="full")
 def job_locked(stage: Stage) -> None:
-    """An operator holds the row of a job for 6 s: the other jobs' slots are on time, and that job's slots follow."""
+    """Lock the row of a job for 6 s: other jobs' slots are on time, and that job's slots follow."""
     stage.leader()
     with holding(stage, (LOCK_JOB, [])):
         began = stage.clock()
@@ -241,8 +241,7 @@ def job_locked(stage: Stage) -> None:
 
 @fault("out-of-connections", tier="full")
 def out_of_connections(stage: Stage) -> None:
-    """Others take every connection that is to be had: a new worker gives up and says why, the others wait, and are back
-    within 10 s of there being some."""
+    """Take all connections: a new worker gives up and says why; the others are back within 10 s of a free one."""
     stage.leader()
     with stage.outage("no connection is to be had"), taken_connections(stage) as taken:
         stage.proxy.cut()
@@ -261,7 +260,7 @@ def out_of_connections(stage: Stage) -> None:
 
 @contextmanager
 def taken_connections(stage: Stage) -> Iterator[Callable[[], None]]:
-    """Takes all free connections when it begins and when it is called."""
+    """Take all free connections, and again when the yielded function is called; free them after the block."""
     with contextlib.ExitStack() as connections:
 
         def take() -> None:

@@ -1,4 +1,4 @@
-"""Faults of a primary that has a streaming standby: failover with and without loss, and the old primary's return."""
+"""Faults of a primary with a streaming standby: failover with and without loss, and the old primary's return."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ Database = psycopg.Connection[Any]
 
 
 def inside(stage: Stage, server: PlainServer) -> Database:
-    """A connection to the stage's database in this very server."""
+    """Connect to the stage's database on this server, primary or standby."""
     name = conninfo_to_dict(stage.dsn)["dbname"]
     dsn = make_conninfo(dsn_of(server), dbname=name, application_name="chaos stage")
     return psycopg.connect(dsn, autocommit=True, connect_timeout=5)
 
 
 def make_synchronous(stage: Stage) -> None:
-    """Return when each commit waits for the standby."""
+    """Make each commit wait for the standby; return when this is in effect."""
     pair: Pair = stage.server
     pair.wait_for_standby()
     with pair.primary.connect() as db:
@@ -49,7 +49,7 @@ def make_synchronous(stage: Stage) -> None:
 
 
 def fail_over(stage: Stage) -> None:
-    """The primary is gone at once, the standby takes over; everybody goes on there."""
+    """Stop the primary at once, promote the standby, and wait until work goes on there."""
     pair: Pair = stage.server
     with stage.outage("the primary is gone"):
         pair.stop("immediate")
@@ -65,7 +65,7 @@ def fail_over(stage: Stage) -> None:
 
 @fault("failover-synchronous", tier="full", needs=("standby",), server="standby", direct=True)
 def synchronous(stage: Stage) -> None:
-    """The primary dies and its synchronous standby takes over: nothing that was acknowledged is lost."""
+    """Stop the primary; its synchronous standby takes over: nothing that was acknowledged is lost."""
     make_synchronous(stage)
     under_load(stage)
     fail_over(stage)
@@ -73,14 +73,14 @@ def synchronous(stage: Stage) -> None:
 
 @fault("synchronous-standby-lost", tier="full", needs=("standby",), server="standby", direct=True)
 def standby_lost(stage: Stage) -> None:
-    """The standby that every commit waits for is away for a while: all stands still, and goes on when it is back."""
+    """Stop the standby that every commit waits for, for a while: all stands still, and goes on when it is back."""
     pair: Pair = stage.server
     make_synchronous(stage)
     under_load(stage)
     logged = {worker.pid: worker.log.stat().st_size for worker in stage.workers}
     with stage.outage("commits wait for the standby"):
         pair.standby.stop("immediate")
-        time.sleep(AWAY_S)  # how long it is away is the fault itself
+        time.sleep(AWAY_S)  # how long the standby is away is part of the fault
         with pair.primary.connect() as db:
             stage.figure("sessions meanwhile", (db.execute(SESSIONS).fetchone() or [0])[0], bound=60)
         silent = [one.pid for one in stage.workers if b"[warning" not in one.log.read_bytes()[logged[one.pid] :]]
@@ -94,7 +94,7 @@ def standby_lost(stage: Stage) -> None:
 
 @fault("standby-first", tier="quick", needs=("standby",), server="standby", direct=True)
 def standby_first(stage: Stage) -> None:
-    """The DSN names the standby first: everybody finds the primary, before a failover and after it."""
+    """Name the standby first in the DSN: workers find the primary, before and after a failover."""
     pair: Pair = stage.server
     swapped = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
     member = stage.start_worker(dsn=swapped)
@@ -108,14 +108,14 @@ def standby_first(stage: Stage) -> None:
 
 @fault("failover-asynchronous", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
 def asynchronous(stage: Stage) -> None:
-    """The standby lags and takes over: only what it lacked is lost; no zombie settles a number that comes again."""
+    """Promote a standby that lags: only what it lacked is lost; no former owner settles a run id given again."""
     pair: Pair = stage.server
     under_load(stage)
     cut_at = stage.clock()
     pair.cut_stream()
     with pair.primary.connect() as db:
         stage.wait(lambda: db.execute(STANDBYS).fetchone() == (0,), 15, "the stream to end")
-    under_load(stage, 100)  # a standby's sequences are up to 32 numbers ahead of what it has
+    under_load(stage, 100)  # a standby's sequences are up to 32 numbers ahead of its rows
     zombies = [stage.enqueue("hold", gate="lost") for _ in range(6)]
     stage.wait(lambda: all(stage.events(run) for run in zombies), 20, "runs that will be lost")
     owners = {run: stage.events(run)[-1] for run in zombies}
@@ -131,12 +131,15 @@ def asynchronous(stage: Stage) -> None:
 
 
 def was_told(stage: Stage, run: int, pid: int) -> bool:
-    """Did the handler of a lost claim learn of it?"""
+    """Check whether the handler of a lost claim has noticed the loss."""
     return stage.ledger.execute(AWAY, [run, pid]).fetchone() != (0,)
 
 
 def lose(stage: Stage, cut_at: float) -> None:
-    """Find out what was lost: nothing from before the stream was cut. What was claimed there is no claim here."""
+    """Find out what was lost, and record it: nothing from before the stream was cut may be missing.
+
+    Claims that only the old primary had must not be accepted for runs of the same id on the new one.
+    """
     pair: Pair = stage.server
     with inside(stage, pair.standby) as db:
         kept, known = {row[0] for row in db.execute(KEYS)}, {row[0] for row in db.execute(TOKENS)}
@@ -157,7 +160,10 @@ def lose(stage: Stage, cut_at: float) -> None:
 
 
 def let_in(stage: Stage, number: int, token: UUID) -> bool:
-    """Send what the owner of a lost claim would send: is any of it taken for the new owner's?"""
+    """Send what the owner of a lost claim would send: a settlement, a heartbeat and assert_claim.
+
+    Return whether the server accepted any of these.
+    """
     settled = settle(stage.db, [number], [token])
     beat = heartbeat(stage.db, -1, LEASE_S, [(number, token.int)])
     try:
@@ -169,7 +175,7 @@ def let_in(stage: Stage, number: int, token: UUID) -> bool:
 
 @fault("old-primary-returns", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
 def old_primary(stage: Stage) -> None:
-    """After a failover the old primary comes back, takes writes and is named first: nobody goes there."""
+    """Bring the old primary back writable and first in the DSN after a failover: no process writes there."""
     pair: Pair = stage.server
     make_synchronous(stage)
     under_load(stage)
@@ -181,7 +187,7 @@ def old_primary(stage: Stage) -> None:
     with inside(stage, pair.primary) as stray:
         row = stray.execute("SELECT clock_timestamp(), NOT pg_is_in_recovery()").fetchone()
         assert row is not None and row[1], "the old primary takes writes"
-        for _ in range(3):  # everybody has to connect again
+        for _ in range(3):  # all processes have to connect again
             with inside(stage, pair.standby) as db:
                 stage.note(f"{(db.execute(CUT_OFF).fetchone() or [0])[0]} sessions were cut off")
             newcomer = stage.start_worker()

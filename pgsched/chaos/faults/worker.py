@@ -1,4 +1,4 @@
-"""Faults of worker processes: killed, frozen, poisoned."""
+"""Faults of worker processes: killed, frozen, or killed by the handler that they run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REASON = "SELECT reason FROM pgsched.runs WHERE id = %s"
 
 
 def owner(stage: Stage, run: int, event: str = "start") -> Member:
-    """The process that runs it, once the ledger has this event."""
+    """Wait for this event of the run in the ledger, and return the worker that wrote it."""
     stage.wait(lambda: stage.events(run, event), 15, f"the {event} of run {run}")
     member = stage.fleet.by_pid(stage.events(run, event)[-1])
     assert member is not None
@@ -23,7 +23,10 @@ def owner(stage: Stage, run: int, event: str = "start") -> Member:
 
 
 def taken_over(stage: Stage, run: int, since: float, *, victim_led: bool) -> None:
-    """Wait for the second start, and record when the run was claimed again. A new leader reaps nothing for a lease."""
+    """Wait for the second start of the run, and record after how many seconds it was claimed again.
+
+    If the victim led, the time counts from the election of the new leader, which reaps nothing for a lease.
+    """
     stage.wait(lambda: len(stage.events(run)) > 1, 40, "the second start")
     began = since if not victim_led else max(since, float(stage.one(ELECTED)))
     stage.figure("claimed again after", stage.one(STARTED, run) - began, bound=stage.lease_s + stage.reap_s + SLACK_S)
@@ -31,7 +34,7 @@ def taken_over(stage: Stage, run: int, since: float, *, victim_led: bool) -> Non
 
 @fault("worker-killed", tier="full")
 def worker_killed(stage: Stage) -> None:
-    """A worker is killed in the middle of a run: another one has claimed it within lease + reap period."""
+    """Kill a worker in the middle of a run: another worker claims the run within lease + reap period."""
     run = stage.enqueue("hold", gate="go")
     victim = owner(stage, run)
     led, since = stage.leader() is victim, stage.clock()
@@ -43,7 +46,7 @@ def worker_killed(stage: Stage) -> None:
 
 @fault("worker-killed-after-work", tier="quick")
 def worker_killed_after_work(stage: Stage) -> None:
-    """A worker is killed when the work is done and nothing settled: it is done again, and settled once."""
+    """Kill a worker when the work is done and not settled: it is done again, and settled once."""
     run = stage.enqueue("linger", gate="go")
     victim = owner(stage, run, "end")
     led, since = stage.leader() is victim, stage.clock()
@@ -54,7 +57,7 @@ def worker_killed_after_work(stage: Stage) -> None:
 
 
 def freeze_past_lease(stage: Stage, run: int) -> Member:
-    """Freeze who runs it until another one has started it."""
+    """Freeze the worker that runs it until another one has started the run; return the frozen worker."""
     victim = owner(stage, run)
     led, since = stage.leader() is victim, stage.clock()
     victim.freeze()
@@ -65,7 +68,7 @@ def freeze_past_lease(stage: Stage, run: int) -> Member:
 
 
 def turned_away(stage: Stage, run: int, victim: Member) -> None:
-    """Thaw it: its handler must learn that the run is no longer its own."""
+    """Thaw the worker, and wait until its handler learns that the claim is lost."""
     victim.thaw()
     ends = ["refused", "stopped"]
     stage.wait(lambda: stage.one(WROTE, run, victim.pid, ends), 15, "the former owner's handler to be turned away")
@@ -74,7 +77,7 @@ def turned_away(stage: Stage, run: int, victim: Member) -> None:
 
 @fault("worker-frozen-successor-done", tier="quick")
 def worker_frozen_successor_done(stage: Stage) -> None:
-    """A worker is frozen past its lease and thawed when another has finished its run: it is turned away."""
+    """Freeze a worker past its lease, thaw it when another has finished the run: it is turned away."""
     run = stage.enqueue("hold", gate="go")
     victim = freeze_past_lease(stage, run)
     stage.open_gate("go")
@@ -84,7 +87,7 @@ def worker_frozen_successor_done(stage: Stage) -> None:
 
 @fault("worker-frozen-successor-running", tier="full")
 def worker_frozen_successor_running(stage: Stage) -> None:
-    """A worker is frozen past its lease and thawed while another one runs its run: it leaves the other alone."""
+    """Freeze a worker past its lease, thaw it while another runs the run: the run goes on there."""
     run = stage.enqueue("hold", gate="go")
     victim = freeze_past_lease(stage, run)
     turned_away(stage, run, victim)
@@ -95,16 +98,16 @@ def worker_frozen_successor_running(stage: Stage) -> None:
 
 @fault("worker-frozen-briefly", tier="full")
 def worker_frozen_briefly(stage: Stage) -> None:
-    """A worker is frozen for less than its lease, three times: it keeps its run."""
+    """Freeze a worker for less than its lease, three times: it keeps its run."""
     run = stage.enqueue("hold", gate="go")
     victim = owner(stage, run)
     for _ in range(3):
         began = time.monotonic()
         victim.freeze()
-        time.sleep(stage.lease_s * 0.4)  # how long it is frozen is the fault itself
+        time.sleep(stage.lease_s * 0.4)  # how long the worker is frozen is part of the fault
         victim.thaw()
         stage.figure("frozen for", time.monotonic() - began, bound=stage.lease_s / 2)
-        time.sleep(stage.lease_s * 0.6)  # one heartbeat at least
+        time.sleep(stage.lease_s * 0.6)  # time for at least one heartbeat
     stage.open_gate("go")
     stage.wait(lambda: stage.state(run) == "succeeded", 15, "the run to succeed")
     stage.figure("starts of the run", len(stage.events(run)), bound=1)
@@ -112,7 +115,10 @@ def worker_frozen_briefly(stage: Stage) -> None:
 
 @fault("poison", tier="full", lease_s=1.5)
 def poison(stage: Stage) -> None:
-    """A handler kills every worker that runs it: after five crashes and one unseen it is dead, and the rest goes on."""
+    """Have a handler kill each worker that runs it: the run is dead after at most six starts; other runs go on.
+
+    Five crashes count. One more start may be unseen: no heartbeat had said that the handler had begun.
+    """
     run = stage.enqueue("poison", max_attempts=20)
 
     def buried() -> bool:

@@ -1,1 +1,1 @@
-"""Where faults run: private servers, proxies, clocks, networks of their own."""
+"""Where faults run: private servers, proxies, clocks, and network namespaces."""

@@ -1,8 +1,8 @@
-// A wall clock that can be moved while a process runs, for the process that is started with it in LD_PRELOAD.
+// A wall clock that can be moved while a process runs; the process loads this library with LD_PRELOAD.
 //
-// How many seconds it is ahead is the number in the file that PGSCHED_CHAOS_CLOCK names, which every such process maps
-// into its memory. Reading it takes no lock and no memory, so it is safe inside signal handlers, where a server reads
-// the clock as well. Monotonic clocks are left as they are: no machine moves those.
+// The file that PGSCHED_CHAOS_CLOCK names holds the number of seconds by which the clock is ahead. Every process maps
+// the file into its memory. Reading the number takes no lock and allocates nothing, so it is safe in signal handlers,
+// where a server reads the clock too. Monotonic clocks do not change, because no machine moves them.
 
 #define _GNU_SOURCE
 #include <fcntl.h>

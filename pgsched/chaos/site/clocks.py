@@ -1,7 +1,7 @@
-"""The rule: a clock is moved for the processes that are started with its environment, and for no other.
+"""A wall clock that a fault can move for chosen processes, with a library (clock.c) that LD_PRELOAD loads.
 
-The library that does it (clock.c) is compiled when a fault needs it, and preloaded. Monotonic time is never moved: no
-machine moves that.
+Invariant: a clock moves only for the processes that are started with its environment. Monotonic time never moves,
+because no machine moves it. The library is compiled when a fault needs it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ INSTALL = "apt install gcc libc6-dev"
 
 
 def compiler() -> str | None:
-    """The C compiler that is installed; None: there is none."""
+    """Return the path of an installed C compiler, or None."""
     return next(filter(None, map(shutil.which, COMPILERS)), None)
 
 
 class Clock:
-    """The clock of the processes that get `environment`. Raises RuntimeError where it cannot be compiled."""
+    """The clock of the processes that are started with `environment`.
+
+    Raises RuntimeError if the library cannot be compiled.
+    """
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -34,13 +37,16 @@ class Clock:
         self.environment = {"LD_PRELOAD": str(self.library), "PGSCHED_CHAOS_CLOCK": str(file)}
 
     def set(self, ahead_s: int) -> None:
-        """From now on the clock shows so many seconds more than the host's; negative: less."""
+        """Set the clock this many seconds ahead of the host's; a negative number sets it back."""
         with self.file.open("r+b") as file, mmap.mmap(file.fileno(), struct.calcsize("l")) as shared:
-            shared[:] = struct.pack("l", ahead_s)  # the file stays the one that the processes have mapped
+            shared[:] = struct.pack("l", ahead_s)  # written in place: the processes have mapped this file
 
 
 def compiled(library: Path) -> Path:
-    """The library, made at that path."""
+    """Compile the library to this path, and return the path.
+
+    Raises RuntimeError if there is no C compiler, or if it fails.
+    """
     found = compiler()
     if found is None:
         raise RuntimeError(f"no C compiler is installed ({INSTALL})")

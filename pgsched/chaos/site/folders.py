@@ -1,6 +1,6 @@
-"""Where servers live while faults run: temporary folders, each locked by the process that made it.
+"""Temporary folders in which servers live while faults run, each locked by the process that made it.
 
-The rule: what a killed process left is taken away by the next one; what another process uses is not touched.
+Invariant: the next process removes the folders of killed processes. Folders of living processes are not touched.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ _locks: dict[Path, int] = {}
 
 
 def make(prefix: str = PREFIX, parent: str | None = None) -> Path:
-    """A new folder of this process; its name begins with the prefix. The parent is the folder for temporary files."""
+    """Make a new folder of this process, and return it.
+
+    Its name begins with `prefix`. Without `parent`, it is in the directory for temporary files.
+    """
     fresh = Path(tempfile.mkdtemp(prefix="pgsched-new-", dir=parent)).resolve()
-    fresh.chmod(0o755)  # the account that runs PostgreSQL for root must get through
+    fresh.chmod(0o755)  # for root, another account runs PostgreSQL and must be able to enter
     lock = os.open(fresh / IN_USE, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # It gets its name only now: under it and without the lock, `sweep` of another process would take it.
+    # Rename only after locking: `sweep` of another process removes unlocked folders with this prefix.
     folder = fresh.rename(fresh.with_name(fresh.name.replace("pgsched-new-", prefix)))
     _locks[folder] = lock
     return folder
 
 
 def remove(folder: Path) -> None:
-    """Delete it. Its servers must have ended."""
+    """Delete the folder. Its servers must have ended."""
     shutil.rmtree(folder, ignore_errors=True)
     if (lock := _locks.pop(folder, None)) is not None:
         os.close(lock)
@@ -50,8 +53,9 @@ def sweep(prefix: str = PREFIX, parent: str | None = None) -> None:
 
 
 def clear(folder: Path) -> None:
+    """Stop the folder's servers, unmount its file systems, and delete it."""
     for started in folder.rglob("postmaster.opts"):
-        program = started.read_text().partition(' "')[0]  # of the server; its arguments are quoted
+        program = started.read_text().partition(' "')[0]  # the server's program; its arguments are quoted
         Cluster(started.parent, Path(program).parent, server_account()).stop("immediate")
     for place in folder.iterdir():
         if place.is_mount():

@@ -1,7 +1,7 @@
-"""A network of its own for one process, in which packets vanish silently: no reset, no refusal, as on a cable cut.
+"""A network namespace for one process, in which packets vanish silently: no reset, no refusal, as if a cable was cut.
 
-The rule: everything made here has a name of its own and goes away with the block, whatever happens in it; what a killed
-process left, with the next `sweep`. Root only.
+Invariant: everything made here has a name of its own, and is removed at the end of the block, also after an error. The
+next `sweep` removes what a killed process left. Root only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, Self
 
 Direction = Literal["up", "down"]
 CHAINS: dict[Direction, str] = {"up": "OUTPUT", "down": "INPUT"}
-NET = "10.213"  # of a private range
+NET = "10.213"  # in a private range
 numbers = itertools.count(1)
 
 
@@ -23,32 +23,35 @@ NAMES = Path("/run/netns")
 
 
 class NetworkFailed(Exception):
-    """A program that makes the network said no."""
+    """A program that sets up the network failed."""
 
 
 def run(*command: str) -> None:
-    """Run a program of the system. Raises NetworkFailed with what it said."""
+    """Run a system program. Raises NetworkFailed with its output if it fails."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     if done.returncode != 0:
         raise NetworkFailed(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
 
 
 class Namespace:
-    """`with Namespace() as net:` a process started with `net.prefix` before its command reaches this machine at
-    `net.host`, and nothing else. `net.outside`: the name of this machine's interface to it."""
+    """A namespace: `with Namespace() as net:`.
+
+    A process that is started with `net.prefix` before its command reaches this machine at `net.host`, and nothing else.
+    `net.outside` is the name of this machine's interface to the namespace.
+    """
 
     def __init__(self, pid: int | None = None, number: int | None = None) -> None:
         pid, number = pid or os.getpid(), number or next(numbers)
         self.name = f"pgsched-{pid}-{number}"
         self.outside = f"pgs{pid % 100_000}o{number % 100}"
         self._inside = f"pgs{pid % 100_000}i{number % 100}"
-        block = (pid * 16 + number) % 16_384  # a /30 each
+        block = (pid * 16 + number) % 16_384  # each namespace gets a /30
         self._net = f"{NET}.{block // 64}.{block % 64 * 4}"
         self.host = self._address(1)
 
     @property
     def prefix(self) -> list[str]:
-        """What goes before a command that is to run inside; its process id stays that of the command."""
+        """Return the words to put before a command that is to run inside. The process id is the command's own."""
         return ["ip", "netns", "exec", self.name]
 
     def __enter__(self) -> Self:
@@ -71,16 +74,19 @@ class Namespace:
         self.remove()
 
     def drop(self, *directions: Direction) -> None:
-        """From now on packets `up` (from inside to this machine) or `down` vanish; TCP goes on sending them."""
+        """Drop packets in these directions from now on; TCP goes on sending them.
+
+        "up" is from inside to this machine, "down" the other way.
+        """
         for direction in directions:
             self._in("iptables", "-A", CHAINS[direction], "-j", "DROP")
 
     def heal(self) -> None:
-        """Packets arrive again."""
+        """Let all packets pass again."""
         self._in("iptables", "-F")
 
     def remove(self) -> None:
-        """Take it away; processes inside keep what is left of it until they end."""
+        """Remove the namespace. Processes inside keep what is left of it until they end."""
         for command in (["ip", "link", "delete", self.outside], ["ip", "netns", "delete", self.name]):
             subprocess.run(command, check=False, capture_output=True, timeout=30)
 
@@ -93,7 +99,7 @@ class Namespace:
 
 
 def sweep() -> None:
-    """Take away the networks of processes that were killed."""
+    """Remove the namespaces of processes that were killed."""
     for place in NAMES.glob("pgsched-*-*"):
         pid, _, number = place.name.removeprefix("pgsched-").partition("-")
         if pid.isdecimal() and number.isdecimal() and not Path(f"/proc/{pid}").exists():

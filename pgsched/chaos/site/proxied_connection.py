@@ -1,6 +1,6 @@
-"""One proxied connection: two directions, each with its delay, each of which can be held.
+"""One connection through the proxy: two directions, each with its delay, each of which can be held.
 
-The rule: the end of a held direction is held as well. A side that cannot be heard cannot say goodbye either.
+Invariant: the end of a held direction is held as well. The other side gets neither data nor the end of the connection.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Link:
-    """A client, and the server on its behalf."""
+    """A client's connection, and the connection to the server on its behalf."""
 
     def __init__(self, client: Streams, server: Streams, proxy: Proxy) -> None:
         self.frontend = Frontend()
         self.backend = Backend()
         self.transaction: list[str] = []  # the statements since BEGIN
         self._client, self._server, self._proxy = client, server, proxy
-        self._asked = 0  # requests that the server will answer
-        self._lose_at: int | None = None  # cut when it has answered so many; until then nothing goes down
+        self._asked = 0  # how many requests the server has to answer
+        self._lose_at: int | None = None  # cut after this many answers; until then, no answer is passed on
         self._up, self._down = asyncio.Event(), asyncio.Event()
         self._flows: list[asyncio.Task[None]] = []
         self.release()
 
     async def run(self) -> None:
-        """Pass everything on until either side has ended, or `cut`."""
+        """Pass all data on until either side has ended, or until `cut`."""
         up, down = asyncio.Queue[tuple[float, bytes]](MOST_PIECES), asyncio.Queue[tuple[float, bytes]](MOST_PIECES)
         self._flows = [
             asyncio.ensure_future(flow)
@@ -45,28 +45,28 @@ class Link:
             )
         ]
         try:
-            # a `_say` ends when it has delivered the end of its direction: then there is nothing to say any more
+            # `_say` ends after it has delivered the end of its direction: then nothing is left to deliver.
             await asyncio.wait(self._flows[2:], return_when=asyncio.FIRST_COMPLETED)
             for _, writer in (self._client, self._server):
-                writer.close()  # after what is under way: the server's last words say why it ended the session
+                writer.close()  # data under way is still sent: the server's last message says why it ended
         finally:
             for flow in self._flows:
                 flow.cancel()
             await asyncio.gather(*self._flows, return_exceptions=True)
 
     def cut(self) -> None:
-        """End both sides at once, as a reset does. What is under way is lost."""
+        """End both sides at once, as a reset does. Data under way is lost."""
         for flow in self._flows:
             flow.cancel()
         for _, writer in (self._client, self._server):
             writer.transport.abort()
 
     def hold(self, direction: Literal["up", "down"]) -> None:
-        """Keep what goes in this direction until `release`."""
+        """Keep the data of this direction until `release`."""
         (self._up if direction == "up" else self._down).clear()
 
     def release(self) -> None:
-        """Deliver what is held, and everything from now on."""
+        """Deliver the data that is held, and pass all later data."""
         self._up.set()
         self._down.set()
 
@@ -115,7 +115,7 @@ class Link:
     def _heard_down(self, data: bytes) -> list[bytes]:
         if self.frontend.begun and not self.frontend.encrypted:
             self.backend.feed(data)
-        elif data in (b"S", b"G"):  # the answer to a request for encryption: yes
+        elif data in (b"S", b"G"):  # the answer to a request for encryption: accepted
             self.frontend.encrypted = True
         if self._lose_at is None:
             return [data]
@@ -124,7 +124,7 @@ class Link:
         return []
 
     def _loss(self, request: Request) -> str | None:
-        """Is the answer to this request to be lost, and when?"""
+        """Return "before" or "after" if the answer to this request is to be lost, otherwise None."""
         for text in request.statements:
             if text.upper().startswith("BEGIN"):
                 self.transaction.clear()

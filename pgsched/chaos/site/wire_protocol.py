@@ -1,7 +1,6 @@
-"""What goes over a PostgreSQL connection, cut into messages: enough of the protocol to know which statement a client
-asks for, and when the server has answered it.
+"""Messages of a PostgreSQL connection: enough of the protocol to see a client's statements and the server's answers.
 
-The rule: nothing is changed and nothing is lost. The pieces that come out, put together, are the bytes that went in.
+Invariant: nothing is changed and nothing is lost. The pieces that come out, joined, are the bytes that went in.
 """
 
 from __future__ import annotations
@@ -16,27 +15,35 @@ HEAD = struct.Struct("!cI")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client sent up to a point at which the server answers: the bytes, and the statements in them."""
+    """The bytes that a client sent up to a point at which the server answers, and the statements in them.
+
+    `answered`: the server sends a message when it has finished the request.
+    """
 
     data: bytes
     statements: tuple[str, ...] = ()
-    answered: bool = True  # does the server say when it is done?
+    answered: bool = True
 
 
 @dataclass
 class Frontend:
-    """The client's side of one connection."""
+    """The client's side of one connection.
+
+    `application`: the application_name of the startup message.
+    `encrypted`: the server has accepted encryption; statements cannot be read.
+    `begun`: the startup message has been read.
+    """
 
     application: str = ""
     encrypted: bool = False
-    begun: bool = False  # has it said who it is?
+    begun: bool = False
     _unread: bytes = b""
     _open: list[bytes] = field(default_factory=list)
     _asked: list[str] = field(default_factory=list)
     _prepared: dict[bytes, str] = field(default_factory=dict)
 
     def feed(self, data: bytes) -> Iterator[Request]:
-        """The requests that these bytes complete. Once encrypted, bytes are passed on as they come."""
+        """Yield the requests that these bytes complete. With encryption, yield the bytes unchanged."""
         if self.encrypted:
             yield Request(data, answered=False)
             return
@@ -74,7 +81,7 @@ class Frontend:
         self._unread = data[at:]
 
     def _look(self, kind: bytes, body: bytes) -> None:
-        """Note the statement that a message names: a query, or what a Bind refers to."""
+        """Record the statement that a message names: the text of a query, or what a Bind refers to."""
         if kind == b"Q":
             self._asked.append(body.rstrip(b"\0").decode(errors="replace"))
         elif kind == b"P":
@@ -91,15 +98,15 @@ class Frontend:
 
 
 class Backend:
-    """The server's side: how often it has said that it is ready for the next request."""
+    """The server's side of one connection: `ready` counts how often it was ready for the next request."""
 
     def __init__(self) -> None:
         self.ready = 0
-        self._skip = 0  # bytes of the message in progress that are still to come
+        self._skip = 0  # bytes of the current message that have not arrived yet
         self._head = b""
 
     def feed(self, data: bytes) -> None:
-        """Count the ReadyForQuery messages. A byte that answers a request for encryption is no message."""
+        """Count the ReadyForQuery messages. A byte that answers a request for encryption must not be passed here."""
         at = 0
         while at < len(data):
             if self._skip:
