@@ -1,1 +1,1 @@
-"""What declarations and executors need of an application: tasks, options, arguments, the handler's `Run`."""
+"""What declarations and executors need of an app: tasks, options, arguments, and the handler's `Run`."""

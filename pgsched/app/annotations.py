@@ -1,7 +1,8 @@
-"""The rule: a parameter's annotation is believed only as far as JSON can keep it.
+"""Compare argument values with the annotations of a handler's parameters.
 
-A handler gets what JSON carried, so an annotation like `datetime` would be a lie: it is refused when the task is
-registered. What cannot be judged (a TypeVar, a Protocol, an unresolved name) is let through.
+Invariant: an annotation counts only as far as JSON can carry it. A handler gets what JSON carried, so a parameter
+annotated `datetime` would get text: such a task is refused when it is registered. Annotations that cannot be checked (a
+TypeVar, a Protocol, an unresolved name) are accepted.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ UNIONS = (Union, types.UnionType)
 
 
 def describe(hint: Any) -> str:
-    """The annotation as a person writes it."""
+    """Return the annotation as it would stand in source code."""
     if isinstance(hint, type) and not get_args(hint):
         return "None" if hint is type(None) else hint.__name__
     return str(hint).replace("typing.", "").replace("NoneType", "None")
 
 
 def carries_json(hint: Any) -> bool:
-    """Can a JSON value ever be what this annotation promises?"""
+    """Check whether some JSON value can fit this annotation."""
     hint, origin = _plain(hint), get_origin(_plain(hint))
     if origin in UNIONS:
         return any(carries_json(option) for option in get_args(hint))
@@ -48,7 +49,7 @@ def carries_json(hint: Any) -> bool:
 
 
 def fitting(hint: Any) -> frozenset[type]:
-    """Types whose every value fits the annotation; a value of another type may fit all the same."""
+    """Return types whose every value fits the annotation. Values of other types may fit too."""
     plain = _plain(hint)
     if plain is float:
         return frozenset({float, int})
@@ -56,7 +57,7 @@ def fitting(hint: Any) -> frozenset[type]:
 
 
 def mismatch(value: Any, hint: Any, path: str) -> str | None:
-    """None if the value fits the annotation, else `path: expected ..., got ...`."""
+    """Return None if the value fits the annotation, otherwise `path: expected ..., got ...`."""
     hint, origin = _plain(hint), get_origin(_plain(hint))
     if origin in UNIONS:
         fits = any(mismatch(value, option, path) is None for option in get_args(hint))
@@ -72,7 +73,7 @@ def mismatch(value: Any, hint: Any, path: str) -> str | None:
 
 
 def _plain(hint: Any) -> Any:
-    """The annotation without Annotated, NewType and type aliases around it."""
+    """Return the annotation without Annotated, NewType and type aliases around it."""
     while True:
         if get_origin(hint) is typing.Annotated:
             hint = get_args(hint)[0]
@@ -81,12 +82,12 @@ def _plain(hint: Any) -> Any:
         elif type(hint).__name__ == "TypeAliasType":
             hint = hint.__value__
         else:
-            # Unhashable hints (Literal of a list) cannot be looked up: nothing is known about them.
+            # Unhashable hints (Literal of a list) cannot be looked up, so any value is accepted.
             return hint if isinstance(hint, collections.abc.Hashable) else Any
 
 
 def _is_simple(value: Any, hint: Any) -> bool:
-    # bool is an int to Python, not to a person or to JSON.
+    # In Python a bool is an int; in JSON it is not.
     return isinstance(value, SIMPLE[hint]) and (hint is bool or not isinstance(value, bool))
 
 

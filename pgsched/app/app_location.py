@@ -1,6 +1,7 @@
-"""The rule: another process finds an app again by importing what the worker itself imported, and nothing else.
+"""Find where a child process can import the worker's app from.
 
-That is the worker's `--app`; for an app that was handed to the worker in code, the module and the name it is bound to.
+Invariant: a child process imports only what the worker itself imported. That is the worker's `--app`. For an app that
+was given to the worker in code, it is the module and the name that the app is bound to.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any, Protocol
 
 from pgsched.errors import TaskError
 
-importing = False  # is this a child process that is just importing its worker's app?
+importing = False  # True while a child process imports its worker's app
 
 
 class Homed(Protocol):
-    """An app, as much of it as is needed here."""
+    """The attributes of an app that this module uses."""
 
     path: str | None
     dsn: str | None
@@ -23,7 +24,12 @@ class Homed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a child process needs to have the same app: its path, its database, and where modules are looked for."""
+    """What a child process needs to have the same app.
+
+    `path`: `module:name` of the app.
+    `dsn`: the app's database.
+    `search`: the module search path.
+    """
 
     path: str
     dsn: str | None
@@ -31,7 +37,7 @@ class Home:
 
 
 def home(app: Homed | None) -> Home:
-    """Where the app can be imported from. TaskError if nowhere."""
+    """Return where the app can be imported from. Raises TaskError if no importable module holds it."""
     path = None if app is None else app.path or bound(app)
     if app is None or path is None:
         raise TaskError(
@@ -42,7 +48,10 @@ def home(app: Homed | None) -> Home:
 
 
 def refuse_while_importing() -> None:
-    """A module that starts a worker when it is imported would start one in each child, without end."""
+    """Raise TaskError if a child process is importing its worker's app.
+
+    A module that starts a worker when it is imported would start one in each child, without end.
+    """
     if importing:
         raise TaskError(
             "the app's module starts a worker when it is imported: put that under `if __name__ == '__main__':`"
@@ -50,13 +59,13 @@ def refuse_while_importing() -> None:
 
 
 def bound(app: Any) -> str | None:
-    """`module:name` of an app that some module holds."""
+    """Return `module:name` of the app if a module holds it, otherwise None."""
     from pgsched.app.naming import main_module
 
     for module_name, module in list(sys.modules.items()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
             if value is app:
                 found = main_module() if module_name == "__main__" else module_name
-                if found != "__main__":  # a prompt, or python -c
+                if found != "__main__":  # __main__ cannot be imported from a prompt or from python -c
                     return f"{found}:{name}"
     return None

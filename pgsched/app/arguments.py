@@ -1,7 +1,8 @@
-"""The rule: what a handler will be called with is checked where it is enqueued, by the handler's own signature.
+"""Check a handler's arguments where they are enqueued, and call the handler with them.
 
-Arguments travel as a JSON object of names; as an array only where Python has no names for them (positional-only
-parameters and `*args`). Every refusal is a TaskError that names the parameter and what was expected.
+Invariant: arguments are checked against the handler's own signature. They travel as a JSON object of names. They travel
+as an array only where Python has no names for them (positional-only parameters and `*args`). Each refusal is a
+TaskError that names the parameter and what was expected.
 """
 
 from __future__ import annotations
@@ -28,9 +29,15 @@ BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """A handler's signature. `given` is the part that the caller fills in; `run_name` is the parameter that gets the
-    Run. `plain`: the names, where every parameter may be passed by name (no `*args`, no `**kwargs`); `required` ones
-    have no default; `order`: those that also go by place; `exact`: the types of values that fit without a closer look.
+    """A handler's signature.
+
+    `given`: the signature without the parameter that gets the Run.
+    `run_name`: the parameter that gets the Run, or None.
+    `as_array`: the arguments travel as an array.
+    `plain`: the names, if each parameter can be passed by name (no `*args`, no `**kwargs`), otherwise None.
+    `required`: the names without a default.
+    `order`: the names that can also be passed by position.
+    `exact`: for each name, the types whose values fit without a further check.
     """
 
     task: str
@@ -46,7 +53,7 @@ class Parameters:
 
 
 def read(task: str, function: Callable[..., Any]) -> Parameters:
-    """The parameters of a handler; TaskError if no JSON could ever fill them."""
+    """Return the parameters of a handler. Raises TaskError if no JSON value could ever fit one of them."""
     full, hints = inspect.signature(function), resolved(function)
     run_names = [name for name in full.parameters if is_run(hints.get(name))]
     if len(run_names) > 1:
@@ -69,11 +76,11 @@ def read(task: str, function: Callable[..., Any]) -> Parameters:
 
 
 def anything(**args: Any) -> None:
-    """The parameters of a batched task, whose handler is given the runs as a list: any arguments by name."""
+    """Stand in for the handler of a batched task, which gets a list of runs: take any arguments by name."""
 
 
 def check_batched(task: str, function: Callable[..., Any]) -> None:
-    """Refuse a handler that cannot be called with the list of a batch alone."""
+    """Raise TaskError if the handler cannot be called with one argument, the list of items."""
     try:
         inspect.signature(function).bind([])
     except TypeError:
@@ -81,7 +88,7 @@ def check_batched(task: str, function: Callable[..., Any]) -> None:
 
 
 def check_parameter(task: str, parameter: Parameter, hint: Any) -> None:
-    """Refuse a parameter that no caller could fill."""
+    """Raise TaskError if no caller can give this parameter a value."""
     if parameter.name == RESERVED:
         raise TaskError(f"task {task}: a parameter cannot be named {RESERVED!r}: enqueue() takes that name itself")
     if parameter.default is EMPTY and not carries_json(hint):
@@ -92,7 +99,7 @@ def check_parameter(task: str, parameter: Parameter, hint: Any) -> None:
 
 
 def resolved(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations as objects. One that cannot be resolved (imported for type checking only) is left out."""
+    """Return the annotations as objects, without those that cannot be resolved (imported for type checking only)."""
     plain = inspect.unwrap(function)
     names = getattr(plain, "__globals__", {})
     found: dict[str, Any] = {}
@@ -107,12 +114,12 @@ def resolved(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def is_run(hint: Any) -> bool:
-    """Is the parameter annotated `Run` or `Run | None`?"""
+    """Check whether the annotation is `Run` or `Run | None`."""
     return hint is Run or Run in typing.get_args(hint)
 
 
 def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The JSON text of a call's arguments."""
+    """Return the JSON text of a call's arguments. Raises TaskError if they do not fit."""
     carried = by_name(parameters, args, kwargs)
     if carried is None:
         bound = bind(parameters, args, kwargs)
@@ -122,13 +129,13 @@ def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
     try:
         return payload.encode(carried)
     except ValueError as error:
-        for name, value in bind(parameters, args, kwargs).arguments.items():  # which of them is it?
+        for name, value in bind(parameters, args, kwargs).arguments.items():  # find the argument at fault
             check_value(parameters, name, value)
         raise TaskError(f"task {parameters.task}: the arguments together: {error}") from None
 
 
 def by_name(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-    """What `bind` and `check_value` come to for an ordinary call, at a fraction of their cost; None for any other."""
+    """Do `bind` and `check_value` at a fraction of their cost; return None if the call is not an ordinary one."""
     if parameters.plain is None or len(args) > len(parameters.order):
         return None
     carried = {**dict(zip(parameters.order, args, strict=False)), **kwargs}
@@ -139,7 +146,7 @@ def by_name(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArguments:
-    """Fit arguments to the signature."""
+    """Bind arguments to the signature. Raises TaskError if they do not fit."""
     try:
         return parameters.given.bind(*args, **kwargs)
     except TypeError as error:
@@ -148,8 +155,10 @@ def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArgumen
 
 
 def unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
-    """The end of a message about arguments that do not fit: the first one that has no such parameter, unless that is
-    `said`, and what may be meant."""
+    """Return the end of a message about arguments that do not fit.
+
+    It names the first argument without a parameter, unless `said` already contains it, and suggests a similar name.
+    """
     known = parameters.given.parameters
     name = next((name for name in kwargs if name not in known), None)
     if name is None:
@@ -158,7 +167,7 @@ def unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
 
 
 def check_value(parameters: Parameters, name: str, value: Any) -> None:
-    """One argument: the annotation, then JSON."""
+    """Raise TaskError if an argument does not fit its annotation or cannot be encoded as JSON."""
     kind, hint = parameters.given.parameters[name].kind, parameters.hints.get(name, Any)
     if kind is Parameter.VAR_POSITIONAL:
         hint = list[hint]  # type: ignore[valid-type]
@@ -190,16 +199,16 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
 
 
 def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
-    """The call of a handler with arguments that came as JSON."""
+    """Return the call of a handler with arguments that came as JSON. Raises TaskError if they do not fit."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
     plain = parameters.plain
-    # all of them, which is usual, is one question; all that are required, and no other, are two
+    # Usually all arguments are given: one comparison. Otherwise, compare with the required and with all names.
     if (
         isinstance(args, dict)
         and plain is not None
         and (args.keys() == plain or parameters.required <= args.keys() <= plain)
     ):
-        return partial(function, **args, **extra)  # what `bind` comes to, at a tenth of its cost
+        return partial(function, **args, **extra)  # the same result as `bind`, at a tenth of its cost
     if isinstance(args, list):
         bound = bind(parameters, args, {})
     elif isinstance(args, dict):
@@ -212,10 +221,10 @@ def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run
 
 
 class Encoded:
-    """The calls of `enqueue_many` as JSON texts. What makes the calls is run at once, because it may enqueue too, which
-    a connection cannot do during a COPY; they are encoded while they are sent, and again should they be sent again.
+    """The calls of `enqueue_many` as JSON texts; iterating raises InputError or TaskError for a call that does not fit.
 
-    InputError or TaskError comes while they are read.
+    The iterable of calls is read at once. It may enqueue too, which a connection cannot do during a COPY. The calls are
+    encoded while they are sent, and encoded again if they are sent again.
     """
 
     def __init__(self, parameters: Parameters, calls: Iterable[Mapping[str, Any] | Sequence[Any]]) -> None:

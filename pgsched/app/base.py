@@ -1,4 +1,4 @@
-"""What every package below the public App needs of it; and an app by the path that a program was given.
+"""The base class of the public App, for the packages below it; and how to load an app from `package.module:attribute`.
 
 The public methods are those of `pgsched.App` (client/application.py), which stands above workers and services.
 """
@@ -31,7 +31,7 @@ class AppBase:
         if dsn is not None and not dsn.strip():
             raise InputError("dsn: App was given an empty connection string: fill it in, or leave it out", "dsn")
         self.dsn = dsn
-        self.path: str | None = None  # `package.module:attribute`, for an app that was loaded by it
+        self.path: str | None = None  # `package.module:attribute`, if `load` found the app
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
         self.hooks = Hooks()
@@ -39,9 +39,10 @@ class AppBase:
 
 
 def load(path: str) -> AppBase:
-    """The App that `package.module:attribute` names; the attribute is `app` if left out. InputError says what is wrong.
+    """Import and return the App that `package.module:attribute` names; without an attribute, it is `app`.
 
-    The current directory is importable, as it is for `python -m`.
+    The current directory is importable, as it is for `python -m`. Raises InputError if the import fails or finds no
+    App.
     """
     module_name, _, attribute = path.partition(":")
     attribute = attribute or "app"
@@ -80,7 +81,7 @@ def _import(module_name: str, path: str) -> Any:
 
 
 def not_imported(module_name: str, error: BaseException, what: str) -> InputError:
-    """With the place in the user's own code that the error came through last."""
+    """Return an InputError that names the last place in the user's own code from which the error came."""
     ours = Path(__file__).parents[1]
     frames = [
         (Path(frame.f_code.co_filename), line)
@@ -96,5 +97,5 @@ def not_imported(module_name: str, error: BaseException, what: str) -> InputErro
 
 
 def shortest(path: Path) -> str:
-    """Relative to the working directory where it lies below it."""
+    """Return the path relative to the working directory if it lies below it, otherwise the path itself."""
     return str(path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path)

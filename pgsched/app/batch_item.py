@@ -10,10 +10,11 @@ from pgsched.app.run import Run
 
 
 class Item:
-    """One run of a batch. `args` is what it was enqueued with, `run` says which attempt it is.
+    """One run of a batch: `args` are the arguments that it was enqueued with, `run` describes the attempt.
 
-    A handler says what becomes of an item by `done` or `fail`, or of all together by the list that it returns; the
-    first word counts, and the run is settled at once. Both may be called from any thread.
+    `item[name]` is the argument of that name. A handler settles an item by `done` or `fail`, or all items by the list
+    that it returns. Only the first outcome of an item counts, and the run is settled at once. Both methods may be
+    called from any thread.
     """
 
     __slots__ = ("_say", "args", "run")
@@ -27,11 +28,11 @@ class Item:
         return self.args[name]
 
     def done(self, result: Any = None) -> None:
-        """This run has succeeded, with that result: any JSON value."""
+        """Record success of this run, with a result: any JSON value."""
         self._say(result, None)
 
     def fail(self, error: BaseException) -> None:
-        """This run has failed; Retry, Snooze and Discard mean what they mean when they are raised."""
+        """Record failure of this run with this error. Retry, Snooze and Discard act as if they were raised."""
         self._say(None, error)
 
     def __repr__(self) -> str:
@@ -39,7 +40,7 @@ class Item:
 
 
 def alone(function: Callable[..., Any], args: Any, run: Any) -> Callable[[], Any]:
-    """The call of a batched handler for one run, as a test makes it: it returns or raises what becomes of that run."""
+    """Return a batched handler's call for one run, as tests make it; it returns or raises that run's outcome."""
     said: list[tuple[Any, BaseException | None]] = []
     item = Item(args, run, lambda value, error: said.append((value, error)))
 

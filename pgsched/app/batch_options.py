@@ -1,4 +1,4 @@
-"""How attempts of a batched task gather: what `@app.task(batch=, batch_wait=)` says, checked where it is said."""
+"""The options `batch` and `batch_wait` of `@app.task`, checked when the task is registered."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ LARGEST, LONGEST_S = 10_000, 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """How attempts of a task gather: at most `size` for one call, which waits `wait_s` for them."""
+    """How runs of a task are gathered: up to `size` for one call, which waits up to `wait_s` seconds for them."""
 
     size: int
     wait_s: float
 
 
 def gathering(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
-    """What `@app.task(batch=, batch_wait=)` says; None without. Raises TaskError."""
+    """Return the checked options of a batched task, or None without `batch`. Raises TaskError for a wrong value."""
     if batch is None:
         if batch_wait is not None:
             raise TaskError(f"task {task}: batch_wait: says how long a batch is gathered: add batch=")

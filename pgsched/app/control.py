@@ -1,7 +1,7 @@
-"""The rule: a handler steers its own attempt through its Run, and through nothing else of the worker.
+"""What a handler can do about its own attempt, and the worker's side of it.
 
-Whoever runs handlers gives each Run an Own: the state of what the handler does about its attempt, and the way to the
-worker that waits for it. A Run made by hand (in a test) has one that leads nowhere.
+Invariant: a handler controls its own attempt through its Run, and nothing else of the worker. An executor gives each
+Run an Own: the attempt's state, and a Control of the worker that waits for it. A Run that a test makes has no Control.
 """
 
 from __future__ import annotations
@@ -13,26 +13,35 @@ from pgsched.errors import PgschedError, TaskError
 
 
 class Control(Protocol):
-    """The worker's side of one attempt. Thread-safe."""
+    """The worker's side of one attempt. Thread-safe.
+
+    `deadline`: when the attempt times out, as `time.monotonic()`; None: never.
+    """
 
     deadline: float | None
 
     @property
     def stopping(self) -> bool:
-        """Has the attempt been told to stop?"""
+        """Tell whether the attempt has been asked to stop."""
         ...
 
     def extend(self, seconds: float) -> None:
-        """The attempt times out so much later."""
+        """Let the attempt time out this many seconds later."""
         ...
 
     def settling(self, done: bool | None) -> None:
-        """The handler is about to commit its own settlement (None), has done so (True), or could not (False)."""
+        """Report the handler's own settlement: about to be committed (None), committed (True), or failed (False)."""
         ...
 
 
 class Own:
-    """What a handler does about its own attempt."""
+    """The state of what a handler does about its own attempt.
+
+    `inside`: a transaction that settles the run is open.
+    `settled`: the handler has settled the run itself.
+    `conn`: the connection of the open transaction.
+    `result`: the result that the transaction will record.
+    """
 
     __slots__ = ("conn", "control", "dsn", "inside", "result", "settled")
 
@@ -41,21 +50,25 @@ class Own:
         self.dsn = dsn
         self.inside = False
         self.settled = False
-        self.conn: Any = None  # of the open transaction
+        self.conn: Any = None
         self.result: Any = None
 
     @property
     def deadline(self) -> float | None:
-        """When the attempt times out, in monotonic seconds of this host; None: never."""
+        """Return when the attempt times out, as `time.monotonic()` of this host; None: never."""
         return None if self.control is None else self.control.deadline
 
     def seconds_left(self) -> float | None:
-        """Seconds until the attempt times out, at least 0; None: it never does."""
+        """Return the seconds until the attempt times out, at least 0; None: never."""
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
     def extend(self, seconds: float) -> float | None:
-        """Let the attempt time out so much later; returns the seconds left."""
+        """Let the attempt time out this many seconds later; return the seconds left.
+
+        Raises ValueError unless `seconds` is above 0 and at most ten years, PgschedError if the attempt is already
+        stopping.
+        """
         if not 0 < seconds <= MOST_S:
             raise ValueError(f"extend: expected more than 0 seconds and at most {MOST_S:,}, got {seconds!r}")
         if self.control is not None and self.control.deadline is not None:
@@ -65,15 +78,15 @@ class Own:
         return self.seconds_left()
 
     def begin(self) -> None:
-        """A transaction that settles the run begins."""
+        """Begin a transaction that settles the run. Raises TaskError if one is open or has settled the run."""
         if self.settled:
             raise TaskError("transaction: it has settled the run already; write everything in one transaction")
         if self.inside:
             raise TaskError("transaction: one is open already; only one can settle the run")
-        self.inside, self.result = True, None  # one that was rolled back leaves no result
+        self.inside, self.result = True, None  # forget the result of a transaction that was rolled back
 
     def settling(self, done: bool | None) -> None:
-        """The settlement is about to be committed (None), is committed (True), or not (False)."""
+        """Record that the settlement is about to be committed (None), is committed (True), or is not (False)."""
         if done is not None:
             self.inside, self.settled = False, done
         if self.control is not None:

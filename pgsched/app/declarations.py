@@ -1,7 +1,8 @@
-"""The rule: a job declared in code is refused where it is declared, in the words the database would use.
+"""Check what code declares about a job: the policies, and the types of their values.
 
-POLICIES are the columns of `jobs` that a declaration may set, each with the check that turns a Python value into the
-column's. What the declaration itself is made of (name, task, schedule, timezone, args) is not among them.
+Invariant: a wrong declaration is refused where it stands, in the words that the database would use. POLICIES are the
+columns of `jobs` that a declaration may set. Each has the check that turns a Python value into the column's value. The
+parts of the declaration itself (name, task, schedule, timezone, args) are not among them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class JobDeclaration:
 
 
 def integer(low: int, high: int) -> Check:
-    """A whole number in a range."""
+    """Return a check for a whole number from `low` to `high`."""
 
     def check(name: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -45,7 +46,7 @@ def integer(low: int, high: int) -> Check:
 
 
 def number(low: float, high: float) -> Check:
-    """A number in a range."""
+    """Return a check for a number from `low` to `high`."""
 
     def check(name: str, value: Any) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -58,7 +59,7 @@ def number(low: float, high: float) -> Check:
 
 
 def duration(least_s: float) -> Check:
-    """Seconds or a timedelta, of at least so many seconds and at most ten years."""
+    """Return a check for seconds or a timedelta, from `least_s` seconds to ten years; it gives a timedelta."""
 
     def check(name: str, value: Any) -> timedelta:
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
@@ -72,7 +73,7 @@ def duration(least_s: float) -> Check:
 
 
 def text(longest: int) -> Check:
-    """Text that is not empty, without control characters or spaces around it."""
+    """Return a check for text of 1 to `longest` characters, without control characters or spaces around it."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str):
@@ -87,38 +88,38 @@ def text(longest: int) -> Check:
             raise InputError(f"{name}: holds half a surrogate pair, which is not text", name)
         if value != value.strip(" "):
             raise InputError(f"{name}: must not begin or end with a space", name)
-        return str.__str__(value)  # what is a text and an enum's member has another text of its own
+        return str.__str__(value)  # a str enum's member has another text of its own
 
     return check
 
 
 def one_of(*words: str) -> Check:
-    """One of some words."""
+    """Return a check for one of these words."""
 
     def check(name: str, value: Any) -> str:
         if value not in words:
             raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}{did_you_mean(value, words)}', name)
-        return words[words.index(value)]  # an enum's member is equal to its word, and another text
+        return words[words.index(value)]  # a str enum's member equals its word, but prints differently
 
     return check
 
 
 def boolean(name: str, value: Any) -> bool:
-    """True or False."""
+    """Check for True or False."""
     if not isinstance(value, bool):
         raise InputError(f"{name}: expected True or False, got {value!r}", name)
     return value
 
 
 def instant(name: str, value: Any) -> datetime:
-    """A datetime that says its zone."""
+    """Check for a datetime with a time zone."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InputError(f"{name}: expected a datetime with a time zone, got {value!r}", name)
     return value
 
 
 def labels(name: str, value: Any) -> list[str]:
-    """A list of at most 100 words."""
+    """Check for a list of at most 100 words."""
     if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{name}: expected a list of text, got {value!r}", name)
     if len(value) > 100:
@@ -127,7 +128,7 @@ def labels(name: str, value: Any) -> list[str]:
 
 
 def jobs_named(name: str, value: Any) -> list[str]:
-    """A list of the names of jobs."""
+    """Check for a list of names of jobs."""
     if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{name}: expected a list of the names of jobs, got {value!r}", name)
     return sorted({LABEL(name, item) for item in value})
@@ -138,7 +139,10 @@ OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 
 
 def kept(name: str, value: Any) -> dict[str, str]:
-    """How long ended runs are kept: seconds or a timedelta for all, or a mapping from outcomes, or `any`, to such."""
+    """Check how long ended runs are kept, and return the intervals by outcome.
+
+    The value is seconds or a timedelta for all runs, or a mapping from outcomes (or "any") to these.
+    """
     given = value if isinstance(value, dict) else {"any": value}
     for outcome in given:
         if outcome not in OUTCOMES:
@@ -185,7 +189,7 @@ POLICIES: dict[str, Check] = {
 
 
 def checked(given: dict[str, Any]) -> dict[str, Any]:
-    """The policies as values of their columns. InputError names the policy."""
+    """Return the policies as values of their columns. Raises InputError, naming the policy, for a wrong one."""
     for name in given:
         if name not in POLICIES:
             raise InputError(

@@ -1,5 +1,7 @@
-"""The rule: a graph of runs is made as a whole or not at all, and a run is added after those that it waits for, so that
-it cannot wait for itself.
+"""Graphs of runs that wait for each other.
+
+Invariant: a graph is made as a whole or not at all. A run is added after the runs that it waits for, so no run can wait
+for itself.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Node:
 
     @property
     def id(self) -> int:
-        """The run's id. PgschedError before the graph is enqueued."""
+        """Return the run's id. Raises PgschedError before the graph is enqueued."""
         if self._id is None:
             raise PgschedError("this run has no id yet: its graph is enqueued at the end of the `with` block")
         return self._id
@@ -48,8 +50,11 @@ class Node:
 
 
 class Graph:
-    """Runs that wait for each other, made by `app.graph()`, filled by `add`, and enqueued in one transaction at the
-    end of its `with` block, or by `enqueue`. An exception in the block makes nothing."""
+    """Runs that wait for each other: made by `app.graph()`, filled by `add`, and enqueued in one transaction.
+
+    The runs are enqueued at the end of the `with` (or `async with`) block, or by `enqueue`. After an exception in the
+    block, nothing is enqueued.
+    """
 
     def __init__(self, app: AppBase, connection: Any = None) -> None:
         self._app = app
@@ -68,11 +73,14 @@ class Graph:
         on_failure: str = "cancel",
         **kwargs: Any,
     ) -> Node:
-        """A run of the task, or of `task.options(...)`, with these arguments.
+        """Add a run of a task, or of `task.options(...)`, with these arguments; return its node.
 
-        `after`: nodes of this graph, runs or their ids, all of which have to succeed before it starts; `after_any`: one
-        of these has to. `on_failure`: what it does when they do not: "cancel", "run_anyway" (their end is enough), or
-        "wait" until somebody retries them. Raises InputError, TaskError.
+        `after`: nodes of this graph, runs or their ids. All have to succeed before this run starts.
+        `after_any`: one of these has to succeed.
+        `on_failure`: what the run does when they do not succeed: "cancel", "run_anyway" (start when they have ended),
+          or "wait" until they are retried.
+
+        Raises InputError or TaskError for a wrong argument, PgschedError if the graph is enqueued already.
         """
         if self._ids is not None:
             raise PgschedError("the graph has been enqueued: a run can be added to it by enqueue(..., after=[node])")
@@ -86,7 +94,10 @@ class Graph:
         return self._nodes[-1]
 
     def enqueue(self) -> list[int]:
-        """Make all runs; returns their ids in the order in which they were added."""
+        """Enqueue all runs in one transaction; return their ids in the order in which they were added.
+
+        Raises QueueFull, DatabaseUnreachable, and PgschedError if the graph is enqueued already.
+        """
         new = self._begin()
         with tracing.sending([run.values for run in new], batch=True) as sent:
             ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new))
@@ -94,7 +105,7 @@ class Graph:
         return self._end(ids)
 
     async def enqueue_async(self) -> list[int]:
-        """The asyncio form of `enqueue`."""
+        """Enqueue all runs like `enqueue`, without blocking the event loop."""
         new = self._begin()
         with tracing.sending([run.values for run in new], batch=True) as sent:
             ids = await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
@@ -103,24 +114,24 @@ class Graph:
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the runs, in the order in which they were added. PgschedError before they are enqueued."""
+        """Return the runs' ids in the order in which they were added. Raises PgschedError before they are enqueued."""
         if self._ids is None:
             raise PgschedError("ids, progress: nothing has been enqueued yet")
         return list(self._ids)
 
     def known(self, runs: Iterable[Any]) -> Graph:
-        """The graph of runs that were enqueued elsewhere, as far as asking for their progress goes."""
+        """Let this graph stand for runs that were enqueued elsewhere, to ask for their progress; return the graph."""
         self._ids = OPTIONS["after"]("runs", runs) or []
         return self
 
     @property
     def progress(self) -> Progress:
-        """How many of the runs have ended, and how many of these did not succeed."""
+        """Return how many of the runs have ended, and how many of these did not succeed."""
         ids = self.ids
         return self._app.database.send(None, lambda mine: progress(mine, ids))
 
     async def progress_async(self) -> Progress:
-        """The asyncio form of `progress`."""
+        """Return the same as `progress`, without blocking the event loop."""
         ids = self.ids
         return await self._app.database.send_async(None, lambda mine: progress_async(mine, ids))
 

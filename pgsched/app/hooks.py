@@ -1,7 +1,9 @@
-"""The rule: where no hook is registered none is paid for, and one that fails is never silent.
+"""Hooks of an app: functions that are called at the start and end of a process, around handlers, and after failures.
 
-An async middleware goes around every handler, on the loop; a plain one goes around plain handlers only, in the thread
-that runs them, where it can reach what belongs to that thread. The first one registered is the outermost.
+Invariant: without hooks a run pays nothing for them, and a hook that fails is always logged or raised.
+
+An async middleware goes around every handler, on the event loop. A plain middleware goes around plain handlers only, in
+the thread that runs them, where it can reach what belongs to that thread. The first one registered is the outermost.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ Plainly = Callable[[Call], Awaitable[Any]]
 
 
 class Hooks:
-    """What an app wants to be called for."""
+    """The hooks of one app, by event.
+
+    `around_all`: async middleware; `around_plain`: plain middleware.
+    `per_run`: some hook is called for runs.
+    """
 
     def __init__(self) -> None:
         self.on_start: list[Callable[..., Any]] = []
@@ -38,7 +44,7 @@ class Hooks:
         self.per_run = False
 
     def add(self, event: str, hook: Hook) -> Hook:
-        """Register a function; returns it. TaskError if it cannot be called for this event."""
+        """Register a hook, and return it. Raises TaskError if the hook cannot be called for this event."""
         check(event, hook)
         if event == "middleware":
             (self.around_all if inspect.iscoroutinefunction(hook) else self.around_plain).append(hook)
@@ -47,10 +53,10 @@ class Hooks:
         self.per_run = bool(self.on_error or self.around_all or self.around_plain)
         return hook
 
-    # ---- a process
+    # ---- hooks of a process
 
     async def start(self, async_tasks: list[str]) -> None:
-        """Call what is to be called at the start, in order. PgschedError names the one that failed."""
+        """Call the on_start hooks in order. Raises PgschedError, naming the hook, if one fails."""
         if self.around_plain and async_tasks:
             logger.info("plain middleware does not go around async handlers", tasks=async_tasks[:20],
                         middleware=[name_of(hook) for hook in self.around_plain])  # fmt: skip
@@ -61,8 +67,11 @@ class Hooks:
                 raise PgschedError(f"on_start hook {name_of(hook)} failed: {one_line(error)}") from error
 
     async def shutdown(self, within_s: float = SHUTDOWN_S) -> None:
-        """Call what is to be called at the end, the last one first. Each is called whatever the others do, and given up
-        after a time: plain ones run in a thread that cannot hold up the exit."""
+        """Call the on_shutdown hooks, the last registered first.
+
+        A hook that fails or takes longer than `within_s` seconds is logged, and the others are called all the same.
+        Plain hooks run in a thread that cannot delay the exit.
+        """
         if not self.on_shutdown:
             return
         threads: Threads[Any] = Threads(1)
@@ -70,23 +79,25 @@ class Hooks:
             await self._guarded("on_shutdown", hook, within_s, lambda call: in_thread(threads, call))
         threads.close()
 
-    # ---- a run
+    # ---- hooks of a run
 
     def call_of_plain(self, run: Run, call: Call) -> Call:
-        """A plain handler's call, with the plain middleware around it."""
+        """Return a plain handler's call with the plain middleware around it."""
         for hook in reversed(self.around_plain):
             call = partial(hook, run, call)
         return call
 
     def call_of_all(self, run: Run, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Any handler's awaitable call, with the async middleware around it."""
+        """Return a handler's awaitable call with the async middleware around it."""
         for hook in reversed(self.around_all):
             call = partial(hook, run, call)
         return call
 
     async def tell(self, run: Run, error: BaseException, plainly: Plainly) -> None:
-        """Tell of an attempt that failed; a Snooze is no failure. `plainly` calls a plain hook where it blocks nobody.
-        Raises nothing."""
+        """Call the on_error hooks for an attempt that failed; a Snooze is not a failure. Raises nothing.
+
+        `plainly` calls a plain hook where it does not block the event loop.
+        """
         if isinstance(meaning_of(error), Snooze):
             return
         for hook in self.on_error:
@@ -102,12 +113,12 @@ class Hooks:
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                raise  # not by the hook
+                raise  # the task itself is being cancelled, not the hook
             logger.error(f"{event} hook failed", hook=name, error=one_line(error), exc_info=error)
 
 
 def check(event: str, hook: Any) -> None:
-    """Refuse what could not be called."""
+    """Raise TaskError if the hook cannot be called for this event."""
     wants = {"middleware": ("run", "call_next"), "on_error": ("run", "error")}.get(event, ())
     if not callable(hook):
         raise TaskError(f"{event}: expected a function, got {type(hook).__name__}")
@@ -120,18 +131,18 @@ def check(event: str, hook: Any) -> None:
 
 
 def name_of(hook: Any) -> str:
-    """The name of a hook, for messages."""
+    """Return the name of a hook, for messages."""
     hook = hook.func if isinstance(hook, partial) else hook
     return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
 
 
 async def awaited(value: Any) -> Any:
-    """The value, or what it comes to if it has to be awaited."""
+    """Return the value, or await it and return its result."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def in_thread(threads: Threads[Any], call: Call) -> Any:
-    """What a plain call returns or raises, while the loop goes on."""
+    """Make a plain call in a thread while the event loop goes on; return or raise what it does."""
     value, error = await threads.submit(lambda: caught(call))
     if error is not None:
         raise error
@@ -139,7 +150,7 @@ async def in_thread(threads: Threads[Any], call: Call) -> Any:
 
 
 def caught(call: Call) -> tuple[Any, BaseException | None]:
-    """What a call returns, and what it raises."""
+    """Make a call; return its result and None, or None and the error."""
     try:
         return call(), None
     except BaseException as error:

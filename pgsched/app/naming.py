@@ -1,4 +1,7 @@
-"""The rule: what code is called is found in the code, the same in the program that enqueues and in the worker."""
+"""Names of tasks, taken from the code.
+
+Invariant: a task has the same name in the program that enqueues it and in the worker.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,20 @@ from typing import Any
 
 
 def where(function: Any) -> str:
-    """The file and line of a function, for messages."""
+    """Return the file and line of a function, for messages."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)
 
 
 def task_name(function: Callable[..., Any]) -> str:
-    """`module.qualname`, with the importable name of the module that runs as __main__."""
+    """Return `module.qualname`; the module that runs as __main__ has its importable name."""
     module = getattr(function, "__module__", None) or "__main__"
     qualname = getattr(function, "__qualname__", None) or type(function).__qualname__
     return f"{main_module() if module == '__main__' else module}.{qualname}"
 
 
 def main_module() -> str:
-    """The name by which the program's first module would be imported; __main__ where it has none (a prompt)."""
+    """Return the importable name of the program's main module; __main__ if it has none, as at a prompt."""
     main = sys.modules["__main__"]
     if (spec := getattr(main, "__spec__", None)) is not None:
         return str(spec.name)

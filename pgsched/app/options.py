@@ -1,4 +1,7 @@
-"""The rule: how a run is to be queued is checked where it is said, option by option, in the words of the database."""
+"""Options of an enqueue.
+
+Invariant: each option is checked when it is given, in the words that the database would use.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from pgsched.core import policies
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
-KEYS = ("unique_key", "idempotency_key")  # each names one run
+KEYS = ("unique_key", "idempotency_key")  # options that name one run
 AFTER = ("after", "after_any")
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A unique scope: one run for each stretch of so many seconds, whatever became of it; see `bucket`."""
+    """A unique scope: one run in each stretch of `period_s` seconds, whether or not it has ended; see `bucket`."""
 
     period_s: float
 
@@ -27,10 +30,10 @@ class Bucket:
 
 
 def bucket(period: float | timedelta) -> Bucket:
-    """The unique scope "one run in each hour, day, ...": `unique_scope=bucket(timedelta(hours=1))`.
+    """Return the unique scope "one run in each hour, day, ...": `unique_scope=bucket(timedelta(hours=1))`.
 
     `period`: seconds or a timedelta, at least one second. Buckets lie end to end: hours begin at the full hour, days at
-    midnight UTC, weeks on Monday; a run belongs to the bucket in which it is due. Raises InputError.
+    midnight UTC, weeks on Monday. A run belongs to the bucket in which it is due. Raises InputError for a wrong period.
     """
     return Bucket(duration(1)("unique_scope", period).total_seconds())
 
@@ -41,17 +44,18 @@ OnFailure = Literal["cancel", "run_anyway", "wait"]
 
 
 class HasId(Protocol):
-    """A run, or a node of a graph that is enqueued."""
+    """A run, or a node of an enqueued graph."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Return the run's id."""
 
 
 Parent = int | HasId
 
 
 class Given(TypedDict, total=False):
-    """The keywords of `Task.options`: the fields of Options."""
+    """The keywords of `Task.options`: the fields of `Options`, where each is explained."""
 
     queue: str | None
     priority: int | None
@@ -74,7 +78,24 @@ class Given(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a run is to be queued; None takes the product's default. Durations in seconds or as timedelta."""
+    """How a run is queued. None takes the product's default. Durations are seconds or a timedelta.
+
+    `queue`: the queue's name (default: "default").
+    `priority`: 0 to 9, lower goes first (5).
+    `max_attempts`: how many attempts the run has (3).
+    `timeout`: how long one attempt may take (no limit).
+    `tags`: up to 100 words that are kept with the run.
+    `concurrency_key`: the key that shares a concurrency limit; may hold `{arguments}`.
+    `wait_for_room`: how long to wait while the queue is full, outside of your transactions (0).
+    `delay`, `at`: when the run is due: after this time, or at this datetime with a time zone (now).
+    `unique_key`: at most one open run has this key.
+    `unique_scope`: for how long: "while_active", or `bucket(period)` ("while_active").
+    `on_conflict`: if a run has the key: "return", "reject", "replace" or "keep_time" ("return").
+    `idempotency_key`: the name of this request; the same request gives the same run.
+    `idempotency_retention`: how long that key is kept (24 hours).
+    `after`, `after_any`: runs that all, or one of which, have to succeed first.
+    `on_failure`: what the run does when they do not: "cancel", "run_anyway" or "wait" ("cancel").
+    """
 
     queue: str | None = None
     priority: int | None = None
@@ -96,7 +117,7 @@ class Options:
 
     @classmethod
     def named(cls, given: Mapping[str, Any], *others: str) -> Options:
-        """The options of these names. InputError for a name that is none; `others` are told to be known as well."""
+        """Return the options of these names. Raises InputError for an unknown name; `others` are known names too."""
         unknown = sorted(given.keys() - OPTIONS.keys())
         if unknown:
             known = (*OPTIONS, *others)
@@ -107,7 +128,7 @@ class Options:
         return cls(**given)
 
     def checked(self) -> dict[str, Any]:
-        """The values as the database takes them. InputError names the option."""
+        """Return the values as the database takes them. Raises InputError, naming the option, for a wrong one."""
         if self.delay is not None and self.at is not None:
             raise InputError("delay: give either delay or at, not both", "delay")
         given = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -115,14 +136,17 @@ class Options:
 
 
 def unique_scope(name: str, value: Any) -> str:
-    """A scope, as the database takes it."""
+    """Return a unique scope as the database takes it. Raises InputError for any other value."""
     if not isinstance(value, Bucket) and value != "while_active":
         raise InputError(f'{name}: expected "while_active" or pgsched.bucket(period), got {value!r}', name)
     return str(value) if isinstance(value, Bucket) else "while_active"
 
 
 def run_ids(name: str, value: Any) -> list[int] | None:
-    """The ids of runs, given as such, as Run or as nodes of a graph; none at all is no condition."""
+    """Return the ids of these runs, given as ids, as Run or as nodes of a graph; None for an empty list.
+
+    Raises InputError for anything else.
+    """
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputError(f"{name}: expected a list of runs or of their ids, got {type(value).__name__}", name)
     ids: list[Any] = [getattr(run, "id", run) for run in value]
@@ -148,5 +172,5 @@ OPTIONS: dict[str, Callable[[str, Any], Any]] = {
     "on_failure": one_of(*policies.ON_FAILURE),
 }
 
-# What a job's runs take from its task: what says how to run, not what one run is about.
+# What a job's runs take from its task: options for every run, none that belongs to one run.
 INHERITED = ("queue", "priority", "max_attempts", "timeout", "tags", "concurrency_key")

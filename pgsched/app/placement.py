@@ -1,4 +1,7 @@
-"""The rule: where a handler runs is settled when it is registered, and a place that cannot be is refused there."""
+"""Where a handler runs: on the event loop, in a thread, or in a child process.
+
+Invariant: this is decided when the task is registered, and an impossible choice is refused then.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,21 @@ MOST_MB = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a handler runs: on the worker's loop, in a thread, or in a child process with at most so many MB."""
+    """Where a handler runs.
+
+    `run_in`: "loop" (the worker's event loop), "thread", or "process" (a child process).
+    `memory_mb`: the memory limit of the child process, in MB; None: no limit.
+    """
 
     run_in: str
     memory_mb: int | None = None
 
 
 def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: bool) -> Place:
-    """The place of a task; by default the loop for an async function and a thread for any other. Raises TaskError."""
+    """Return where a task runs: by default on the loop for an async function, in a thread for any other.
+
+    Raises TaskError for a choice that is impossible.
+    """
     if run_in is None:
         run_in = "loop" if is_async else "thread"
     if run_in not in PLACES:
@@ -37,14 +47,14 @@ def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: boo
 
 
 def captured(task: str, capture: bool) -> bool:
-    """Whether what the handler prints and logs is kept. Raises TaskError."""
+    """Return whether what the handler prints and logs is kept. Raises TaskError if it is not a bool."""
     if not isinstance(capture, bool):
         raise TaskError(f"task {task}: capture: expected True or False, got {capture!r}")
     return capture
 
 
 def check_memory(task: str, run_in: str, memory_mb: int) -> None:
-    """Refuse a memory limit that could not be kept."""
+    """Raise TaskError for a memory limit that cannot be enforced."""
     if run_in != "process":
         raise TaskError(f'task {task}: memory_mb: only a process can be limited: add run_in="process"')
     if not isinstance(memory_mb, int) or isinstance(memory_mb, bool) or not 1 <= memory_mb <= MOST_MB:

@@ -1,5 +1,7 @@
-"""The rule: what the database is told of a task follows from its code alone. So two processes of one release say the
-same, and a release that changed neither options nor arguments is no other one.
+"""The release of a task: the options and arguments of its code, as a worker registers them in pgsched.tasks.
+
+Invariant: what is registered follows from the task's code alone. So two processes of one release register the same, and
+code that changes neither options nor arguments is the same release.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ if TYPE_CHECKING:
     from pgsched.app.task import Task
 
 NAMELESS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-LONGEST = 60_000  # bytes of a schema; of a longer one nothing is told
+LONGEST = 60_000  # characters of JSON; a longer schema is left out
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRelease:
-    """A task as it is registered: the options that its runs take, its arguments as JSON Schema, and what tells both
-    from those of other releases."""
+    """A task as it is registered.
+
+    `release`: a hash of options and schema, different for each release.
+    `options`: the options that its runs take.
+    `schema`: its arguments as JSON Schema.
+    """
 
     task: str
     release: str
@@ -33,17 +39,17 @@ class TaskRelease:
     schema: dict[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        """As the database takes it."""
+        """Return the release as the database takes it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def releases(tasks: Iterable[Task[..., Any]]) -> list[TaskRelease]:
-    """What is registered of tasks, by name."""
+    """Return the releases of these tasks, by name."""
     return sorted((release_of(task) for task in tasks), key=lambda release: release.task)
 
 
 def release_of(task: Task[..., Any]) -> TaskRelease:
-    """What is registered of one task."""
+    """Return the release of one task."""
     given = {name: plain(task.values[name]) for name in INHERITED if task.values[name] is not None}
     schema = schema_of(task.parameters)
     if len(json.dumps(schema)) > LONGEST:
@@ -53,12 +59,12 @@ def release_of(task: Task[..., Any]) -> TaskRelease:
 
 
 def plain(value: Any) -> Any:
-    """An option as JSON has it: a duration in seconds."""
+    """Return an option as JSON has it: a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 
 
 def schema_of(parameters: Parameters) -> dict[str, Any]:
-    """The arguments by name; of those that have none, only that they are an array."""
+    """Return a JSON Schema of the arguments by name; arguments without names are only described as an array."""
     if parameters.as_array:
         return {"type": "array"}
     named = parameters.given.parameters.values()

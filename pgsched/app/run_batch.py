@@ -1,4 +1,7 @@
-"""The rule: a batch is a graph of runs that wait for nothing, and of one, its callback, that waits for all of them."""
+"""Batches: runs that are made together, with a callback when all have ended.
+
+Invariant: a batch is a graph of runs that wait for nothing, and of its callback, a run that waits for all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Batch(Graph):
-    """Runs made together: `batch.add(task, ...)`, then `batch.enqueue()`, or a `with` block around the adding.
+    """Runs made together: `batch.add(task, ...)`, then `batch.enqueue()`, or a `with` block around the calls of `add`.
 
-    `progress` is about these runs, without the callback. `callback` is that run's node, once it is enqueued.
+    `progress` and `ids` cover these runs without the callback. `callback` is the callback's node once the batch is
+    enqueued, None before that or without a callback.
     """
 
     def __init__(
@@ -33,7 +37,7 @@ class Batch(Graph):
         self._callback_args = dict(args or {})
         self._on_failure = on_failure
         if callback is not None:
-            self._values(callback, (), self._callback_args)  # what is wrong with it is said here
+            self._values(callback, (), self._callback_args)  # raises here what is wrong with the callback's arguments
 
     def _begin(self) -> list[Any]:
         new = super()._begin()

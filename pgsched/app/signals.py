@@ -1,6 +1,7 @@
-"""What a handler raises to say what becomes of its run, and what any exception of a handler says and means.
+"""Exceptions that a handler raises to decide what happens to its run: Retry, Snooze and Discard.
 
-The text of an exception is user code: it may raise, be endless, or hold what PostgreSQL refuses.
+The functions read the text and the meaning of any exception of a handler. An exception is user code: its text may
+raise, be endless, or hold characters that PostgreSQL refuses.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ LONGEST_WAIT = timedelta(days=3650)
 
 
 class Retry(Exception):
-    """This attempt failed; try again after this long instead of the back-off's delay. The attempt counts.
+    """Raise it to fail this attempt and try again after `after`, instead of after the back-off. The attempt counts.
 
-    `after`: seconds or a timedelta, from 0 to ten years, else ValueError; None leaves the delay to the back-off.
+    `after`: seconds or a timedelta, from 0 to ten years, otherwise ValueError; None leaves the delay to the back-off.
     """
 
     def __init__(self, after: float | timedelta | None = None, message: str = "") -> None:
@@ -28,9 +29,9 @@ class Retry(Exception):
 
 
 class Snooze(Exception):
-    """Not now: call me again after this long. It costs no attempt and is no failure.
+    """Raise it to run again after `after`. The attempt does not count and is no failure.
 
-    `after`: seconds or a timedelta, from 0 to ten years, else ValueError.
+    `after`: seconds or a timedelta, from 0 to ten years, otherwise ValueError.
     """
 
     def __init__(self, after: float | timedelta, message: str = "") -> None:
@@ -39,14 +40,14 @@ class Snooze(Exception):
 
 
 class Discard(Exception):
-    """This run can never succeed: no further attempt, whatever `max_attempts` says."""
+    """Raise it when the run can never succeed: the run is dead, whatever `max_attempts` says."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(message)
 
 
 def wait(signal: str, after: float | timedelta) -> timedelta:
-    """The time to wait, as far as a database can store it. ValueError if it cannot."""
+    """Return the time to wait. Raises ValueError if the database cannot store it."""
     found = after if isinstance(after, timedelta) else timedelta(seconds=after)
     if not timedelta(0) <= found <= LONGEST_WAIT:
         raise ValueError(f"{signal}(after={found}): expected 0 seconds to {LONGEST_WAIT.days} days")
@@ -54,7 +55,10 @@ def wait(signal: str, after: float | timedelta) -> timedelta:
 
 
 def one_line(error: BaseException) -> str:
-    """`TypeName: message`, whatever the exception's own text does; of a group with its first error."""
+    """Return `TypeName: message` in one line, whatever the exception's own text does.
+
+    For a group, the message includes the group's first error.
+    """
     try:
         message = str(error)
         if isinstance(error, BaseExceptionGroup):
@@ -69,15 +73,20 @@ def one_line(error: BaseException) -> str:
 
 
 def meaning_of(error: BaseException) -> BaseException:
-    """What an exception means: itself; of a group that is all Snooze or all Retry, the one with the longest wait."""
+    """Return the exception that counts: usually `error` itself.
+
+    A group of only Snooze or only Retry counts as the one of them with the longest wait.
+    """
     if isinstance(error, BaseExceptionGroup) and (consists_of(error, (Snooze,)) or consists_of(error, (Retry,))):
         return max(leaves(error), key=lambda one: wait_of(one) or NO_TIME)
     return error
 
 
 def wait_of(error: BaseException) -> timedelta | None:
-    """How long a Retry or Snooze asks to wait: as its class takes it, seconds or a timedelta. None if it does not say,
-    or nothing that could be stored: a class of the user's may say anything."""
+    """Return how long a Retry or Snooze asks to wait; None if it gives no time, or a time that cannot be stored.
+
+    A subclass of the user's may hold anything in `after`: seconds, a timedelta, or something else.
+    """
     try:
         after: Any = error.after  # type: ignore[attr-defined]
         seconds = after.total_seconds() if isinstance(after, timedelta) else after
@@ -87,7 +96,7 @@ def wait_of(error: BaseException) -> timedelta | None:
 
 
 def leaves(error: BaseException) -> list[BaseException]:
-    """The exceptions in a group and in its groups, in order."""
+    """Return the exceptions in a group and in its nested groups, in order."""
     found, left = [], [error]
     while left:
         one = left.pop()
@@ -99,5 +108,5 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 
 def consists_of(error: BaseException, kinds: Kinds) -> bool:
-    """Is it one of these kinds, or a group of nothing else (as asyncio.TaskGroup raises)?"""
+    """Check whether the error is of these kinds, or a group of only these (as asyncio.TaskGroup raises)."""
     return isinstance(error, kinds) or all(isinstance(one, kinds) for one in leaves(error))

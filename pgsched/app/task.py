@@ -1,6 +1,7 @@
-"""The rule: a task is one registered function; calling it runs it here, enqueueing it makes a run for some worker.
+"""A task: a registered function, which can be called here or enqueued as a run for a worker.
 
-`enqueue` and `enqueue_async` differ in the one line that speaks to the database.
+Invariant: calling a task calls its function here; `enqueue` makes a run. `enqueue` and `enqueue_async` differ only in
+the line that uses the database.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ Call = Mapping[str, Any] | Sequence[Any]
 
 
 class Task(Generic[P, R]):
-    """A registered function. `options(...)` says how a run of it is queued."""
+    """A registered function, with the default options of its runs.
+
+    `task(...)` calls the function. `task.enqueue(...)` makes a run. `task.options(...)` changes the options of a run.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917
         self,
@@ -52,7 +56,7 @@ class Task(Generic[P, R]):
         batch: int | None = None,
         batch_wait: float | None = None,
     ) -> None:
-        update_wrapper(self, function)  # first: the function may have attributes of the same names
+        update_wrapper(self, function)  # before the attributes below: the function may have some of the same name
         self.app = app
         self.name = text(200)("name", name)
         self.function = function
@@ -66,22 +70,22 @@ class Task(Generic[P, R]):
         if self.gathering is not None:
             arguments.check_batched(name, function)
         self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
-        self.takes_run = self.parameters.run_name is not None  # no property: it is asked for every run
+        self.takes_run = self.parameters.run_name is not None  # an attribute, because it is read for every run
 
     @property
     def inline_names(self) -> frozenset[str] | None:
-        """The names of its arguments, where a worker may call it inline."""
+        """Return the names of the arguments if a worker may call the handler inline, otherwise None."""
         only = not (self.capture or self.gathering)
         return self.parameters.plain if only and self.place.run_in == "loop" else None
 
     @property
     def run_name(self) -> str | None:
-        """The parameter that gets the Run."""
+        """Return the name of the parameter that gets the Run, or None."""
         return self.parameters.run_name
 
     @property
     def required(self) -> frozenset[str]:
-        """The names of the arguments that have no default."""
+        """Return the names of the arguments that have no default."""
         return self.parameters.required
 
     @overload
@@ -89,7 +93,7 @@ class Task(Generic[P, R]):
     @overload
     def __call__(self, run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def __call__(self, /, *args: Any, **kwargs: Any) -> R:
-        """Call the function itself, here and now."""
+        """Call the function itself, in this process."""
         return self.function(*args, **kwargs)
 
     @overload
@@ -97,9 +101,14 @@ class Task(Generic[P, R]):
     @overload
     def enqueue(self, /, *args: Any, connection: Sync, **kwargs: Any) -> RunId: ...
     def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
-        """Make a run with these arguments; returns its id. On `connection`, in the caller's own transaction: one of
-        psycopg, or a Connection or Session of SQLAlchemy that holds one. Raises InputError, TaskError,
-        AlreadyEnqueued, DatabaseUnreachable."""
+        """Make a run with these arguments; return its id.
+
+        `connection`: enqueue in your own transaction, on a psycopg connection, or on an SQLAlchemy Connection or
+        Session or a Django connection that holds one.
+
+        Raises InputError, TaskError (the arguments do not fit), AlreadyEnqueued, QueueFull, LockTimeout (another
+        transaction has the same key), or DatabaseUnreachable (the run may exist all the same).
+        """
         return Request(self, self.values, connection)._enqueue(args, kwargs)
 
     @overload
@@ -107,27 +116,31 @@ class Task(Generic[P, R]):
     @overload
     async def enqueue_async(self, /, *args: Any, connection: Async, **kwargs: Any) -> RunId: ...
     async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
-        """The asyncio form of `enqueue`."""
+        """Make a run like `enqueue`, without blocking the event loop."""
         return await Request(self, self.values, connection)._enqueue_async(args, kwargs)
 
     def enqueue_many(self, calls: Iterable[Call], /, *, connection: Sync | None = None) -> int:
-        """Make a run for each call: a mapping of arguments by name, or a sequence of them by place. Returns how many.
+        """Make a run for each call, by one COPY: all or none; return how many.
 
-        All or none are made, by one COPY; their ids are not told. Raises what `enqueue` does.
+        A call is a mapping of arguments by name, or a sequence of arguments by position. The runs' ids are not
+        returned. Raises what `enqueue` raises.
         """
         return Request(self, self.values, connection).enqueue_many(calls)
 
     async def enqueue_many_async(self, calls: Iterable[Call], /, *, connection: Async | None = None) -> int:
-        """The asyncio form of `enqueue_many`."""
+        """Make runs like `enqueue_many`, without blocking the event loop."""
         return await Request(self, self.values, connection).enqueue_many_async(calls)
 
     def options(self, *, connection: Sync | Async | None = None, **options: Unpack[Given]) -> Request[P]:
-        """The task with other options, those of `Options`: `task.options(delay=60, queue="mail").enqueue(...)`."""
+        """Return the task with other options, as in `task.options(delay=60, queue="mail").enqueue(...)`.
+
+        The options are those of `Options`, and `connection`. Raises InputError for an unknown option or a wrong value.
+        """
         Options.named(options, "connection")
         return Request(self, replace(self.defaults, **options).checked(), connection)
 
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
-        """The call that an executor makes. TaskError if the arguments do not fit."""
+        """Return the call that an executor makes. Raises TaskError if the arguments do not fit."""
         if self.gathering is not None:
             return alone(self.function, args, run)
         return arguments.prepare(self.parameters, self.function, args, run)
@@ -137,7 +150,7 @@ class Task(Generic[P, R]):
 
 
 def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
-    """Exception classes, given one by one or as a tuple. TaskError if that is not what they are."""
+    """Return exception classes, given as one class or a tuple. Raises TaskError for anything else."""
     found = given if isinstance(given, tuple) else (given,)
     for kind in found:
         if not (isinstance(kind, type) and issubclass(kind, BaseException)):
@@ -148,7 +161,10 @@ def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
 def held_back(
     parameters: Parameters, values: dict[str, Any], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `enqueue(..., after=[run])` says of the run, and not to a handler; one that has such a parameter gets it."""
+    """Move `after`, `after_any` and `on_failure` from a call's arguments to its options; return options and arguments.
+
+    A handler with a parameter `after` or `after_any`, or with `**kwargs`, gets these arguments itself.
+    """
     named = parameters.given.parameters.values()
     taken = {p.name for p in named}
     if taken & {*AFTER}:
@@ -162,7 +178,10 @@ def held_back(
 
 
 def refuse_runs(task: str, kwargs: dict[str, Any]) -> None:
-    """A handler that takes any name gets `after` too; a run that is to wait must not start because of that."""
+    """Raise InputError if `after` holds runs, for a handler that takes any name.
+
+    The handler would get `after` as an argument, and the run would start without waiting.
+    """
     for name in AFTER:
         given = kwargs.get(name)
         if isinstance(given, list | tuple | set) and any(isinstance(one, RunId) for one in given):
@@ -170,7 +189,7 @@ def refuse_runs(task: str, kwargs: dict[str, Any]) -> None:
 
 
 class Request(Generic[P]):
-    """A task with the options of the runs to come."""
+    """A task with the options of the runs to be made; `task.options(...)` returns it."""
 
     def __init__(self, task: Task[P, Any], values: dict[str, Any], connection: Any) -> None:
         self._task = task
@@ -178,15 +197,21 @@ class Request(Generic[P]):
         self._connection = connection
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
-        """Make a run with these arguments; returns its id, or that of the run that has the same key (`RunId.how`)."""
+        """Make a run with these arguments; return its id, or that of the run with the same key (see `RunId.how`).
+
+        Raises what `Task.enqueue` raises.
+        """
         return self._enqueue(args, kwargs)
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
-        """The asyncio form of `enqueue`."""
+        """Make a run like `enqueue`, without blocking the event loop."""
         return await self._enqueue_async(args, kwargs)
 
     def enqueue_many(self, calls: Iterable[Call], /) -> int:
-        """Make a run for each call, with these options; see `Task.enqueue_many`."""
+        """Make a run for each call, with these options; see `Task.enqueue_many`.
+
+        Raises InputError for options that name one run, or for runs to wait for.
+        """
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
         with tracing.sending([values], batch=True) as sent:
             count = self._task.app.database.enqueue_many(self._connection, encoded, values)
@@ -194,7 +219,7 @@ class Request(Generic[P]):
         return count
 
     async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
-        """The asyncio form of `enqueue_many`."""
+        """Make runs like `enqueue_many`, without blocking the event loop."""
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
         with tracing.sending([values], batch=True) as sent:
             count = await self._task.app.database.enqueue_many_async(self._connection, encoded, values)
@@ -225,7 +250,7 @@ class Request(Generic[P]):
         return found
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The run that these arguments make, as the database takes it."""
+        """Return the run that these arguments make, as the database takes it. Raises InputError or TaskError."""
         task, values = self._task, self._values
         if "after" in kwargs or "after_any" in kwargs:
             values, kwargs = held_back(task.parameters, values, kwargs)

@@ -1,7 +1,8 @@
-"""The rule: what a handler writes and the success of its run are committed together, and only by the owner.
+"""The handler's transaction, which commits its writes and the success of its run together.
 
-The claim is asserted at the beginning, so that a zombie fails before it works and nobody takes the claim away while the
-transaction lasts; the settlement, fenced by the token as everywhere, is its last statement.
+Invariant: only the owner of the run can commit. The claim is asserted at the beginning. So a former owner fails before
+it works, and the claim cannot be taken away while the transaction lasts. The settlement is the last statement. As
+everywhere, it is fenced by the token.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pgsched.errors import TaskError
 
 
 class Transaction:
-    """One such transaction, for `with` or `async with`."""
+    """One transaction that settles a run, for `with` or `async with`; `run.transaction()` returns it."""
 
     def __init__(self, own: Own, run_id: int, token: UUID, conn: Any) -> None:
         self._own = own
@@ -61,7 +62,7 @@ class Transaction:
                 self._own.conn = conn
                 yield conn
                 handler_transaction.settle(conn, self._run_id, self._token, self._own.result)
-                # Before the commit: from then on the worker's heartbeat does not find the claim any more.
+                # Before the commit, because after it the worker's heartbeat no longer finds the claim.
                 self._own.settling(None)
                 done = True
         except BaseException:
