@@ -1,1 +1,1 @@
-"""The public `App`."""
+"""The public `App`: what a program uses to register tasks, declare jobs and enqueue runs."""

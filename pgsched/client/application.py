@@ -1,7 +1,9 @@
-"""The rule: an App is the list of what this process can run; names in rows are looked up in it and nowhere else.
+"""The public `App`: register tasks, declare jobs, enqueue graphs and batches, and add hooks.
 
-A task's name is `module.qualname` unless one is given. The module that was started as a program goes by the name it
-would be imported by, so that the program which enqueues and the worker which imports it agree.
+Invariant: a process runs only the tasks of its App; a name in a row is looked up there and nowhere else.
+
+A task's name is `module.qualname` unless one is given. The module that was started as a program has the name by which
+it would be imported. So the program that enqueues and the worker that imports the module use the same name.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ R = TypeVar("R")
 
 
 class Register(Protocol):
-    """What `@app.task(...)` and `@app.job(...)` give: a decorator for functions and tasks."""
+    """The decorator that `@app.task(...)` and `@app.job(...)` return, for functions and tasks."""
 
     @overload
     def __call__(self, function: Task[P, R], /) -> Task[P, R]: ...
@@ -43,10 +45,11 @@ class Register(Protocol):
 
 
 class App(AppBase):
-    """The tasks and jobs of a program. Without `dsn` it finds the database as every pgsched program does.
+    """The tasks and jobs of a program, and the database that it enqueues into.
 
-    `name` owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name. Without
-    one it goes by the module that `pgsched worker --app` loads it from, and removes nothing.
+    `name`: owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name. Without a
+      name, the app has the name of the module that `pgsched worker --app` loads it from, and removes no jobs.
+    `dsn`: the database. Without it, the app finds the database as every pgsched program does.
     """
 
     def __init__(self, name: str | None = None, *, dsn: str | None = None) -> None:
@@ -94,17 +97,20 @@ class App(AppBase):
         batch_wait: float | None = None,
         **options: Any,
     ) -> Any:
-        """Register a function, sync or async. The options hold for every run of it that does not say otherwise.
+        """Register a function, sync or async, as a task.
 
-        `run_in`: "loop" (the default of async functions), "thread" (of all others), or "process": a child process of
-        the worker, which can be killed. There `memory_mb` bounds what an attempt may take.
+        The `options` are those of an enqueue (see `Options`), for each run that does not set its own.
 
-        `no_retry`: exceptions after which the run is dead at once, like after `Discard`.
-
+        `name`: the task's name; by default `module.qualname`.
+        `run_in`: "loop" (the default of async functions), "thread" (of all others), or "process": a child process,
+          which can be killed.
+        `memory_mb`: how many MB an attempt in a child process may use.
+        `no_retry`: exceptions after which the run is dead at once, as after `Discard`.
         `capture`: keep what the handler prints and logs, for `pgsched run logs`.
+        `batch`: one call of the handler gets up to this many runs, as a list of `Item`. Each run is settled by itself.
+        `batch_wait`: how many seconds the call waits for these runs (0.1).
 
-        `batch`: one call of the handler serves up to so many runs, as a list of `Item`; it waits `batch_wait` seconds
-        (0.1) for them to gather. Each run is settled by itself.
+        Raises InputError or TaskError for a wrong option or function, or a second task of the same name.
         """
         defaults = Options.named(options, "name", "run_in", "memory_mb", "no_retry", "capture", "batch", "batch_wait")
         handling = (run_in, memory_mb, no_retry, capture, batch, batch_wait)
@@ -115,9 +121,14 @@ class App(AppBase):
     def job(
         self, *, schedule: str, timezone: str = "UTC", name: str | None = None, args: Any = None, **policies: Any
     ) -> Register:
-        """Declare a job next to its code; it becomes a row when a worker starts. May stand above `@app.task`.
+        """Declare a job next to its code; a worker makes its row when it starts. May stand above `@app.task`.
 
-        `name` is the task's unless given; `policies` are columns of `jobs`, durations in seconds or as timedelta.
+        `schedule`: a cron expression, or `@every 90s` and others, read in the IANA zone `timezone`.
+        `name`: the job's name; by default the task's.
+        `args`: a dict of arguments by name, or a list of arguments by position.
+        `policies`: columns of `jobs`; durations are seconds or a timedelta.
+
+        Raises InputError (ScheduleError for the schedule) or TaskError for a wrong declaration.
         """
         from pgsched.core.schedule.cron import parse
 
@@ -137,17 +148,17 @@ class App(AppBase):
         return declare
 
     def first_result(self, idempotency_key: str) -> FirstResult | None:
-        """What became of the run that this key stands for, pruned or not; None once the key has expired."""
+        """Return the outcome of the run that this key stands for, pruned or not; None if the key has expired."""
         return self.database.first_result(idempotency_key)
 
     async def first_result_async(self, idempotency_key: str) -> FirstResult | None:
-        """The asyncio form of `first_result`."""
+        """Return the same as `first_result`, without blocking the event loop."""
         return await self.database.first_result_async(idempotency_key)
 
     def graph(self, *, connection: Any = None) -> Graph:
-        """Runs that wait for each other, made in one transaction: `with app.graph() as g: a = g.add(task); ...`.
+        """Return an empty graph of runs that wait for each other: `with app.graph() as g: a = g.add(task); ...`.
 
-        On `connection`, in the caller's own transaction.
+        All its runs are made in one transaction; with `connection`, in your own one.
         """
         return Graph(self, connection)
 
@@ -159,37 +170,47 @@ class App(AppBase):
         on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",
         connection: Any = None,
     ) -> Batch:
-        """Runs made together, whose `progress` can be asked for; when all have ended, `callback` runs with `args`.
+        """Return an empty batch of runs, with `progress`; when all of them have ended, `callback` runs with `args`.
 
-        `on_failure`: what the callback does when one does not succeed; its handler finds them by `run.parents()`.
+        `on_failure`: what the callback does when a run does not succeed: "run_anyway", "cancel" or "wait". Its handler
+        finds the runs by `run.parents()`. `connection`: make the runs in your own transaction.
         """
         return Batch(self, callback, args, on_failure, connection)
 
     def progress(self, runs: Iterable[Parent]) -> Progress:
-        """How far some runs are, by their ids: `app.progress(ids)` with the `batch.ids` that another process kept."""
+        """Return how many of these runs have ended, and how many of these did not succeed.
+
+        `runs`: runs or their ids, such as the `batch.ids` that another process stored.
+        """
         return self.graph().known(runs).progress
 
     async def progress_async(self, runs: Iterable[Parent]) -> Progress:
-        """The asyncio form of `progress`."""
+        """Return the same as `progress`, without blocking the event loop."""
         return await self.graph().known(runs).progress_async()
 
     def on_start(self, hook: Hook) -> Hook:
-        """Call this function, plain or async, once in every process that runs handlers, before the first one. If it
-        raises, the process does not start."""
+        """Call this function, plain or async, once in each process that runs handlers, before the first one.
+
+        If the function raises, the process does not start.
+        """
         return self.hooks.add("on_start", hook)
 
     def on_shutdown(self, hook: Hook) -> Hook:
-        """Call this function, plain or async, when such a process ends in good order, the last registered one first."""
+        """Call this function, plain or async, when a process that runs handlers ends, unless it is killed.
+
+        The function that was registered last is called first.
+        """
         return self.hooks.add("on_shutdown", hook)
 
     def middleware(self, hook: Hook) -> Hook:
-        """Put `async def around(run, call_next)` around every handler: `return await call_next()` runs it. A plain
-        function goes around plain handlers only, in their thread. The first registered one is the outermost."""
+        """Put `async def around(run, call_next)` around every handler: `return await call_next()` runs the handler.
+
+        A plain function goes around plain handlers only, in their thread. The first one registered is the outermost.
+        """
         return self.hooks.add("middleware", hook)
 
     def on_error(self, hook: Hook) -> Hook:
-        """Call `hook(run, error)`, plain or async, after each attempt that failed, timed out (`TimedOut`) or took its
-        process down (`Crashed`)."""
+        """Call `hook(run, error)` after each attempt that failed, timed out (`TimedOut`) or crashed (`Crashed`)."""
         return self.hooks.add("on_error", hook)
 
     def close(self) -> None:

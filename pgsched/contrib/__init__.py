@@ -1,1 +1,1 @@
-"""What other frameworks need to live well with pgsched. Each module imports its framework."""
+"""Integrations with other frameworks. Each module imports its framework."""

@@ -1,7 +1,7 @@
-"""Django's database connections in handlers.
+"""Close Django's dead database connections around each attempt.
 
-Invariant: no handler meets a connection that a restart of the database has killed. Django closes such connections at
-the beginning and end of each web request; a worker has no requests, so each attempt takes their place.
+Invariant: no handler gets a connection that a restart of the database has killed. Django closes such connections at the
+beginning and end of each web request. A worker has no requests, so this happens around each attempt instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pgsched.client.application import App
 
 
 def close_connections(app: App) -> None:
-    """Have each attempt of this app begin and end without dead connections, and leave none open at the end.
+    """Close dead connections before and after each attempt of this app, and all connections when the worker ends.
 
     Call it once, where the App is made: `app = App("shop"); close_connections(app)`.
     """
@@ -27,7 +27,7 @@ def close_connections(app: App) -> None:
 
 
 def around_plain(run: Run, call_next: Callable[[], Any]) -> Any:
-    """In the thread of a plain handler, which has connections of its own."""
+    """Close dead connections in the thread of a plain handler, which has connections of its own."""
     close_old_connections()
     try:
         return call_next()
@@ -36,7 +36,7 @@ def around_plain(run: Run, call_next: Callable[[], Any]) -> Any:
 
 
 async def around_async(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Around all handlers: an async one asks the database in the thread that asgiref keeps for this."""
+    """Close dead connections in the thread that asgiref keeps for database calls of async handlers."""
     close = sync_to_async(close_old_connections)
     await close()
     try:

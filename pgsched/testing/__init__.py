@@ -1,7 +1,7 @@
-"""The test kit: run tasks inline or record what is enqueued, without a database; or drain queues of a real one.
+"""The test kit: record or run what a test enqueues without a database, or drain the queues of a real one.
 
-See docs/how-to/testing.md. The fixtures are in `pgsched.testing.plugin`, which pytest loads by itself; so the names
-below are imported when first used, and cost nothing in a project whose tests do not use them.
+See docs/how-to/testing.md. The fixtures are in `pgsched.testing.plugin`, which pytest loads by itself. Therefore the
+names below are imported when first used, and cost nothing in a project whose tests do not use them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What a test says of enqueued runs. It looks where the task's app enqueues: at the recorder, or into the database."""
+"""Assertions about enqueued runs.
+
+They look where the task's app enqueues: at the recorder, or into the database.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ NEAR = timedelta(seconds=1)
 
 
 def enqueued(what: AppBase | Task[..., Any], *, connection: Any = None) -> list[Enqueued]:
-    """The unfinished runs of a task, or of all tasks of an app's database, in the order in which they were made.
+    """Return the unfinished runs of a task, or of all tasks of an app's database, in the order in which they were made.
 
-    `connection`: look on this one, into its open transaction.
+    `connection`: look on this connection, and so into its open transaction.
     """
     app, name = (what, None) if isinstance(what, AppBase) else (what.app, what.name)
     database: Any = app.database
@@ -38,11 +41,15 @@ def assert_enqueued(
     connection: Any = None,
     **columns: Any,
 ) -> Enqueued:
-    """Fail unless an unfinished run of the task fits; returns the first that does.
+    """Assert that an unfinished run of the task matches; return the first that does.
 
-    `args`: a mapping that its arguments must hold (others are allowed), or the whole list of them. `at`: when it is
-    due, give or take `within` (seconds or a timedelta). `columns`: queue, priority, tags, unique_key, ... as
-    in `Enqueued`.
+    `args`: a mapping that the run's arguments must contain (others are allowed), or the whole list of arguments.
+    `at`: when the run is due, a datetime with a time zone.
+    `within`: how far the run may be from `at`, in seconds or as a timedelta (1 s).
+    `connection`: look on this connection, and so into its open transaction.
+    `columns`: values of queue, priority, tags, unique_key and the other fields of `Enqueued`.
+
+    Raises AssertionError, with the runs that are enqueued, if none matches; InputError for an unknown column.
     """
     __tracebackhide__ = True
     check(columns)
@@ -62,7 +69,10 @@ def refute_enqueued(
     connection: Any = None,
     **columns: Any,
 ) -> None:
-    """Fail if an unfinished run of the task fits; see `assert_enqueued`."""
+    """Assert that no unfinished run of the task matches; the arguments are those of `assert_enqueued`.
+
+    Raises AssertionError, with the matching runs, if one matches; InputError for an unknown column.
+    """
     __tracebackhide__ = True
     check(columns)
     found = enqueued(task, connection=connection)
@@ -73,7 +83,7 @@ def refute_enqueued(
 
 
 def check(columns: dict[str, Any]) -> None:
-    """Refuse a name that no run has: to refute it would prove nothing."""
+    """Raise InputError for a name that is no column of a run: refuting it would prove nothing."""
     known = [field.name for field in fields(Enqueued) if field.name not in ("id", "task")]
     for name in columns:
         if name not in known:
@@ -81,7 +91,7 @@ def check(columns: dict[str, Any]) -> None:
 
 
 def fits(run: Enqueued, args: Any, at: datetime | None, within: float | timedelta, columns: dict[str, Any]) -> bool:
-    """Is it such a run?"""
+    """Check whether a run matches."""
     near = within if isinstance(within, timedelta) else timedelta(seconds=within)
     if at is not None and abs(run.at - at) > near:
         return False
@@ -93,18 +103,18 @@ def fits(run: Enqueued, args: Any, at: datetime | None, within: float | timedelt
 
 
 def listed(value: Any) -> Any:
-    """The value as JSON and the database have it: a tuple is a list."""
+    """Return the value as JSON and the database have it: a tuple becomes a list."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def wanted(args: Any, at: datetime | None, columns: dict[str, Any]) -> str:
-    """What was asked for, in words."""
+    """Describe what was asked for, for a message."""
     asked = {"args": args, "at": at.isoformat() if at else None, **columns}
     words = ", ".join(f"{name}={value!r}" for name, value in asked.items() if value is not None)
     return f"with {words} " if words else ""
 
 
 def told(what: str, task: Task[..., Any], found: list[Enqueued], connection: Any) -> str:
-    """A failure with what there is instead."""
+    """Return the message of a failure, with the runs that are enqueued instead."""
     runs = found or enqueued(task.app, connection=connection)
     return "\n".join([f"{what}; enqueued are:" if runs else f"{what}; nothing is", *(f"  {run}" for run in runs[:20])])

@@ -1,4 +1,7 @@
-"""The rule: time passes in a test only when the test says so, and then for everything that waits for it."""
+"""Clocks of tests: `Clock` without a database, `DatabaseClock` with one.
+
+Invariant: time passes only when the test moves the clock, and then for everything that depends on it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ Span = float | timedelta
 
 
 def span(now: datetime, by: Span | None, to: datetime | None) -> timedelta:
-    """How far to travel. Raises InputError for a way back, or none."""
+    """Return how far to travel.
+
+    Raises InputError unless exactly one of `by` and `to` is given, and for travel back in time.
+    """
     if (by is None) == (to is None):
         raise InputError("travel: say either how far, or to when")
     if to is not None and to.utcoffset() is None:
@@ -25,18 +31,24 @@ def span(now: datetime, by: Span | None, to: datetime | None) -> timedelta:
 
 
 class Clock:
-    """A clock that stands still until it is told to travel. `passed` is told of the instants before and after."""
+    """A clock that stands still until it travels.
+
+    `passed` holds functions that are called with the time before and after each travel.
+    """
 
     def __init__(self, now: datetime | None = None) -> None:
         self._now = (now or datetime.now(UTC)).astimezone(UTC)
         self.passed: list[Callable[[datetime, datetime], object]] = []
 
     def now(self) -> datetime:
-        """The clock's time, in UTC."""
+        """Return the clock's time, in UTC."""
         return self._now
 
     def travel(self, by: Span | None = None, *, to: datetime | None = None) -> datetime:
-        """Go on by seconds or a timedelta, or to an instant; returns the time that it is then. Raises InputError."""
+        """Move the clock by seconds or a timedelta, or to a datetime; return its new time, in UTC.
+
+        Raises InputError unless exactly one of `by` and `to` is given, and for travel back in time.
+        """
         before = self._now
         self._now = before + span(before, by, to)
         for tell in self.passed:
@@ -45,9 +57,9 @@ class Clock:
 
 
 class DatabaseClock:
-    """The clock of a test that has a database: to travel moves everything that waits nearer by as much.
+    """The clock of a test that has a database: travel brings everything that waits in the database nearer.
 
-    Delayed runs and retries come due, start deadlines and keys expire; each slot of a job that is passed gets its run.
+    Delayed runs and retries come due; start deadlines and keys expire. Each slot of a job that passes gets its run.
     """
 
     def __init__(self, app: App) -> None:
@@ -55,11 +67,14 @@ class DatabaseClock:
         self._ahead = timedelta(0)
 
     def now(self) -> datetime:
-        """The database's time and what was travelled, in UTC."""
+        """Return the database's time plus all travel, in UTC."""
         return self._app.database.send(None, database.clock) + self._ahead
 
     def travel(self, by: Span | None = None, *, to: datetime | None = None) -> datetime:
-        """As `Clock.travel`."""
+        """Move the clock like `Clock.travel`.
+
+        Raises InputError like `Clock.travel`, and if more than 1000 slots of jobs lie on the way.
+        """
         now = self.now()
         far = span(now, by, to)
         self._app.database.send(None, lambda conn: database.travel(conn, now, far))

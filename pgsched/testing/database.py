@@ -1,4 +1,4 @@
-"""What the test kit asks of a database. For tests only: it moves times and drops databases."""
+"""What the test kit does to a database. For tests only: it moves times, and creates and drops databases."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ SLOTS = 1000
 
 
 def clock(conn: Connection[Any]) -> datetime:
-    """The database's time."""
+    """Return the database's time."""
     return database_now(conn)
 
 
 def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
-    """Let time go on from `now`; returns how many slots of jobs were passed, each of which has a run now."""
+    """Move all times in the database by `by`, starting at `now`; return how many slots of jobs passed.
+
+    Each of these slots gets a run. Raises InputError for more than 1000 slots.
+    """
     passed = 0
     for name, schedule, timezone, anchor in testing.travel(conn, by):
         for slot in parse(schedule, timezone, anchor).between(now, now + by):
@@ -39,7 +42,10 @@ def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
 
 @contextmanager
 def fresh_database(server_dsn: str, template: str | None = None) -> Iterator[tuple[str, str]]:
-    """(name, DSN) of a database that is dropped in the end: a copy of `template`, else a new one, migrated."""
+    """Yield the name and DSN of a new database, and drop it after the block.
+
+    With a template, the database is its copy; without one, it is created and migrated.
+    """
     name = f"pgsched_test_{uuid.uuid4().hex[:12]}"
     new, old = composing.Identifier(name), composing.Identifier(template or "template0")
     with connect(server_dsn, purpose="testing") as conn:

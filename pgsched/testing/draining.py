@@ -1,4 +1,7 @@
-"""The rule: a queue is drained by a real worker and a real leader in this process, until nothing in it is to do."""
+"""Drain queues in a test.
+
+Invariant: a real worker and a real leader drain the queues in the test's process, until nothing is left to do.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,16 @@ def drain(
     timeout: float = 30.0,
     dsn: str | None = None,
 ) -> dict[str, int]:
-    """Run what is enqueued for the app's tasks, and what that enqueues, until nothing of it is due any more.
+    """Run the enqueued runs of the app's tasks, and what they enqueue, until nothing is due any more.
 
-    `queue`: one or several; None: all. `scheduled`: also what is due later, at once: delayed runs, and failed ones
-    again until they have no attempt left. `timeout` in seconds. Returns how many runs ended how:
-    {"succeeded": 2, "dead": 1}. Raises TimeoutError, with what is left.
+    `queue`: one queue or several; None: all.
+    `scheduled`: also run at once what is due later: delayed runs, and failed runs again until no attempt is left.
+    `concurrency`: how many attempts run at the same time.
+    `timeout`: how long this may take, in seconds.
+    `dsn`: the database; None: the app's.
+
+    Returns how many runs ended in which state, such as {"succeeded": 2, "dead": 1}. Raises TimeoutError, naming the
+    runs that are left.
     """
     return asyncio.run(drain_async(app, queue, scheduled=scheduled, concurrency=concurrency, timeout=timeout, dsn=dsn))
 
@@ -47,7 +55,7 @@ async def drain_async(
     timeout: float = 30.0,  # noqa: ASYNC109  the message says what is left
     dsn: str | None = None,
 ) -> dict[str, int]:
-    """The asyncio form of `drain`."""
+    """Do the same as `drain`, without blocking the event loop."""
     queues = None if queue is None else [queue] if isinstance(queue, str) else list(queue)
     address = dsn if dsn is not None else await asyncio.to_thread(app.database.dsn)
     settings = Settings(

@@ -1,4 +1,7 @@
-"""The rule: a test sees a run in one form, whether it was recorded or lies in a database."""
+"""`Enqueued`: a run as a test sees it.
+
+Invariant: a run looks the same whether it was recorded or is a row of a database.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,13 @@ from pgsched.core.lifecycle import OPEN_STATES
 
 @dataclass(slots=True)
 class Enqueued:
-    """A run as it was enqueued, and what has become of it. `at`: when it is due; `slot`: that of a job's run."""
+    """A run as it was enqueued, and what became of it.
+
+    `at`: when the run is due.
+    `slot`: the slot of a job's run, otherwise None.
+    `attempt`: how many attempts have begun.
+    `error`: the last failure in one line.
+    """
 
     id: int
     task: str
@@ -33,7 +42,7 @@ class Enqueued:
 
     @property
     def is_open(self) -> bool:
-        """Has it not ended?"""
+        """Tell whether the run has not ended."""
         return self.state in OPEN_STATES
 
     def __str__(self) -> str:
@@ -42,7 +51,7 @@ class Enqueued:
 
 
 def of_row(row: dict[str, Any]) -> Enqueued:
-    """A row of the database."""
+    """Return a row of the database as an `Enqueued`."""
     row = {**row, "at": row["available_at"], "slot": row["scheduled_at"], "tags": row["tags"] or []}
     del row["available_at"], row["scheduled_at"]
     return Enqueued(**row)

@@ -1,4 +1,4 @@
-"""Unique and idempotency keys of recorded runs, without a database: the rules of migrations/*/44_enqueue.sql."""
+"""Unique and idempotency keys of recorded runs, by the rules of migrations/*/44_enqueue.sql, without a database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bucket = tuple[str, str, int]
 
 
 class Keys:
-    """Which run stands for which key."""
+    """The keys that are in use, and the run of each."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,12 +26,15 @@ class Keys:
         self._first: dict[str, tuple[Enqueued, datetime]] = {}
 
     def first(self, key: str) -> Enqueued | None:
-        """The run that an idempotency key stands for, until it expires."""
+        """Return the run that an idempotency key stands for, or None if the key is unknown or has expired."""
         run, expires_at = self._first.get(key, (None, None))
         return run if expires_at is not None and expires_at > self._clock.now() else None
 
     def met(self, values: dict[str, Any], due: datetime) -> tuple[Enqueued, How] | None:
-        """The run that stands for the one to be made, if there is one. Raises AlreadyEnqueued."""
+        """Return the existing run that stands for the one to be enqueued, and how it was found; None if there is none.
+
+        Raises AlreadyEnqueued under the policy "reject", InputError if a key belongs to a run of another task.
+        """
         key = values["idempotency_key"]
         if key is not None and (first := self.first(key)) is not None:
             if first.task != values["task"]:
@@ -49,7 +52,7 @@ class Keys:
         return run, how
 
     def keep(self, values: dict[str, Any], due: datetime, run: Enqueued) -> None:
-        """A run was made with these keys."""
+        """Record that a run was made with these keys."""
         if values["unique_key"] is not None:
             bucket = bucket_of(values, due)
             if bucket is None:
@@ -65,7 +68,7 @@ class Keys:
 
 
 def bucket_of(values: dict[str, Any], due: datetime) -> Bucket | None:
-    """The bucket of a unique key; None while_active."""
+    """Return the bucket of a unique key; None for the scope while_active."""
     scope = values["unique_scope"] or "while_active"
     if scope == "while_active":
         return None
@@ -74,7 +77,10 @@ def bucket_of(values: dict[str, Any], due: datetime) -> Bucket | None:
 
 
 def meet(run: Enqueued, values: dict[str, Any], due: datetime) -> How:
-    """What a run that has the key becomes. Raises AlreadyEnqueued."""
+    """Apply the policy `on_conflict` to the run that already has the unique key.
+
+    Raises AlreadyEnqueued under "reject", InputError if another task's arguments would be replaced.
+    """
     policy = values["on_conflict"] or "return"
     if policy == "reject":
         raise AlreadyEnqueued(f"unique_key: run {run.id} has {values['unique_key']!r} already", run.id)

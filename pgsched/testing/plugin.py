@@ -1,6 +1,7 @@
-"""The test kit's fixtures. pytest loads this by itself (entry point pytest11), so it imports nothing until it is used.
+"""The test kit's pytest fixtures.
 
-Name the app in pytest's configuration (`pgsched_app = "package.module:app"`), or override the fixture `pgsched_app`.
+pytest loads this module by itself (entry point pytest11), so it imports nothing else until a fixture is used. Name the
+app in pytest's configuration (`pgsched_app = "package.module:app"`), or override the fixture `pgsched_app`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the settings of the test kit to pytest's configuration."""
     parser.addini("pgsched_app", "the app under test: package.module:app")
     parser.addini("pgsched_test_dsn", "a server on which tests may create databases (else PGSCHED_TEST_DSN, embedded)")
 
 
 @pytest.fixture
 def pgsched_app(request: pytest.FixtureRequest) -> App:
-    """The app under test."""
+    """Return the app under test."""
     from pgsched.app.base import load
     from pgsched.client.application import App
 
@@ -37,7 +39,7 @@ def pgsched_app(request: pytest.FixtureRequest) -> App:
 
 @pytest.fixture
 def pgsched_recorder(pgsched_app: App) -> Iterator[Recorder]:
-    """What the app enqueues is recorded, and sent to no database."""
+    """Record what the app enqueues, and send it to no database; yield the recorder."""
     from pgsched.testing import record
 
     with record(pgsched_app) as recorder:
@@ -46,7 +48,7 @@ def pgsched_recorder(pgsched_app: App) -> Iterator[Recorder]:
 
 @pytest.fixture
 def pgsched_inline(pgsched_app: App) -> Iterator[Recorder]:
-    """What the app enqueues is run at once, without a database."""
+    """Run what the app enqueues at once, without a database; yield the recorder."""
     from pgsched.testing import inline
 
     with inline(pgsched_app) as recorder:
@@ -55,7 +57,7 @@ def pgsched_inline(pgsched_app: App) -> Iterator[Recorder]:
 
 @pytest.fixture(scope="session")
 def pgsched_server_dsn(request: pytest.FixtureRequest) -> str:
-    """A server on which the tests' databases are made."""
+    """Return the DSN of a server on which the tests' databases are created."""
     found = str(request.config.getini("pgsched_test_dsn") or os.environ.get("PGSCHED_TEST_DSN") or "")
     if not found:
         from pgsched.db.embedded.server import acquire
@@ -66,7 +68,7 @@ def pgsched_server_dsn(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def pgsched_template(pgsched_server_dsn: str) -> Iterator[str]:
-    """The migrated database of which each test gets a copy."""
+    """Yield the name of the migrated database that is copied for each test."""
     from pgsched.testing.database import fresh_database
 
     with fresh_database(pgsched_server_dsn) as (name, _):
@@ -75,7 +77,7 @@ def pgsched_template(pgsched_server_dsn: str) -> Iterator[str]:
 
 @pytest.fixture
 def pgsched_dsn(pgsched_server_dsn: str, pgsched_template: str) -> Iterator[str]:
-    """A database of the test's own, with the schema of pgsched; dropped after it."""
+    """Yield the DSN of a database of the test's own, with the pgsched schema; drop it afterwards."""
     from pgsched.testing.database import fresh_database
 
     with fresh_database(pgsched_server_dsn, pgsched_template) as (_, dsn):
@@ -84,7 +86,7 @@ def pgsched_dsn(pgsched_server_dsn: str, pgsched_template: str) -> Iterator[str]
 
 @pytest.fixture
 def pgsched_database(pgsched_app: App, pgsched_dsn: str) -> Iterator[App]:
-    """The app, with `pgsched_dsn` as its database."""
+    """Yield the app, with `pgsched_dsn` as its database."""
     before, pgsched_app.dsn = pgsched_app.dsn, pgsched_dsn
     pgsched_app.close()
     yield pgsched_app
@@ -94,7 +96,7 @@ def pgsched_database(pgsched_app: App, pgsched_dsn: str) -> Iterator[App]:
 
 @pytest.fixture
 def pgsched_clock(pgsched_database: App) -> DatabaseClock:
-    """A clock that lets time pass in the test's database."""
+    """Return a clock that lets time pass in the test's database."""
     from pgsched.testing import DatabaseClock
 
     return DatabaseClock(pgsched_database)

@@ -1,7 +1,8 @@
-"""The rule: without a database a run is what `enqueue` was given, checked and carried as JSON as it always is.
+"""The recorder: it takes the place of an app's database in a test.
 
-A Recorder takes the place of an app's database. It keeps unique and idempotency keys as the database does; it runs a
-handler here, once, and what the handler raises is raised in the test.
+Invariant: a recorded run holds the arguments of `enqueue`, checked and carried as JSON as always. The recorder keeps
+unique and idempotency keys as the database does. It runs a handler in the test's process, once, and raises in the test
+what the handler raises.
 """
 
 from __future__ import annotations
@@ -38,14 +39,20 @@ COLUMNS = ("queue", "priority", "tags", "max_attempts", "unique_key", "idempoten
 
 @contextmanager
 def record(app: App, now: datetime | None = None) -> Iterator[Recorder]:
-    """Within the block nothing is sent to a database: what the app enqueues is recorded. `now`: the clock's time."""
+    """Record what the app enqueues in the block, and send nothing to a database; yield the recorder.
+
+    `now`: the time at which the recorder's clock starts; by default the current time.
+    """
     with _instead(app, Recorder(app, Clock(now))) as recorder:
         yield recorder
 
 
 @contextmanager
 def inline(app: App, now: datetime | None = None) -> Iterator[Recorder]:
-    """Within the block to enqueue is to run the task, here and at once, whatever its delay; its errors are raised."""
+    """Run what the app enqueues in the block, at once and whatever its delay; yield the recorder.
+
+    `enqueue` raises what the handler raises. `now`: the time at which the recorder's clock starts.
+    """
     with _instead(app, Recorder(app, Clock(now), inline=True)) as recorder:
         yield recorder
 
@@ -61,7 +68,7 @@ def _instead(app: App, recorder: Recorder) -> Iterator[Recorder]:
 
 
 class Recorder:
-    """The runs of a test, oldest first, in `runs`; time passes on `clock`."""
+    """The runs of a test: `runs` holds them, oldest first, and `clock` is their time."""
 
     def __init__(self, app: App, clock: Clock, *, inline: bool = False) -> None:
         self.app = app
@@ -74,16 +81,16 @@ class Recorder:
         self._lock = threading.Lock()
         clock.passed.append(self._passed)
 
-    # ---- what a test asks for
+    # ---- called by tests
 
     def travel(self, by: float | timedelta | None = None, *, to: datetime | None = None) -> datetime:
-        """Let time pass: see `Clock.travel`. Each slot of a job of the app that is passed makes a run."""
+        """Move the clock like `Clock.travel`; each slot of the app's jobs that passes makes a run."""
         return self.clock.travel(by, to=to)
 
     def drain(self, queue: str | None = None, *, scheduled: bool = False) -> list[Enqueued]:
-        """Run what is due, and what that enqueues, until nothing is; returns the runs in the order they ran.
+        """Run what is due, and what that enqueues, until nothing is due; return the runs in the order they ran.
 
-        `queue`: only this one. `scheduled`: also what is due later. What a handler raises is raised.
+        `queue`: run only this queue. `scheduled`: also run what is due later. Raises what a handler raises.
         """
         done: list[Enqueued] = []
         while (run := self._next(queue, scheduled)) is not None:
@@ -92,50 +99,60 @@ class Recorder:
         return done
 
     async def drain_async(self, queue: str | None = None, *, scheduled: bool = False) -> list[Enqueued]:
-        """The asyncio form of `drain`."""
+        """Do the same as `drain`, without blocking the event loop."""
         done: list[Enqueued] = []
         while (run := self._next(queue, scheduled)) is not None:
             await self._run_async(run)
             done.append(run)
         return done
 
-    # ---- what an app asks of its database
+    # ---- called by the app, in place of its database
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
+        """Record a run, and run it at once if the recorder is inline; return its id."""
         run, how = self._put(values)
         if self._inline and how == "created":
             self._run(run)
         return RunId(run.id, how)
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
+        """Do the same as `enqueue`, without blocking the event loop."""
         run, how = self._put(values)
         if self._inline and how == "created":
             await self._run_async(run)
         return RunId(run.id, how)
 
     def enqueue_many(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        """Record a run for each text of arguments; return how many."""
         return len([self.enqueue(conn, {**values, "args": text}) for text in list(args)])
 
     async def enqueue_many_async(self, conn: Any, args: Iterable[str], values: dict[str, Any]) -> int:
+        """Do the same as `enqueue_many`, without blocking the event loop."""
         return len([await self.enqueue_async(conn, {**values, "args": text}) for text in list(args)])
 
     def first_result(self, key: str) -> FirstResult | None:
+        """Return the outcome of the run that an idempotency key stands for, or None."""
         run = self._keys.first(key)
         return None if run is None else FirstResult(run.id, run.state, run.result, run.error, run.finished_at)
 
     async def first_result_async(self, key: str) -> FirstResult | None:
+        """Return the same as `first_result`."""
         return self.first_result(key)
 
     def send(self, *_: Any) -> NoReturn:
+        """Raise InputError: graphs, batches and progress need a database."""
         raise InputError("graphs and batches need a database: drain one in this test (docs/how-to/testing.md)")
 
     async def send_async(self, *_: Any) -> NoReturn:
+        """Raise InputError like `send`."""
         self.send()
 
     def close(self) -> None:
+        """Do nothing: there is no connection to close."""
         pass
 
     async def close_async(self) -> None:
+        """Do nothing: there is no connection to close."""
         pass
 
     # ---- making runs
@@ -178,14 +195,14 @@ class Recorder:
         )
 
     def _cancel_in_vain(self) -> None:
-        """Cancel those whose parents have ended without success, and then those that wait for these: they are later."""
+        """Cancel runs whose parents ended without success, then the runs that wait for these: they come later."""
         states: dict[int, str] = {}
         for run in self.runs:
             if run.state == "queued" and self._waits[run.id].are_in_vain(states):
                 run.state, run.finished_at = "cancelled", self.clock.now()
             states[run.id] = run.state
 
-    # ---- running them
+    # ---- running runs
 
     def _run(self, run: Enqueued) -> None:
         call, is_async = self._begin(run)
@@ -202,7 +219,7 @@ class Recorder:
             self._failed(run, error)
 
     def _begin(self, run: Enqueued) -> tuple[Call, bool]:
-        """The call of the handler with the app's middleware around it, and whether it has to be awaited."""
+        """Return the handler's call with the app's middleware around it, and whether to await it."""
         task, hooks = self.app.tasks[run.task], self.app.hooks
         run.state, run.attempt = "running", run.attempt + 1
         told = Run(
@@ -228,7 +245,7 @@ class Recorder:
         run.state, run.finished_at = "succeeded", self.clock.now()
 
     def _failed(self, run: Enqueued, error: BaseException) -> None:
-        """What a handler asks for by a signal is done; anything else is the test's."""
+        """Act on Snooze, Retry and Discard as a worker does; raise any other error in the test."""
         run.error, meant = one_line(error), meaning_of(error)
         if isinstance(meant, Snooze) or (isinstance(meant, Retry) and run.attempt < run.max_attempts):
             run.attempt -= isinstance(meant, Snooze)
@@ -240,7 +257,7 @@ class Recorder:
 
 
 def in_a_loop(call: Call) -> Any:
-    """What a coroutine gives; in a thread of its own if this one has a loop that runs."""
+    """Run a coroutine and return its result; in a thread of its own if an event loop already runs in this one."""
 
     async def main() -> Any:
         return await call()
@@ -254,6 +271,6 @@ def in_a_loop(call: Call) -> Any:
 
 
 def slots_of(job: JobDeclaration, anchor_at: datetime, before: datetime, now: datetime) -> list[datetime]:
-    """A job's slots in the time that has passed; none for `@after`, which has none of its own."""
+    """Return a job's slots in the time that has passed; none for `@after`, which counts from the end of a run."""
     schedule = parse(job.schedule, job.timezone, anchor_at)
     return [] if schedule.fixed_delay is not None else list(schedule.between(before, now))

@@ -1,4 +1,4 @@
-"""What recorded runs wait for: the rules of sql/dependencies.sql, without a database."""
+"""What recorded runs wait for, by the rules of sql/dependencies.sql, without a database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ OTHER_ENDS = ("dead", "cancelled")
 
 
 class Waits:
-    """The runs that one waits for: all of some, and one of others. `states` are those of all runs, by their ids."""
+    """The runs that one run waits for: all of some, and one of others.
+
+    `states` in the methods are those of all runs, by their ids.
+    """
 
     def __init__(self, after: Iterable[int] | None, after_any: Iterable[int] | None, on_failure: str | None) -> None:
         self._every = {*(after or ())}
@@ -17,13 +20,13 @@ class Waits:
         self._on_failure = on_failure or "cancel"
 
     def are_met(self, states: States) -> bool:
-        """May the run start?"""
+        """Check whether the run may start."""
         is_enough = OTHER_ENDS if self._on_failure == "run_anyway" else ()
         met = {parent for parent in self._every | self._one if states.get(parent) in ("succeeded", *is_enough)}
         return self._every <= met and (not self._one or bool(self._one & met))
 
     def are_in_vain(self, states: States) -> bool:
-        """Is the run to be cancelled?"""
+        """Check whether the run is to be cancelled, because its parents ended without success."""
         failed = {parent for parent in self._every | self._one if states.get(parent) in OTHER_ENDS}
         in_vain = bool(self._every & failed) or (bool(self._one) and self._one <= failed)
         return in_vain and self._on_failure == "cancel"
