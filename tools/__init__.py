@@ -1,1 +1,1 @@
-"""Tools for those who work on pgsched. They are not part of the package."""
+"""Tools for contributors to pgsched. They are not part of the package."""

@@ -1,4 +1,7 @@
-"""`python -m tools.commit_subject FILE` checks the message of a commit: at most 72 characters, an order."""
+"""Check the message of a commit: `python -m tools.commit_subject FILE`.
+
+The subject has at most 72 characters and is an order: Add, Fix, Change, Remove.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import sys
 from pathlib import Path
 
 MOST = 72
-# git writes these by itself, and `git rebase --autosquash` takes the last two away
+# Written by git. `git rebase --autosquash` removes the last two.
 BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ")
 
 
 def faults(message: str) -> list[str]:
-    """What is wrong with a message. Lines that begin with # are not part of it."""
+    """Return what is wrong with a message. Lines that begin with # are not part of it."""
     lines = [line for line in message.splitlines() if not line.startswith("#")] or [""]
     subject, found = lines[0], []
     if subject.startswith(BY_GIT):
@@ -31,7 +34,7 @@ def faults(message: str) -> list[str]:
 
 
 def main() -> int:
-    """The exit code: 0, or 1 with a line for each fault."""
+    """Print a line for each fault; return the exit code, 0 without faults and 1 with some."""
     found = faults(Path(sys.argv[1]).read_text(encoding="utf-8"))
     for fault in found:
         print(fault, file=sys.stderr)

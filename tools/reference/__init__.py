@@ -1,7 +1,7 @@
-"""The reference pages that are made from the code: `python -m tools.reference` writes them.
+"""The reference pages that are generated from the code: `python -m tools.reference` writes them.
 
-Invariant: the text depends on the code alone, not on the version of a library or on the terminal; so
-tests/unit/docs/test_reference.py compares each page with what the code gives now.
+Invariant: the text depends on the code alone, not on the version of a library or on the terminal. Therefore
+tests/unit/docs/test_reference.py can compare each page with what the code generates now.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m tools.reference` writes the generated pages of docs/reference."""
+"""Write the generated pages of docs/reference: `python -m tools.reference`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md: every command with its arguments and options, from the tree of commands."""
+"""Generate docs/reference/cli.md: every command with its arguments and options, from the tree of commands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTRODUCTION = """
 Every command has `--help`. Options that many commands have in common are explained once:
 """.strip()
 SHARED = ("--dsn", "--json")
-# What a value is called, by the name of its type: libraries differ in their words.
+# The name of a value by the name of its type. Versions of the libraries name these types differently.
 VALUES = {
     **dict.fromkeys(("text", "str", "string"), "TEXT"),
     **dict.fromkeys(("integer", "int", "integer range", "int range"), "N"),
@@ -26,7 +26,7 @@ VALUES = {
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     root: Any = typer.main.get_command(make_app())
     shared = [option for option in parameters(find(root, ["status"]), "option") if option.opts[0] in SHARED]
     parts: list[list[str]] = [
@@ -42,13 +42,14 @@ def page() -> str:
 
 
 def find(command: Any, words: list[str]) -> Any:
+    """Return the subcommand that these words name."""
     for word in words:
         command = command.commands[word]
     return command
 
 
 def described(path: str, command: Any, mark: str, shared: set[str]) -> Iterator[list[str]]:
-    """A command and those below it."""
+    """Yield the blocks of a command and of its subcommands."""
     arguments, options = parameters(command, "argument"), parameters(command, "option")
     yield [f"{mark} `{' '.join([path, *map(named, arguments)])}`"]
     yield from paragraphs(command.help or "")
@@ -64,7 +65,7 @@ def described(path: str, command: Any, mark: str, shared: set[str]) -> Iterator[
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
-    """The paragraphs of a help text. What it shows line by line is a block."""
+    """Yield the paragraphs of a help text; a paragraph with fixed lines becomes a fenced block."""
     for paragraph in re.split(r"\n\n+", text.strip()):
         if paragraph.startswith(("\b\n", "Example")):
             yield fenced(paragraph.removeprefix("\b\n"))
@@ -73,29 +74,31 @@ def paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def fenced(text: str) -> list[str]:
+    """Return the text as a fenced block."""
     return ["```text", *text.strip("\n").splitlines(), "```"]
 
 
 def parameters(command: Any, kind: str) -> list[Any]:
+    """Return the visible arguments or options of a command."""
     return [one for one in command.params if one.param_type_name == kind and not getattr(one, "hidden", False)]
 
 
 def named(argument: Any) -> str:
-    """How an argument stands in the usage line."""
+    """Return an argument as it stands in the usage line."""
     name = argument.metavar or argument.name.upper()
     name += "..." if argument.nargs == -1 else ""
     return name if argument.required else f"[{name}]"
 
 
 def signature(option: Any) -> str:
-    """`--name VALUE`, or both names of a switch."""
+    """Return `--name VALUE`, or both names of a switch."""
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag else f" {option.metavar or VALUES[option.type.name.lower()]}"
     return ", ".join(code(f"{name}{value}") for name in names)
 
 
 def meaning(option: Any) -> str:
-    """The help of an option with what it does not say: default and environment."""
+    """Return the help of an option, with its default and environment variable."""
     said = prose(option.help or "")
     if not option.is_flag and isinstance(option.default, int | float | str) and "Default" not in said:
         said += (

@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md: environment variables and defaults, from `pgsched.config`."""
+"""Generate docs/reference/configuration.md: environment variables and defaults, from `pgsched.config`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ The variables of libpq count only if one of {leading} is set. libpq itself reads
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     import typer.main
 
     from pgsched.cli import make_app
@@ -62,7 +62,7 @@ def page() -> str:
 
 
 def defaults(settings: type[Any], options: dict[str, str]) -> list[tuple[str, str, str]]:
-    """Each field with its option and default."""
+    """Return each field with its option and its default."""
     made = settings()
     found = []
     for field in fields(settings):
@@ -73,13 +73,13 @@ def defaults(settings: type[Any], options: dict[str, str]) -> list[tuple[str, st
 
 
 def aliases(name: str) -> list[str]:
-    """What the option of a setting may be called: the setting, without its unit, or in the singular."""
+    """Return possible names of a setting's option: the setting, the setting without its unit, or in the singular."""
     bare = name.removesuffix("_s").removesuffix("_mb")
     return [name, bare, bare.removesuffix("s")]
 
 
 def shown(value: Any) -> str:
-    """A default as a reader writes it."""
+    """Format a default for a reader."""
     if value is None or (hasattr(value, "__len__") and not value):
         return "none"
     if isinstance(value, bool):

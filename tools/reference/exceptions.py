@@ -1,4 +1,4 @@
-"""docs/reference/exceptions.md: exit codes, Python's exceptions, and what becomes of the database's errors."""
+"""Generate docs/reference/exceptions.md: exit codes, exceptions, and reactions to errors of the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ statement of yours may be answered with: [errors of statements](errors.md).
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     return whole(
         "Exit codes and exceptions",
         ["## Exit codes"],
@@ -40,24 +40,26 @@ def page() -> str:
 
 
 def exit_codes() -> Iterator[tuple[str, str, str]]:
-    """What the help says, and the exceptions that have this code."""
+    """Yield each exit code, its meaning in the help, and the exceptions that have it."""
     for number, said in re.findall(r"(\d+) (.+?)(?= {3}|\n|$)", EXIT_CODES):
         named = [code(one.__name__) for one in classes(PgschedError) if one.exit_code == int(number)]
         yield number, prose(said), ", ".join(named)
 
 
 def classes(base: type[PgschedError]) -> list[type[PgschedError]]:
-    """The class and all below it, as they stand in the module."""
+    """Return the class and its subclasses, in the order of the module."""
     return [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, base)]
 
 
 def described(one: type[PgschedError]) -> tuple[str, ...]:
+    """Return the row of an exception."""
     base = "`Exception`" if one is PgschedError else code(one.__mro__[1].__name__)
     status = status_of(one.__new__(one))
     return code(one.__name__), base, str(one.exit_code), str(status), prose(one.__doc__ or "")
 
 
 def reactions() -> Iterator[tuple[str, str]]:
+    """Yield each reaction with its SQLSTATEs."""
     for reaction in Reaction:
         known = [code(state) for state, found in REACTIONS.items() if found is reaction]
         yield ", ".join(known) or "any other", prose(reaction.value)

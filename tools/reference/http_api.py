@@ -1,4 +1,4 @@
-"""docs/reference/http-api.md and openapi.json: the JSON API of `pgsched web`, from the table of its operations."""
+"""Generate docs/reference/http-api.md and openapi.json: the JSON API of `pgsched web`, from its table of operations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ given. A `Thing` is an object whose fields depend on the operation.
 
 
 def openapi() -> str:
-    """The OpenAPI document, as a console with a login serves it."""
+    """Return the OpenAPI document that a console with a login serves."""
     return json.dumps(document(authenticates=True), indent=2) + "\n"
 
 
 def page() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     parts: list[list[str]] = [[INTRODUCTION]]
     for tag in dict.fromkeys(map(tag_of, OPERATIONS)):
         rows = [row(operation) for operation in OPERATIONS if tag_of(operation) == tag]
@@ -36,10 +36,12 @@ def page() -> str:
 
 
 def tag_of(operation: Operation) -> str:
+    """Return the group of an operation: the first part of its path."""
     return operation.path.split("/")[1]
 
 
 def row(operation: Operation) -> tuple[str, ...]:
+    """Return the row of an operation."""
     query = [shown(name, bool(schema.get("required"))) for name, schema in operation.query.items()]
     body = [shown(name, name in operation.required) for name in operation.body or {}]
     if len(body) > 20:  # the columns of a job
@@ -51,11 +53,12 @@ def row(operation: Operation) -> tuple[str, ...]:
 
 
 def shown(name: str, required: bool) -> str:
+    """Format a parameter; a required one is bold."""
     return f"**{code(name)}**" if required else code(name)
 
 
 def answer(schema: dict[str, Any]) -> str:
-    """`Run`, or `runs` of an object that lists them."""
+    """Return the name of an answer's schema; for a list of answers, the field that holds it."""
     if "$ref" in schema:
         return code(schema["$ref"].rpartition("/")[2])
     (plural,) = schema["properties"]
@@ -63,6 +66,7 @@ def answer(schema: dict[str, Any]) -> str:
 
 
 def fields(name: str) -> tuple[str, ...]:
+    """Return the row of a schema: its name, required fields, and optional fields."""
     schema = ANSWERS[name]
     required = schema.get("required", [])
     known = schema.get("properties", {})
