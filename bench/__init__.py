@@ -1,1 +1,1 @@
-"""What pgsched can do, measured beside its peers on one server: `python -m bench --help`."""
+"""Benchmarks of pgsched and its peers on one server: `python -m bench --help`."""

@@ -1,4 +1,4 @@
-"""`python -m bench [WHAT] [options]`: measure pgsched, alone or beside its peers; without WHAT, everything."""
+"""Measure pgsched, alone or beside its peers; without WHAT, everything."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from bench.report import Result, header, logs_from, write
 from bench.server import Server, server
 
 ROOT = Path(__file__).resolve().parent
-# what may go wrong in one measurement, and must not cost the others
+# errors of one measurement, which must not stop the others
 TROUBLE = (psycopg.Error, OSError, AssertionError, RuntimeError, ValueError, subprocess.SubprocessError, Failed,
            Unavailable)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     made.add_argument("what", nargs="*", metavar="WHAT", help=f"of {', '.join(MEASUREMENTS)}; default: all")
     made.add_argument("--dsn", help="measure on this server (its role may create databases) instead of a private one")
@@ -77,14 +77,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def contestants(given: argparse.Namespace) -> list[Contestant]:
-    """Who takes part in this run. Raises ValueError for an unknown name."""
+    """Return the contestants of this run. Raises ValueError for an unknown name."""
     if given.only:
         return named(given.only.split(","))
     return [RAW, PGSCHED, *(PEERS if given.peers else ())]
 
 
 def enduring(given: argparse.Namespace, *always: Contestant) -> list[Contestant]:
-    """Who takes part where a load lasts: of the peers only the best, unless some are asked for."""
+    """Return the contestants of a long load: of the peers only the best, unless `--only` names some."""
     return contestants(given) if given.only else [*always, *(ENDURING if given.peers else ())]
 
 
@@ -97,11 +97,12 @@ def run_drain(on: Server, given: argparse.Namespace) -> Iterator[Result]:
         chosen[1:1] = [RAW_500, STATEMENTS]
         chosen.insert(chosen.index(PGSCHED) + 1, THREADED)
     for count in counts:
-        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)  # those have one loop
+        # STATEMENTS has one loop, so it takes no second worker.
+        yield drain(on, chosen if count == 1 else without(chosen, STATEMENTS), n, count, rounds)
 
 
 def without(chosen: list[Contestant], left_out: Contestant) -> list[Contestant]:
-    """The others."""
+    """Return the contestants without this one."""
     return [one for one in chosen if one is not left_out]
 
 
@@ -229,7 +230,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
 
 @contextmanager
 def like_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does; else it would leave the server behind."""
+    """End the block on SIGTERM as on Ctrl-C; otherwise the server would stay behind."""
 
     def end(*_: object) -> None:
         raise KeyboardInterrupt("SIGTERM")
@@ -242,12 +243,12 @@ def like_ctrl_c() -> Iterator[None]:
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"bench: {' '.join(text.split())}", file=sys.stderr, flush=True)
 
 
 def refusal(given: argparse.Namespace) -> str | None:
-    """What is wrong with the command line."""
+    """Return what is wrong with the command line, or None."""
     if unknown := [name for name in given.what if name not in MEASUREMENTS]:
         return f"{', '.join(unknown)}: no such measurement; known are {', '.join(MEASUREMENTS)}"
     try:
@@ -262,12 +263,15 @@ def refusal(given: argparse.Namespace) -> str | None:
 
 
 def missing(result: Result) -> list[str]:
-    """Who was to be measured and was not, and why."""
+    """Return the contestants that could not be measured, with the reasons."""
     return [f"{result.name}: {name}: {why}" for name, why in result.data.get("absent", {}).items()]
 
 
 def measure(on: Server, given: argparse.Namespace) -> list[str]:
-    """Measure, print, write; returns what could not be measured. Plots are drawn however it ends."""
+    """Measure, print the tables, and write the results; return what could not be measured.
+
+    Plots are drawn even if a measurement ends with an error.
+    """
     run = {"command": f"python -m bench {shlex.join(sys.argv[1:])}".strip(), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     run["commit"] = machine.commit(ROOT.parent)
     about = {"run": run, "machine": machine.about(), "server": on.about()}
@@ -292,7 +296,10 @@ def measure(on: Server, given: argparse.Namespace) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Everything that was asked for. Returns the exit code: 1 if something could not be measured."""
+    """Do everything that was asked for; return the exit code.
+
+    It is 1 if something could not be measured, and 2 for a wrong command line.
+    """
     given = parser().parse_args(argv)
     if refused := refusal(given):
         complain(refused)

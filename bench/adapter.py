@@ -1,7 +1,7 @@
-"""The rule: every contestant is driven in the same way: its adapter in processes of its own, lines of JSON between.
+"""Drive the adapters: each contestant runs in processes of its own, with lines of JSON between them and the driver.
 
-A worker tells about every 50 ms how many runs it has started (see record.STEP), and, when asked, everything that it
-saw; then it is killed.
+Invariant: every contestant is driven in the same way. A worker reports about every 50 ms how many runs it has started
+(see record.STEP). When asked, it reports everything that its handlers saw. Then it is killed.
 """
 
 from __future__ import annotations
@@ -31,13 +31,17 @@ PATIENCE_S = 900.0
 
 
 class Failed(Exception):
-    """A contestant did not do what was asked of it; the text has its last words."""
+    """A contestant did not do what was asked of it; the text ends with the last lines of its stderr."""
 
 
 @dataclass
 class Seen:
-    """What a worker's handlers saw: how often each number was run, when each started (if stamps were asked), and of
-    slots: (its second, how many seconds later its handler started)."""
+    """What a worker's handlers saw.
+
+    `seen`: how often each number was run.
+    `stamps`: when each number started, if stamps were asked for.
+    `late`: for each slot, its second and how many seconds later its handler started.
+    """
 
     count: int = 0
     first_ns: int = 0
@@ -47,7 +51,7 @@ class Seen:
 
 
 class Process:
-    """One process of an adapter. `points` are (runs started so far, monotonic ns) of a worker."""
+    """One process of an adapter. `points` of a worker: how many runs had started, at which monotonic ns."""
 
     def __init__(self, contestant: Contestant, verb: str, dsn: str, **settings: object) -> None:
         argv, extra = install.command(contestant)
@@ -71,7 +75,7 @@ class Process:
         assert self.popen.stdout is not None
         for line in self.popen.stdout:
             if not line.startswith("{"):
-                continue  # a library that prints
+                continue  # printed by a library
             said = json.loads(line)
             if set(said) == {"n", "ns"}:
                 self.points.append((said["n"], said["ns"]))
@@ -80,7 +84,7 @@ class Process:
         self.lines.put(None)
 
     def ask(self, text: str = "") -> None:
-        """Send a line. Raises Failed when nobody reads it any more."""
+        """Send a line. Raises Failed if the process no longer reads."""
         assert self.popen.stdin is not None
         try:
             self.popen.stdin.write(text + "\n")
@@ -89,7 +93,7 @@ class Process:
             raise Failed(f"{self.contestant.name} {self.verb}: {error}; {self.last_words()}") from error
 
     def answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
-        """The next line that is not about progress. Raises Failed when there comes none."""
+        """Return the next line that is not about progress. Raises Failed if there is none."""
         try:
             said = self.lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -106,33 +110,33 @@ class Process:
             raise Failed(f"{self.contestant.name} {self.verb}: exit {self.popen.returncode}; {self.last_words()}")
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the last lines of the process's stderr."""
         self._errors.seek(0)
         return " | ".join(self._errors.read().strip().splitlines()[-6:])[-1500:] or "it said nothing"
 
     def dump(self) -> Seen:
-        """Everything that a worker saw."""
+        """Return everything that a worker's handlers saw."""
         self.ask()
         said = self.answer(60)
         return Seen(said["count"], said["first_ns"], base64.b64decode(said["seen"]), said["stamps"], said["late"])
 
     @property
     def started(self) -> int:
-        """How many runs it has started, to the step below."""
+        """Return how many runs the worker has started, as of its last report."""
         return self.points[-1][0] if self.points else 0
 
     def end(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the process if it still runs."""
         self.popen.kill()
         self.popen.wait()
         for stream in (self.popen.stdin, self._errors):
             if stream is not None:
-                with suppress(OSError):  # a pipe to a process that is gone, with something left to flush
+                with suppress(OSError):  # the process has ended, with data left in the pipe
                     stream.close()
 
 
 def call(contestant: Contestant, verb: str, dsn: str, **settings: object) -> dict[str, Any]:
-    """Run a verb that answers with one line; returns that."""
+    """Run a verb that answers with one line; return that line."""
     process = Process(contestant, verb, dsn, **settings)
     try:
         return process.answer()
@@ -142,7 +146,7 @@ def call(contestant: Contestant, verb: str, dsn: str, **settings: object) -> dic
 
 @contextmanager
 def workers(contestant: Contestant, dsn: str, count: int, **settings: object) -> Iterator[list[Process]]:
-    """Worker processes for the time of the block; those of pgsched end the runs they hold by being killed, like all."""
+    """Start worker processes for the block. Killing them ends the runs that they still have."""
     with ExitStack() as ends:
         started = []
         for _ in range(count):
@@ -153,14 +157,17 @@ def workers(contestant: Contestant, dsn: str, count: int, **settings: object) ->
 
 
 def unfinished(look: psycopg.Connection, contestant: Contestant) -> bool:
-    """Has the database something that is not done? Asked without sequential scans: a long history costs nothing."""
+    """Check whether the database has unfinished work.
+
+    The statement must not scan tables sequentially: then a long history makes it no slower.
+    """
     with look.transaction():
         look.execute("SET LOCAL enable_seqscan = off")
         return bool(scalar(look, contestant.unfinished))
 
 
 def wait_for(condition: Any, processes: list[Process], timeout_s: float, what: str, every_s: float = 0.02) -> Any:
-    """Until the condition holds; its value. Raises Failed after the time, or when a process has ended."""
+    """Wait until the condition is true; return its value. Raises Failed after the time, or when a process has ended."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         for process in processes:

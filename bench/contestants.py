@@ -1,8 +1,12 @@
-"""Who takes part: pgsched, the raw ceiling, and the peers at pinned versions (peers/locks).
+"""The contestants: pgsched, the raw ceiling, and the peers at pinned versions (peers/locks).
 
-The rule: whether work is finished is asked of each one's own tables, by one cheap statement (`unfinished`) and, at the
-end, by an exact one (`finished`: how many runs the database keeps as done; None for those that delete them). `queued`
-counts what waits to be run, after an enqueue; `table` is what an enqueue inserts a row into.
+Invariant: a contestant's own tables tell whether its work is finished. Three statements read them:
+
+- `unfinished`: a cheap statement that checks for unfinished work
+- `finished`: at the end, exactly how many runs the database keeps as done; None for contestants that delete these
+- `queued`: after an enqueue, how many runs wait
+
+`table` is the table into which an enqueue inserts.
 """
 
 from __future__ import annotations
@@ -12,10 +16,14 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Contestant:
-    """One queue. `lock`: the file or folder below peers/locks that pins all it is installed from; none for what runs in
-    this interpreter. `share` of the jobs that the others get: a slow one is measured on fewer, which the tables say.
-    `sql` enqueues job %s, from any client. `asked_late`: the tables say only seconds later that nothing is left, so the
-    clock stops at the last run, which favours it."""
+    """One queue.
+
+    `lock`: the file or folder below peers/locks that pins its packages; None: it runs in this interpreter.
+    `share`: the part of the others' jobs that it gets. A slow contestant gets fewer, and the tables say so.
+    `sql`: a statement that enqueues job %s, from any client.
+    `asked_late`: its tables show only seconds later that nothing is left. So its clock stops at the last run, which
+      favours it.
+    """
 
     name: str
     label: str
@@ -37,7 +45,7 @@ class Contestant:
 PGSCHED = Contestant(
     "pgsched",
     "pgsched",
-    # each phase by itself: there is an index for each, and none for all of them
+    # each phase by itself: each has an index of its own, and there is none for all
     "SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 2) OR EXISTS (SELECT FROM pgsched.runs WHERE phase = 1)"
     " OR EXISTS (SELECT FROM pgsched.runs WHERE phase = 0)",
     "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1",
@@ -89,10 +97,10 @@ PEERS = (
     Contestant(
         "awa-pg",
         "awa-pg 0.6.9",
-        # not its view awa.jobs, which takes minutes with 100,000 jobs
+        # not from its view awa.jobs, which takes minutes with 100,000 jobs
         "SELECT EXISTS (SELECT FROM awa.ready_entries) OR EXISTS (SELECT FROM awa.leases)"
         " OR EXISTS (SELECT FROM awa.deferred_jobs)",
-        None,  # what is done goes when its segments rotate, within seconds (docs.rs/awa-model, QueueStorage)
+        None,  # finished jobs disappear within seconds, when segments rotate (docs.rs/awa-model, QueueStorage)
         "SELECT count(*) FROM awa.jobs WHERE state = 'available'",
         "awa.ready_entries",
         "awa-pg.txt",
@@ -124,11 +132,11 @@ PLAIN = tuple(
     if one.name in ("pgqueuer", "chancy")
 )
 ALL = (RAW, RAW_500, STATEMENTS, PGSCHED, THREADED, *PEERS, *PLAIN)
-ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute's load
+ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute of load
 
 
 def named(names: list[str]) -> list[Contestant]:
-    """The contestants of these names. Raises ValueError for an unknown one."""
+    """Return the contestants of these names. Raises ValueError for an unknown one."""
     known = {one.name: one for one in ALL}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"{', '.join(unknown)}: no such contestant; known are {', '.join(known)}")

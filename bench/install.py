@@ -1,6 +1,7 @@
-"""The rule: a peer lives in an environment of its own, made once per lock, and one that cannot be had is named.
+"""Install each peer into an environment of its own, once per lock.
 
-An environment is made under another name and renamed when it is complete, so that a broken one is never used.
+Invariant: a peer that cannot be installed is named with the reason. An environment is made under another name, and
+renamed when it is complete. So an incomplete one is never used.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ LOCKS = Path(__file__).resolve().parent / "peers" / "locks"
 
 
 class Unavailable(Exception):
-    """This peer cannot be measured here; the text says why."""
+    """A peer that cannot be measured on this machine; the text gives the reason."""
 
 
 def cache() -> Path:
-    """Where the environments are kept: PGSCHED_BENCH_CACHE, or ~/.cache/pgsched-bench."""
+    """Return the folder of the environments: PGSCHED_BENCH_CACHE, or ~/.cache/pgsched-bench."""
     given = os.environ.get("PGSCHED_BENCH_CACHE")
     return Path(given).expanduser() if given else Path.home() / ".cache" / "pgsched-bench"
 
 
 def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
-    """How its adapter is started, and with what in the environment. Raises Unavailable."""
+    """Return the command that starts an adapter, and its environment variables. Raises Unavailable."""
     root = str(Path(__file__).resolve().parent.parent)
     if contestant.lock is None:
         return [sys.executable, "-m", contestant.module], {"PYTHONPATH": root}
@@ -38,7 +39,7 @@ def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
     home = environment(contestant, lock)
     if lock.is_dir():
         script = Path(__file__).parent / "peers" / f"{contestant.name.replace('-', '_')}.mjs"
-        # as its own performance test is run: no line for each job
+        # as in its own performance test: it logs no line for each job
         return [found("node"), str(script)], {
             "BENCH_PREFIX": str(home),
             "NODE_ENV": "production",
@@ -48,7 +49,7 @@ def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
 
 
 def environment(contestant: Contestant, lock: Path) -> Path:
-    """The directory of the peer's environment, made if it is missing. Raises Unavailable."""
+    """Return the directory of the peer's environment; make it if it is missing. Raises Unavailable."""
     files = sorted(lock.iterdir()) if lock.is_dir() else [lock]
     key = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     runs_in = "npm" if lock.is_dir() else f"py{python_version(interpreter(contestant))}"
@@ -71,16 +72,16 @@ def environment(contestant: Contestant, lock: Path) -> Path:
 
 
 def steps(contestant: Contestant, lock: Path, home: Path) -> list[list[str]]:
-    """The commands that make the environment."""
+    """Return the commands that make the environment."""
     if lock.is_dir():
         return [[found("npm"), "ci", "--silent", "--no-fund", "--no-audit", "--prefix", str(home)]]
-    # `python -m pip`: the scripts of a virtual environment that is renamed would point to its old place
+    # `python -m pip`, because the scripts of a renamed virtual environment contain the old path
     pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     return [[interpreter(contestant), "-m", "venv", str(home)], [*pip, "--no-deps", "-r", str(lock)]]
 
 
 def run(contestant: Contestant, step: list[str]) -> None:
-    """One command; its last line is the reason if it fails."""
+    """Run one command. Raises Unavailable with its last line if it fails."""
     done = subprocess.run(step, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
@@ -88,7 +89,7 @@ def run(contestant: Contestant, step: list[str]) -> None:
 
 
 def interpreter(contestant: Contestant) -> str:
-    """This interpreter, or a newer one where the peer asks for one: of PATH or of pyenv. Raises Unavailable."""
+    """Return this interpreter, or a newer one from PATH or pyenv if the peer needs it. Raises Unavailable."""
     least = contestant.least_python
     if sys.version_info[:2] >= least:
         return sys.executable
@@ -102,7 +103,7 @@ def interpreter(contestant: Contestant) -> str:
 
 
 def python_version(path: str) -> str | None:
-    """An interpreter's version, without the dots; None where there is only the shim of one."""
+    """Return an interpreter's version without the dots; None for a shim without an interpreter."""
     done = subprocess.run(
         [path, "-c", "import sys; print(*sys.version_info[:2], sep='')"], check=False, capture_output=True, text=True
     )
@@ -110,7 +111,7 @@ def python_version(path: str) -> str | None:
 
 
 def found(program: str) -> str:
-    """The path of a program. Raises Unavailable."""
+    """Return the path of a program. Raises Unavailable if it is not installed."""
     path = shutil.which(program)
     if path is None:
         raise Unavailable(f"{program} is not installed here")

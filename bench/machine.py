@@ -1,4 +1,4 @@
-"""What the machine is, and what processes use of it. Only Linux tells of processes."""
+"""Describe the machine, and measure what processes use of it. Only Linux reports on processes."""
 
 from __future__ import annotations
 
@@ -24,23 +24,29 @@ class Cpu:
 
     @staticmethod
     def of(pid: int) -> Cpu:
-        """One process; nothing for one that is gone."""
+        """Return the usage of one process; zero for one that has ended."""
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             return Cpu(0.0, 0)
-        # fields from the third on: 11 and 12 are utime and stime, 13 and 14 those of children that have ended
+        # numbered from the third field: 11 and 12 are utime and stime, 13 and 14 the same of ended children
         return Cpu(sum(int(field) for field in fields[11:15]) * TICK_S, int(fields[21]) * PAGE)
 
     @staticmethod
     def of_tree(pid: int) -> Cpu:
-        """A process and its direct children (PostgreSQL's backends; ended ones count in their parent)."""
+        """Return the usage of a process and its direct children, such as PostgreSQL's backends.
+
+        The parent's usage includes children that have ended.
+        """
         every = [Cpu.of(one) for one in (pid, *children(pid))]
         return Cpu(sum(one.seconds for one in every), sum(one.rss for one in every))
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds that a process of one thread has used: from the scheduler where it tells, else in ticks; 0 if unknown."""
+    """Return the CPU seconds of a process with one thread; 0 if unknown.
+
+    The scheduler gives nanoseconds where the kernel offers them; otherwise the time is counted in ticks.
+    """
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -48,7 +54,7 @@ def cpu_s(pid: int) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """The direct children of a process."""
+    """Return the process ids of the direct children of a process."""
     try:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
@@ -56,7 +62,7 @@ def children(pid: int) -> list[int]:
 
 
 def about() -> dict[str, str]:
-    """The machine and what runs on it, in words."""
+    """Describe the machine and its software."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cpu": f"{os.cpu_count()} x {model()}",
@@ -71,7 +77,7 @@ def about() -> dict[str, str]:
 
 
 def node() -> dict[str, str]:
-    """The version of Node, where it is installed."""
+    """Return the version of Node if it is installed."""
     path = shutil.which("node")
     if path is None:
         return {}
@@ -80,7 +86,7 @@ def node() -> dict[str, str]:
 
 
 def model() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -89,7 +95,7 @@ def model() -> str:
 
 
 def commit(root: Path) -> str:
-    """The commit of the tree that is measured, with a mark if there are changes beside it."""
+    """Return the commit of the measured tree, with a mark if there are uncommitted changes."""
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=10"], check=False, cwd=root, capture_output=True, text=True
     )

@@ -1,6 +1,6 @@
-"""Plots as PNG and SVG, where matplotlib is installed (`pip install 'pgsched[bench]'`); without it, none.
+"""Draw plots as PNG and SVG if matplotlib is installed (`pip install 'pgsched[bench]'`); otherwise none.
 
-The rule: a plot shows what is in results.json, nothing else: `python -m bench.plots DIR` draws them again.
+Invariant: a plot shows only what is in results.json. `python -m bench.plots DIR` draws the plots again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Data = dict[str, Any]
 
 
 def draw(out: Path) -> list[Path]:
-    """Draw what the directory's results.json has; returns the files."""
+    """Draw the plots of the directory's results.json; return the files."""
     try:
         import matplotlib
     except ImportError:
@@ -33,7 +33,7 @@ def draw(out: Path) -> list[Path]:
 
 
 def attempt(out: Path, name: str, plot: Callable[[Data], Any], data: Data) -> list[Path]:
-    """One plot; none of what has too few figures for it, which must not cost the others."""
+    """Draw one plot; return no file if the data has too few figures, so that the other plots are still drawn."""
     try:
         return saved(out, name, plot(data))
     except (LookupError, TypeError, ValueError) as error:
@@ -42,7 +42,7 @@ def attempt(out: Path, name: str, plot: Callable[[Data], Any], data: Data) -> li
 
 
 def saved(out: Path, name: str, figure: Any) -> list[Path]:
-    """The figure in both formats."""
+    """Save the figure in both formats; return the files."""
     files = [out / f"{name}.{kind}" for kind in ("png", "svg")]
     for file in files:
         figure.savefig(file, dpi=120, bbox_inches="tight")
@@ -50,7 +50,7 @@ def saved(out: Path, name: str, figure: Any) -> list[Path]:
 
 
 def canvas(columns: int = 1) -> tuple[Any, Any]:
-    """A figure and its axes."""
+    """Return a figure and its axes."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(1, columns, figsize=(6.4 * columns, 4.2), squeeze=False)
@@ -58,7 +58,7 @@ def canvas(columns: int = 1) -> tuple[Any, Any]:
 
 
 def pinned(data: Data) -> Any:
-    """Throughput over time, with a pinned xmin and without."""
+    """Draw throughput over time, with a pinned xmin and without."""
     ways = [way for way in ("pinned", "free") if way in data]
     figure, [axes] = canvas(len(ways))
     for axis, way in zip(axes, ways, strict=True):
@@ -70,7 +70,7 @@ def pinned(data: Data) -> Any:
 
 
 def latency(data: Data) -> Any:
-    """Which share was picked up within which time."""
+    """Draw the share of jobs that was picked up within each time."""
     figure, [[axis]] = canvas()
     for name, one in data["contestants"].items():
         ms = sorted(one["ms"])
@@ -81,7 +81,7 @@ def latency(data: Data) -> Any:
 
 
 def every_second(data: Data) -> Any:
-    """How late the slots of each load started."""
+    """Draw how late the slots of each load started."""
     figure, [[axis]] = canvas()
     for one in data["loads"]:
         ms = sorted(one["ms"])
@@ -92,7 +92,7 @@ def every_second(data: Data) -> Any:
 
 
 def history(data: Data) -> Any:
-    """What grows with the history, and what does not."""
+    """Draw which figures grow with the history, and which do not."""
     figure, [axes] = canvas(2)
     rows = [one["rows"] for one in data["steps"]]
     axes[0].plot(rows, [one["claim_us"] for one in data["steps"]], marker="o")
@@ -105,7 +105,7 @@ def history(data: Data) -> Any:
 
 
 def tick(data: Data) -> Any:
-    """How long it takes until all jobs of one second are enqueued."""
+    """Draw how long it takes until all jobs of one second are enqueued."""
     figure, [[axis]] = canvas()
     jobs = [one["jobs"] for one in data["jobs"]]
     for key, label in (("seconds", "pgsched"), ("ceiling_s", "ceiling: bare statements")):
@@ -118,7 +118,7 @@ def tick(data: Data) -> Any:
 
 
 def drain(data: Data) -> Any:
-    """Bars of runs per second."""
+    """Draw bars of runs per second."""
     figure, [[axis]] = canvas()
     rates = {name: one["rate"] for name, one in data["contestants"].items()}
     axis.barh(list(rates)[::-1], list(rates.values())[::-1])

@@ -1,6 +1,6 @@
-"""What a run prints: progress on stderr, Markdown tables on stdout, everything as JSON beside the plots.
+"""The output of a benchmark: progress on stderr, Markdown tables on stdout, all results as JSON beside the plots.
 
-The rule: a contestant that could not be measured has a row that says why; none is left out silently.
+Invariant: a contestant that could not be measured has a row with the reason. None is left out silently.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BEGAN = time.monotonic()
 
 
 def progress(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"[{time.monotonic() - BEGAN:7.1f} s] {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
 def logs_from(level: int) -> Iterator[None]:
-    """What pgsched logs in this process goes to stderr, from this level on: tables have stdout for themselves."""
+    """Send pgsched's logs of this level and above to stderr, so that stdout has only the tables."""
     before = structlog.get_config() if structlog.is_configured() else None
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
@@ -41,7 +41,7 @@ def logs_from(level: int) -> Iterator[None]:
 
 @dataclass
 class Result:
-    """One measurement: a table for people, `data` for programs (what the table was made of)."""
+    """One measurement: a table for people, and `data` for programs, from which the table was made."""
 
     name: str
     title: str
@@ -51,12 +51,12 @@ class Result:
     data: dict[str, Any] = field(default_factory=dict)
 
     def absent(self, label: str, why: str) -> list[str]:
-        """The row of a contestant that could not be measured."""
+        """Return the row of a contestant that could not be measured."""
         text = " ".join(why.split()).replace("|", "/")
         return [label, f"not measured: {text[:200]}", *["-"] * (len(self.columns) - 2)]
 
     def markdown(self) -> str:
-        """The table. Raises AssertionError for a row that is longer or shorter than it."""
+        """Return the table. Raises AssertionError for a row with too many or too few cells."""
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise AssertionError(f"{self.name}: {len(row)} cells for {len(self.columns)} columns: {row}")
@@ -66,7 +66,7 @@ class Result:
 
 
 def header(about: dict[str, dict[str, str]]) -> str:
-    """Versions, settings and machine, as a list."""
+    """Return versions, settings and machine as a list."""
     lines = [
         f"- **{part}**: " + ", ".join(f"{name} {value}" for name, value in of.items()) for part, of in about.items()
     ]
@@ -74,7 +74,7 @@ def header(about: dict[str, dict[str, str]]) -> str:
 
 
 def write(out: Path, about: dict[str, dict[str, str]], results: Sequence[Result]) -> Path:
-    """Everything as JSON; returns the file."""
+    """Write all results as JSON; return the file."""
     out.mkdir(parents=True, exist_ok=True)
     file = out / "results.json"
     every = {
@@ -86,16 +86,16 @@ def write(out: Path, about: dict[str, dict[str, str]], results: Sequence[Result]
 
 
 def number(value: float | None, digits: int = 0, unit: str = "") -> str:
-    """A figure for a table; a dash for none."""
+    """Format a figure for a table; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}f}{unit}"
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle one."""
+    """Return the median."""
     return statistics.median(values)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(len(ranked) * share))]

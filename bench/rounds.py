@@ -1,8 +1,8 @@
-"""The rule: rounds go over all contestants in turn, each round beginning with the next one, so that what disturbs the
-machine disturbs them alike.
+"""Measure contestants in interleaved rounds, and compare their figures.
 
-Two contestants are compared round by round, and the median of these ratios counts. One that cannot be installed, or
-fails, is named with the reason and takes no further part.
+Invariant: each round measures all contestants in turn, and starts with the next one. So a disturbance of the machine
+hits them alike. Two contestants are compared round by round, and the median of these ratios counts. A contestant that
+cannot be installed, or fails, is named with the reason and takes no further part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.report import Result, median, number, progress
 
 C = TypeVar("C")
 T = TypeVar("T")
-# what one contestant may do wrong, and must not cost the others
+# errors of one contestant, which must not stop the others
 TROUBLE = (Failed, Unavailable, OSError, psycopg.Error)
 
 
@@ -30,7 +30,7 @@ def interleaved(
     measure: Callable[[Contestant], T],
     told: Callable[[T], str],
 ) -> tuple[dict[str, list[T]], dict[str, str]]:
-    """The figures of each one's rounds by name, and why the others have none."""
+    """Return the figures of each contestant's rounds by its name, and why the other contestants have none."""
     found: dict[str, list[T]] = {}
     absent: dict[str, str] = {}
     for turn in range(rounds):
@@ -50,7 +50,7 @@ def interleaved(
 
 
 def in_turn(every: Sequence[C], turn: int) -> list[C]:
-    """All of them, beginning with another one in each turn."""
+    """Return all contestants, starting with the next one in each turn."""
     first = turn % max(1, len(every))
     return [*every[first:], *every[:first]]
 
@@ -58,7 +58,10 @@ def in_turn(every: Sequence[C], turn: int) -> list[C]:
 def fill(
     result: Result, contestants: Sequence[Contestant], absent: Mapping[str, str], row: Callable[[Contestant], list[str]]
 ) -> None:
-    """A line for each contestant: its figures, or why there are none; and how rounds are summed up."""
+    """Add a row for each contestant to the table: its figures, or why there are none.
+
+    A note explains how rounds are summed up.
+    """
     for one in contestants:
         gone = absent.get(one.name)
         result.rows.append(row(one) if gone is None else result.absent(one.label, gone))
@@ -66,27 +69,27 @@ def fill(
 
 
 def ratios(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[[T], float]) -> list[float]:
-    """One contestant's figure as a share of another's of the same round; none where one was not measured."""
+    """Return one contestant's figures as shares of another's in the same rounds; none if one was not measured."""
     pairs = zip(found.get(name, ()), found.get(of, ()), strict=False)
     return [value(one) / value(other) for one, other in pairs if value(other)]
 
 
 def ratio(found: Mapping[str, Sequence[T]], name: str, of: str, value: Callable[[T], float]) -> float | None:
-    """The median of them."""
+    """Return the median of `ratios`, or None."""
     every = ratios(found, name, of, value)
     return median(every) if every else None
 
 
 def against(found: Mapping[str, Sequence[T]], peer: Contestant, value: Callable[[T], float]) -> str:
-    """The cell of anyone's row: pgsched's figure as a share of this one's. A dash in its own."""
+    """Return the cell with pgsched's figure as a share of this contestant's; a dash in pgsched's own row."""
     return number(ratio(found, PGSCHED.name, peer.name, value) if peer.name != PGSCHED.name else None, 2)
 
 
 def middle(got: Sequence[T], value: Callable[[T], float]) -> float:
-    """The median of a figure over the rounds."""
+    """Return the median of a figure over the rounds."""
     return median([value(one) for one in got])
 
 
 def each(got: Sequence[T], value: Callable[[T], float], digits: int = 0) -> str:
-    """The cell with a figure of every round."""
+    """Return the cell with a figure of every round."""
     return " ".join(number(value(one), digits) for one in got)

@@ -1,7 +1,7 @@
-"""One server for a whole run, and a fresh database for each measurement.
+"""One server for a whole benchmark, and a fresh database for each measurement.
 
-The rule: default durability (fsync and synchronous_commit on) and PostgreSQL's own defaults otherwise; what is set is
-in SETTINGS and in the header of every result. With `--dsn` it is the given server as it is.
+Invariant: durability is the default (fsync and synchronous_commit on), and so are PostgreSQL's other settings. What is
+set stands in SETTINGS and in the header of every result. With `--dsn`, the given server is used as it is.
 """
 
 from __future__ import annotations
@@ -39,8 +39,12 @@ ALL_CORES = os.sched_getaffinity(0)
 
 @dataclass(frozen=True)
 class Server:
-    """A running server. `dsn` may create databases; `pid` is the postmaster's, None for somebody else's server; `hole`
-    fills its memory before each measurement."""
+    """A running server.
+
+    `dsn`: its role may create databases.
+    `pid`: the postmaster's process id; None for a server that this benchmark did not start.
+    `hole`: fills the memory before each measurement.
+    """
 
     dsn: str
     pid: int | None = None
@@ -48,10 +52,10 @@ class Server:
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
-        """A fresh, empty database; yields its DSN. It is dropped afterwards."""
+        """Yield the DSN of a fresh, empty database; drop it after the block."""
         full = f"bench_{name.replace('-', '_')}_{uuid.uuid4().hex[:8]}"
         with psycopg.connect(self.dsn, autocommit=True) as conn:
-            # No measurement pays for the writes of the one before.
+            # So that no measurement pays for the writes of the one before.
             conn.execute("CHECKPOINT")
             if self.hole is not None:
                 self.hole.fill()
@@ -63,25 +67,25 @@ class Server:
                 conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(full)))
 
     def about(self) -> dict[str, str]:
-        """The version, and the settings that matter."""
+        """Return the version, and the settings that matter."""
         with psycopg.connect(self.dsn, autocommit=True) as conn:
             found = {name: str(scalar(conn, f"SHOW {name}")) for name in ASKED}
             memory = {} if self.hole is None else {"memory": "filled with page cache"}
             return {"postgresql": str(scalar(conn, "SHOW server_version")), **found, **memory}
 
     def cpu(self) -> Cpu | None:
-        """What the server's processes have used so far; None if they are not ours to look at."""
+        """Return what the server's processes have used so far; None for a server that this benchmark did not start."""
         return None if self.pid is None else Cpu.of_tree(self.pid)
 
 
 def scalar(conn: psycopg.Connection, query: str, values: list[object] | None = None) -> object:
-    """The one value of a one-row answer."""
+    """Return the value of an answer with one row and one column."""
     row = conn.execute(query.encode(), values).fetchone()
     return None if row is None else row[0]
 
 
 def address(dsn: str, database: str) -> str:
-    """The same server's other database, as a URL that every client library of the peers reads."""
+    """Return a DSN of another database on the same server, as a URL that every peer's client library can read."""
     parts = {**conninfo_to_dict(dsn), "dbname": database}
     user, password = parts.pop("user", "postgres"), parts.pop("password", None)
     host, port = str(parts.pop("host", "localhost")), parts.pop("port", 5432)
@@ -93,16 +97,16 @@ def address(dsn: str, database: str) -> str:
 
 @contextmanager
 def server(dsn: str | None, fill_memory: bool = False) -> Iterator[Server]:
-    """The given server, or a private one for the time of the block."""
+    """Yield the given server, or a private one for the block."""
     with hole() if fill_memory else nullcontext() as filler, nullcontext(Server(dsn)) if dsn else private() as found:
         yield replace(found, hole=filler)
 
 
 @contextmanager
 def private() -> Iterator[Server]:
-    """A server for the time of the block."""
+    """Start a server for the block."""
     directory = Path(tempfile.mkdtemp(prefix="pgsched-bench-", dir=os.environ.get("PGSCHED_BENCH_TMP"))).resolve()
-    directory.chmod(0o755)  # the account that runs the server for root must get through
+    directory.chmod(0o755)  # for root, another account runs the server and must be able to enter
     try:
         account = server_account()
         binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
@@ -120,7 +124,7 @@ def private() -> Iterator[Server]:
 
 @contextmanager
 def core_to_spare(server: Server) -> Iterator[None]:
-    """For the time of the block this process, what it starts and the server use all processors but the last."""
+    """Leave the last processor free in the block: this process, its children and the server use the others."""
     if server.pid is None:
         raise RuntimeError("--spare-core needs a server that this benchmark starts")
     if len(os.sched_getaffinity(0)) < 2:
@@ -135,7 +139,7 @@ def core_to_spare(server: Server) -> Iterator[None]:
 
 
 def move(pids: Iterable[int], cores: Collection[int]) -> None:
-    """Processes, 0: this thread, run on those processors from now on."""
+    """Let these processes use only these processors; process id 0 is this thread."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.sched_setaffinity(pid, cores)

@@ -1,10 +1,10 @@
-"""`python -m bench.versus OTHER`: is this checkout slower than another one? Both run in turns on one server.
+"""Compare this checkout with another one: `python -m bench.versus OTHER`. Both run in turns on one server.
 
 OTHER is a checkout with its own environment in `.venv` (`git worktree add`, then the install line of the README). Each
-round gives both the same work in a fresh database, in changing order: runs drained by one worker, due jobs turned into
-runs by a leader, single enqueues from one process, and the wait from enqueue to start with an idle worker. Costs are
-CPU seconds of the server and of the measured process; the work is counted in the database before a cost is believed.
-The last column is the median of the rounds' ratios, this checkout to the other: below 1 is cheaper.
+round gives both the same work in a fresh database, in changing order: one worker drains runs, a leader turns due jobs
+into runs, one process makes single enqueues, and an idle worker starts runs. Costs are CPU seconds of the server and of
+the measured process. The work is counted in the database before a cost counts. The last column is the median of the
+rounds' ratios, this checkout to the other: below 1 is cheaper.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LIMIT_S = 240
 
 @dataclass
 class Checkout:
-    """One of the two programs: its folder, whose `.venv` has it installed."""
+    """One of the two programs: a folder, in whose `.venv` it is installed."""
 
     name: str
     folder: Path
@@ -76,7 +76,7 @@ class Stage:
     db: psycopg.Connection
 
     def run(self, *args: str) -> None:
-        """A command of the checkout, to its end."""
+        """Run a command of the checkout to its end."""
         environment = self.checkout.environment(self.dsn, self.apps)
         subprocess.run(
             self.checkout.command(*args),
@@ -89,7 +89,7 @@ class Stage:
 
     @contextmanager
     def running(self, *args: str) -> Iterator[None]:
-        """A worker or leader for the time of the block."""
+        """Run a worker or leader during the block."""
         environment = self.checkout.environment(self.dsn, self.apps)
         log = (self.apps / "log").open("ab")
         process = subprocess.Popen(
@@ -103,7 +103,7 @@ class Stage:
             log.close()
 
     def until(self, query: str, wanted: int) -> None:
-        """Wait until the count is there. Raises TimeoutError, AssertionError when there is more than wanted."""
+        """Wait until the count is reached. Raises TimeoutError; raises AssertionError if the count is higher."""
         end = time.monotonic() + LIMIT_S
         while (found := int(str(scalar(self.db, query)))) != wanted:
             assert found < wanted or query == OPEN, f"{found} instead of {wanted}"
@@ -112,7 +112,7 @@ class Stage:
             time.sleep(0.05)
 
     def costs(self, what: str, n: int, work: Callable[[], None]) -> None:
-        """Note the CPU microseconds that the server and our child processes use for each of `n` pieces of the work."""
+        """Record the CPU microseconds of the server and of our child processes for each of `n` pieces of the work."""
         server_before, ours_before = self.on.cpu(), spent()
         work()
         server_after, ours = self.on.cpu(), spent() - ours_before
@@ -124,14 +124,14 @@ class Stage:
 
 
 def spent() -> float:
-    """CPU seconds of child processes that have ended."""
+    """Return the CPU seconds of child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 @contextmanager
 def stage(on: Server, checkout: Checkout, apps: Path) -> Iterator[Stage]:
-    """A fresh database with the checkout's schema."""
+    """Yield a fresh database with the checkout's schema."""
     with on.database("versus") as dsn, psycopg.connect(dsn, autocommit=True) as db:
         made = Stage(on, dsn, checkout, apps, db)
         made.run("-m", "pgsched", "migrate")
@@ -139,7 +139,7 @@ def stage(on: Server, checkout: Checkout, apps: Path) -> Iterator[Stage]:
 
 
 def drain(made: Stage, n: int, task: str) -> None:
-    """One worker drains `n` runs."""
+    """Let one worker drain `n` runs."""
     made.db.execute("SELECT pgsched.enqueue(%s) FROM generate_series(1, %s)", [task, n])
     made.db.execute("ANALYZE pgsched.runs")
 
@@ -154,7 +154,7 @@ def drain(made: Stage, n: int, task: str) -> None:
 
 
 def tick(made: Stage, n: int) -> None:
-    """A leader makes the runs of `n` jobs that are due at once."""
+    """Let a leader make the runs of `n` jobs that are due at once."""
     made.db.execute(
         "INSERT INTO pgsched.jobs (name, task, run_at) SELECT 'j' || n, 'nothing', now() FROM generate_series(1, %s) n",
         [n],
@@ -168,13 +168,13 @@ def tick(made: Stage, n: int) -> None:
 
 
 def enqueue(made: Stage, n: int) -> None:
-    """One process enqueues `n` runs one after the other."""
+    """Let one process enqueue `n` runs one after the other."""
     made.costs("enqueue", n, lambda: made.run(str(made.apps / "enqueue.py"), str(n)))
     made.until(MADE, n)
 
 
 def pick_up(made: Stage, n: int) -> None:
-    """An idle worker starts single runs."""
+    """Let an idle worker start single runs."""
     with made.running("worker", "--app", "versus_app:app", "--no-leader"):
         for number in range(n):
             made.db.execute("SELECT pgsched.enqueue('nothing')")
@@ -184,7 +184,7 @@ def pick_up(made: Stage, n: int) -> None:
 
 
 def report(ours: Checkout, other: Checkout) -> str:
-    """A line for each figure: both medians, and the median ratio of the rounds."""
+    """Return a line for each figure: both medians, and the median ratio of the rounds."""
     lines = [f"{'':28}{other.name:>12}{ours.name:>12}{'ratio':>8}  ratios of the rounds"]
     for what, mine in ours.results.items():
         theirs = other.results[what]
@@ -213,7 +213,7 @@ def main() -> int:
         "pick-up": lambda made: pick_up(made, 100),
     }
     chosen = {name: work for name, work in works.items() if given.only is None or name in given.only.split(",")}
-    for checkout in (ours, other):  # where nothing is kept of it, each start would compile the program anew
+    for checkout in (ours, other):  # without compiled files, each start could compile the program again
         compile_all = checkout.command("-m", "compileall", "-q", str(checkout.folder / "pgsched"))
         subprocess.run(compile_all, check=True, timeout=LIMIT_S)
     with server(None) as on:

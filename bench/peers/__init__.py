@@ -1,1 +1,1 @@
-"""One small adapter a contestant: `python -m bench.peers.NAME VERB`, run by the contestant's own interpreter."""
+"""One small adapter per contestant: `python -m bench.peers.NAME VERB`, run by the contestant's own interpreter."""

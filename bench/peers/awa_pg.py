@@ -1,8 +1,9 @@
 """Awa 0.6.9 (a Rust core under Python handlers), as its configuration guide tunes a queue of very short jobs.
 
-max_workers 1,024 ("the 10k/s reference shape needs 1,024 in-flight worker permits"), the defaults of 0.6 otherwise,
-which that guide calls tuned: claim batch 512, completion batch 512, completion flush 1 ms. One queue, neither striped
-nor sharded: those give up its order. Bulk by `enqueue_many_copy`, its COPY path for queue storage.
+max_workers is 1,024 ("the 10k/s reference shape needs 1,024 in-flight worker permits"). Otherwise the defaults of 0.6
+apply, which that guide calls tuned: claim batch 512, completion batch 512, completion flush 1 ms. There is one queue,
+neither striped nor sharded, because those give up its order. Bulk is `enqueue_many_copy`, its COPY path for queue
+storage.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class Noop:
 
 
 def address() -> str:
-    """The same database, in the form that its driver takes: with a host, which the socket's directory then replaces."""
+    """Return the same database in the form that awa's driver takes.
+
+    The form needs a host; the directory of the socket then replaces it.
+    """
     return dsn().replace("@/", "@localhost/")
 
 
@@ -35,7 +39,7 @@ class Awa(Adapter):
     async def setup(self) -> None:
         client = AsyncClient(address())
         await client.migrate()
-        await client.install_queue_storage()  # the engine of 0.6; a fresh database starts workers on it all the same
+        await client.install_queue_storage()  # the engine of 0.6, which workers use in a fresh database anyway
 
     async def open(self) -> None:
         self.client = AsyncClient(address())

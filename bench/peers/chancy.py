@@ -1,8 +1,8 @@
-"""Chancy 0.26: the asyncio executor ("for running large numbers of IO-bound jobs"), eager polling on.
+"""Chancy 0.26: the asyncio executor ("for running large numbers of IO-bound jobs"), with eager polling.
 
-Queue concurrency 1,000: a claim takes as many jobs as there are free places, and finished ones are written together.
-Metrics and workflow plugins off (a worker without them does less per job); leadership, pruner and recovery stay on.
-Bulk by `push_many`, in one batch.
+Queue concurrency is 1,000: a claim takes as many jobs as there are free places, and finished jobs are written together.
+The metrics and workflow plugins are off, because a worker without them does less per job. Leadership, pruner and
+recovery stay on. Bulk is `push_many`, in one batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench.peers.verbs import Adapter, main
 
 
 def make() -> Chancy:
-    """An app with the plugins that a worker needs."""
+    """Return an app with the plugins that a worker needs."""
     quiet = logging.getLogger("chancy.bench")
     quiet.setLevel(logging.ERROR)
     plugins = [Leadership(), Pruner(), Recovery()]

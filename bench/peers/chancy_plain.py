@@ -1,5 +1,7 @@
-"""Chancy with a plain function, by its `ThreadedExecutor`. Queue concurrency 100, which is also the number of threads.
-Everything else as in `chancy.py`."""
+"""Chancy with a plain function, by its `ThreadedExecutor`.
+
+Queue concurrency is 100, which is also the number of threads. Everything else is as in `chancy.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The task by the import path that Chancy keeps in its rows."""
+"""The task, at the import path that Chancy stores in its rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ RECORDING = threading.Lock()
 
 
 async def noop(*, i: int) -> None:
-    """Nothing."""
+    """Record the number, and do nothing else."""
     record(i)
     if sleep_s:
         await asyncio.sleep(sleep_s)
 
 
 def plain(*, i: int) -> None:
-    """Nothing, in one of many threads."""
+    """Record the number in one of many threads, and do nothing else."""
     with RECORDING:
         record(i)
     if sleep_s:

@@ -1,7 +1,9 @@
-"""Oban for Python 0.7. A queue's limit is how many jobs one claim may take; finished ones are written with the next.
+"""Oban for Python 0.7.
 
-Limit 500 for no-op jobs (its examples use 10 to 50, for jobs that do something); everything else by default. uvloop,
-which it installs and its command line uses. Bulk by `enqueue_many`, in one call.
+A queue's limit is how many jobs one claim may take. Finished jobs are written with the next claim.
+
+The limit is 500 for no-op jobs (its examples use 10 to 50, for jobs that do some work). Everything else is the default.
+uvloop is used: Oban installs it, and its command line uses it. Bulk is `enqueue_many`, in one call.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class Noop:
     """The one job."""
 
     async def process(self, job: Any) -> None:
-        """Nothing."""
+        """Record the number, and do nothing else."""
         STATE["record"](job.args["i"])
         if STATE["sleep_s"]:
             await asyncio.sleep(STATE["sleep_s"])

@@ -1,5 +1,8 @@
-"""PgQueuer with a plain function. It takes no such function itself: its error tells users to call it by
-`asyncio.to_thread`, so that is done here. Everything else as in `pgqueuer.py`."""
+"""PgQueuer with a plain function.
+
+PgQueuer itself takes no plain function. Its error message asks users to call one by `asyncio.to_thread`, so this
+adapter does that. Everything else is as in `pgqueuer.py`.
+"""
 
 from __future__ import annotations
 

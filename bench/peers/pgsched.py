@@ -1,6 +1,7 @@
-"""pgsched itself: `pgsched worker` with default settings, `Task.enqueue` on the App's own connection. (Nothing else is
-under way in the enqueuing process, so the plain form serves better than the asyncio one: it takes a third less there.)
-Bulk by `enqueue_many`, in one call.
+"""pgsched itself: `pgsched worker` with default settings, and `Task.enqueue` on the App's own connection.
+
+The enqueuing process does nothing else, so the plain form serves better than the asyncio form: it takes a third less
+time there. Bulk is `enqueue_many`, in one call.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ class Pgsched(Adapter):
         self.noop.enqueue_many([{"i": i} for i in numbers])
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
-        """Become `pgsched worker`: what is measured is the program that people start."""
+        """Raise NotImplementedError: the process becomes `pgsched worker` instead, the program that people start."""
         raise NotImplementedError
 
 
 def become_worker() -> None:
-    """Replace this process by the command line's worker. Default settings, but for the concurrency if one is asked."""
+    """Replace this process by `pgsched worker`, with default settings except for a concurrency that is asked for."""
     command = [sys.executable, "-m", "pgsched", "worker", "--app", "bench.peers.pgsched_app:app", "--dsn", dsn()]
     if limit := number("CONCURRENCY", 0):
         command += ["--concurrency", str(limit)]

@@ -1,4 +1,4 @@
-"""The application that `pgsched worker --app bench.peers.pgsched_app:app` runs: a task that does what the peers' do."""
+"""The app of `pgsched worker --app bench.peers.pgsched_app:app`: its task does the same as those of the peers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ RECORDING = threading.Lock()
 
 
 async def nothing(i: int = -1) -> None:
-    """Nothing."""
+    """Record the number, and do nothing else."""
     record.record(i)
     if SLEEP_S:
         await asyncio.sleep(SLEEP_S)
 
 
 def plain(i: int = -1) -> None:
-    """Nothing, in one of many threads."""
+    """Record the number in one of many threads, and do nothing else."""
     with RECORDING:
         record.record(i)
     if SLEEP_S:
@@ -36,7 +36,7 @@ noop = app.task(name="noop")(plain if "BENCH_PLAIN" in os.environ else nothing)
 
 @app.task(name="slot")
 async def slot(run: Run) -> None:
-    """Note how long after its slot this run started. The server's clock is this machine's."""
+    """Record how long after its slot this run started. The server's clock is this machine's clock."""
     now = time.time()
     at = run.scheduled_at.timestamp() if run.scheduled_at is not None else now
     record.late.append((int(at), now - at))

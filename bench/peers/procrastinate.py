@@ -1,7 +1,8 @@
-"""Procrastinate 3.10. It claims and finishes one job at a time, so the concurrency and the pool are what can be tuned.
+"""Procrastinate 3.10, which claims and finishes one job at a time.
 
-concurrency 30 with a pool of 20 connections (min = max, so that none is opened on the way). LISTEN/NOTIFY on
-(default), jobs kept (default), bulk by `batch_defer_async` as its guide says.
+So only the concurrency and the pool can be tuned: concurrency 30 with a pool of 20 connections (min = max, so that none
+is opened during the measurement). LISTEN/NOTIFY is on (default), jobs are kept (default). Bulk is `batch_defer_async`,
+as its guide says.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ logging.disable(logging.WARNING)
 
 
 def make_app(most: int) -> procrastinate.App:
-    """An app with a pool of its own."""
+    """Return an app with a pool of its own."""
     connector = procrastinate.PsycopgConnector(conninfo=dsn(), min_size=most, max_size=most)
     return procrastinate.App(connector=connector)
 

@@ -1,11 +1,12 @@
-"""The ceiling: a bare asyncio loop, batched claim and settle statements overlapping on two connections, a minimal
-table.
+"""The raw ceiling: a bare asyncio loop with batched claims and settlements, on two connections and a minimal table.
 
-It does what any queue must: a row claimed under FOR UPDATE SKIP LOCKED with a token, its JSON decoded, a coroutine run
-for it, its outcome written under the same token. It has no leases, retries, policies, queues, wake-ups or evidence.
+It does what any queue must do for a job: claim a row with a token under FOR UPDATE SKIP LOCKED, decode its JSON, run a
+coroutine, and write the outcome under the same token. It has no leases, retries, policies, queues, wake-ups or
+evidence. Claims and settlements overlap.
 
-A settlement of several claims takes a row under the token of any of them, not of its own alone: what another worker
-has taken over is left alone, what another claim of this worker took over would not be. Nothing takes over here.
+A settlement of several claims accepts a row under the token of any of these claims. So a row that another worker has
+taken over is left alone. A row that another claim of this worker took over would not be. Here, no worker takes rows
+over.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WITH picked AS MATERIALIZED (
 )
 UPDATE raw SET state = 1, token = %s FROM picked WHERE raw.id = picked.id RETURNING raw.id, raw.payload::text
 """
-# Not a join with unnest: statistics that know no claimed row make the planner read the table for each batch.
+# Not a join with unnest: if the statistics have no claimed row, the planner reads the whole table for each batch.
 SETTLE = """
 UPDATE raw SET state = 2, finished_at = clock_timestamp()
 WHERE id = ANY (%s::bigint[]) AND token = ANY (%s::uuid[]) AND state = 1
@@ -48,9 +49,9 @@ FULL_S, SHARE = 1.0, 20
 
 
 class Raw(Adapter):
-    """No library at all. `batch`: rows of a claim; `fillfactor`: of a page, in per cent."""
+    """The raw ceiling, without a library. `batch`: rows of a claim; `fillfactor`: of a page, in per cent."""
 
-    batch = 4000  # against 500, 1,000 and 2,000, in turns, it does more
+    batch = 4000  # faster than 500, 1,000 and 2,000, measured in turns
     fillfactor = 37
 
     async def setup(self) -> None:
@@ -85,11 +86,11 @@ class Raw(Adapter):
                 await done.put((token, [run for run, _ in rows]))
 
     def begin(self) -> None:
-        """Before anything is claimed."""
+        """Prepare the process before anything is claimed."""
         gc_tuning.last()  # as a pgsched worker does
 
     def read(self, texts: list[str]) -> list[dict[str, int]]:
-        """The arguments of a batch: all at once, a tenth of what each by itself takes."""
+        """Return the arguments of a batch, decoded together: a tenth of the time of decoding each by itself."""
         return list(json.loads(f"[{','.join(texts)}]"))
 
     async def _noop(self, i: int) -> None:
@@ -106,8 +107,8 @@ class Raw(Adapter):
                 rows = await (await conn.execute(CLAIM, [after, self.batch, token])).fetchall()
                 if rows:
                     await ready.put((token, rows))
-                # The claim cursor: the dead front of the index is walked again once a second at most, and for no more
-                # than a twentieth of the time.
+                # The claim cursor: scan the dead beginning of the index at most once a second, and for at most a
+                # twentieth of the time.
                 if after == 0:
                     full_at = (now := time.monotonic()) + max(FULL_S, SHARE * (now - sent_at))
                 after = max((run for run, _ in rows), default=after)
@@ -129,7 +130,7 @@ class Raw(Adapter):
 
 
 async def plan_by_index(conn: psycopg.AsyncConnection[Any]) -> None:
-    """Whatever the statistics say of a table that changes by the second: row by row, through the index."""
+    """Make the planner read rows one by one through the index, whatever the statistics of a changing table say."""
     for way in ("seqscan", "hashjoin", "mergejoin"):
         await conn.execute(f"SET enable_{way} = off")
 

@@ -1,7 +1,7 @@
-"""The raw ceiling's loop with what is known of the one that the goal was set by: batches of 500 rows, half of each page
-free; with Python's own settings, and each row's JSON read by itself. Its statements are those of `raw`.
+"""The loop of the raw ceiling as it was before tuning: what is known of the loop that the goal was set by.
 
-What makes it faster was found by making pgsched faster: `raw` has all of that too.
+It claims batches of 500 rows, leaves half of each page free, uses Python's own settings, and decodes each row's JSON by
+itself. Its statements are those of `raw`. What makes `raw` faster was found by making pgsched faster.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.peers.verbs import main
 
 
 class Raw500(Raw):
-    """Before anything was tuned."""
+    """The raw ceiling before anything was tuned."""
 
     batch = 500
     fillfactor = 50

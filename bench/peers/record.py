@@ -1,9 +1,11 @@
-"""The rule: every contestant's handler does the same work, and tells of it in the same way.
+"""Record what the handlers do, and report it to the driver.
 
-A handler calls `record(i)` with the number that its job carries. The worker prints a line of JSON about every PERIOD_NS
-(and at least each STEP runs), and, when it reads a line on stdin, everything it saw; so no contestant has to shut down
-well to be counted.
-Only the standard library: this file runs in every contestant's own interpreter.
+Invariant: every contestant's handler does the same work, and reports it in the same way. A handler calls `record(i)`
+with the number that its job carries. The worker prints a line of JSON about every PERIOD_NS, and at least each STEP
+runs. When it reads a line on stdin, it prints everything that it saw. So no contestant has to shut down well to be
+counted.
+
+This file uses only the standard library, because it runs in every contestant's own interpreter.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SAYING = threading.Lock()
 
 
 class Record:
-    """How often each number was run, and (if asked) when."""
+    """How often each number was run and, if asked for, when."""
 
     def __init__(self, n: int, stamped: bool) -> None:
         self.count = 0
@@ -38,7 +40,7 @@ class Record:
         self.late: list[tuple[int, float]] = []
 
     def record(self, i: int) -> None:
-        """Note that job number i has started. Numbers beyond the expected ones are only counted."""
+        """Record that job number `i` has started. Numbers beyond the expected ones are only counted."""
         if self.count == 0 or self.stamps is not None:
             self._stamp(i)
         self.count += 1
@@ -48,7 +50,7 @@ class Record:
             self._tell()
 
     def _tell(self) -> None:
-        """A line about the progress; the next one when about PERIOD_NS have passed at this rate."""
+        """Print a line about the progress; schedule the next one about PERIOD_NS later at the current rate."""
         now = time.monotonic_ns()
         say(n=self.count, ns=now)
         self.step = min(STEP, max(LEAST_STEP, self.step * PERIOD_NS // max(1, now - (self.line_ns or self.first_ns))))
@@ -70,7 +72,7 @@ class Record:
 
 
 def say(**values: Any) -> None:
-    """One line of JSON for the driver. A long one takes several writes, between which no other may come."""
+    """Print one line of JSON for the driver. The lock keeps other lines out of one that takes several writes."""
     line = json.dumps(values) + "\n"
     with SAYING:
         sys.stdout.write(line)
@@ -78,7 +80,7 @@ def say(**values: Any) -> None:
 
 
 def from_environment() -> Record:
-    """The record that a worker process fills; it is dumped at each line that arrives on stdin."""
+    """Return the record that a worker process fills; each line that arrives on stdin makes it print."""
     made = Record(int(os.environ.get("BENCH_N", "0")), os.environ.get("BENCH_STAMPS") == "1")
 
     def answer() -> None:
@@ -90,17 +92,17 @@ def from_environment() -> Record:
 
 
 def dsn() -> str:
-    """The database of this measurement."""
+    """Return the DSN of this measurement's database."""
     return os.environ["BENCH_DSN"]
 
 
 def number(name: str, default: int) -> int:
-    """A setting that the driver passes in the environment."""
+    """Return a setting that the driver passes in the environment."""
     return int(os.environ.get(f"BENCH_{name}", default))
 
 
 class Pulse:
-    """Instants at a steady rate; what could not be sent in time is sent at once, with the instant at which it was."""
+    """Instants at a steady rate; an enqueue that is late is sent at once, and the time of sending is recorded."""
 
     def __init__(self, rate: float, n: int) -> None:
         self.period_ns = int(SECOND / rate)
@@ -110,17 +112,17 @@ class Pulse:
         self.start_ns = time.monotonic_ns() + 200_000_000
 
     def wait_s(self, i: int) -> float:
-        """Seconds until enqueue number i is to be sent."""
+        """Return the seconds until enqueue number `i` is to be sent."""
         return max(0.0, (self.start_ns + i * self.period_ns - time.monotonic_ns()) / SECOND)
 
     def sending(self) -> None:
-        """Enqueue number i is about to be sent."""
+        """Record that the next enqueue is about to be sent."""
         self.before.append(time.monotonic_ns())
 
     def committed(self) -> None:
-        """Enqueue number i is committed: its call has returned."""
+        """Record that the enqueue is committed: its call has returned."""
         self.after.append(time.monotonic_ns())
 
     def say(self) -> None:
-        """Print when each was sent and committed."""
+        """Print when each enqueue was sent and committed."""
         say(before=self.before, after=self.after)

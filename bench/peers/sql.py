@@ -1,4 +1,4 @@
-"""One client for all that have an SQL function for enqueueing (`Contestant.sql`): psycopg, and no library."""
+"""A client without a library, for contestants with an SQL function for enqueueing (`Contestant.sql`): psycopg only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.peers.verbs import Adapter, main
 
 
 class Sql(Adapter):
-    """A client that enqueues; nothing else. Nothing else is under way in its process, so it may block."""
+    """A client that only enqueues. Nothing else runs in its process, so it may block."""
 
     async def open(self) -> None:
         self.conn = psycopg.connect(dsn(), autocommit=True)

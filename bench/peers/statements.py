@@ -1,6 +1,6 @@
-"""The ceiling of pgsched's own statements and tables: its `claim` and `settle` in the raw ceiling's bare loop.
+"""The ceiling of pgsched's own statements and tables: its `claim` and `settle` in the bare loop of the raw ceiling.
 
-What is left between this and pgsched is the worker: leases, slots, timeouts, executors, retries, evidence.
+The difference between this and pgsched is the worker: leases, places, timeouts, executors, retries, evidence.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, settle
 from pgsched.worker.claiming.cursor import Cursor
 
 LEASE_S = 600.0
-BATCH = 4000  # as the worker has it; not its name, so that a guard sees when that becomes worse
+BATCH = 4000  # the worker's value, not its constant: so a guard notices if the worker's value gets worse
 
 
 class Statements(Pgsched):
-    """No worker."""
+    """pgsched's statements without a worker."""
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
         gc_tuning.last()  # as a worker does

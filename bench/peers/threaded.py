@@ -1,4 +1,4 @@
-"""pgsched with a plain function for a task, as most are: a thread of the worker calls it."""
+"""pgsched with a plain function as its task, which is the usual kind: a thread of the worker calls it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,14 @@
-"""The rule: an adapter only says how its library does a thing; when and how often is decided here, alike for all.
+"""The verbs of the adapters.
 
-Verbs: `setup` makes the schema, `bulk` enqueues BENCH_N jobs by the library's bulk call, `single` one by one on one
-connection, `trickle` at BENCH_RATE a second, `work` runs a worker until it is killed, `feed` enqueues BENCH_CHUNK in
-bulk whenever it is told to.
+Invariant: an adapter only says how its library does something. When and how often this happens is decided here, alike
+for all.
+
+- `setup`: make the schema
+- `bulk`: enqueue BENCH_N jobs by the library's bulk call
+- `single`: enqueue BENCH_N jobs one by one on one connection
+- `trickle`: enqueue BENCH_RATE jobs per second
+- `work`: run a worker until it is killed
+- `feed`: enqueue BENCH_CHUNK jobs in bulk each time it is asked to
 """
 
 from __future__ import annotations
@@ -50,7 +56,7 @@ class Adapter(ABC):
 
 
 async def bulk(adapter: Adapter) -> None:
-    """BENCH_N jobs by the bulk call, all in one call."""
+    """Enqueue BENCH_N jobs in one bulk call."""
     n, first = number("N", 100_000), number("FIRST", 0)
     await adapter.open()
     began = time.monotonic_ns()
@@ -60,7 +66,7 @@ async def bulk(adapter: Adapter) -> None:
 
 
 async def single(adapter: Adapter) -> None:
-    """BENCH_N jobs, one after the other, after WARM_UP that pay for the connection and its prepared statements."""
+    """Enqueue BENCH_N jobs one by one, after WARM_UP jobs that prepare the connection and its statements."""
     n, first = number("N", 1000), number("FIRST", 0)
     await adapter.open()
     for i in range(WARM_UP):
@@ -73,7 +79,7 @@ async def single(adapter: Adapter) -> None:
 
 
 async def trickle(adapter: Adapter) -> None:
-    """BENCH_N jobs at BENCH_RATE a second, each with the instants of its call and its commit."""
+    """Enqueue BENCH_RATE jobs per second, BENCH_N in all; report when each call began and committed."""
     n = number("N", 2000)
     await adapter.open()
     for i in range(WARM_UP):
@@ -90,7 +96,7 @@ async def trickle(adapter: Adapter) -> None:
 
 
 async def feed(adapter: Adapter) -> None:
-    """Bulk calls of BENCH_CHUNK jobs, each asked for by a line on stdin, so that the driver holds the backlog."""
+    """Make a bulk call of BENCH_CHUNK jobs for each line on stdin, so that the driver controls the backlog."""
     await adapter.open()
     chunk = number("CHUNK", 1000)
     loop = asyncio.get_running_loop()
@@ -104,7 +110,7 @@ async def feed(adapter: Adapter) -> None:
 
 
 async def work(adapter: Adapter) -> None:
-    """A worker until it is killed."""
+    """Run a worker until it is killed."""
     await adapter.work(from_environment().record, number("SLEEP_MS", 0) / 1000)
 
 
