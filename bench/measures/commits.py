@@ -1,9 +1,11 @@
-"""When the server committed what a client enqueued: the times in its own log, the WAL.
+"""The times at which the server committed a client's enqueues, read from its own log, the WAL.
 
-A client hears of a commit after it, one earlier than another; so a worker that is told of a job before its client is
-would look quicker than it is. The rule: the transactions that inserted into a contestant's table, in the order of their
-commits, with the time that each commit's record has (pg_walinspect: PostgreSQL 15 and later, a superuser). That time is
-taken just before the record is written, so what passes from then on includes the flush of that commit, for all alike.
+A client hears of a commit after the commit, and one client earlier than another. A worker that hears of a job before
+its client does would look quicker than it is.
+
+Invariant: these are the transactions that inserted into a contestant's table, in the order of their commits, each with
+the time in its commit record (pg_walinspect: PostgreSQL 15 and later, a superuser). That time is taken just before the
+record is written. So the time after it includes the flush of that commit, alike for all contestants.
 """
 
 from __future__ import annotations
@@ -38,14 +40,13 @@ WITH log AS MATERIALIZED (
 SELECT substring(description FROM '^[0-9-]+ [0-9:.]+') FROM log JOIN inserted USING (xid)
 WHERE resource_manager = 'Transaction' AND record_type = 'COMMIT' ORDER BY start_lsn
 """
-EVERY_S = 0.1  # a table that is truncated gets another file
-SLACK_NS = 20_000  # the record's time has microseconds, and the clocks are compared by reading one after the other
+EVERY_S = 0.1  # the table may be truncated, and then has a new file
+SLACK_NS = 20_000  # the record's time is in microseconds, and the two clocks cannot be read at the same instant
 STEP_NS = 50_000
 
 
 class Commits:
-    """For the time of a block: the commits of what is inserted for one contestant. Raises Failed where they cannot be
-    read."""
+    """The commits of a contestant's enqueues during the block. Raises Failed if they cannot be read."""
 
     def __init__(self, dsn: str, contestant: Contestant) -> None:
         self.contestant = contestant
@@ -57,7 +58,7 @@ class Commits:
     def __enter__(self) -> Commits:
         try:
             self._conn.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
-            self._conn.execute(KEEP, [f"bench_{os.getpid()}"])  # a checkpoint would recycle the log
+            self._conn.execute(KEEP, [f"bench_{os.getpid()}"])  # otherwise a checkpoint recycles the log
         except psycopg.Error as error:
             self._conn.close()
             text = str(error).splitlines()[0]
@@ -72,8 +73,8 @@ class Commits:
         self._conn.close()
 
     def _look(self) -> None:
-        """Note each file that the table has."""
-        with suppress(psycopg.Error):  # then the connection is gone, and `instants` says so
+        """Record each file that the table has."""
+        with suppress(psycopg.Error):  # the connection broke: `instants` reports it
             while True:
                 rows = self._conn.execute(FILES.encode(), {"table": self.contestant.table}).fetchall()
                 self._files.update(file for (file,) in rows)
@@ -85,8 +86,11 @@ class Commits:
         self._watch.join()
 
     def instants(self, before: Sequence[int], after: Sequence[int]) -> list[int]:
-        """When each was committed, by CLOCK_MONOTONIC, in ns; the calls began and returned at these instants. Raises
-        Failed unless each call has one commit."""
+        """Return when each enqueue was committed, as CLOCK_MONOTONIC in ns.
+
+        The calls began at the times in `before` and returned at those in `after`. Raises Failed unless each call has
+        one commit.
+        """
         self._end_watch()
         try:
             texts = self._texts()
@@ -105,10 +109,10 @@ class Commits:
         return found
 
     def _texts(self) -> list[str]:
-        """The times of the commits."""
+        """Return the times of the commits."""
         database = scalar(self._conn, DATABASE)
         values = {"since": self._since, "files": [f"{database}/{file}" for file in self._files]}
-        with self._conn.transaction():  # only what is flushed can be read
+        with self._conn.transaction():  # flush the log, because only flushed records can be read
             self._conn.execute("SET LOCAL synchronous_commit = on")
             self._conn.execute("SELECT pg_logical_emit_message(true, 'bench', '')")
         with self._conn.transaction():
@@ -117,8 +121,10 @@ class Commits:
 
 
 def ahead_ns() -> int:
-    """How far the wall clock is ahead of CLOCK_MONOTONIC, which only a step changes; read as close together as can
-    be."""
+    """Return how far the wall clock is ahead of CLOCK_MONOTONIC; only a step of the clock changes this.
+
+    The two are read as close together as possible.
+    """
     readings = []
     for _ in range(20):
         first, wall, last = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
@@ -127,6 +133,6 @@ def ahead_ns() -> int:
 
 
 def wall_ns(text: str) -> int:
-    """The instant of a commit's record, in UTC."""
+    """Return the time of a commit record, in ns since 1970, UTC."""
     since = datetime.fromisoformat(text).replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return ((since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds) * 1000

@@ -1,8 +1,8 @@
-"""`console`: what each page of the console takes on the server, and `pgsched status`, with a long history.
+"""`console`: how long each page of the console takes on the server, and `pgsched status`, with a long history.
 
-The rule: a page is asked as a browser asks it, of a `pgsched web` that runs; its time is what the console itself says
-in `Server-Timing`, from the request to the finished answer. Jobs, runs and days change from one to the next, so that no
-page is asked twice in a row.
+Invariant: a page is requested as a browser does it, from a running `pgsched web`. Its time is what the console reports
+in `Server-Timing`, from the request to the finished answer. Jobs, runs and days change from one request to the next, so
+no page is requested twice in a row.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Asked:
-    """What one page took, in milliseconds: on the server, and until the whole answer was here."""
+    """The times of one page in milliseconds: on the server, and until the whole answer had arrived (`whole_p99_ms`)."""
 
     page: str
     p50_ms: float
@@ -63,7 +63,7 @@ class Asked:
 
 
 def console(server: Server, rows: int, times: int) -> Result:
-    """Fill a database, and ask for everything `times` times."""
+    """Fill a database, and request every page `times` times."""
     columns = ["page", "server p50", "p99", "worst", "until it is here, p99", "kB"]
     result = Result("console", f"The console with {rows:,} ended runs of {JOBS} jobs", columns)
     with server.database("console") as dsn:
@@ -85,7 +85,7 @@ def console(server: Server, rows: int, times: int) -> Result:
 
 
 def things(there: psycopg.Connection) -> dict[str, Iterator[str]]:
-    """What the pages are about, one after the other."""
+    """Return what the pages are about, one value after the other."""
     ids = "SELECT id FROM pgsched.runs WHERE id > (SELECT max(id) FROM pgsched.runs) * %s AND {} ORDER BY id LIMIT 20"
     of = {"run": "state = 'succeeded'", "dead": "state = 'dead'"}
     found = {
@@ -100,7 +100,7 @@ def things(there: psycopg.Connection) -> dict[str, Iterator[str]]:
 
 @contextmanager
 def running(dsn: str) -> Iterator[int]:
-    """`pgsched web` on the database; its port."""
+    """Run `pgsched web` on the database; yield its port."""
     command = [sys.executable, "-m", "pgsched", "web", "--no-auth", "--port", "0", "--dsn", dsn]
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, cwd=ROOT, stderr=said, stdout=subprocess.DEVNULL, env=dict(os.environ))
@@ -112,7 +112,7 @@ def running(dsn: str) -> Iterator[int]:
 
 
 def listening(said: int, process: subprocess.Popen[bytes]) -> int:
-    """The port, once the console has said it."""
+    """Return the port once the console has printed it. Raises RuntimeError if it does not start."""
     until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
         found = re.search(rb"http://127\.0\.0\.1:(\d+)/\n", os.pread(said, 10_000, 0))
@@ -123,7 +123,7 @@ def listening(said: int, process: subprocess.Popen[bytes]) -> int:
 
 
 def attempt(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -> Asked | str:
-    """What it took, or why it could not be measured: the others are measured all the same."""
+    """Return a page's times, or why they could not be measured, so that the other pages are still measured."""
     try:
         return ask(port, page, times, names)
     except (RuntimeError, OSError) as error:
@@ -132,7 +132,7 @@ def attempt(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -
 
 
 def ask(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -> Asked:
-    """One page so many times, after one that warms up."""
+    """Request one page `times` times, after one request that warms up."""
     conn = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     server_ms: list[float] = []
     whole_ms: list[float] = []
@@ -157,7 +157,7 @@ def spread(values: list[float]) -> tuple[float, float, float]:
 
 
 def of_status(dsn: str, times: int) -> Asked:
-    """The snapshot that `pgsched status` prints, in a process that is there."""
+    """Measure the snapshot that `pgsched status` prints, in this process."""
     ms = []
     with connect(dsn, purpose="bench") as conn:
         for _ in range(times + 1):
@@ -168,13 +168,13 @@ def of_status(dsn: str, times: int) -> Asked:
 
 
 def of_command(dsn: str, times: int) -> Asked:
-    """`pgsched status` as a process."""
+    """Measure `pgsched status` as a process."""
     ms = [took("status", "--dsn", dsn) for _ in range(times)]
     return Asked("`pgsched status`, the process", *spread(ms), quantile(ms, 0.99), 0, times)
 
 
 def line(one: Asked) -> list[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     times = [number(value, 1, " ms") for value in (one.p50_ms, one.p99_ms, one.worst_ms, one.whole_p99_ms)]
     page = one.page if one.page.startswith("`") else f"`{one.page}`"
     return [page, *times, number(one.bytes / 1024, 0) if one.bytes else "-"]

@@ -1,7 +1,7 @@
-"""What `console` looks at: weeks of ended runs of some hundred jobs, a year of figures, and a queue that is in use.
+"""The database that `console` measures: weeks of ended runs of 300 jobs, a year of figures, and a queue in use.
 
-The rule: rows lie as they would after their time, in the order of their ends, and triggers are set aside for the
-filling alone.
+Invariant: rows are stored in the order in which they ended, as they would be after such a time. Triggers are off only
+while the database is filled.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SELECT 'job-' || lpad(n::text, 3, '0'), CASE WHEN n %% 3 = 0 THEN '30 2 * * *' E
     CASE WHEN n %% 5 = 0 THEN 3 END, CASE WHEN n %% 5 = 1 THEN interval '10 min' END
 FROM generate_series(1, %s) n
 """
-# three of five are slots of a job; of 1,000 runs 5 are dead, 5 skipped, 2 missed, 10 retried
+# Three of five runs are slots of a job. Of 1,000 runs 5 are dead, 5 skipped, 2 missed, 10 retried.
 RUNS = """
 WITH made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, created_at, started_at, finished_at, attempt, state,
@@ -54,8 +54,8 @@ SELECT id, gen_random_uuid(), n, 'failed', started_at, finished_at, 'bench:1', c
     repeat('  File "x.py", line 17, in f' || chr(10), 12)
 FROM made, generate_series(1, CASE WHEN state = 'dead' THEN 3 ELSE 2 END) n WHERE attempt = 3
 """
-# The figures that outlive the rows, as many as there would be: minutes of three days, hours of a year. Of nine jobs in
-# ten hours of six weeks, so that the filling takes minutes.
+# The figures that are kept longer than the rows, as many as there would be: minutes of three days, hours of a year.
+# Nine of ten jobs have hours of only six weeks, so that filling takes minutes.
 FIGURES = """
 INSERT INTO pgsched.rollups (width, from_at, job_id, queue, task, state, runs, started, retried, duration_s, wait_s,
     late_s, late, late_max_s, last_at, durations, waits, lates)
@@ -109,7 +109,7 @@ MORE = (
 
 
 def fill(there: psycopg.Connection, rows: int) -> None:
-    """Write all of it."""
+    """Write all rows."""
     began = time.monotonic()
     there.execute(WITH_JOBS, [JOBS])
     there.execute("SET session_replication_role = replica")

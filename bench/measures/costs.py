@@ -1,8 +1,8 @@
-"""`costs`: where the processors' time of a drained run goes: the worker, its sessions in the server, the statements.
+"""`costs`: where the CPU time of a drained run is spent: in the worker, its server sessions, and the statements.
 
-The rule: one worker process drains no-op async tasks; what each process used is read between 10 % and 90 % of the runs,
-so that neither the start nor the end counts. Statements by pg_stat_statements, over the whole drain: elapsed time, with
-what they waited for. Linux, and a server that this command started.
+Invariant: one worker process drains no-op async tasks. CPU time is read between 10 % and 90 % of the runs, so that
+neither start nor end counts. pg_stat_statements gives the elapsed time of statements over the whole drain, waits
+included. This needs Linux, and a server that this benchmark started.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ Used = dict[str, float]
 
 @dataclass(frozen=True)
 class Costs:
-    """Microseconds a run: of processor by process; of elapsed time by statement, with the runs of a call."""
+    """Microseconds per run: CPU time by process, and elapsed time by statement with the runs per call."""
 
     processes: Used
     statements: list[tuple[str, float, float]]
 
     @property
     def both(self) -> float:
-        """Of the worker and of the server."""
+        """Return the CPU time of the worker and of the server."""
         return self.processes[WORKER] + self.processes[SERVER]
 
 
 def costs(server: Server, contestants: Sequence[Contestant], n: int, rounds: int) -> Result:
-    """Interleaved rounds; medians."""
+    """Measure in interleaved rounds; report medians."""
     found, absent = interleaved(
         "costs", contestants, rounds, lambda one: measure(server, one, n), lambda got: f"{got.both:.1f} us a run"
     )
@@ -68,7 +68,7 @@ def costs(server: Server, contestants: Sequence[Contestant], n: int, rounds: int
 
 
 def rows(contestant: Contestant, rounds: Sequence[Costs]) -> list[list[str]]:
-    """One for each process that shows, and their sum."""
+    """Return a row for each process with a visible share, and one for the sum."""
     every = {name: [one.processes.get(name, 0.0) for one in rounds] for name in rounds[0].processes}
     every["worker and server"] = [one.both for one in rounds]
     return [
@@ -79,7 +79,7 @@ def rows(contestant: Contestant, rounds: Sequence[Costs]) -> list[list[str]]:
 
 
 def measure(server: Server, contestant: Contestant, n: int) -> Costs:
-    """One drain in a fresh database."""
+    """Measure one drain in a fresh database."""
     if server.pid is None:
         raise Failed("costs: the server's processes must be this command's own (no --dsn)")
     with server.database("costs") as dsn, psycopg.connect(dsn, autocommit=True) as look:
@@ -97,7 +97,7 @@ def measure(server: Server, contestant: Contestant, n: int) -> Costs:
 
 
 def between(server: Server, look: psycopg.Connection, worker: Process, low: float, high: float) -> Used:
-    """What a run costs each process, from the one number of runs to the other."""
+    """Return what a run costs each process, between two numbers of started runs."""
     wait_for(lambda: worker.started > low, [worker], 60, f"{low:.0f} runs", every_s=0.005)
     first, before = worker.started, used(server, look, worker)
     wait_for(lambda: worker.started > high, [worker], 600, f"{high:.0f} runs", every_s=0.005)
@@ -106,7 +106,7 @@ def between(server: Server, look: psycopg.Connection, worker: Process, low: floa
 
 
 def used(server: Server, look: psycopg.Connection, worker: Process) -> Used:
-    """Seconds of processor so far: the worker, the whole server, and of that each of the worker's sessions."""
+    """Return the CPU seconds so far of the worker, the whole server, and each of the worker's sessions."""
     whole = server.cpu()
     found: Used = {WORKER: Cpu.of(worker.popen.pid).seconds, SERVER: 0.0 if whole is None else whole.seconds}
     for purpose, pid in look.execute(SESSIONS.encode()).fetchall():

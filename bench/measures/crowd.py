@@ -1,9 +1,10 @@
-"""`crowd`: sixteen that enqueue one run after the other at once, and what notifying costs them.
+"""`crowd`: sixteen clients enqueue runs one by one at the same time; what notifications cost them.
 
-Commits that notify wait for each other on a lock of the whole server. The rule: each row of the table has a base that
-does the same; only whether the trigger notifies differs. Sixteen connections of the caller's; and, as most programs
-have it, four processes of four coroutines on the App's own connection, of which an event loop has one. A round goes
-through all of them; ratios are within a round.
+Commits that notify wait for each other on a lock of the whole server.
+
+Invariant: each row of the table has a base that does the same, except that its trigger does not notify. Some rows use
+sixteen connections of the caller. The others use the App's own connection, as most programs do: four processes of four
+coroutines, with one connection per event loop. A round measures all rows; ratios are within a round.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ START_S, LAST_WORDS_S = 10.0, 0.5
 
 @dataclass(frozen=True)
 class Crowd:
-    """Enqueued per second, and how many of them notified."""
+    """Enqueues per second, and the share of them that notified."""
 
     per_s: float
     notified: float
 
 
 def crowd(server: Server, seconds: float, rounds: int) -> Result:
-    """Each situation in each round."""
+    """Measure each situation in each round."""
     columns = ["", "enqueued/s, 16 at once", "of the same without notifying", "that notified"]
     result = Result("crowd", f"{AT_ONCE} enqueue one by one for {seconds:g} s", columns)
     found: dict[str, list[Crowd]] = {name: [] for name in BASES}
@@ -63,7 +64,7 @@ def crowd(server: Server, seconds: float, rounds: int) -> Result:
 
 
 def measure(server: Server, name: str, seconds: float) -> Crowd:
-    """One situation on an empty database."""
+    """Measure one situation in an empty database."""
     with server.database("crowd") as dsn:
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as look, waiting(name, dsn, seconds) as ready:
@@ -79,7 +80,7 @@ def measure(server: Server, name: str, seconds: float) -> Crowd:
 
 @contextmanager
 def waiting(name: str, dsn: str, seconds: float) -> Iterator[Callable[[], object]]:
-    """The situation; what it yields makes sure that it holds."""
+    """Set up the situation; yield a function that makes sure that it holds."""
     if name not in (AWAKE, ASLEEP):
         if name in (SILENT, OWN_SILENT):
             with psycopg.connect(dsn, autocommit=True) as conn:
@@ -96,7 +97,7 @@ def waiting(name: str, dsn: str, seconds: float) -> Iterator[Callable[[], object
 
 
 def silence(conn: psycopg.Connection) -> None:
-    """The insert trigger without its notification of workers."""
+    """Replace the insert trigger by one that does not notify workers."""
     text = str(scalar(conn, "SELECT pg_get_functiondef('pgsched.runs_before_insert'::regproc)"))
     told = "told := pgsched.tell_workers(NEW.queue)"
     if text.count(told) != 1:
@@ -105,7 +106,7 @@ def silence(conn: psycopg.Connection) -> None:
 
 
 def enqueue_all(dsn: str, seconds: float, own: bool) -> int:
-    """How many runs were enqueued in all; `own`: on the connections of the App."""
+    """Return how many runs were enqueued in all; `own`: on the connections of the App."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(PROCESSES) as pool:
         begin = time.time() + START_S
@@ -114,7 +115,7 @@ def enqueue_all(dsn: str, seconds: float, own: bool) -> int:
 
 
 def enqueue_some(dsn: str, begin: float, until: float, at_once: int, own: bool) -> int:
-    """One process's share, between two instants of the machine's clock."""
+    """Enqueue one process's share, between two times of the machine's clock."""
     return asyncio.run(several(dsn, begin, until, at_once, own))
 
 
@@ -131,14 +132,14 @@ async def several(dsn: str, begin: float, until: float, at_once: int, own: bool)
 
 @asynccontextmanager
 async def callers(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-    """A connection that is given with each enqueue."""
+    """Yield a connection to pass with each enqueue."""
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
         yield conn
 
 
 @asynccontextmanager
 async def apps_own(_: str) -> AsyncIterator[None]:
-    """No connection is given: the App's is taken, which is open from here on."""
+    """Open the App's own connection; yield None, because no connection is passed."""
     from bench.peers.pgsched_app import app
 
     await app.first_result_async("nobody has this key")

@@ -1,9 +1,9 @@
-"""`drain`: queued no-op async tasks, then one or two worker processes; runs per second until the database says done.
+"""`drain`: run queued no-op async tasks with one or two worker processes; runs per second until the database is done.
 
-The rule: the clock starts when every worker process has started its first run (so no one's start-up counts), and stops
-when the contestant's own tables hold nothing unfinished. Runs started before that instant are taken off. Beside it the
-steady rate: how fast handlers were started between 10 % and 90 % of all. Every number must have been run once, and
-pgsched must not have had a deadlock.
+Invariant: the clock starts when every worker process has started its first run, so that no start-up counts. It stops
+when the contestant's own tables have nothing unfinished. Runs that started before the clock are subtracted. The steady
+rate is how fast handlers started between 10 % and 90 % of all runs. Every number must have been run once, and pgsched
+must not have had a deadlock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Points = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Drained:
-    """Runs per second, whole and steady, and what was checked."""
+    """The rates in runs per second, whole and steady, and what was checked."""
 
     rate: float
     steady: float
@@ -49,7 +49,7 @@ class Drained:
 
 
 def drain(server: Server, contestants: Iterable[Contestant], n: int, count: int, rounds: int) -> Result:
-    """Interleaved rounds over the contestants; medians, and ratios within each round."""
+    """Measure the contestants in interleaved rounds; report medians, and ratios within each round."""
     contestants = list(contestants)
     what = f"drain, {count} worker(s)"
     found, absent = interleaved(what, contestants, rounds, lambda one: measure(server, one, jobs(one, n), count), told)
@@ -57,27 +57,27 @@ def drain(server: Server, contestants: Iterable[Contestant], n: int, count: int,
 
 
 def jobs(contestant: Contestant, n: int) -> int:
-    """How many of n jobs this one gets."""
+    """Return how many of `n` jobs this contestant gets."""
     return max(min(n, 1000), int(n * contestant.share))
 
 
 def told(got: Drained) -> str:
-    """For the progress."""
+    """Format the rate for the progress."""
     return f"{rate(got):,.0f}/s"
 
 
 def rate(got: Drained) -> float:
-    """What is compared."""
+    """Return the rate that is compared."""
     return got.rate
 
 
 def steady(got: Drained) -> float:
-    """The rate without the start and the end."""
+    """Return the rate without start and end."""
     return got.steady
 
 
 def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drained:
-    """One round of one contestant, in a fresh database."""
+    """Measure one round of one contestant in a fresh database."""
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         call(contestant, "bulk", dsn, n=n)
@@ -87,7 +87,7 @@ def measure(server: Server, contestant: Contestant, n: int, count: int) -> Drain
 def drained(
     look: psycopg.Connection, contestant: Contestant, dsn: str, n: int, count: int, **settings: object
 ) -> Drained:
-    """Start the workers on n queued jobs, and stop the clock when the database says done."""
+    """Start the workers on `n` queued jobs, and stop the clock when the database is done."""
     rest(look)
     with workers(contestant, dsn, count, n=n, **settings) as started:
         begin_ns = time.monotonic_ns()
@@ -108,29 +108,29 @@ def drained(
 
 
 def ended_ns(look: psycopg.Connection, contestant: Contestant) -> int:
-    """Since when at the latest nothing is unfinished; 0: something is. The answer is true of the moment of asking."""
+    """If nothing is unfinished, return the time just before the question, in monotonic ns; otherwise 0."""
     asked_ns = time.monotonic_ns()
     return 0 if unfinished(look, contestant) else asked_ns
 
 
 def all_run_ns(started: Sequence[Process], n: int) -> int:
-    """Now, if so many runs have been started; else 0."""
+    """Return the current time if `n` runs have started, in monotonic ns; otherwise 0."""
     return time.monotonic_ns() if sum(process.dump().count for process in started) >= n else 0
 
 
 def rest(look: psycopg.Connection) -> None:
-    """Everyone starts with good statistics and nothing left to write."""
+    """Vacuum, analyze and checkpoint, so that each contestant starts with good statistics and nothing to write."""
     look.execute("VACUUM (ANALYZE)")
     look.execute("CHECKPOINT")
 
 
 def all_started(started: Sequence[Process], n: int) -> bool:
-    """Have nearly all runs been started? From then on the database is asked."""
+    """Check whether nearly all runs have started. From then on, the database is asked."""
     return sum(process.started for process in started) > n - (STEP + 1) * len(started)
 
 
 def stuck(look: psycopg.Connection, started: Sequence[Process], begin_ns: int) -> bool:
-    """Never true. Raises Failed when nothing has been started for a while and nothing is left to start."""
+    """Raise Failed if nothing has started for a while and nothing is left to start; otherwise return False."""
     newest = max((at for process in started for _, at in process.points), default=begin_ns)
     contestant = started[0].contestant
     if time.monotonic_ns() - newest > QUIET_NS and not unfinished(look, contestant):
@@ -142,8 +142,11 @@ def stuck(look: psycopg.Connection, started: Sequence[Process], begin_ns: int) -
 def exactly_once(
     look: psycopg.Connection, contestant: Contestant, seen: Sequence[Seen], n: int, beside: int = 0
 ) -> int | None:
-    """The number that the database keeps as finished. Raises Failed unless each of n was run once, and as many are
-    finished; `beside`: how many more are, whose numbers nobody counted."""
+    """Return how many runs the database keeps as finished, or None if the contestant deletes them.
+
+    Raises Failed unless each of `n` numbers was run once, and as many runs are finished. `beside`: how many more are
+    finished, whose numbers were not counted.
+    """
     check_once(contestant, seen, n)
     if contestant.finished is None:
         return None
@@ -154,8 +157,10 @@ def exactly_once(
 
 
 def deadlocks(look: psycopg.Connection, contestant: Contestant) -> int:
-    """How many the database has had, asked once all other sessions are over: they tell of them at their end. Raises
-    Failed for one of pgsched."""
+    """Return how many deadlocks the database has had. Raises Failed for a deadlock of pgsched.
+
+    This waits until all other sessions have ended, because a session reports its deadlocks at its end.
+    """
     deadline = time.monotonic() + 60
     while scalar(look, OTHERS):
         if time.monotonic() > deadline:
@@ -168,7 +173,7 @@ def deadlocks(look: psycopg.Connection, contestant: Contestant) -> int:
 
 
 def check_once(contestant: Contestant, seen: Sequence[Seen], n: int) -> None:
-    """Raise Failed unless each number below n was run once, by whichever process."""
+    """Raise Failed unless each number below `n` was run once, in any process."""
     if len(seen) == 1 and seen[0].seen[:n] == b"\x01" * n:
         return
     wrong = [i for i, times in enumerate(zip(*(one.seen[:n] for one in seen), strict=True)) if sum(times) != 1]
@@ -178,7 +183,7 @@ def check_once(contestant: Contestant, seen: Sequence[Seen], n: int) -> None:
 
 
 def figures(points: Sequence[Points], seen: Sequence[Seen], end_ns: int, n: int, finished: int | None) -> Drained:
-    """The rates of one round."""
+    """Return the rates of one round."""
     at_work = [one for one in seen if one.count]
     start_ns = max(one.first_ns for one in at_work)
     before = sum(started_by(one, start_ns) for one in points)
@@ -189,7 +194,7 @@ def figures(points: Sequence[Points], seen: Sequence[Seen], end_ns: int, n: int,
 
 
 def started_by(points: Points, at_ns: float) -> float:
-    """How many runs a process had started at an instant, between its points by proportion."""
+    """Return how many runs a process had started at a time; between two points, in proportion."""
     for (low, before), (high, after) in pairwise(points):
         if before <= at_ns < after:
             return low + (high - low) * (at_ns - before) / (after - before)
@@ -197,7 +202,7 @@ def started_by(points: Points, at_ns: float) -> float:
 
 
 def when(points: Sequence[Points], goal: float) -> float:
-    """The instant at which the processes together had started so many runs."""
+    """Return the time at which the processes together had started `goal` runs."""
     instants = sorted(at for one in points for _, at in one)
     if not instants or sum(one[-1][0] for one in points if one) < goal:
         return instants[-1] if instants else 0.0
@@ -214,7 +219,7 @@ def when(points: Sequence[Points], goal: float) -> float:
 def table(
     contestants: Sequence[Contestant], found: dict[str, list[Drained]], absent: dict[str, str], count: int
 ) -> Result:
-    """The result of all rounds."""
+    """Return the result of all rounds."""
     name = "drain" if count == 1 else f"drain-{count}"
     columns = ["", "runs/s (median)", "rounds", "of the raw ceiling", "pgsched / this one", "10-90 % runs/s", "runs",
                "kept as finished", "deadlocks"]  # fmt: skip
@@ -228,7 +233,7 @@ def table(
 
 
 def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     rounds = found[one.name]
     share = ratio(found, one.name, RAW.name, rate)
     kept = rounds[0].finished
@@ -249,7 +254,7 @@ def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
 
 
 def data(found: dict[str, list[Drained]], name: str) -> dict[str, Any]:
-    """The figures for programs."""
+    """Return the figures for programs."""
     return {
         "rounds": [asdict(got) for got in found[name]],
         "rate": middle(found[name], rate),

@@ -1,7 +1,7 @@
-"""`enqueue`: one by one on one connection, and many by each one's own bulk call; jobs per second.
+"""`enqueue`: jobs per second, one by one on one connection, and many by each library's bulk call.
 
-The rule: no worker runs, and the clock covers the library's calls alone: the connection is open, and single enqueues
-are warmed up. The database must hold every job afterwards. The raw ceiling is a bare INSERT, and a bare COPY.
+Invariant: no worker runs. The clock covers only the library's calls: the connection is open, and single enqueues are
+warmed up. Afterwards the database must hold every job. The raw ceiling is a bare INSERT, and a bare COPY.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Enqueued:
 
 
 def enqueue(server: Server, contestants: Iterable[Contestant], singles: int, n: int, rounds: int) -> Result:
-    """Interleaved rounds; medians, and ratios within each round."""
+    """Measure in interleaved rounds; report medians, and ratios within each round."""
     contestants = list(contestants)
     found, absent = interleaved(
         "enqueue",
@@ -41,19 +41,19 @@ def enqueue(server: Server, contestants: Iterable[Contestant], singles: int, n: 
 
 
 def single(got: Enqueued) -> float:
-    """The rate of those one by one."""
+    """Return the rate of single enqueues."""
     return got.single
 
 
 def bulk(got: Enqueued) -> float:
-    """The rate of the bulk call."""
+    """Return the rate of the bulk call."""
     return got.bulk
 
 
 def table(
     contestants: Sequence[Contestant], found: dict[str, list[Enqueued]], absent: dict[str, str], n: int
 ) -> Result:
-    """The result of all rounds."""
+    """Return the result of all rounds."""
     columns = ["", "single jobs/s", "rounds", "pgsched / this one", f"bulk of {n:,} jobs/s", "rounds",
                "pgsched / this one"]  # fmt: skip
     result = Result("enqueue", "Enqueue, one connection", columns)
@@ -63,7 +63,7 @@ def table(
 
 
 def row(one: Contestant, found: dict[str, list[Enqueued]]) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     got, cells = found[one.name], [one.label]
     for value in (single, bulk):
         cells += [number(middle(got, value)), each(got, value), against(found, one, value)]
@@ -71,7 +71,7 @@ def row(one: Contestant, found: dict[str, list[Enqueued]]) -> list[str]:
 
 
 def measure(server: Server, contestant: Contestant, singles: int, n: int) -> Enqueued:
-    """One round of one contestant."""
+    """Measure one round of one contestant."""
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         one_by_one = call(contestant, "single", dsn, n=singles, first=n)

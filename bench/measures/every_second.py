@@ -1,9 +1,9 @@
 """`every-second`: many jobs with the schedule `* * * * * *`; how long after each slot its handler starts.
 
-The rule: one `pgsched worker` with default settings leads, ticks and runs. All slots of the measured seconds are asked
-of the database: each must be a run that succeeded, any other is counted as missed; and as many handlers must have
-started. Latencies are the medians of the rounds', missed is what all rounds missed. Handlers compare the slot with the
-clock of this machine, which is the server's.
+Invariant: one `pgsched worker` with default settings leads, ticks and runs. The database is asked for all slots of the
+measured seconds. Each must be a run that succeeded; any other slot counts as missed. As many handlers must have
+started. Latencies are medians over the rounds; missed slots are the sum. Handlers compare the slot with the clock of
+this machine, which is also the server's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AND scheduled_at >= to_timestamp(%s) AND scheduled_at < to_timestamp(%s) GROUP B
 
 @dataclass(frozen=True)
 class Slots:
-    """The measured slots: how late their handlers started (ms), and what became of them."""
+    """The measured slots: how late their handlers started (ms), and the states of their runs."""
 
     jobs: int
     seconds: int
@@ -48,12 +48,12 @@ class Slots:
 
     @property
     def missed(self) -> int:
-        """Slots that did not become a run that succeeded."""
+        """Return how many slots did not become a run that succeeded."""
         return self.jobs * self.seconds - self.states.get("succeeded", 0)
 
 
 def every_second(server: Server, loads: list[tuple[int, int]], rounds: int) -> Result:
-    """Each load of (jobs, seconds), so many times."""
+    """Measure each load of (jobs, seconds), `rounds` times."""
     columns = ["", "slots", "missed", "p50", "p99", "max", "p50s", "p99s"]
     result = Result("every-second", "Jobs firing every second, one worker: slot to handler start", columns)
     figures: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ def every_second(server: Server, loads: list[tuple[int, int]], rounds: int) -> R
 
 
 def one_round(server: Server, jobs: int, seconds: int) -> Slots:
-    """In a fresh database."""
+    """Measure one load in a fresh database."""
     with server.database("every-second") as dsn:
         call(PGSCHED, "setup", dsn)
         got = measure(dsn, jobs, seconds)
@@ -77,7 +77,7 @@ def one_round(server: Server, jobs: int, seconds: int) -> Slots:
 
 
 def late_by(share: float) -> Callable[[Slots], float]:
-    """A quantile of the lateness."""
+    """Return a function for a quantile of the lateness."""
     return lambda got: quantile(got.late_ms, share)
 
 
@@ -85,7 +85,7 @@ P50, P99 = late_by(0.5), late_by(0.99)
 
 
 def row(got: Sequence[Slots]) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     slots, missed = (
         number(sum(values)) for values in zip(*((one.jobs * one.seconds, one.missed) for one in got), strict=True)
     )
@@ -95,7 +95,7 @@ def row(got: Sequence[Slots]) -> list[str]:
 
 
 def data(got: Sequence[Slots]) -> dict[str, Any]:
-    """For programs, and for the plot: medians, what became of the slots by round, and all latencies."""
+    """Return the figures for programs and for the plot: medians, states by round, and all latencies."""
     return {
         "jobs": got[0].jobs,
         "seconds": got[0].seconds,
@@ -108,7 +108,7 @@ def data(got: Sequence[Slots]) -> dict[str, Any]:
 
 
 def measure(dsn: str, jobs: int, seconds: int) -> Slots:
-    """One load, in a database that has pgsched's schema; its jobs are deleted afterwards."""
+    """Measure one load in a database that has pgsched's schema; delete its jobs afterwards."""
     with workers(PGSCHED, dsn, 1, n=0) as started, psycopg.connect(dsn, autocommit=True) as look:
         wait_for(lambda: scalar(look, "SELECT count(*) FROM pgsched.leader WHERE term > 0"), started, 60, "a leader")
         look.execute(INSERT, [jobs])
@@ -121,13 +121,13 @@ def measure(dsn: str, jobs: int, seconds: int) -> Slots:
         if len(late) != states.get("succeeded", 0):
             raise Failed(f"every-second: {len(late)} handlers were started, the database has {states}")
         look.execute("DELETE FROM pgsched.jobs")
-        # a killed worker's last runs would be unfinished until their leases end
+        # Otherwise the killed worker's last runs would be unfinished until their leases end.
         wait_for(lambda: not unfinished(look, PGSCHED), started, 120, "the last runs")
     return Slots(jobs, seconds, late or [float("nan")], states)
 
 
 def settled(look: psycopg.Connection, begin: int, end: int, expected: int) -> None:
-    """Wait for the last ones; no longer when nothing more comes."""
+    """Wait until all slots have succeeded; stop waiting when no more follow."""
     before, patience = -1, 5.0
     while (done := int(str(scalar(look, DONE, [begin, end])))) < expected and patience > 0:
         patience = 5.0 if done > before else patience - 0.5
@@ -136,5 +136,5 @@ def settled(look: psycopg.Connection, begin: int, end: int, expected: int) -> No
 
 
 def late_ms(seen: Seen, begin: int, end: int) -> list[float]:
-    """How late the measured slots were."""
+    """Return how late the measured slots were, in ms."""
     return [late * 1000 for slot, late in seen.late if begin <= slot < end]

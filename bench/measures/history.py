@@ -1,8 +1,9 @@
-"""`history`: does it matter how many runs are kept? Claims, the status command and the ticker, with and without them.
+"""`history`: how claims, the status command and the ticker depend on the number of kept runs.
 
-The rule: the same questions with no history and with more and more of it, in one database that grows; each takes turns
-with the same in a database that stays empty, but for the slots. Half of the kept runs are slots of the jobs that fire
-here, one in 1,000 is dead; they are written as they would lie after their ends, without triggers.
+Invariant: the same is measured with no history and with more and more of it, in one database that grows. Each
+measurement alternates with the same one in a database that stays empty, except for the slots. Half of the kept runs are
+slots of the jobs that fire here, and one in 1,000 is dead. They are written in the order in which they ended, without
+triggers.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SELECT sum(total_exec_time) * 1000 / nullif(sum(rows), 0) FROM pg_stat_statement
 JOIN pg_database d ON d.oid = s.dbid AND d.datname = current_database()
 WHERE query LIKE '%SKIP LOCKED%' AND query LIKE '%UPDATE pgsched.runs%' AND rows > 0
 """
-# What ended earlier is no work of the drain that is measured; with no history, and at first, there is none of it.
+# Mark runs that ended earlier as counted, because counting them is no work of the measured drain.
 COUNTED = "UPDATE pgsched.rollup_mark SET counted_until = clock_timestamp()"
 TOP = """
 SELECT total_exec_time * 1000 / %s, left(query, 100) FROM pg_stat_statements s
@@ -56,7 +57,7 @@ WHERE query !~ '^(VACUUM|CHECKPOINT|SELECT count|SELECT EXISTS)' ORDER BY 1 DESC
 
 @dataclass(frozen=True)
 class Cost:
-    """A drain: microseconds of the server for each run, in claims and in all statements; runs per second."""
+    """The cost of a drain: server microseconds per run, in claims and in all statements; and runs per second."""
 
     claim_us: float
     every_us: float
@@ -66,8 +67,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Kept:
-    """What it costs with so many rows of history; medians of the rounds. `of_empty`: of each figure its ratios to the
-    one of the empty database, by round."""
+    """The figures with this many rows of history; medians of the rounds.
+
+    `of_empty`: for each figure, its ratios to the empty database's figure, by round.
+    """
 
     rows: int
     claim_us: float
@@ -86,7 +89,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Asked:
-    """How much is asked at each step: runs of a drain, jobs due at once, seconds of slots, and how often."""
+    """The size of each step: runs of a drain, jobs due at once, seconds of slots, and rounds."""
 
     n: int
     due: int
@@ -103,7 +106,7 @@ class Place:
 
 
 def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
-    """With each number of kept rows in turn, from none, beside a database that stays empty."""
+    """Measure with each number of kept rows, from none, beside a database that stays empty."""
     columns = ["rows of history", "claim, per run", "of empty", "all statements, per run", "drain runs/s", "of empty",
                f"{asked.due:,} jobs due: all enqueued", "of empty", "`pgsched status`", "of empty", "of that, starting",
                f"{JOBS} jobs a second: slot p50", "p99", "missed"]  # fmt: skip
@@ -127,7 +130,7 @@ def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
 
 @contextmanager
 def place(server: Server, name: str) -> Iterator[Place]:
-    """A fresh database for pgsched, whose statements are counted."""
+    """Yield a fresh database for pgsched, with pg_stat_statements."""
     with server.database(name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(PGSCHED, "setup", dsn)
         look.execute("CREATE EXTENSION pg_stat_statements")
@@ -146,7 +149,7 @@ def fill(look: psycopg.Connection, have: int, want: int, total: int) -> None:
 
 
 def measure(grown: Place, empty: Place, rows: int, asked: Asked) -> Kept:
-    """Everything that is asked at one number of rows."""
+    """Measure everything with one number of rows."""
 
     def one_cost(of: Place) -> Cost:
         got = cost(of, asked.n)
@@ -183,7 +186,7 @@ def measure(grown: Place, empty: Place, rows: int, asked: Asked) -> Kept:
 
 
 def in_turns(rounds: int, grown: Place, empty: Place, ask: Callable[[Place], T]) -> list[tuple[T, T]]:
-    """The answers with the history and without, by round; who is first changes."""
+    """Return the results with the history and without, by round; the order changes each round."""
     found: list[tuple[T, T]] = []
     for turn in range(rounds):
         answers = {of.dsn: ask(of) for of in (empty, grown)[:: 1 if turn % 2 == 0 else -1]}
@@ -193,12 +196,12 @@ def in_turns(rounds: int, grown: Place, empty: Place, ask: Callable[[Place], T])
 
 
 def told(answer: object) -> str:
-    """For the progress."""
+    """Format a result for the progress."""
     return f"claim {answer.claim_us:.1f} us a run" if isinstance(answer, Cost) else f"{answer:.2f}"
 
 
 def cost(of: Place, n: int) -> Cost:
-    """Enqueue and drain n runs."""
+    """Enqueue and drain `n` runs, and return the cost."""
     call(PGSCHED, "bulk", of.dsn, n=n)
     of.look.execute(COUNTED)
     of.look.execute("SELECT pg_stat_statements_reset()")
@@ -209,14 +212,14 @@ def cost(of: Place, n: int) -> Cost:
 
 
 def drained_beside(look: psycopg.Connection, dsn: str, n: int) -> Drained:
-    """Drain n runs; what is finished already is not this one's to count."""
+    """Drain `n` runs, not counting those that had finished before."""
     finished = "SELECT count(*) - {} FROM pgsched.runs WHERE state = 'succeeded' AND attempt = 1"
     before = int(str(scalar(look, finished.format(0))))
     return drained(look, replace(PGSCHED, finished=finished.format(before)), dsn, n, 1)
 
 
 def row(one: Kept) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     claim, drain, due, status = (number(median(one.of_empty[name]), 2) for name in one.rounds)
     return [
         number(one.rows),
@@ -231,7 +234,7 @@ def row(one: Kept) -> list[str]:
 
 
 def took(*arguments: str) -> float:
-    """Milliseconds that the command line needs. 1 is the exit code of a status that tells of problems."""
+    """Return how many milliseconds a command takes. A status with problems has exit code 1, which is accepted."""
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", "pgsched", *arguments], check=False, cwd=ROOT, capture_output=True)
     ms = (time.perf_counter() - began) * 1000

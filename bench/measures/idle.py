@@ -1,7 +1,8 @@
-"""`idle`: what a worker with nothing to do costs: statements, processor, memory; and what 100 of them cost the server.
+"""`idle`: statements, CPU time and memory of a worker with nothing to do, and what 100 of them cost the server.
 
-The rule: default settings, nothing enqueued, no jobs; measured two minutes after the start: until then candidates for
-the leader's lock count each other often. Statements are counted by pg_stat_statements, processor time by the kernel.
+Invariant: default settings, nothing enqueued, no jobs. The figures begin two minutes after the start, because until
+then candidates for the leader's lock often count each other. pg_stat_statements counts the statements, and the kernel
+the CPU time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WHERE d.datname = %s ORDER BY calls DESC LIMIT 12
 
 @dataclass(frozen=True)
 class Idle:
-    """Per second of wall time; processor as a share of one core."""
+    """Figures per second of wall time; CPU time as a share of one core."""
 
     workers: int
     statements: float
@@ -42,7 +43,7 @@ class Idle:
 
 
 def idle(server: Server, counts: Sequence[int], seconds: float) -> Result:
-    """Each number of workers."""
+    """Measure each number of workers."""
     columns = ["", "statements/s", "processor, each", "memory, each", "server's processor"]
     result = Result("idle", f"Idle workers, two minutes after their start, over {seconds:.0f} s", columns)
     for count in counts:
@@ -62,7 +63,7 @@ def idle(server: Server, counts: Sequence[int], seconds: float) -> Result:
 
 
 def measure(server: Server, count: int, seconds: float) -> Idle:
-    """So many workers on an empty database."""
+    """Measure this many workers on an empty database."""
     with server.database("idle") as dsn, psycopg.connect(server.dsn, autocommit=True) as look:
         look.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
         call(PGSCHED, "setup", dsn)
@@ -90,6 +91,6 @@ def measure(server: Server, count: int, seconds: float) -> Idle:
 
 
 def usage(processes: Sequence[Process]) -> Cpu:
-    """What they use together."""
+    """Return what the processes use together."""
     every = [Cpu.of(process.popen.pid) for process in processes]
     return Cpu(sum(one.seconds for one in every), sum(one.rss for one in every))

@@ -1,12 +1,13 @@
-"""`latency`: how soon an idle worker starts a job, at a steady 100 a second (`--rate`); from commit to handler.
+"""`latency`: how soon an idle worker starts a job, from the commit to the handler, at a steady 100 jobs/s (`--rate`).
 
-The rule: the commit's instant is the server's own, the time in the commit's record (commits.py), so that it takes
-in the flush of that commit, for all alike; the handler's is stamped in its first statement. Both ends of the call that
-enqueues are stamped too, on CLOCK_MONOTONIC, which the processes of one machine share. "From the return" counts from
-when the client had heard of its commit: a slow one hears of it late, which flatters its worker, and a quick worker may
-be at work before it; such a figure is negative and stays so. "From the call" counts from before the enqueue was sent.
-`latency_sql` enqueues with one client for all, those that have an SQL function for it. Rounds are interleaved; each job
-must have been run once.
+Invariant: the time of the commit is the server's own, from the commit record (commits.py). So the latency includes the
+flush of that commit, alike for all. The handler stamps its time in its first statement. Both ends of the enqueuing call
+are stamped too, on CLOCK_MONOTONIC, which all processes of a machine share.
+
+"From the return" counts from when the client heard of the commit. A slow client hears of it late, which flatters its
+worker, and a quick worker may start before that: then the figure is negative, and stays so. "From the call" counts from
+before the enqueue was sent. `latency_sql` enqueues with one client for all contestants that have an SQL function for
+it. Rounds are interleaved; each job must have been run once.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from bench.rounds import against, each, fill, interleaved, middle
 from bench.server import Server
 
 RATE = 100
-FAR = 1_000_000  # numbers of warm-up jobs, beyond those that are measured
-WARMED = WARM_UP + 1 + WARM_UP  # how many there are of them: of the verbs `single` and `trickle`
+FAR = 1_000_000  # numbers of warm-up jobs begin here, beyond the measured ones
+WARMED = WARM_UP + 1 + WARM_UP  # how many warm-up jobs the verbs `single` and `trickle` enqueue
 
 
 @dataclass(frozen=True)
 class Latencies:
-    """Milliseconds, one for each job."""
+    """Milliseconds, one value for each job."""
 
     commit: list[float]
     returned: list[float]
@@ -45,17 +46,17 @@ Figure = Callable[[Latencies], float]
 
 
 def of_commit(share: float) -> Figure:
-    """A quantile of the times since the commit."""
+    """Return a function for a quantile of the times since the commit."""
     return lambda got: quantile(got.commit, share)
 
 
 def of_return(share: float) -> Figure:
-    """A quantile of the times since the client heard of the commit."""
+    """Return a function for a quantile of the times since the client heard of the commit."""
     return lambda got: quantile(got.returned, share)
 
 
 def of_call(share: float) -> Figure:
-    """A quantile of the times since the call."""
+    """Return a function for a quantile of the times since the call."""
     return lambda got: quantile(got.call, share)
 
 
@@ -74,8 +75,8 @@ FIGURES: dict[str, Figure] = {
 def latency(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, rate: int = RATE
 ) -> Result:
-    """Each contestant with its own client."""
-    contestants = [one for one in contestants if one not in (RAW, RAW_500)]  # they have no wake-up
+    """Measure each contestant with its own client."""
+    contestants = [one for one in contestants if one not in (RAW, RAW_500)]  # these two have no wake-up
     title = f"Pick-up latency, idle worker, {rate} jobs/s for {seconds} s, the server's commit to handler start"
     found, absent = interleaved("latency", contestants, rounds, lambda one: measure(server, one, seconds, rate), told)
     return table("latency", title, contestants, found, absent)
@@ -84,7 +85,7 @@ def latency(
 def latency_sql(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int, rate: int = RATE
 ) -> Result:
-    """Those that offer SQL, with one client for all."""
+    """Measure the contestants that offer SQL, with one client for all."""
     contestants = [one for one in contestants if one.sql is not None]
     title = "The same, enqueued by psycopg and an SQL function for all"
     found, absent = interleaved(
@@ -94,7 +95,7 @@ def latency_sql(
 
 
 def told(got: Latencies) -> str:
-    """For the progress."""
+    """Format a result for the progress."""
     return f"p50 {P50(got):.2f} ms"
 
 
@@ -105,7 +106,7 @@ def table(
     found: dict[str, list[Latencies]],
     absent: dict[str, str],
 ) -> Result:
-    """The result of all rounds."""
+    """Return the result of all rounds."""
     compared = ["p50s", "p99s", *(f"{name}, pgsched / this one" for name in ("p50", "p99", "p50 from the return"))]
     result = Result(name, title, ["", *FIGURES, *compared])
     result.notes.append("from the time in the commit's record: it takes in the flush of that commit, for all alike")
@@ -115,7 +116,7 @@ def table(
 
 
 def row(one: Contestant, found: dict[str, list[Latencies]]) -> list[str]:
-    """The figures of one contestant."""
+    """Return the row of one contestant."""
     got = found[one.name]
     medians = [number(middle(got, figure), 2, " ms") for figure in FIGURES.values()]
     rounds = [each(got, figure, 2) for figure in (P50, P99)]
@@ -123,7 +124,7 @@ def row(one: Contestant, found: dict[str, list[Latencies]]) -> list[str]:
 
 
 def data(got: list[Latencies]) -> dict[str, Any]:
-    """For programs, and for the plot: medians, those of each round, and all jobs of all rounds."""
+    """Return the figures for programs and for the plot: medians, those of each round, and all jobs of all rounds."""
     return {
         "p50_ms": middle(got, P50),
         "p99_ms": middle(got, P99),
@@ -133,7 +134,7 @@ def data(got: list[Latencies]) -> dict[str, Any]:
 
 
 def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql: str | None = None) -> Latencies:
-    """One contestant, in a fresh database; its own client enqueues, or one for all with `sql`."""
+    """Measure one contestant in a fresh database; its own client enqueues, or with `sql` the one for all."""
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         with Commits(dsn, contestant) as commits:
@@ -145,14 +146,16 @@ def measure(server: Server, contestant: Contestant, seconds: int, rate: int, sql
 def trickle(
     look: psycopg.Connection, contestant: Contestant, dsn: str, seconds: int, rate: int = RATE, sql: str | None = None
 ) -> tuple[dict[str, Any], Seen]:
-    """A steady load on an idle worker: when each call began and returned, and what the worker saw. Raises Failed unless
-    each job was run once, and is finished."""
+    """Put a steady load on an idle worker; return when each call began and returned, and what the worker saw.
+
+    Raises Failed unless each job was run once, and is finished.
+    """
     n = rate * seconds
     client = replace(contestant, name="sql", lock=None) if sql else contestant
     with workers(contestant, dsn, 1, n=n, stamps=1, latency=1) as started:
         call(contestant, "single", dsn, n=1, first=FAR)
         wait_for(lambda: started[0].points, started, 60, "the first job")
-        time.sleep(1.0)  # the worker's start is over: from here on it is idle
+        time.sleep(1.0)  # the worker has started: from here on it is idle
         sent = call(client, "trickle", dsn, n=n, rate=rate, sql=sql)
         all_seen(contestant, started[0], n)
         wait_for(lambda: not unfinished(look, contestant), started, 60, "the end")
@@ -162,12 +165,12 @@ def trickle(
 
 
 def since(instants: Sequence[int], stamps: Sequence[int]) -> list[float]:
-    """Milliseconds from each to the handler's."""
+    """Return the milliseconds from each time to the handler's."""
     return [(stamp - at) / 1e6 for at, stamp in zip(instants, stamps, strict=True)]
 
 
 def all_seen(contestant: Contestant, worker: Process, n: int, timeout_s: float = 120) -> None:
-    """Until the worker has seen everything. Raises Failed after the time."""
+    """Wait until the worker has seen every job. Raises Failed after the time."""
     deadline = time.monotonic() + timeout_s
     while missing := worker.dump().seen.count(0):
         if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
-"""`limits`: what admission costs those who have limits, and those who have none.
+"""`limits`: what admission costs runs with limits, and runs without any.
 
-The rule: the drains without and with limits elsewhere take turns in one run, also in which of them comes first, so that
-what else the machine does meets both, each as `drain` does it; a hand-over is from the settlement of one run to the
-claim of the next, both in the database's time. Every run must have been run once.
+Invariant: drains without limits and drains with limits elsewhere alternate in one run, and so does which comes first.
+So other work of the machine affects both. Each is done as in `drain`. A hand-over lasts from the settlement of one run
+to the claim of the next, both in the database's time. Every run must have been run once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FROM pgsched.runs WHERE concurrency_key = 'chain' ORDER BY started_at OFFSET 5
 
 @dataclass(frozen=True)
 class Figures:
-    """Runs a second, milliseconds."""
+    """Runs per second, and milliseconds."""
 
     unlimited: float
     with_limits_elsewhere: float
@@ -51,7 +51,7 @@ class Figures:
 
 
 def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
-    """All of it, one worker process with default settings, which is the leader too."""
+    """Measure everything with one worker process with default settings, which is also the leader."""
     plain: list[float] = []
     beside: list[float] = []
     for turn in range(rounds):
@@ -75,7 +75,7 @@ def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
 
 
 def table(got: Figures, n: int) -> Result:
-    """All figures."""
+    """Return the table of all figures."""
     result = Result("limits", f"Limits: {n:,} runs, one worker", ["", "figure", "unit"])
     units = ["runs/s", "runs/s", "ratio", "runs/s", "runs/s", "ms", "ms", "ms"]
     for (name, value), unit in zip(asdict(got).items(), units, strict=True):
@@ -85,7 +85,7 @@ def table(got: Figures, n: int) -> Result:
 
 
 def rate(server: Server, n: int, queue: str, settings: str | None = None, key: str | None = None) -> float:
-    """Runs a second of one queue, enqueued before the worker starts."""
+    """Return the runs per second of one queue that was filled before the worker starts."""
     with server.database("limits") as dsn, psycopg.connect(dsn, autocommit=True) as there:
         call(PGSCHED, "setup", dsn)
         if settings is not None:
@@ -95,7 +95,7 @@ def rate(server: Server, n: int, queue: str, settings: str | None = None, key: s
 
 
 def handed_over(server: Server, n: int) -> tuple[float, float]:
-    """p50 and p95 of the time from the end of one run to the start of the next, of a key with a limit of 1."""
+    """Return p50 and p95 of the time from the end of one run to the start of the next, for a key with limit 1."""
     with server.database("limits") as dsn:
         call(PGSCHED, "setup", dsn)
         with psycopg.connect(dsn, autocommit=True) as there:
@@ -109,7 +109,7 @@ def handed_over(server: Server, n: int) -> tuple[float, float]:
 
 
 def one_pass(server: Server) -> float:
-    """Milliseconds of the leader's pass over 1,000 keys with 100 runs each, of which each lets one go; the median."""
+    """Return the median time of the leader's pass over 1,000 keys of 100 runs each, in ms; each key admits one run."""
     with server.database("limits") as dsn:
         call(PGSCHED, "setup", dsn)
         with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:

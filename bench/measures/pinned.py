@@ -1,8 +1,8 @@
-"""`pinned`: full load, continuous enqueue and drain, while a repeatable-read transaction holds back every vacuum.
+"""`pinned`: full load, enqueue and drain together, while a repeatable-read transaction blocks every vacuum.
 
-The rule: one worker, one process that enqueues in bulk, and a backlog held near BACKLOG, so that neither waits for the
-other. The same load without the transaction is measured beside it, in the same round. Every job that was enqueued must
-have been run once, and the transaction must still hold back what it held back at first (and nothing else as much).
+Invariant: one worker, one process that enqueues in bulk, and a backlog near BACKLOG, so that neither waits for the
+other. The same load without the transaction is measured in the same round. Every enqueued job must have been run once.
+At the end the transaction must still pin what it pinned at the beginning, and no other session may pin as much.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bench.server import Server, scalar
 
 CHUNK = 1000
 BACKLOG = 10_000
-FASTEST = 300_000  # runs a second for which there is room
+FASTEST = 300_000  # the most runs per second that can be recorded
 DRAIN_S = 120.0
 HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::xid::text"
 HELD = "SELECT backend_xmin::text FROM pg_stat_activity WHERE pid = %s"
@@ -39,35 +39,35 @@ AND age(backend_xmin) >= age(%s::xid)
 
 @dataclass
 class Load:
-    """Runs started in each second."""
+    """The runs that started in each second."""
 
     per_second: list[float]
     deadlocks: int = 0
 
     def mean(self, begin: int, end: int | None) -> float:
-        """Of a stretch of seconds."""
+        """Return the mean of these seconds."""
         part = self.per_second[begin:end]
         return sum(part) / max(1, len(part))
 
     @property
     def first(self) -> float:
-        """The first 10 s (or the first sixth of a shorter run)."""
+        """Return the mean of the first 10 s (or of the first sixth of a shorter run)."""
         return self.mean(0, self.edge)
 
     @property
     def last(self) -> float:
-        """The last 10 s."""
+        """Return the mean of the last 10 s (or of the last sixth of a shorter run)."""
         return self.mean(len(self.per_second) - self.edge, None)
 
     @property
     def edge(self) -> int:
-        """How many seconds count as first and as last."""
+        """Return how many seconds count as first and as last."""
         return max(1, min(10, len(self.per_second) // 6))
 
 
 @dataclass
 class Feeder:
-    """Keeps the backlog where it should be: asks for a chunk when it sinks, with one more under way."""
+    """Keeps the backlog near its target: asks for a chunk when the backlog sinks, and one chunk ahead."""
 
     process: Process
     asked: int = 0
@@ -75,7 +75,7 @@ class Feeder:
     target: int = field(default=BACKLOG)
 
     def look(self, started: int) -> bool:
-        """Take what was answered, ask for what is missing. True once everything asked for is enqueued."""
+        """Read the answers, and ask for missing chunks; return True once everything asked for is enqueued."""
         while True:
             try:
                 said = self.process.lines.get_nowait()
@@ -91,13 +91,13 @@ class Feeder:
         return self.fed >= self.asked
 
 
-Both = dict[str, Load]  # by the way: pinned, free
+Both = dict[str, Load]  # by the way of measuring: pinned, free
 
 
 def pinned(
     server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1, *, unpinned: bool = False
 ) -> Result:
-    """Each contestant with and without the transaction; only without, if `unpinned`."""
+    """Measure each contestant with and without the transaction; with `unpinned`, only without."""
     contestants = list(contestants)
     ways = {"free": False} if unpinned else {"pinned": True, "free": False}
 
@@ -116,12 +116,12 @@ def pinned(
 
 
 def told(got: Both) -> str:
-    """For the progress."""
+    """Format a result for the progress."""
     return "; ".join(f"{way} {one.first:,.0f}/s at first, {one.last:,.0f}/s at last" for way, one in got.items())
 
 
 def row(one: Contestant, found: dict[str, list[Both]], ways: list[str]) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     got, cells = found[one.name], [one.label]
     for way in ways:
         loads = [each[way] for each in got]
@@ -131,22 +131,22 @@ def row(one: Contestant, found: dict[str, list[Both]], ways: list[str]) -> list[
 
 
 def last(got: Load) -> float:
-    """The rate at the end."""
+    """Return the rate at the end."""
     return got.last
 
 
 def last_of(way: str) -> Callable[[Both], float]:
-    """The rate at the end of one way."""
+    """Return a function for the rate at the end of one way."""
     return lambda got: got[way].last
 
 
 def kept(got: Load) -> float:
-    """What is left at the end of the rate at the beginning."""
+    """Return the rate at the end as a share of the rate at the beginning."""
     return got.last / got.first if got.first else 0.0
 
 
 def data(got: list[Load]) -> dict[str, Any]:
-    """For programs, and for the plot (the first round's seconds)."""
+    """Return the figures for programs and for the plot (the seconds of the first round)."""
     return {
         "per_second": [round(one, 1) for one in got[0].per_second],
         "first": middle(got, lambda load: load.first),
@@ -156,7 +156,7 @@ def data(got: list[Load]) -> dict[str, Any]:
 
 
 def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> Load:
-    """One contestant, in a fresh database."""
+    """Measure one contestant in a fresh database."""
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn)
         got = loaded(look, dsn, contestant, seconds, pin)
@@ -165,7 +165,7 @@ def measure(server: Server, seconds: int, pin: bool, contestant: Contestant) -> 
 
 
 def loaded(look: psycopg.Connection, dsn: str, contestant: Contestant, seconds: int, pin: bool) -> Load:
-    """The load, and what is checked of it."""
+    """Put the load on the worker, and check the result."""
     with ExitStack() as ends:
         [worker] = ends.enter_context(workers(contestant, dsn, 1, n=FASTEST * seconds))
         feeder = Feeder(
@@ -174,7 +174,7 @@ def loaded(look: psycopg.Connection, dsn: str, contestant: Contestant, seconds: 
         ends.callback(feeder.process.end)
         feeder.process.answer()
         wait_for(lambda: (feeder.look(worker.started), worker.started > CHUNK // 2)[1], [worker], 60, "full load")
-        # only now: a fresh database has nothing dead yet
+        # only under load: a fresh database has no dead rows yet
         with psycopg.connect(dsn) as held, horizon(look, held, pin, contestant):
             begin_ns = load(worker, feeder, seconds)
         got = Load(per_second(worker.points, begin_ns, seconds))
@@ -185,11 +185,11 @@ def loaded(look: psycopg.Connection, dsn: str, contestant: Contestant, seconds: 
 
 @contextmanager
 def horizon(look: psycopg.Connection, held: psycopg.Connection, pin: bool, contestant: Contestant) -> Iterator[None]:
-    """Hold back every vacuum for the time of the block, or do not. Raises Failed if it was otherwise at the end."""
+    """Block every vacuum during the block, or not. Raises Failed if that did not hold until the end."""
     asked: list[object] = [held.info.backend_pid]
     if pin:
         held.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        held.execute("SELECT count(*) FROM pg_class")  # the snapshot; the transaction stays open
+        held.execute("SELECT count(*) FROM pg_class")  # takes the snapshot; the transaction stays open
         before = scalar(look, HELD, asked)
     else:
         before = scalar(look, HORIZON)
@@ -201,7 +201,7 @@ def horizon(look: psycopg.Connection, held: psycopg.Connection, pin: bool, conte
 
 
 def load(worker: Process, feeder: Feeder, seconds: int) -> int:
-    """Hold the load for so long; returns when it began (monotonic ns)."""
+    """Keep the load for this many seconds; return when it began, in monotonic ns."""
     begin_ns = time.monotonic_ns()
     while time.monotonic_ns() < begin_ns + (seconds + 0.2) * 1e9:
         feeder.look(worker.started)
@@ -213,7 +213,7 @@ def load(worker: Process, feeder: Feeder, seconds: int) -> int:
 
 
 def finish(look: psycopg.Connection, worker: Process, feeder: Feeder) -> None:
-    """Let what is enqueued be run: no more is asked for."""
+    """Let the enqueued runs end, without asking for more."""
     feeder.target = 0
     wait_for(lambda: feeder.look(worker.started), [worker], DRAIN_S, "the last chunks")
     wait_for(lambda: worker.started > feeder.fed - STEP, [worker], DRAIN_S, "the end of the backlog")
@@ -221,6 +221,6 @@ def finish(look: psycopg.Connection, worker: Process, feeder: Feeder) -> None:
 
 
 def per_second(points: Points, begin_ns: int, seconds: int) -> list[float]:
-    """Runs started in each second since the beginning."""
+    """Return the runs that started in each second since the beginning."""
     marks = [started_by(points, begin_ns + second * 1e9) for second in range(seconds + 1)]
     return [high - low for low, high in pairwise(marks)]

@@ -1,10 +1,10 @@
-"""`prune`: how fast history goes, what that costs those who work meanwhile, and what counting what ended costs.
+"""`prune`: how fast history is pruned, what that costs running work, and what counting ended runs costs.
 
-The rule: pick-up is measured with and without pruning in turns, in one run; the pruner is the leader's, with its
-pauses, beside an idle worker. A third turn tells what pruning does from what any work does to a small machine: a
-session that computes, and touches no table, for as long and with the same pauses. And `--spare-core` leaves one
-processor to the pruner and its session, which tells what they do to others besides using it. Each job that is picked up
-must have been run once.
+Invariant: pick-up is measured with and without pruning in turns, in one run. The pruner is the leader's, with its
+pauses, beside an idle worker. A third arm separates the cost of pruning from that of any work on a small machine: a
+session that computes, touches no table, and works as long with the same pauses. With `--spare-core`, the pruner and its
+session have one processor to themselves, which shows what they cost others besides CPU time. Each job must have been
+run once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pgsched.leader.rollups import BATCH
 from pgsched.leader.timing.periodic import breather
 
 JOBS = 50
-ENOUGH = 75_000  # rows a second that a pruner may take away
+ENOUGH = 75_000  # no pruner deletes more rows per second
 PLAIN, PRUNING, COMPUTING = ARMS = ("plain", "pruning", "computing")
 AROUND_S = 3  # how long a worker takes to start and to end
 OLD = """
@@ -47,7 +47,7 @@ SELECT 't' || mod(n, 20), CASE WHEN of_job THEN first + mod(n / 5, %(jobs)s) END
 FROM (SELECT min(id) AS first FROM pgsched.jobs) j, generate_series(1, %(rows)s) n,
     LATERAL (SELECT clock_timestamp() - interval '20 days' + n * interval '1 ms' AS t, mod(n, 5) = 0 AS of_job) x
 """
-# as many rows again of other runs, so that a table is not read just because it is small
+# As many rows again of other runs, so that the planner does not read a whole table just because it is small.
 ATTEMPTS = """
 INSERT INTO pgsched.attempts (run_id, attempt, token, outcome, error, worker, started_at, finished_at)
 SELECT CASE WHEN mod(n, 2) = 0 THEN n * 50 ELSE -n END, 1, gen_random_uuid(), 'failed', 'broken', 'w', now(), now()
@@ -65,7 +65,7 @@ FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded' AND atte
 
 @dataclass(frozen=True)
 class Figures:
-    """Milliseconds, rows a second, microseconds a run."""
+    """Milliseconds, rows per second, and microseconds per run."""
 
     pickup_p50_ms: float
     pickup_p99_ms: float
@@ -84,7 +84,7 @@ class Figures:
 
 
 def prune(server: Server, rows: int, rounds: int, seconds: int, *, spare_core: bool = False) -> Result:
-    """All of it, in one database: pick-up in turns, then the rest of the history alone."""
+    """Measure everything in one database: pick-up in turns, then pruning the rest of the history alone."""
     rows = max(rows, ENOUGH * (seconds + AROUND_S) * (rounds + 1))
     with server.database("prune") as dsn, core_to_spare(server) if spare_core else nullcontext():
         call(PGSCHED, "setup", dsn)
@@ -99,7 +99,7 @@ def prune(server: Server, rows: int, rounds: int, seconds: int, *, spare_core: b
 
 
 def fill(there: psycopg.Connection, rows: int) -> None:
-    """History of twenty days ago: a fifth of jobs, a hundredth with an attempt that failed, a fortieth with output."""
+    """Write a history of 20 days ago: 1/5 runs of jobs, 1/100 with a failed attempt, 1/40 with output."""
     there.execute(
         "INSERT INTO pgsched.jobs (name, schedule, task) SELECT 'j' || n, '@yearly', 't' FROM generate_series(1, %s) n",
         [JOBS],
@@ -113,7 +113,7 @@ def fill(there: psycopg.Connection, rows: int) -> None:
 
 
 def count_all(dsn: str) -> float:
-    """Microseconds a run that counting takes."""
+    """Return how many microseconds per run counting takes."""
     took, runs = 0.0, 0
     with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
         safe = rollups.look(conn).now
@@ -127,7 +127,7 @@ def count_all(dsn: str) -> float:
 
 
 def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, counted: float) -> Figures:
-    """Pick-up without and with pruning, and the rate of both."""
+    """Measure pick-up without and with pruning, and the rates of pruning."""
     before = int(str(scalar(there, BLOAT)))
     with pruner(dsn) as first:
         time.sleep(1.0)
@@ -149,27 +149,27 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
 
 @dataclass
 class Turns:
-    """Milliseconds of each pick-up, by what was done beside it and by round; and what the pruner did beside them."""
+    """The milliseconds of each pick-up, by arm and round, and what the pruner did in the meantime."""
 
     ms: dict[str, list[list[float]]] = field(default_factory=lambda: {arm: [] for arm in ARMS})
     pruned: list[Batches] = field(default_factory=list)
 
     def order(self, turn: int) -> list[str]:
-        """So that each follows each of the others."""
+        """Return the arms in an order in which, over the rounds, each follows each of the others."""
         arms = [ARMS[(turn + n) % 3] for n in range(3)]
         return arms[:: 1 if turn % 2 == 0 else -1]
 
     def quantiles(self, arm: str, share: float) -> list[float]:
-        """Of each round."""
+        """Return a quantile of each round."""
         return [quantile(one, share) for one in self.ms[arm]]
 
     def ratio(self, arm: str) -> float:
-        """The 99th percentile beside it, as a share of the same round's with nothing beside it."""
+        """Return the 99th percentile of an arm as a share of the plain arm's in the same round; the median."""
         return median([b / a for a, b in zip(self.quantiles(PLAIN, 0.99), self.quantiles(arm, 0.99), strict=True)])
 
 
 def figures(turns: Turns, alone: Batches, counted: float, grew: float) -> Figures:
-    """Medians of the rounds."""
+    """Return the medians of the rounds."""
     every = [batch for one in (*turns.pruned, alone) for batch in one]
     server, client = zip(*(one.spent for one in (*turns.pruned, alone)), strict=True)
     runs = sum(rows for rows, _, _ in every)
@@ -192,7 +192,7 @@ def figures(turns: Turns, alone: Batches, counted: float, grew: float) -> Figure
 
 
 def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
-    """As `latency` does it, from the return of the call, beside the history, which is not this one's to count."""
+    """Measure as `latency` does, from the return of the call, without counting runs of the history."""
     newer = replace(PGSCHED, finished=FINISHED.format(scalar(there, NEWEST)))
     sent, seen = trickle(there, newer, dsn, seconds)
     there.execute("DELETE FROM pgsched.workers")
@@ -200,27 +200,27 @@ def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
 
 
 def beside_it(arm: str, dsn: str, batch_s: float) -> AbstractContextManager[Batches]:
-    """What is done meanwhile."""
+    """Return the work of an arm."""
     if arm == PLAIN:
         return nobody()
     return pruner(dsn) if arm == PRUNING else computer(dsn, batch_s)
 
 
 class Batches(list[tuple[int, float, float]]):
-    """Rows, seconds, when it ended; `spent`: processor seconds of the server and of the client."""
+    """Batches of rows, with their seconds and end; `spent`: CPU seconds of the server and of the client."""
 
     spent = (0.0, 0.0)
 
 
 @contextmanager
 def nobody() -> Iterator[Batches]:
-    """No pruner."""
+    """Do nothing beside."""
     yield Batches()
 
 
 @contextmanager
 def computer(dsn: str, batch_s: float) -> Iterator[Batches]:
-    """A session that computes for about so many seconds at a time, and reads and writes no table."""
+    """Compute for about `batch_s` seconds at a time in a session that reads and writes no table."""
     with connect(dsn, purpose="bench") as conn:
         began = time.monotonic()
         for _ in range(5):
@@ -233,14 +233,14 @@ def computer(dsn: str, batch_s: float) -> Iterator[Batches]:
 
 
 def compute(conn: Connection[Any], n: int) -> int:
-    # in the select list, where PostgreSQL makes one number after another: in FROM it would write them to a file first
+    # in the select list, where PostgreSQL makes the numbers one by one: in FROM it would first write them to a file
     conn.execute("SELECT count(*) FROM (SELECT generate_series(1, %s)) n", [n])
     return n
 
 
 @contextmanager
 def pruner(dsn: str) -> Iterator[Batches]:
-    """The leader's pruner for the time of the block."""
+    """Run the leader's pruner during the block."""
     mine = Pruner()
 
     def batch() -> int:
@@ -256,7 +256,7 @@ def pruner(dsn: str) -> Iterator[Batches]:
 
 @contextmanager
 def in_the_leaders_rhythm(conn: Connection[Any], batch: Callable[[], int]) -> Iterator[Batches]:
-    """Batches with the leader's pauses in a thread, for the time of the block or until one has no rows."""
+    """Do batches with the leader's pauses in a thread, until the block ends or a batch has no rows."""
     batches = Batches()
     stop = threading.Event()
 
@@ -286,6 +286,6 @@ def empty(what: str) -> NoReturn:
 
 
 def rate(batches: Batches) -> float:
-    """Rows a second, pauses included."""
+    """Return the rows per second, pauses included."""
     span = batches[-1][2] - batches[0][2] if len(batches) > 1 else 0.0
     return sum(rows for rows, _, _ in batches[1:]) / span if span else 0.0

@@ -1,8 +1,8 @@
 """`roles`: what row security costs the hot path, in CPU time of the server process that works for it.
 
-The rule: the same statements on two databases, as the owner of one without roles and as a login with the worker's role
-in the other, where they are in force; both take turns, also in which of them comes first. Linux, and a server on this
-host.
+Invariant: the same statements run on two databases: as the owner of one without roles, and as a login with the worker's
+role in another one where roles are in force. Both alternate, and so does which comes first. This needs Linux, and a
+server on this host.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def noop() -> None: ...
 
 
 async def spent(conn: AsyncConnection[object], work: Callable[[], Awaitable[object]]) -> float:
-    """The server's CPU time of some work, in microseconds."""
+    """Return the server's CPU time of some work, in microseconds."""
     pid = conn.info.backend_pid
     before = cpu_s(pid)
     await work()
@@ -46,7 +46,7 @@ async def spent(conn: AsyncConnection[object], work: Callable[[], Awaitable[obje
 
 
 async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:
-    """`n` runs made one by one, claimed and settled in batches: microseconds of CPU time for each run."""
+    """Enqueue `n` runs one by one, claim and settle them in batches; return the CPU time per run, in microseconds."""
     wanted = Wanted(1, 60.0, [], ["noop"])
     taken: list[list[Claim]] = []
 
@@ -69,7 +69,7 @@ async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:
 
 
 def roles(server: Server, n: int, rounds: int) -> Result:
-    """Medians of the rounds, and of their ratios."""
+    """Report the medians of the rounds, and of their ratios."""
     mark = uuid.uuid4().hex[:8]
     owner, worker = f"bench_owner_{mark}", f"bench_worker_{mark}"
     with ExitStack() as held, psycopg.connect(server.dsn, autocommit=True) as admin:
@@ -88,14 +88,14 @@ def roles(server: Server, n: int, rounds: int) -> Result:
 
 
 async def take_turns(plain: str, guarded: str, n: int, rounds: int) -> list[tuple[dict[str, float], dict[str, float]]]:
-    """The figures of each round: without roles, with them."""
+    """Return the figures of each round: without roles, with them."""
     conns = [
         await aconnect(dsn, purpose="bench", settings=BY_KEY | {"synchronous_commit": "off"})
         for dsn in (plain, guarded)
     ]
     pairs = []
     for conn in conns:
-        await one_round(conn, n)  # plans, caches
+        await one_round(conn, n)  # warm up plans and caches
     for turn in range(rounds):
         found: dict[int, dict[str, float]] = {}
         for which in (0, 1)[:: 1 if turn % 2 == 0 else -1]:
@@ -121,6 +121,6 @@ def told(pairs: list[tuple[dict[str, float], dict[str, float]]], n: int) -> Resu
 
 
 def drop(dsn: str, name: str) -> None:
-    """Remove a login and what it has in the maintenance database."""
+    """Remove a login."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))

@@ -1,7 +1,7 @@
-"""`schedules`: what parsing and the next slots cost. The rule: it is measured, not believed.
+"""`schedules`: what parsing schedules and finding the next slots costs.
 
 Every figure is wall time in this process, on one core. "Cold": nothing is cached. The promises: parse + one `after` of
-an ordinary schedule below 200 us, no call over 50 ms whatever the expression, zone and instant.
+an ordinary schedule below 200 us, no call over 50 ms for any expression, zone and time.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ COUNTED = timedelta(days=199)
 
 
 def forget() -> None:
-    """Make the next parse a first one; zones stay loaded, as in any running process."""
+    """Clear the caches of parsing. Time zones stay loaded, as in any running process."""
     for one in vars(schedules).values():
         if hasattr(one, "cache_clear") and one.__module__ == schedules.__name__:
             one.cache_clear()
 
 
 def took(call: Callable[[], object]) -> float:
-    """Seconds; a refused expression counts like any other."""
+    """Return the seconds of a call; a refused expression counts like any other."""
     began = time.perf_counter()
     with suppress(ScheduleError):
         call()
@@ -48,7 +48,7 @@ def took(call: Callable[[], object]) -> float:
 
 
 def ordinary(rounds: int) -> Iterator[tuple[str, list[float]]]:
-    """Parse + one `after`, of expressions as people write them."""
+    """Measure parse + one `after` with expressions as people write them."""
     pairs = [(text, zone) for text in ORDINARY for zone in ZONES]
     rng, cold, warm = Random(1), [], []
     for _ in range(rounds):
@@ -62,7 +62,7 @@ def ordinary(rounds: int) -> Iterator[tuple[str, list[float]]]:
 
 
 def anything(rounds: int) -> Iterator[tuple[str, list[float]]]:
-    """Each call by itself, of hard and random expressions, at instants of a century."""
+    """Measure each call by itself, with hard and random expressions, at times of a century."""
     rng = Random(2)
     figures: dict[str, list[float]] = {"parse": [], "after": [], "last": [], "count": []}
     for text in [*HARD * 10, *(random_expression(rng) for _ in range(rounds))]:
@@ -85,7 +85,7 @@ def measure(schedule: Schedule, start: datetime, figures: dict[str, list[float]]
 
 
 def random_expression(rng: Random) -> str:
-    """Five or six fields of lists, ranges and steps; L, W and # in the days."""
+    """Return five or six random fields of lists, ranges and steps; days may have L, W and #."""
 
     def column(low: int, high: int, special: tuple[str, ...] = ()) -> str:
         a, b = sorted((rng.randint(low, high), rng.randint(low, high)))
@@ -99,7 +99,7 @@ def random_expression(rng: Random) -> str:
 
 
 def measured(rounds: int) -> Result:
-    """Everything, in this process; the server is not asked."""
+    """Measure everything in this process; the server is not used."""
     for name in ZONES:
         zones.zone(name)
     title = f"Schedules: {rounds:,} rounds, tz database {zones.tzdata_version()}"

@@ -1,7 +1,7 @@
 """`size`: what a run takes on disk and in WAL, and how many connections a worker has.
 
-The rule: it is measured on runs that a real worker has run, after a vacuum. Each line has a fresh database. Runs are
-enqueued one by one, as a program does that serves requests; a slot is that of a job.
+Invariant: the figures are of runs that a real worker has run, after a vacuum. Each row has a fresh database. Runs are
+enqueued one by one, as by a program that serves requests; a slot is that of a job.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prints(run: Run, order: int) -> None:
 
 @dataclass(frozen=True)
 class Taken:
-    """Bytes of each run: of the table with its indexes, and of WAL from the enqueue to the end."""
+    """Bytes per run: of each table with its indexes, and of WAL from the enqueue to the end."""
 
     runs: float
     attempts: float
@@ -69,7 +69,7 @@ SELECT 'job ' || i, 'nothing', jsonb_build_object('order', i) FROM generate_seri
 
 
 def slots(conn: psycopg.Connection, n: int) -> None:
-    """Those of so many jobs, which are there already."""
+    """Make the slots of the jobs that exist already."""
     while True:
         with conn.transaction():
             if not tick(conn, 5000).jobs:
@@ -77,7 +77,7 @@ def slots(conn: psycopg.Connection, n: int) -> None:
 
 
 def measure(server: Server, name: str, n: int, make: Callable[[psycopg.Connection, int], None]) -> Taken:
-    """So many runs, made and run."""
+    """Make and run `n` runs, and return their sizes."""
     with server.database(name.replace(",", "").replace(" ", "_")) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         upgrade(dsn)
         if make is slots:
@@ -99,13 +99,13 @@ def size(conn: psycopg.Connection, table: str) -> int:
 
 
 def connections(server: Server) -> int:
-    """Of one `pgsched worker` that also leads."""
+    """Return the number of connections of one `pgsched worker` that also leads."""
     with server.database("idle") as dsn, psycopg.connect(dsn, autocommit=True) as conn:
         upgrade(dsn)
         command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--app", "bench.measures.size:app"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as worker:
             seen = [0]
-            while len(seen) < 50 and not settled(seen):  # until all that it needs is open
+            while len(seen) < 50 and not settled(seen):  # wait until all its connections are open
                 time.sleep(0.2)
                 seen.append(int(str(scalar(conn, CONNECTIONS, [conn.info.dbname]))))
             worker.terminate()
@@ -113,17 +113,17 @@ def connections(server: Server) -> int:
 
 
 def settled(seen: list[int]) -> bool:
-    """Has it been the same number for three seconds?"""
+    """Check whether the number has been the same for three seconds."""
     return seen[-1] > 0 and len(seen) > 15 and len(set(seen[-15:])) == 1
 
 
 def sizes(server: Server, n: int) -> Result:
-    """Each kind of run, n of it."""
+    """Measure `n` runs of each kind."""
     scenes = {"a run": enqueued("nothing"), "a slot of a job": slots,
               "a run that failed twice": enqueued("fails"),
               "a run that printed 1,000 bytes": enqueued("prints")}  # fmt: skip
     result = Result("size", f"Bytes of each of {n:,} runs", ["bytes of each", "run", "attempts", "output", "WAL"])
-    with logs_from(logging.CRITICAL):  # 20,000 failures are no news
+    with logs_from(logging.CRITICAL):  # do not log 20,000 failures
         for name, make in scenes.items():
             taken = measure(server, name, n, make)
             result.rows.append([name, *[number(value) for value in asdict(taken).values()]])
@@ -136,7 +136,7 @@ def sizes(server: Server, n: int) -> Result:
 
 @contextmanager
 def environment(dsn: str) -> Iterator[None]:
-    """The app of this process is for this database."""
+    """Point the app of this process to this database."""
     before = os.environ.get("PGSCHED_DSN")
     os.environ["PGSCHED_DSN"] = dsn
     try:

@@ -1,7 +1,8 @@
 """`slow`: a task of 50 ms at concurrency 100; the share of the ideal 2,000 runs/s.
 
-The rule: queued beforehand, one worker process, concurrency 100 for everyone; the rate between 10 % and 90 % of all
-runs, so that neither the start nor the last ones, which have fewer beside them, count.
+Invariant: runs are queued beforehand, for one worker process, with concurrency 100 for every contestant. The rate
+counts between 10 % and 90 % of all runs. So neither the start counts, nor the last runs, which have fewer runs beside
+them.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ IDEAL = CONCURRENCY * 1000 / TASK_MS
 
 
 def slow(server: Server, contestants: Iterable[Contestant], seconds: int, rounds: int = 1) -> Result:
-    """Interleaved rounds; medians, and ratios within each round."""
-    contestants = [one for one in contestants if one not in (RAW, RAW_500, STATEMENTS)]  # they run one at a time
+    """Measure in interleaved rounds; report medians, and ratios within each round."""
+    contestants = [one for one in contestants if one not in (RAW, RAW_500, STATEMENTS)]  # these run one at a time
     n = int(IDEAL * seconds)
     found, absent = interleaved(
         "slow", contestants, rounds, lambda one: measure(server, one, n), lambda got: f"{got.steady:,.0f}/s"
@@ -39,7 +40,7 @@ def slow(server: Server, contestants: Iterable[Contestant], seconds: int, rounds
 
 
 def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
-    """One line of the table."""
+    """Return one row of the table."""
     got = found[one.name]
     rate = middle(got, steady)
     return [
@@ -53,7 +54,7 @@ def row(one: Contestant, found: dict[str, list[Drained]]) -> list[str]:
 
 
 def measure(server: Server, contestant: Contestant, n: int) -> Drained:
-    """One contestant, in a fresh database."""
+    """Measure one contestant in a fresh database."""
     settings = {"concurrency": CONCURRENCY, "sleep_ms": TASK_MS}
     with server.database(contestant.name) as dsn, psycopg.connect(dsn, autocommit=True) as look:
         call(contestant, "setup", dsn, **settings)

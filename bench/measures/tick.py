@@ -1,8 +1,8 @@
 """`tick`: many jobs due at once, more slots than can be decided, and what an idle leader costs.
 
-The rule: what the leader's tick costs is measured through the leader itself, and counted in the database. "Ceiling" is
-the least that PostgreSQL needs for the same rows: an INSERT ... SELECT and an UPDATE of jobs for each 5,000, without
-asking what is due, when the next slot is, or whether a row is as it should be.
+Invariant: the cost of the leader's tick is measured through the leader itself, and counted in the database. The
+"ceiling" is the least that PostgreSQL needs for the same rows: an INSERT ... SELECT and an UPDATE of jobs for each
+5,000. It does not look for what is due, compute the next slot, or check a row.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pgsched.leader.election import Leader
 
 BATCH = 5000
 REST_S = 1.0
-FIRST = 10_000_000  # the jobs' ids: apart from those that a history belongs to
-# what is due at one second is a few texts and zones, and many jobs
+FIRST = 10_000_000  # ids of the jobs, beyond the ids that the rows of a history use
+# The jobs of one second are many, with few schedules and zones.
 HOURLY = ("{} {} * * * *", "{} {} */1 * * *", "{} {} 0-23 * * *", "{} {} * * */1 *")
 SLOT = "SELECT date_trunc('second', now() + make_interval(secs => %s))"
 SINCE = "SELECT extract(epoch FROM clock_timestamp() - %s)::float8"
@@ -50,7 +50,7 @@ INSERT = """INSERT INTO pgsched.runs (job_id, scheduled_at, queue, priority, kin
 UPDATE = """UPDATE pgsched.jobs SET decided_until = %(slot)s, next_run_at = %(slot)s + interval '1 minute',
     run_count = run_count + 1 FROM (SELECT set_config('pgsched.ticks', 'on', true)) ticks
     WHERE id BETWEEN %(first)s AND %(last)s"""
-# A million jobs by the front door would take minutes: written as the triggers would have left them.
+# Inserting a million jobs with triggers would take minutes. So they are written as the triggers would leave them.
 SPARSE = """INSERT INTO pgsched.jobs (name, task, schedule, anchor_at, decided_until, next_run_at)
     SELECT 'job-' || n, 'bench.noop', '0 4 1 1 *', now(), now(), date_trunc('year', now()) + interval '1 year 4 hours'
     FROM generate_series(1, %(n)s) n"""
@@ -58,8 +58,11 @@ SPARSE = """INSERT INTO pgsched.jobs (name, task, schedule, anchor_at, decided_u
 
 @dataclass(frozen=True)
 class Due:
-    """So many jobs due at one second: seconds from the slot until the last run can be claimed; and the ceiling. Medians
-    of the rounds."""
+    """Jobs due at one second; medians of the rounds.
+
+    `seconds`: from the slot until the last run can be claimed.
+    `ceiling_s`: the same by bare statements.
+    """
 
     jobs: int
     seconds: float
@@ -69,7 +72,7 @@ class Due:
 
 @dataclass(frozen=True)
 class Sustained:
-    """More slots than the leader can decide: those that it decides in a second, and its CPU for each."""
+    """More slots than the leader can decide: how many it decides per second, and its CPU time for each."""
 
     jobs: int
     schedule: str
@@ -79,8 +82,11 @@ class Sustained:
 
 @dataclass(frozen=True)
 class Idle:
-    """A leader with nothing to decide beside so many jobs: shares of a core, its own and its session's; and what both
-    used, in seconds, until it was at rest: a new leader looks at each job once."""
+    """A leader with nothing to decide beside this many jobs.
+
+    `leader`, `session`: shares of a core that the leader and its session use.
+    `first_s`: CPU seconds of both until the leader was at rest: a new leader looks at each job once.
+    """
 
     jobs: int
     leader: float
@@ -89,7 +95,7 @@ class Idle:
 
 
 def tick(on: Server, due: Sequence[int], sustained: tuple[int, float], idle: tuple[int, float], rounds: int) -> Result:
-    """`due`: numbers of jobs, in rounds; `sustained` and `idle`: the number of jobs, and for how many seconds."""
+    """Measure `due` (numbers of jobs) in rounds, then `sustained` and `idle` (number of jobs, seconds)."""
     result = Result("tick", "The leader's tick", ["", "figure", "unit", "note"])
     data = result.data = {"jobs": [], "sustained": [], "idle": []}
     for n in due:
@@ -105,7 +111,7 @@ def tick(on: Server, due: Sequence[int], sustained: tuple[int, float], idle: tup
 
 
 def tell(result: Result, rows: list[list[str]]) -> None:
-    """Rows of the table, as they are found."""
+    """Add rows to the table, and print them at once."""
     result.rows += rows
     for row in rows:
         progress(f"tick: {' '.join(row)}")
@@ -141,7 +147,7 @@ def at_rest(got: Idle) -> list[list[str]]:
 
 @contextmanager
 def database(on: Server, name: str) -> Iterator[tuple[str, psycopg.Connection]]:
-    """A fresh, migrated database."""
+    """Yield a fresh, migrated database."""
     with on.database(name) as dsn:
         upgrade(dsn)
         with psycopg.connect(dsn, autocommit=True) as conn:
@@ -150,7 +156,7 @@ def database(on: Server, name: str) -> Iterator[tuple[str, psycopg.Connection]]:
 
 @contextmanager
 def leader(dsn: str) -> Iterator[Leader]:
-    """A leader at work in this process."""
+    """Run a leader in this process."""
     found = Leader(dsn, LeaderSettings(), "bench")
     thread = threading.Thread(target=found.run, daemon=True)
     thread.start()
@@ -163,7 +169,7 @@ def leader(dsn: str) -> Iterator[Leader]:
 
 
 def wait(condition: Callable[[], bool], timeout_s: float) -> None:
-    """Wait until it is true. Raises TimeoutError."""
+    """Wait until the condition is true. Raises TimeoutError."""
     until = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > until:
@@ -172,13 +178,16 @@ def wait(condition: Callable[[], bool], timeout_s: float) -> None:
 
 
 def due(conn: psycopg.Connection) -> bool:
-    """Is any job due?"""
-    late = "next_run_at <= (SELECT clock_timestamp())"  # asked once: for each row it would have all jobs read
+    """Check whether any job is due."""
+    late = "next_run_at <= (SELECT clock_timestamp())"  # a subquery: evaluated once, not for each job
     return bool(scalar(conn, f"SELECT EXISTS (SELECT FROM pgsched.jobs WHERE NOT paused AND {late})"))
 
 
 def check(conn: psycopg.Connection, expected: int | None = None, start: object = "-infinity") -> int:
-    """All of the jobs' slots since then are runs that can be claimed; how many. No slot has two: that is their key."""
+    """Check that all slots of the jobs since `start` are runs that can be claimed; return how many.
+
+    No slot can have two runs, because of their key. Raises AssertionError otherwise.
+    """
     queued, rows = conn.execute(ENQUEUED, [start]).fetchone() or (0, 0)
     if rows != queued or expected not in (None, rows):
         raise AssertionError(f"tick: {rows} slots, {queued} of them queued, {expected} expected")
@@ -186,7 +195,7 @@ def check(conn: psycopg.Connection, expected: int | None = None, start: object =
 
 
 def same_second(on: Server, n: int, rounds: int) -> Due:
-    """In a fresh database for each round, and by bare statements."""
+    """Measure jobs of one second, in a fresh database for each round, and by bare statements."""
     took: list[tuple[float, float]] = []
     for _ in range(rounds):
         with database(on, "tick") as (dsn, conn):
@@ -195,7 +204,10 @@ def same_second(on: Server, n: int, rounds: int) -> Due:
 
 
 def enqueued(dsn: str, conn: psycopg.Connection, n: int) -> tuple[datetime, float]:
-    """Make so many jobs of one full second, in a database without other jobs: that slot, and until all is enqueued."""
+    """Make `n` jobs of one full second, in a database without other jobs.
+
+    Return that slot, and the seconds from it until all runs were enqueued.
+    """
     slot = scalar(conn, SLOT, [8 + n / 1000])
     assert isinstance(slot, datetime)
     texts = [text.format(slot.second, slot.minute) for text in HOURLY]
@@ -213,12 +225,12 @@ def enqueued(dsn: str, conn: psycopg.Connection, n: int) -> tuple[datetime, floa
 
 
 def since(conn: psycopg.Connection, slot: datetime) -> float:
-    """Seconds from the slot until now, by the server's clock."""
+    """Return the seconds from the slot until now, by the server's clock."""
     return float(str(scalar(conn, SINCE, [slot])))
 
 
 def enqueued_beside(dsn: str, conn: psycopg.Connection, n: int) -> float:
-    """The seconds in a database that has runs already; what was made for it is gone afterwards."""
+    """Return the seconds in a database that already has runs; remove jobs and runs afterwards."""
     slot, took = enqueued(dsn, conn, n)
     conn.execute(GONE, [slot])
     conn.execute("DELETE FROM pgsched.jobs")
@@ -226,7 +238,7 @@ def enqueued_beside(dsn: str, conn: psycopg.Connection, n: int) -> float:
 
 
 def ceiling(conn: psycopg.Connection, n: int) -> float:
-    """Seconds for the same rows by bare statements."""
+    """Return the seconds for the same rows by bare statements."""
     conn.execute("TRUNCATE pgsched.runs")
     conn.execute("VACUUM ANALYZE pgsched.jobs")
     conn.execute("CHECKPOINT")
@@ -243,7 +255,7 @@ def ceiling(conn: psycopg.Connection, n: int) -> float:
 
 
 def overload(on: Server, schedule: str, jobs: int, seconds: float) -> Sustained:
-    """So many jobs every second, for so long."""
+    """Measure this many jobs every second, for `seconds`."""
     with database(on, "tick") as (dsn, conn):
         given = {"first": FIRST, "schedules": [schedule], "zones": list(ZONES), "overlap": "allow", "n": jobs}
         conn.execute(JOBS, given)
@@ -260,12 +272,12 @@ def overload(on: Server, schedule: str, jobs: int, seconds: float) -> Sustained:
 
 
 def count(conn: psycopg.Connection) -> int:
-    """All runs."""
+    """Count all runs."""
     return int(str(scalar(conn, "SELECT count(*) FROM pgsched.runs")))
 
 
 def idling(on: Server, jobs: int, seconds: float) -> Idle:
-    """A leader that has nothing to decide, for so long."""
+    """Measure a leader that has nothing to decide, for `seconds`."""
     with database(on, "tick") as (dsn, conn):
         with conn.transaction():
             conn.execute("SET LOCAL session_replication_role = replica")
@@ -281,7 +293,10 @@ def idling(on: Server, jobs: int, seconds: float) -> Idle:
 
 
 def until_at_rest(used_s: Callable[[], float]) -> float:
-    """Wait until a second goes by with hardly anything used; what was used until then. Raises TimeoutError."""
+    """Wait until a second passes with hardly any CPU time used; return what was used until then.
+
+    Raises TimeoutError after 120 s.
+    """
     first, until = used_s(), time.monotonic() + 120
     time.sleep(2 * REST_S)
     before = used_s()

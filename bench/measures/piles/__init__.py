@@ -1,1 +1,1 @@
-"""What the leader does, and how late it is."""
+"""Measurements of what the leader does under large backlogs, and how late it is."""

@@ -1,7 +1,7 @@
 """`many-queues`: what an idle worker costs beside many queues, and how soon it starts a run in one of them.
 
-The rule: each queue holds one run of a task that the worker does not know. So it has to look at every queue, and may
-take none of these runs. The worker has default settings and no leader. Processor time is the kernel's, after SETTLE_S
+Invariant: each queue holds one run of a task that the worker does not know. So the worker has to look at every queue,
+and may take none of these runs. The worker has default settings and no leader. CPU time is the kernel's, after SETTLE_S
 seconds. Then one run at a time is enqueued into a random queue; its time is from `created_at` to `started_at`.
 
     python -m bench many-queues
@@ -38,7 +38,7 @@ FROM (SELECT 1000 * extract(epoch FROM started_at - created_at)::float8 AS wait_
 
 @dataclass(frozen=True)
 class Looked:
-    """Processor as a share of one core; milliseconds from enqueue to start."""
+    """CPU time as a share of one core; milliseconds from enqueue to start."""
 
     queues: int
     worker_cpu: float
@@ -48,7 +48,7 @@ class Looked:
 
 
 def many_queues(server: Server, counts: Sequence[int], seconds: float) -> Result:
-    """Each number of queues."""
+    """Measure each number of queues."""
     columns = ["queues", "worker's processor", "server's processor", "pick-up p50", "pick-up max"]
     result = Result("many-queues", f"An idle worker beside many queues, over {seconds:.0f} s", columns)
     result.notes.append(f"the bounds are {CPU_BOUND:.0%} of a core for the worker and {PICK_UP_MS:.0f} ms for p50")
@@ -69,7 +69,7 @@ def many_queues(server: Server, counts: Sequence[int], seconds: float) -> Result
 
 
 def measure(server: Server, count: int, seconds: float) -> Looked:
-    """So many queues in a fresh database."""
+    """Measure this many queues in a fresh database."""
     chosen = random.Random(1)
     with server.database("many_queues") as dsn:
         call(PGSCHED, "setup", dsn)
@@ -85,7 +85,7 @@ def measure(server: Server, count: int, seconds: float) -> Looked:
                 for n in range(1, RUNS + 1):
                     conn.execute(ENQUEUE, [f"queue-{chosen.randint(1, count)}"])
                     wait_for(lambda n=n: scalar(conn, STARTED) == n, started, 60, f"run {n}")
-                    time.sleep(chosen.uniform(0, 0.3))  # not always as long after the last look
+                    time.sleep(chosen.uniform(0, 0.3))  # so that the time since the worker's last look varies
             row = conn.execute(WAITS).fetchone()
             assert row is not None
     return Looked(

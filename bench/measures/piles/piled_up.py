@@ -1,8 +1,8 @@
-"""`piled-up`: how late slots are while very much of one kind has piled up.
+"""`piled-up`: how late slots are while a large number of rows of one kind has piled up.
 
-The rule: twenty jobs have a slot each second, and a leader (with what the kind needs beside it) has WARM_S seconds to
-come to work; from then on each slot counts. Late is from the slot to the row. Each kind is alone in a fresh database,
-and "nothing" is the same without any. At full size this takes about a quarter of an hour:
+Invariant: twenty jobs have a slot each second. A leader (with what the kind needs beside it) has WARM_S seconds to
+start; from then on each slot counts. Lateness is from the slot to the row. Each kind is alone in a fresh database, and
+"nothing" is the same without any rows. At full size this takes about a quarter of an hour:
 
     python -m bench piled-up
     python -m bench piled-up --quick        (a hundredth of it: whether it runs, and no figures)
@@ -80,7 +80,7 @@ class Late:
 
 
 def piled_up(server: Server, share: float, seconds: float) -> Result:
-    """All kinds, each at `share` of its full size, for so many seconds."""
+    """Measure all kinds, each at `share` of its full size, for `seconds`."""
     result = Result("piled-up", "Slots while much has piled up (ms late)", ["", "size", "slots", "mean", "p99", "max"])
     result.notes.append(f"the bound is {BOUND_MS:.0f} ms")
     result.data = {"kinds": []}
@@ -95,7 +95,7 @@ def piled_up(server: Server, share: float, seconds: float) -> Result:
 
 
 def measure(server: Server, what: str, size: int, prepare: Prepare, seconds: float) -> Late:
-    """One kind."""
+    """Measure one kind."""
     with server.database("piled_up") as dsn, ExitStack() as ends:
         call(PGSCHED, "setup", dsn)
         conn = ends.enter_context(psycopg.connect(dsn, autocommit=True))
@@ -116,42 +116,45 @@ def measure(server: Server, what: str, size: int, prepare: Prepare, seconds: flo
 
 
 def nothing(*_: object) -> None:
-    """It is there already, or there is nothing to do."""
+    """Do nothing: the rows exist already, or none are needed."""
 
 
 def fan_in(ends: ExitStack, conn: psycopg.Connection, dsn: str, size: int) -> None:
-    """A worker runs the parents of one run."""
+    """Start a worker that runs the parents of one run."""
     conn.execute(CHILD)
     ends.enter_context(workers(PGSCHED, dsn, 1, n=size + 1))
 
 
 def limited(ends: ExitStack, conn: psycopg.Connection, dsn: str, size: int) -> None:
-    """A worker runs what the limits let go."""
+    """Start a worker that runs what the limits admit."""
     ends.enter_context(workers(PGSCHED, dsn, 1, n=2 * size))
 
 
 def keyed(conn: psycopg.Connection, size: int) -> None:
-    """Two runs for each of so many limited keys."""
+    """Insert two runs for each of `size` limited keys."""
     conn.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES ('tenant', 1)")
     conn.execute(KEYED, {"keys": size, "n": 2 * size})
 
 
 def pinned(ends: ExitStack, conn: psycopg.Connection, dsn: str, size: int) -> None:
-    """A snapshot is held: 300 jobs leave as many dead entries each second. Those of `size` slots are made at once."""
+    """Hold a snapshot, and make the dead entries of `size` slots at once.
+
+    While the snapshot is held, the 300 jobs leave 300 dead entries each second.
+    """
     old = ends.enter_context(psycopg.connect(dsn))
     old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     old.execute("SELECT count(*) FROM pgsched.jobs")
     with conn.transaction():
         conn.execute(DEAD)
         conn.execute("SET LOCAL session_replication_role = replica")
-        for _ in range(max(1, size // 1000)):  # each version of a row is an entry of the index of what is due
+        for _ in range(max(1, size // 1000)):  # each version of a row adds an entry to the index of due jobs
             conn.execute(MOVED)
         conn.execute("UPDATE pgsched.jobs SET paused = true WHERE name LIKE 'dead-%'")
 
 
 @contextmanager
 def starting(dsn: str, size: int) -> Iterator[None]:
-    """Three processes of an unchanged release start again and again."""
+    """Let three processes of an unchanged release start again and again."""
     jobs = [
         JobDeclaration(f"declared-{n}", "nobody.knows", "* * * * * *", policies={"overlap": "skip"})
         for n in range(size)
@@ -178,7 +181,7 @@ def starting(dsn: str, size: int) -> Iterator[None]:
 
 
 def declared(ends: ExitStack, conn: psycopg.Connection, dsn: str, size: int) -> None:
-    """Three workers start again and again."""
+    """Let three workers start again and again."""
     ends.enter_context(starting(dsn, size))
 
 
