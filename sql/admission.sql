@@ -1,11 +1,12 @@
--- Limits: which waiting runs may go (leader).
+-- Limits: which waiting runs the leader admits.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: limit_admit
--- let these runs go, and wake the workers of their queues.
--- params: parallel arrays ids bigint[], queues text[], keys text[] (empty: none), by which their places were counted
--- returns: id of each that was let go; somebody holds the others, or they have ended, or got another key
+-- make these waiting runs claimable, and wake the workers of their queues.
+-- params: parallel arrays ids bigint[], queues text[], keys text[] (empty: none): the queue and key under which each
+--         was counted
+-- returns: id of each admitted run; the others are locked, have ended, or have another key by now
 -- locks: row locks on those runs, skipping locked ones
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text::bigint[], %(queues)s::text[], %(keys)s::text[]) AS g(id, queue, key)
@@ -24,8 +25,9 @@ SELECT id, (SELECT count(*) FROM woken) AS notified FROM admitted
 
 
 -- name: limit_applied
--- nothing is admitted beyond these limits any more, and nothing can be. What of a queue was held back
--- because it got its first limit is claimed again. One that was changed again meanwhile is left for the next round.
+-- mark these limits as in force: nothing is admitted beyond them any more, and nothing can be. A queue that was closed
+-- because it got its first limit is claimed from again. A limit that was changed again in the meantime is left for the
+-- next round.
 -- params: parallel arrays queues text[] (null: a limit), names text[], versions text[] (as in limit_unapplied)
 -- returns: applied bigint
 -- locks: those rows, skipping locked ones
@@ -48,11 +50,12 @@ SELECT (SELECT count(*) FROM q) + (SELECT count(*) FROM l) AS applied
 
 
 -- name: limit_candidates
--- the first runs of some groups, in the order in which they are to be admitted: by (priority, ready_at,
--- id); by (ready_at, id) over all queues where the key is ordered; where priorities rise with age, the first ones of
--- each priority. A run of a paused task lets the others by; where the key is ordered, it holds its place.
+-- return the first runs of some groups, in the order in which they are to be admitted: by (priority, ready_at, id);
+-- where the key is ordered, by (ready_at, id) over all queues; where priorities rise with age, the first runs of each
+-- priority. A run of a paused task is skipped, except where the key is ordered: there it keeps its place, and later
+-- runs wait.
 -- params: parallel arrays queues text[], keys text[], ns int[], ordereds boolean[], ageing_ss float8[]
--- returns: (n: the group's place in the arrays, from 1; id, priority, ready_at, waited_s)
+-- returns: (n: the group's position in the arrays, from 1; id, priority, ready_at, waited_s)
 -- locks: none
 WITH paused AS MATERIALIZED (
     SELECT coalesce(array_agg(name), '{}') AS tasks FROM pgsched.pauses
@@ -93,9 +96,9 @@ WHERE f.queue = g.queue AND f.task <> ALL ((SELECT tasks FROM paused)::text[])
 
 
 -- name: limit_forget
--- drop the buckets that have been full for long or are those of no limit, pauses that ended by themselves,
--- and the bits of queues that nothing is set for. A bucket whose admitted runs have all gone gives them up: it gains from
--- now on only.
+-- delete the buckets that have been full for long or belong to no limit, the pauses that have ended, and the flags of
+-- queues without settings. A bucket without any admitted run left counts none as unstarted any more, and gains tokens
+-- only from now on.
 -- params: none
 -- returns: nothing
 -- locks: those rows
@@ -129,16 +132,18 @@ SELECT pgsched.forget_gates()
 
 
 -- name: limit_groups
--- what waits for limits alone, by queue and key, with the first run of each and the limit that binds it.
--- Found by skipping through the index: one probe a group, however many runs wait in it.
--- params: after_queue text, after_key text (go on behind this group; empty: from the first one), n int, most int (so many
---         groups, and up to `most` where the queue itself is limited: which of its runs is first, all of them have to say)
--- returns: (last: there may be more groups behind this one; queue, key: empty where a run has none, name: of its limit, concurrency, rate, period_s, burst, ordered,
---          weight; admitted: queued, running, and for an ordered key also what has started and waits for a further
---          attempt; unstarted: of those the queued ones; tokens, bucket_at, bucket_unstarted: null while the bucket of its
---          rate is full; id, priority, ready_at, waited_s: of the run that is first by (priority, ready_at, id), or
---          by (ready_at, id) where the key is ordered, as in limit_candidates; free: nothing else is in its way), in the
---          order of queue and key; null: no such limit. Without a limit nothing is counted
+-- return the groups (queue and key) of runs that only limits keep waiting, with the first run of each and the limit
+-- that applies. The index is skipped through: one probe per group, however many runs wait in it.
+-- params: after_queue text, after_key text (start after this group; empty: at the first one), n int (at most this many
+--         groups), most int (at most this many where the queue itself is limited: to find its first run, all its groups
+--         are needed)
+-- returns: (last: there may be more groups after this one; queue, key: empty if a run has none; name: of its limit;
+--          concurrency, rate, period_s, burst, ordered, weight; admitted: queued and running, and for an ordered key
+--          also runs that have started and wait for a further attempt; unstarted: the queued ones; tokens, bucket_at,
+--          bucket_unstarted: null while the bucket of its rate is full; id, priority, ready_at, waited_s: of the first
+--          run, by (priority, ready_at, id), or by (ready_at, id) where the key is ordered, as in limit_candidates;
+--          free: nothing else keeps it waiting), by queue and key. The limit's columns are null without a limit, and
+--          then nothing is counted
 -- locks: none
 WITH RECURSIVE limited AS MATERIALIZED (
     SELECT coalesce(array_agg(name), '{}') AS names FROM pgsched.queues WHERE limited
@@ -187,8 +192,8 @@ ORDER BY g.n
 
 
 -- name: limit_open_keys
--- the keys with admitted runs that some limits bind, to apply a change to them.
--- params: none (those limits that are yet to be applied)
+-- return the keys with admitted runs to which changed limits apply, so that the change can be applied.
+-- params: none (the limits are those that are not applied yet)
 -- returns: (key, concurrency, rate, burst, ordered, admitted, unstarted)
 -- locks: none
 WITH RECURSIVE k AS (
@@ -210,12 +215,13 @@ WHERE c.unstarted > 0 AND EXISTS (SELECT FROM pgsched.limits l WHERE l.applied_a
 
 
 -- name: limit_queues
--- the queues that are limited or paused, and how much of each is admitted. What is more than 20,000 beyond
--- its limits is not counted.
+-- return the queues that are limited or paused, and how many runs of each are admitted. At most 20,000 runs beyond a
+-- queue's limits are counted.
 -- params: none
--- returns: (queue: empty in the row that stands for all others; concurrency, rate, period_s, burst, fair, ageing_s: null
---          where nothing is set; admitted, unstarted: 0 where the queue is not limited; counted: whether that is all; slots: of live workers that serve
---          it; paused; tokens, bucket_at, bucket_unstarted: null while the bucket is full; now)
+-- returns: (queue: empty in the row for all other queues; concurrency, rate, period_s, burst, fair, ageing_s: null
+--          where nothing is set; admitted, unstarted: 0 where the queue is not limited; counted: all were counted;
+--          slots: the concurrency of live workers that serve the queue; paused; tokens, bucket_at, bucket_unstarted:
+--          null while the bucket is full; now)
 -- locks: none
 WITH paused AS MATERIALIZED (
     SELECT what, name FROM pgsched.pauses
@@ -248,10 +254,10 @@ CROSS JOIN LATERAL (
 
 
 -- name: limit_raise
--- runs that have waited long get the priority that they have risen to, so that claims see it too.
+-- set the priority that runs have risen to while they waited, so that claims use it too.
 -- params: parallel arrays ids bigint[], priorities smallint[]
 -- returns: nothing
--- locks: those runs; called before limit_admit, in the same transaction, with runs that still wait
+-- locks: those runs, skipping locked ones; called before limit_admit in the same transaction, with runs that still wait
 UPDATE pgsched.runs r SET priority = g.priority
 FROM unnest(%(ids)s::text::bigint[], %(priorities)s::text::smallint[]) AS g(id, priority)
 WHERE r.id = g.id AND r.phase = 0 /* waiting */
@@ -259,9 +265,9 @@ WHERE r.id = g.id AND r.phase = 0 /* waiting */
 
 
 -- name: limit_refunds
--- claims of these queues and keys that were given back unstarted. Each is told once.
+-- return the claims of these queues and keys that were given back before they started. Each claim is returned once.
 -- params: queues text[], keys text[]: those that have a rate
--- returns: (queue, key: null where there is none, claimed_at, age_s)
+-- returns: (queue, key: null if there is none, claimed_at, age_s)
 -- locks: those rows
 DELETE FROM pgsched.refunds WHERE queue = ANY (%(queues)s::text[]) OR concurrency_key = ANY (%(keys)s::text[])
 RETURNING queue, concurrency_key AS key, claimed_at,
@@ -269,7 +275,7 @@ RETURNING queue, concurrency_key AS key, claimed_at,
 
 
 -- name: limit_save
--- write down the tokens that are left, in the transaction that admits.
+-- store the tokens that are left, in the transaction that admits.
 -- params: parallel arrays names text[], tokens float8[], unstarteds int[]; at timestamptz
 -- returns: nothing
 -- locks: those buckets
@@ -280,7 +286,8 @@ ON CONFLICT (name) DO UPDATE SET tokens = excluded.tokens, at = excluded.at, uns
 
 
 -- name: limit_shut
--- note whom a queue that gets its first limit waits for. Since when, its row says (paused_at).
+-- record which server process a queue waits for before its first limit takes effect. Its row has the time since when it
+-- waits (paused_at).
 -- params: parallel arrays queues text[], pids int[]
 -- returns: nothing
 -- locks: those rows
@@ -290,11 +297,11 @@ WHERE p.what = 'limit' AND p.name = g.queue AND p.waits_for IS DISTINCT FROM g.p
 
 
 -- name: limit_take_back
--- the last of the admitted runs that have not started wait again, because there are more than a limit
--- allows by now. What runs is left alone.
+-- make the last admitted runs that have not started wait again, because more are admitted than a limit allows by now.
+-- Running runs are left alone.
 -- params: parallel arrays queues text[] (null: by key), keys text[] (null: by queue), ns int[]
--- returns: (n: the place in the arrays, from 1; id), of each that was taken back
--- locks: row locks on those runs, skipping locked ones: a worker is just claiming them
+-- returns: (n: the position in the arrays, from 1; id) of each run that waits again
+-- locks: row locks on those runs, skipping locked ones, which a worker is claiming
 WITH last AS MATERIALIZED (
     SELECT g.n, f.id FROM unnest(%(queues)s::text[], %(keys)s::text[], %(ns)s::int[])
         WITH ORDINALITY AS g(queue, key, most, n)
@@ -319,9 +326,9 @@ RETURNING last.n, r.id
 
 
 -- name: limit_unapplied
--- the queues and limits that were changed since the leader applied them.
+-- return the queues and limits that were changed since the leader last applied them.
 -- params: none
--- returns: (queue: null for a limit, name, version: of its row, so that a further change is not taken for this one)
+-- returns: (queue: null for a limit, name, version: of its row, by which a further change is recognized)
 -- locks: none
 SELECT name AS queue, name, xmin::text AS version FROM pgsched.queues WHERE applied_at IS NULL
 UNION ALL
@@ -330,8 +337,8 @@ ORDER BY 1, 2
 
 
 -- name: limit_writers
--- the transactions that have written, or are writing, runs. Each may have made one claimable because it did
--- not see a queue's first limit yet; whoever begins to write later sees what had been committed before this question.
+-- return the transactions that have written runs or are writing them. Each may have made a run claimable without seeing
+-- a queue's first limit. Transactions that begin to write later see all that was committed before this statement.
 -- params: none
 -- returns: (virtualtransaction, pid)
 -- locks: none

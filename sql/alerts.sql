@@ -1,13 +1,13 @@
--- Incidents and who is told of them.
+-- Incidents and their deliveries.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: alert_check
--- open an incident for each thing that is wrong with the next watched jobs, and close those that are over.
--- An incident that is open already stays as it is: who opens it a second time, a second leader or a worker, opens none.
+-- open an incident for each problem of the next watched jobs, and close the incidents that are over. An open incident
+-- stays as it is: a second leader or worker that finds the same problem opens none.
 -- params: after bigint (a job's id), n int (of jobs)
--- returns: (what: opened or closed, id, job, kind, details; last_id bigint: where to go on, null: that was the end). One
---          row with a null `what` at least
+-- returns: (what: opened or closed, id, job, kind, details; last_id bigint: where to continue, null: at the end). At
+--          least one row, with a null `what`
 -- locks: the rows of those incidents
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIALIZED (
     SELECT j.* FROM pgsched.jobs j
@@ -134,7 +134,7 @@ SELECT e.*, (SELECT last_id FROM reach) AS last_id FROM (
 
 
 -- name: alert_led
--- there is a leader again. Incidents of long ago go: what was told, when, and what became of it.
+-- close the incident of a missing leader, and delete incidents of long ago with their deliveries.
 -- params: none
 -- returns: nothing
 -- locks: those incidents, skipping locked ones
@@ -150,8 +150,8 @@ WHERE id = ANY (ARRAY(SELECT id FROM pgsched.alerts WHERE closed_at < (SELECT cl
 
 
 -- name: alert_list
--- incidents, the newest first.
--- params: open boolean (only those that are open), job_id bigint (null: of all), n int
+-- return incidents, the newest first.
+-- params: open boolean (only open ones), job_id bigint (null: of all jobs), n int
 -- returns: (id, job_id, job, kind, opened_at, closed_at, details, run_id, recovery, now; told: json of [{event, sink,
 --          attempts, delivered_at, error}])
 -- locks: none
@@ -165,9 +165,9 @@ ORDER BY a.id DESC LIMIT %(n)s
 
 
 -- name: alert_look
--- is there anything to watch, or to tell?
+-- check whether there is anything to watch, or to deliver.
 -- params: none
--- returns: (watched boolean: jobs are watched or incidents open; pending boolean: something is to be told or told again)
+-- returns: (watched boolean: jobs are watched or incidents open; pending boolean: a delivery is due)
 -- locks: none
 SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL
                OR max_duration IS NOT NULL OR expect_every IS NOT NULL)
@@ -183,8 +183,8 @@ SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL O
 
 
 -- name: alert_no_leader
--- is nobody leading? Opens the incident if so; two workers open one.
--- params: gone_s float8 (not seen for so long)
+-- check whether no process leads, and open the incident if so. Two workers open only one.
+-- params: gone_s float8 (no leader was seen for this many seconds)
 -- returns: (missing boolean, opened boolean)
 -- locks: that incident
 WITH newest AS (
@@ -203,12 +203,13 @@ SELECT EXISTS (SELECT FROM missing) AS missing, EXISTS (SELECT FROM opened) AS o
 
 
 -- name: alert_owed
--- note what these sinks are to be told: of every incident that is open, or was closed within the last hour; and
--- within a day of the end of what they were to be told. What nobody has taken for an hour is of a sink that no process
--- here has any more: it is looked at no more (next_at infinity) until one has it again.
+-- record the deliveries that these sinks are to get: of each incident that is open or was closed within the last hour;
+-- and for a day after the incident's end where a delivery of it exists already. A delivery that was not taken for an
+-- hour belongs to a sink that no process here has any more. It is not tried (next_at infinity) until a process has that
+-- sink again.
 -- params: sinks text[]
 -- returns: nothing
--- locks: those rows, skipping those that others take
+-- locks: those rows, skipping those that other transactions take
 WITH parked AS MATERIALIZED (
     SELECT d.alert_id, d.event, d.sink, 'infinity'::timestamptz AS next_at
     FROM pgsched.alert_deliveries d JOIN pgsched.alerts a ON a.id = d.alert_id
@@ -237,11 +238,12 @@ ON CONFLICT DO NOTHING
 
 
 -- name: alert_take
--- the next thing that these sinks are to be told, taken for as long as telling may last. Who opened is told
--- before who closed. What cannot be told is given up a day after the incident is over; it keeps its error.
+-- take the next delivery that is due for these sinks, for as long as delivering may last. The opening of an incident is
+-- delivered before its end. A delivery is given up a day after the incident is over; it keeps its error.
 -- params: sinks text[], lease_s float8
--- returns: at most one row (alert_id, outside_name, event, sink, attempts, job_id, job, kind, details, run_id, recovery, opened_at, closed_at)
--- locks: that delivery, skipping those that others take
+-- returns: at most one row (alert_id, outside_name, event, sink, attempts, job_id, job, kind, details, run_id,
+--          recovery, opened_at, closed_at)
+-- locks: that delivery, skipping those that other transactions take
 WITH due AS MATERIALIZED (
     SELECT d.alert_id, d.event, d.sink FROM pgsched.alert_deliveries d JOIN pgsched.alerts a ON a.id = d.alert_id
     WHERE d.delivered_at IS NULL AND d.next_at <= clock_timestamp() AND d.sink = ANY (%(sinks)s)
@@ -261,7 +263,7 @@ FROM taken t JOIN pgsched.alerts a ON a.id = t.alert_id
 
 
 -- name: alert_test
--- an incident that is none, to see whether the sinks hear of it; or the end of one.
+-- open a test incident, to see whether the sinks get it; or close it.
 -- params: close boolean, details text
 -- returns: id
 -- locks: that row
@@ -278,8 +280,9 @@ LIMIT 1
 
 
 -- name: alert_told
--- what came of telling a sink.
--- params: alert_id bigint, event text, sink text, error text (null: it was told), again_s float8 (seconds until the next try)
+-- record the result of a delivery.
+-- params: alert_id bigint, event text, sink text, error text (null: delivered), again_s float8 (seconds until the next
+--         try)
 -- returns: nothing
 -- locks: that row
 UPDATE pgsched.alert_deliveries SET error = %(error)s::text,

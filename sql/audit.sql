@@ -1,9 +1,9 @@
--- What people changed.
+-- Changes that people made.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: audit_acting_for
--- say for whom this transaction changes what it changes (see pgsched.acting_for).
+-- set the person for whom this transaction makes its changes (see pgsched.acting_for).
 -- params: user text
 -- returns: the user
 -- locks: none
@@ -11,10 +11,10 @@ SELECT set_config('pgsched.user', %(user)s::text, true)
 
 
 -- name: audit_list
--- what people changed, the newest first.
+-- return what people changed, the newest first.
 -- params: what, name, who text, since timestamptz, ago interval, before_id bigint (null: any), n int
--- returns: (id, at, who, acting_as, for_user: the person whom a console named, application, address, action, what, name,
---           change)
+-- returns: (id, at, who, acting_as, for_user: the person that a console named, application, address, action, what,
+--          name, change)
 -- locks: none
 SELECT id, at, who, acting_as, for_user, application, host(address) AS address, action, what, name, change
 FROM pgsched.audit

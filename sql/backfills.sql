@@ -1,9 +1,9 @@
--- Past slots, asked for again.
+-- Backfills: past slots that run once more.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: backfill_add
--- ask for the slots of a job in [from_at, to_at) once more; the leader is told.
+-- request the slots of a job in [from_at, to_at) once more, and notify the leader.
 -- params: job text, from_at, to_at timestamptz, mode text, max_active int, reverse boolean, priority int
 -- returns: id
 -- locks: none beyond the new row
@@ -12,7 +12,7 @@ SELECT pgsched.backfill(%(job)s::text, %(from_at)s::timestamptz, %(to_at)s::time
 
 
 -- name: backfill_advance
--- how far a backfill is; finished, or failed where there is an error.
+-- record how far a backfill is; finished, or failed if there is an error.
 -- params: id bigint, cursor_at timestamptz (null: unchanged), considered, started int, finished boolean, error text
 -- returns: nothing
 -- locks: the row that backfill_open locked
@@ -22,9 +22,9 @@ WHERE id = %(id)s
 
 
 -- name: backfill_calendar
--- the dates that a job leaves out.
+-- return the excluded dates of a job.
 -- params: job_id bigint
--- returns: (from_date, until_date, reason); both dates are left out
+-- returns: (from_date, until_date, reason); both dates are excluded
 -- locks: none
 SELECT from_date, until_date, reason FROM pgsched.job_calendars WHERE job_id = %(job_id)s ORDER BY from_date
 
@@ -32,13 +32,13 @@ SELECT from_date, until_date, reason FROM pgsched.job_calendars WHERE job_id = %
 -- name: backfill_cancel
 -- end a backfill and its open runs.
 -- params: id bigint, reason text
--- returns: what: cancelled, finished (it had ended); null: no such backfill
+-- returns: what: cancelled, or finished (it had ended before); null: no such backfill
 -- locks: the backfill and its open runs
 SELECT pgsched.cancel_backfill(%(id)s, %(reason)s) AS what
 
 
 -- name: backfill_count
--- write down how many slots a backfill has that was asked for without counting them.
+-- record how many slots a backfill has that was requested without counting them.
 -- params: id bigint, slots bigint
 -- returns: nothing
 -- locks: the row that backfill_open locked
@@ -46,11 +46,11 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 
 
 -- name: backfill_insert
--- runs for slots that have no row yet, as the job is now. The high-water mark is left alone.
+-- make runs for slots that have no row yet, with the job's current settings. The high-water mark does not change.
 -- params: id bigint (of the backfill), job_id bigint, priority smallint, slots timestamptz[]
--- returns: id of each row that was made
--- locks: FOR KEY SHARE on the job, so that a deletion sees the new rows or they are not made; failing at once when
---        somebody is deleting or renaming it: the batch is tried again
+-- returns: id of each new row
+-- locks: FOR KEY SHARE on the job: a deletion sees the new rows, or they are not made. Fails at once if another
+--        transaction deletes or renames the job; the batch is tried again
 INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
     max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
 SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
@@ -64,13 +64,13 @@ RETURNING id
 
 
 -- name: backfill_open
--- lock some open backfills that something can be done for now: nothing of theirs is open, or less than
--- max_active and slots are left. One that only waits for its last runs takes nobody's place. They take turns.
--- params: n int, look int (at so many open ones, the next), after bigint (the id that was looked at last), aside bigint[] as
---         text: backfills that wait
--- returns: (last: the last one of those that were looked at, null: there are no others; id, null: nothing can be done, and
---          the columns of one backfill; active: its open runs; slots: null where nobody has counted them; job_exists)
--- locks: FOR UPDATE on those backfills, skipping one that somebody is cancelling
+-- lock some open backfills that can go on now: they have no open runs, or fewer than max_active and slots are left. A
+-- backfill that only waits for its last runs is not among them, and takes no other's turn. Backfills take turns.
+-- params: n int, look int (look at the next `look` open backfills), after bigint (the id that was looked at last),
+--         aside bigint[] as text (backfills to leave out)
+-- returns: (last: the last id that was looked at, null: there are no others; id (null: none can go on), and the columns
+--          of one backfill; active: its open runs; slots: null if they were not counted; job_exists)
+-- locks: FOR UPDATE on those backfills, skipping one that is being cancelled
 WITH next AS MATERIALIZED (
     SELECT id FROM (
         (SELECT id FROM pgsched.backfills WHERE finished_at IS NULL AND id > %(after)s ORDER BY id LIMIT %(look)s)
@@ -97,13 +97,13 @@ ORDER BY o.id <= %(after)s, o.id
 
 
 -- name: backfill_rerun
--- ended runs of slots run again, as the job is now: the same rows, with further attempts. A success that
--- is repeated leaves its attempt as evidence, as every other attempt has.
+-- run ended runs of slots again, with the job's current settings: the same rows, with further attempts. A success that
+-- is repeated leaves its attempt as evidence, as every other attempt does.
 -- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]
 -- returns: id of each run that is queued again
--- locks: those runs, and FOR KEY SHARE on the job against its deletion; failing at once when somebody else has one: the
---        leader has other duties than to wait for it, and the batch is tried again. One that somebody revived meanwhile
---        is left alone.
+-- locks: those runs, and FOR KEY SHARE on the job against its deletion. Fails at once if another transaction has locked
+--        one: the leader has other duties, and the batch is tried again. A run that was revived in the meantime is left
+--        alone.
 WITH old AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id
     FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
@@ -147,11 +147,11 @@ SELECT id, CASE state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.
 
 
 -- name: backfill_rows
--- what is known of some slots of a job: their own rows, and the rows that stand for a stretch of slots.
--- A stretch's row has the newest of its slots, so those of the given slots are among them or soon after them.
+-- return what is known of some slots of a job: their own rows, and the rows that stand for a stretch of slots. The row
+-- of a stretch has its newest slot. So the stretches of the given slots are among these rows or soon after them.
 -- params: job_id bigint, slots timestamptz[] (not empty)
--- returns: (id, scheduled_at, state, started_at, covers_from, covers_until, covers_state: what the row said of its stretch
---          before it was revived for its own slot)
+-- returns: (id, scheduled_at, state, started_at, covers_from, covers_until, covers_state: the state of the stretch's
+--          row before it was revived for its own slot)
 -- locks: none
 WITH ends AS MATERIALIZED (SELECT min(s) AS first, max(s) AS last FROM unnest(%(slots)s::timestamptz[]) AS s)
 SELECT r.id, r.scheduled_at, r.state, r.started_at, r.covers_from, r.covers_until, r.covers_state
@@ -166,9 +166,10 @@ WHERE r.covers_from <= ends.last
 
 
 -- name: backfill_show
--- one backfill, or the newest ones, with how the runs stand that it started and history still holds.
+-- return one backfill, or the newest ones, with the states of their runs that are still kept.
 -- params: id bigint (null: all), n int
--- returns: one row per backfill, newest first; state is running, finished, cancelled or failed; leading: somebody leads
+-- returns: one row per backfill, newest first; state is running, finished, cancelled or failed; leading: there is a
+--          leader
 -- locks: none
 SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.from_at, b.to_at, b.mode, b.max_active, b.reverse, b.priority,
     b.slots, b.considered, b.started, b.cursor_at, b.requested_by, b.created_at, b.cancelled_at, b.cancelled_by,

@@ -1,9 +1,11 @@
--- What the schema is, as statements that make it: migrations/schema.sql is written from these (pgsched/db/schema/dump.py).
--- Each block is one statement: its purpose, params, returns and locks, then its text. PostgreSQL 14 to 18 answer the same.
+-- The schema, as the statements that make it: migrations/schema.sql is generated from these
+-- (pgsched/db/schema/dump.py).
+-- Each block is one statement: its purpose, params, returns and locks, then its text.
+-- PostgreSQL 14 to 18 give the same result.
 
 
 -- name: catalog_sequences
--- every sequence that belongs to no column.
+-- return every sequence that belongs to no column.
 -- params: none
 -- returns: text rows, in the order of their names
 -- locks: none
@@ -15,8 +17,8 @@ ORDER BY c.relname
 
 
 -- name: catalog_tables
--- every table: columns in their order, then keys and CHECKs, then storage options. Alembic's own table is left out, and
--- NOT NULL is said of the column, also where PostgreSQL 18 keeps it as a constraint.
+-- return every table: columns in their order, then keys and CHECKs, then storage options. Alembic's own table is left
+-- out. NOT NULL stands at the column, also where PostgreSQL 18 stores it as a constraint.
 -- params: none
 -- returns: text rows, in the order of their names
 -- locks: none
@@ -49,7 +51,7 @@ ORDER BY c.relname
 
 
 -- name: catalog_references
--- every foreign key.
+-- return every foreign key.
 -- params: none
 -- returns: text rows, in the order of their tables and names
 -- locks: none
@@ -60,7 +62,7 @@ ORDER BY c.relname, n.conname
 
 
 -- name: catalog_functions
--- every function.
+-- return every function.
 -- params: none
 -- returns: text rows, in the order of their names and arguments
 -- locks: none
@@ -70,7 +72,7 @@ ORDER BY p.proname, pg_get_function_identity_arguments(p.oid)
 
 
 -- name: catalog_aggregates
--- every aggregate.
+-- return every aggregate.
 -- params: none
 -- returns: text rows, in the order of their names
 -- locks: none
@@ -81,7 +83,7 @@ ORDER BY p.proname
 
 
 -- name: catalog_views
--- every view.
+-- return every view.
 -- params: none
 -- returns: text rows, in the order of their names
 -- locks: none
@@ -91,7 +93,7 @@ ORDER BY c.relname
 
 
 -- name: catalog_indexes
--- every index that belongs to no key.
+-- return every index that belongs to no key.
 -- params: none
 -- returns: text rows, in the order of their tables and names
 -- locks: none
@@ -103,7 +105,7 @@ ORDER BY c.relname, x.relname
 
 
 -- name: catalog_triggers
--- every trigger, in the order in which they fire; and whether it does so for replayed rows as well.
+-- return every trigger, in the order in which they fire, and whether it also fires for replayed rows.
 -- params: none
 -- returns: text rows, in the order of their tables and names
 -- locks: none
@@ -116,7 +118,7 @@ ORDER BY c.relname, g.tgname
 
 
 -- name: catalog_grants
--- what everybody may do with tables and sequences, and which functions not everybody may call.
+-- return what PUBLIC may do with tables and sequences, and which functions PUBLIC may not call.
 -- params: none
 -- returns: text rows, in the order of their names
 -- locks: none
@@ -132,7 +134,7 @@ ORDER BY 1
 
 
 -- name: catalog_comments
--- what \d+ and \df+ say of tables, columns, sequences, views and functions.
+-- return the comments that \d+ and \df+ show of tables, columns, sequences, views and functions.
 -- params: none
 -- returns: text rows, in the order of their names; columns in the order of their table
 -- locks: none

@@ -1,11 +1,11 @@
--- How it has been going: pages, charts.
+-- History for pages and charts.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: jobs_after
--- the jobs that a job waits for, and those that wait for it.
--- params: id bigint, after text (an array of bigint: those that it waits for), n int
--- returns: (side: before or behind, id, name: null where it was deleted), by name
+-- return the jobs that a job waits for, and the jobs that wait for it.
+-- params: id bigint, after text (an array of bigint: the jobs that it waits for), n int
+-- returns: (side: before or behind, id, name: null if the job was deleted), by name
 -- locks: none
 SELECT 'before' AS side, a.id, j.name FROM unnest(%(after)s::text::bigint[]) a(id) LEFT JOIN pgsched.jobs j ON j.id = a.id
 UNION ALL
@@ -14,7 +14,7 @@ ORDER BY 1, 3, 2
 
 
 -- name: runs_open_counted
--- how many runs have not ended, by state, counted up to n of each phase through its partial index.
+-- count the runs that have not ended, by state, up to n of each phase, through its partial index.
 -- params: n int
 -- returns: one row: queued, running, scheduled, waiting, counted (false: there are more than were counted)
 -- locks: none
@@ -31,7 +31,7 @@ FROM o
 
 
 -- name: runs_failed_newest
--- the newest runs that ended badly, by the index over those.
+-- return the newest runs that failed, through the index of those.
 -- params: n int
 -- returns: (id, state, job, task, finished_at, attempt, max_attempts, why)
 -- locks: none
@@ -42,11 +42,11 @@ LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.finished_at DESC
 
 
 -- name: slots_of_job_by_day
--- how many slots of a job fell on each of some days, by what became of them; the newest n rows are read, by
--- the index over slots. A row that stands for several slots counts once as what became of it; the others that it stands
--- for were skipped, on the day of the newest of them.
--- params: job_id bigint, edges timestamptz[] (the beginnings of the days and the end of the last), n int
--- returns: (day: 1 is the first, kind: ran, late, skipped, cancelled, missed, dead or open, slots, read: rows,
+-- count the slots of a job on each of some days, by their result. The newest n rows are read, through the index over
+-- slots. A row that stands for several slots counts once by its own result; its other slots count as skipped, on the
+-- day of the newest of them.
+-- params: job_id bigint, edges timestamptz[] (the beginning of each day, and the end of the last), n int
+-- returns: (day: 1 is the first; kind: ran, late, skipped, cancelled, missed, dead or open; slots; read: rows;
 --          first_at: the oldest)
 -- locks: none
 WITH newest AS MATERIALIZED (
@@ -72,13 +72,13 @@ GROUP BY 1, 2
 
 
 -- name: runs_finished_by_stretch
--- what the finished runs of each stretch of time say. At most n of a stretch are read, its newest, by the
--- index over their end; where there were more, `seen` is n, `ended` counts up to `most` of them, and earliest_at says how
--- far back those that were read reach. The newest stretch goes on: it ends now.
--- params: width_s float8 (of a stretch), count int (of stretches, up to now), n int, most int
--- returns: one row per stretch, oldest first: from_at, until_at, seen, ended, executed, dead, missed, retried, earliest_at;
---          wait_50, wait_95: seconds from being due to the start; late_50, late_95, late_max: from slot to start, of
---          first attempts
+-- return figures of the finished runs of each interval of time. At most the newest n runs of an interval are read,
+-- through the index over their end. If there are more, `seen` is n, `ended` counts up to `most` of them, and
+-- earliest_at is the oldest end that was read. The newest interval ends now.
+-- params: width_s float8 (of an interval), count int (of intervals, up to now), n int, most int
+-- returns: one row per interval, oldest first: from_at, until_at, seen, ended, executed, dead, missed, retried,
+--          earliest_at; wait_50, wait_95: seconds from being due to the start; late_50, late_95, late_max: seconds from
+--          slot to start, of first attempts
 -- locks: none
 WITH clock AS (
     SELECT to_timestamp(floor(extract(epoch FROM clock_timestamp()) / %(width_s)s) * %(width_s)s) AS until
@@ -112,8 +112,8 @@ FROM (
 
 
 -- name: slots_of_job
--- the slots of a job that have a row in a stretch of time, the newest n; rows that stand for several slots
--- are found by the newest of these.
+-- return the slots of a job that have a row in an interval of time, the newest n. A row that stands for several slots
+-- is found by the newest of them.
 -- params: job_id bigint, from_at timestamptz, until_at timestamptz, n int
 -- returns: (id, state, origin, scheduled_at, started_at, finished_at, attempt, max_attempts, late_s: null unless it
 --          started late, reason, error, covers_from, covers_until, covers_count), newest first
@@ -129,7 +129,7 @@ ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT %(n)s
 
 
 -- name: slots_of_jobs_newest
--- the newest slots of some jobs, of each by its index over slots.
+-- return the newest slots of some jobs, through the index over slots of each.
 -- params: ids text (an array of bigint), n int (of each job)
 -- returns: (job_id, id, state, scheduled_at, started_at, finished_at, late_s: null unless it started late, reason,
 --          covers_count), oldest first
@@ -146,10 +146,11 @@ ORDER BY r.job_id, r.scheduled_at
 
 
 -- name: workers_alive_draining
--- the workers that are alive, as workers_alive, and whether somebody asked them to drain.
+-- return the live workers as workers_alive does, and whether they were asked to drain.
 -- params: none
 -- returns: (id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues, tasks: how many,
---          started_at, seen_s, stopping, blocked_s: for how long its loop has not turned, blocked_by, drain_asked)
+--          started_at, seen_s, stopping, blocked_s: for how long its event loop has been blocked, blocked_by,
+--          drain_asked)
 -- locks: none
 SELECT id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues,
     cardinality(tasks) AS tasks, started_at, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s,
@@ -160,9 +161,9 @@ ORDER BY id
 
 
 -- name: workers_gone
--- workers that were there within the last hour and are not any more, by the newest ids.
+-- return the workers that were alive within the last hour and are not any more, by the newest ids.
 -- params: n int
--- returns: (id, name, seen_at, started_at, stopped_at: null where it just vanished, now)
+-- returns: (id, name, seen_at, started_at, stopped_at: null if it vanished, now)
 -- locks: none
 SELECT id, name, seen_at, started_at, stopped_at, clock_timestamp() AS now
 FROM (SELECT id, name, seen_at, started_at, stopped_at, lease FROM pgsched.workers ORDER BY id DESC LIMIT 500) w

@@ -3,8 +3,9 @@
 
 
 -- fragment: claim_columns
--- What a claim says of a run r. Queue and kind are null where they are the queue asked for and task: what each row says
--- would be read for each. Its name outside of the database is for whoever sends it there.
+-- The columns that a claim returns of a run r. Queue and kind are null if they are the requested queue and `task`,
+-- because otherwise each row's value would have to be read. Its outside name is for executors that send it to other
+-- systems.
 r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority, nullif(r.kind, 'task') AS kind, r.task,
     r.args, r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base,
     r.backoff_max, r.backoff_jitter, r.options, r.suspect,
@@ -12,9 +13,9 @@ r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority
 
 
 -- fragment: claim_found
--- What a claim looks at in a run that it has found, before it takes it. The note is 0 for nearly all: the bytes of large
--- arguments times 4, + 1 if this is the run's only attempt, + 2 if it is suspect (see pgsched.claim_limit). Compressed
--- arguments may be a hundred times as large; none has more than 1 MiB.
+-- The columns that a claim reads of a run before it takes the run. The note is 0 for nearly all runs. Otherwise it is
+-- the bytes of large arguments times 4, + 1 if this is the run's only attempt, + 2 if it is suspect (see
+-- pgsched.claim_limit). Compressed arguments may be a hundred times as large; none has more than 1 MiB.
 id, CASE WHEN pg_column_size(args) <= 4096 AND pg_column_compression(args) IS NULL THEN 0
          WHEN pg_column_compression(args) IS NULL THEN least(pg_column_size(args), 1048576)
          ELSE least(100 * pg_column_size(args), 1048576) END * 4
@@ -22,8 +23,8 @@ id, CASE WHEN pg_column_size(args) <= 4096 AND pg_column_compression(args) IS NU
 
 
 -- fragment: claim_update
--- Take what is found: all of it, but for runs that count as begun once they are claimed where there is no free place for
--- them, for others beside one that is suspect, and for arguments that are more than a worker should hold.
+-- Take all runs that were found, with three exceptions: runs that count as begun once they are claimed, if there is no
+-- free place for them; other runs beside a suspect one; and arguments beyond the bytes that a worker should hold.
 UPDATE pgsched.runs r
 SET state = 'running', token = %(token)s, worker_id = %(worker_id)s, attempt = r.attempt + 1, begun = NULL,
     started_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s)
@@ -35,17 +36,17 @@ RETURNING
 -- name: claim
 -- take up to `n` queued runs of one queue for this worker, in (priority, available_at, id) order.
 -- params: queue text, n int, places int (how many places of the worker are free now), token uuid, worker_id bigint,
---         lease_s float8, named boolean (whether to say the outside name of every run), kinds text[] (every task of these kinds), tasks text[] (the registered tasks that this worker
---         knows), parallel arrays priorities smallint[], after_ats timestamptz[], after_ids bigint[]: the claim cursor of
---         each priority
--- returns: one row per claim, unordered; none when there is nothing to do
--- The cursor, each priority's last claimed key, spares the scan the dead entries of what was claimed before, which
--- nothing can remove while some session pins xmin. A run that became claimable in front of it is not seen: the worker
+--         lease_s float8, named boolean (whether to return the outside name of every run), kinds text[] (all tasks of
+--         these kinds), tasks text[] (the registered tasks that this worker knows), parallel arrays priorities
+--         smallint[], after_ats timestamptz[], after_ids bigint[]: the claim cursor of each priority
+-- returns: one row per claim, unordered; none if there is nothing to claim
+-- The cursor is the last claimed key of each priority. It spares the scan the dead entries of earlier claims, which
+-- vacuum cannot remove while a session pins xmin. A run that became claimable before the cursor is not seen: the worker
 -- scans again without it (worker/claiming/cursor.py).
--- A start deadline has done its duty once an attempt starts; it stays in the row, because a claim that is given back
--- before that (settle: 'released') is bound by it again.
--- What is paused is not claimed: two questions to a table that is nearly always empty, asked once a statement.
--- locks: row locks on the claimed runs, skipping those that others hold
+-- A start deadline no longer matters once an attempt starts. It stays in the row, because it applies again to a claim
+-- that is given back before that (settle: 'released').
+-- Paused queues and tasks are not claimed: two lookups per statement in a table that is nearly always empty.
+-- locks: row locks on the claimed runs, skipping locked ones
 WITH picked AS MATERIALIZED (
     SELECT found.id, found.note
     FROM unnest(%(priorities)s::text::smallint[], %(after_ats)s::text::timestamptz[], %(after_ids)s::text::bigint[])
@@ -73,11 +74,11 @@ WITH picked AS MATERIALIZED (
 
 
 -- name: claim_many
--- as `claim_start`, of several queues: of those that come first in the array first.
--- params: queues text[], queue text (empty: each row says its own), n int, places int, token uuid, worker_id bigint, lease_s float8,
---         kinds text[], tasks text[]
+-- claim like `claim_start` from several queues, first from those that come first in the array.
+-- params: queues text[], queue text (empty: each row returns its own), n int, places int, token uuid, worker_id bigint,
+--         lease_s float8, named boolean, kinds text[], tasks text[]
 -- returns: as claim
--- locks: row locks on the claimed runs, skipping those that others hold
+-- locks: row locks on the claimed runs, skipping locked ones
 WITH picked AS MATERIALIZED (
     SELECT found.id, found.note
     FROM unnest(%(queues)s::text::text[]) AS q(queue) CROSS JOIN LATERAL (
@@ -102,7 +103,7 @@ WITH picked AS MATERIALIZED (
 
 
 -- name: claim_unconfirmed
--- the claims that an earlier claim with this token made, when its answer was lost.
+-- return the claims that an earlier claim with this token made, after its answer was lost.
 -- params: queues text[], queue text (the only one of these, or empty), token uuid, named boolean
 -- returns: as claim
 -- locks: none
@@ -113,12 +114,12 @@ WHERE phase = 2 /* claimable */ AND state = 'running' AND queue = ANY (%(queues)
 
 
 -- name: claim_start
--- as `claim`, from the start of the queue on: no claim cursor, and no scan for each priority. The plan is
--- smaller by as much as a worker that is alone with one run notices.
+-- claim like `claim`, from the start of the queue: without a claim cursor and without a scan per priority. The plan is
+-- smaller, which a worker with a single run notices.
 -- params: queue text, n int, places int, token uuid, worker_id bigint, lease_s float8, named boolean, kinds text[],
 --         tasks text[]
 -- returns: as claim
--- locks: row locks on the claimed runs, skipping those that others hold
+-- locks: row locks on the claimed runs, skipping locked ones
 WITH picked AS MATERIALIZED (
     SELECT
     -- include: claim_found
@@ -139,9 +140,9 @@ WITH picked AS MATERIALIZED (
 
 
 -- name: claim_lease_left
--- for how long claims of this worker are still believed, the first of them to end.
+-- return how long the leases of these claims still last; the shortest counts.
 -- params: ids bigint[], token uuid
--- returns: (left_s float8), in seconds; null when none is its own any more
+-- returns: (left_s float8), in seconds; null if none of the claims is this worker's any more
 -- locks: none
 SELECT extract(epoch FROM min(r.lease_until) - clock_timestamp())::float8 AS left_s
 FROM pgsched.runs r
@@ -149,16 +150,18 @@ WHERE r.id = ANY (%(ids)s::text::bigint[]) AND CASE WHEN r.token = %(token)s AND
 
 
 -- name: claimable_queues
--- the queues that have open runs which this worker may take, found by skipping through the claim index (one probe a queue).
--- params: asleep_s float8: for so long, whoever makes a run is to notify the workers, because this one may be asleep
---         (null: leave that as it is); look boolean: whether to look for queues; known text[]: but not for these; among
---         text[]: these alone (null: any); after text: behind this name, steps int: at most so many steps; kinds text[],
---         tasks text[]: as claim
--- returns: (queue text, sure_s float8, after text); first a row without a queue, which says for how many seconds it will be
---          so (null: not asked), and behind which name to go on (null: there are no more), then one for each queue
--- What was claimed of a queue leaves dead entries, which each look reads again while some session pins xmin: so those of
--- the known queues are gone round, in the gaps between their names. Of each queue 20 open runs are read at most: where
--- there are more, what is behind them is for a claim to find.
+-- return the queues with open runs that this worker may take, by skipping through the claim index (one probe per
+-- queue).
+-- params: asleep_s float8: for this many seconds, transactions that make a run are to notify the workers, because this
+--         one may be asleep (null: do not change that); look boolean: whether to look for queues; known text[]: leave
+--         out these queues; among text[]: only these (null: any); after text: start after this name; steps int: at most
+--         this many steps; kinds text[], tasks text[]: as claim
+-- returns: (queue text, sure_s float8, after text). The first row has no queue, but sure_s: for how many seconds
+--          transactions will notify (null: not asked), and after: the name after which to continue (null: there are no
+--          more). Then one row for each queue
+-- Claimed runs leave dead entries, which each look would read again while a session pins xmin. So known queues are
+-- skipped: only the gaps between their names are read. At most 20 open runs are read of each queue. If there are more,
+-- a claim has to find out what is behind them.
 -- locks: none
 WITH RECURSIVE asleep AS MATERIALIZED (
     SELECT CASE WHEN %(asleep_s)s::float8 IS NOT NULL THEN pgsched.workers_asleep(%(asleep_s)s::float8) END AS sure_s

@@ -3,7 +3,7 @@
 
 
 -- name: declare_defaults
--- what a column of jobs holds that a declaration says nothing of.
+-- return the default of each column of jobs, for columns that a declaration does not set.
 -- params: none
 -- returns: (name, expression) of each column that has a default
 -- locks: none
@@ -13,9 +13,9 @@ WHERE d.adrelid = 'pgsched.jobs'::regclass
 
 
 -- name: declare_holder
--- whose open transaction has locked a job?
+-- return the server process whose open transaction has locked a job.
 -- params: name text
--- returns: pid int (null: nobody's, any more), or no row: there is no such job
+-- returns: pid int (null: no transaction has it locked any more), or no row: there is no such job
 -- locks: none
 SELECT (SELECT l.pid FROM pg_catalog.pg_locks l
         WHERE l.locktype = 'transactionid' AND l.granted AND l.transactionid = j.xmax LIMIT 1) AS pid
@@ -23,25 +23,25 @@ FROM pgsched.jobs j WHERE j.name = %(name)s
 
 
 -- name: declare_lock_shared
--- processes whose jobs are all as their code declares them start side by side. None is taken away meanwhile.
+-- let processes whose jobs are all as declared start at the same time, while no job is withdrawn.
 -- params: none
--- returns: locked boolean: false where somebody has been declaring for a second
+-- returns: locked boolean: false if another process has been declaring for a second
 -- locks: the row that declare_lock locks, shared, until the transaction ends
 SELECT pgsched.share_declare_turn() AS locked
 
 
 -- name: declare_lock
--- ten workers that start at once take turns in reconciling what their code declares.
+-- let workers that start at the same time reconcile their declarations one after another.
 -- params: none
--- returns: locked boolean: false where somebody has been at it for 5 s
--- locks: a row of turns, until the transaction ends. One for all apps: two that declare the same names in other orders
---        would deadlock.
+-- returns: locked boolean: false if another process has had the lock for 5 s
+-- locks: a row of turns, until the transaction ends. One row for all apps, because two apps that declare the same names
+--        in different orders would deadlock.
 SELECT pgsched.take_declare_turn() AS locked
 
 
 -- name: declare_others
--- is another process of this app there, or may one come back? One that did not sign off counts until it is
---                 given up (prune_workers), and for a while after that: after an outage all look gone that are not.
+-- check whether another process of this app is alive, or may come back. A process that did not sign off counts until it
+-- is given up (prune_workers), and for grace_s after that: after an outage, live processes look gone too.
 -- params: app text, grace_s float8
 -- returns: others boolean
 -- locks: none
@@ -52,7 +52,7 @@ SELECT EXISTS (
 
 
 -- name: declare_removed
--- the jobs that an app declared before and declares no more; deleted if `remove`.
+-- return the jobs that an app declared before and does not declare any more; delete them if `remove`.
 -- params: declared_by text, names text[], remove boolean
 -- returns: name
 -- locks: the deleted rows
@@ -67,8 +67,8 @@ WHERE NOT %(remove)s AND declared_by = %(declared_by)s AND name <> ALL (%(names)
 
 
 -- name: declare_squatted
--- those of these jobs that were made by somebody who may not declare: no worker, and nobody whose member the session's
--- user is. None where no roles are in force.
+-- return those of these jobs that were made by a role that may not declare: it is no worker, and the session's user is
+-- not a member of it. None if no roles are in force.
 -- params: names text[]
 -- returns: (name, owner)
 -- locks: none
@@ -82,7 +82,7 @@ WHERE j.name = ANY (%(names)s::text[]) AND j.owner <> current_user
 
 
 -- name: declare_try_lock
--- as declare_lock, but that nobody waits: a process may be declaring just now.
+-- take the lock of declare_lock without waiting, because another process may be declaring.
 -- params: none
 -- returns: locked boolean
 -- locks: the same row
@@ -90,10 +90,10 @@ SELECT pgsched.try_declare_turn() AS locked
 
 
 -- name: declare_withdraw
--- delete jobs that nobody declares any more. Under declare_try_lock.
+-- delete jobs that no process declares any more. Called under declare_try_lock.
 -- params: ids bigint[]
 -- returns: name text, app text
--- locks: those rows, skipping locked ones: somebody edits them
+-- locks: those rows, skipping locked ones, which are being edited
 WITH free AS MATERIALIZED (
     SELECT id FROM pgsched.jobs WHERE id = ANY (%(ids)s::bigint[]) AND declared_by IS NOT NULL FOR UPDATE SKIP LOCKED
 )
@@ -101,9 +101,9 @@ DELETE FROM pgsched.jobs j USING free WHERE j.id = free.id RETURNING j.name, j.d
 
 
 -- name: declare_withdrawn
--- the jobs of apps that are at work which no process of theirs declares, nor has for a while. A process
---                    that has not signed off counts until it is written off (prune_workers); one that does not say what
---                    it declares may declare anything; and where no process is alive that says so, all is left.
+-- return the jobs of running apps that no process of the app declares, nor has declared for grace_s. A process that has
+-- not signed off counts until it is given up (prune_workers). A process that does not report its declarations may
+-- declare anything. If no live process of an app reports them, its jobs are left alone.
 -- params: grace_s float8, n int
 -- returns: id bigint, name text, app text
 -- locks: none
@@ -125,8 +125,8 @@ LIMIT %(n)s
 
 
 -- name: declared_by
--- who owns a job.
+-- return the app that owns a job.
 -- params: name text
--- returns: declared_by text (null: made by SQL)
+-- returns: declared_by text (null: the job was made by SQL)
 -- locks: none
 SELECT declared_by FROM pgsched.jobs WHERE name = %(name)s

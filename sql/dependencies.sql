@@ -3,14 +3,15 @@
 
 
 -- name: admit_dependents
--- what the edges of runs that wait for others come to. All met: the run becomes
--- claimable, or waits for its own later time, its limits, or the overlap policy that held it as well. One failed, or all
--- of those of which one is enough: it ends, and with it every run below that would end for that reason, each saying for
--- which parent. A slot of a job is skipped, any other run cancelled.
--- params: ids bigint[]: the runs to look at
+-- decide about runs that wait for other runs, by their edges. All edges met: the run becomes claimable, or waits for
+-- its own later time, its limits, or the overlap policy that also keeps it waiting. One edge failed, or all of those of
+-- which one is enough: the run ends. With it end all runs below it that would end for that reason; each names its
+-- parent. A slot of a job is skipped, any other run is cancelled.
+-- params: ids bigint[]: the runs to decide about
 -- returns: (ready bigint, ended bigint, notified bigint)
--- locks: row locks on the runs that end, skipping locked ones: they are found again by their parents, which have ended
--- One probe of an index for each question, however many edges a run has: it is asked each time that a parent has ended.
+-- locks: row locks on the runs that end, skipping locked ones: these are found again by their parents, which have ended
+-- Each question costs one probe of an index, however many edges a run has, because it is asked each time that a parent
+-- has ended.
 WITH RECURSIVE asked AS MATERIALIZED (
     SELECT c.id,
         (SELECT e.parent_id FROM pgsched.dependencies e WHERE e.run_id = c.id AND e.state = 'failed' AND NOT e.any_of
@@ -82,12 +83,12 @@ SELECT (SELECT count(*) FROM ready) AS ready, (SELECT count(*) FROM ended) AS en
 
 
 -- name: dependencies_above
--- the edges by which some runs wait, then those of the runs that they wait for, and so on. What was decided is among them, so
--- that a run that has waited for very many is read in pieces as well.
--- params: ids bigint[], lowest bigint (edges to older runs are left out), after bigint (of the first of the runs only edges to
---         later ones than that), n int
--- returns: (run_id, parent_id, open boolean, place: of the run among ids; 0: a run that these wait for), n of them at most, those
---          of ids first and in that order; those of one run together, by parent_id
+-- return the edges by which some runs wait, then the edges of the runs that these wait for, and so on. Decided edges
+-- are included, so that a run that has waited for very many runs can be read in pieces too.
+-- params: ids bigint[], lowest bigint (edges to older runs are left out), after bigint (of the first of the runs, only
+--         edges to later runs than this), n int
+-- returns: (run_id, parent_id, open boolean, place: the run's position in ids, 0: a run that these wait for), at most n
+--          edges: first those of ids, in that order; the edges of one run together, by parent_id
 -- locks: none
 WITH RECURSIVE above AS (
     SELECT d.run_id, d.parent_id, d.open, c.place
@@ -107,10 +108,10 @@ SELECT run_id, parent_id, open, place FROM above LIMIT %(n)s
 
 
 -- name: dependencies_add
--- make edges.
+-- add edges.
 -- params: parallel arrays run_ids bigint[], parent_ids bigint[], on_failures text[], any_ofs boolean[]
 -- returns: nothing
--- locks: the runs that are held back; see migrations/1001_mend/43_dependencies.sql
+-- locks: the runs that now wait; see migrations/1001_mend/43_dependencies.sql
 INSERT INTO pgsched.dependencies (run_id, parent_id, on_failure, any_of)
 SELECT run_id, parent_id, on_failure, any_of
 FROM ROWS FROM (pg_catalog.unnest(%(run_ids)s::text::bigint[]), pg_catalog.unnest(%(parent_ids)s::text::bigint[]),
@@ -119,9 +120,11 @@ FROM ROWS FROM (pg_catalog.unnest(%(run_ids)s::text::bigint[]), pg_catalog.unnes
 
 
 -- name: dependencies_backward
--- the next runs that wait for a later one. The oldest run of a circle is among them, and a later one waits for it.
--- params: after bigint (those with a greater id), n int (look at so many of them)
--- returns: (last bigint: behind which to go on, null: from the first one; ids bigint[]: those for which a later one waits)
+-- return the next runs that wait for a later run. The oldest run of a circle is among them, because it waits for a
+-- later one.
+-- params: after bigint (only greater ids), n int (look at this many)
+-- returns: (last bigint: the id after which to continue, null: at the first one; ids bigint[]: the runs that wait for a
+--          later one)
 -- locks: none
 WITH RECURSIVE backward AS (
     (SELECT e.run_id FROM pgsched.dependencies e
@@ -142,8 +145,8 @@ SELECT (SELECT max(run_id) FROM looked HAVING count(*) = %(n)s) AS last, ARRAY(
 
 
 -- name: dependencies_begin
--- the edges of a run are more than are looked at at once: its mark says so until all of them are. A new edge takes
--- the mark away again (pgsched.dependencies_after_insert).
+-- mark a run with too many edges to look at at once. The mark stays until all of them have been looked at. A new edge
+-- removes it (pgsched.dependencies_after_insert).
 -- params: id bigint
 -- returns: nothing
 -- locks: that run, which dependencies_fresh has locked
@@ -151,7 +154,7 @@ UPDATE pgsched.runs SET available_at = '8999-01-02 00:00Z' WHERE id = %(id)s
 
 
 -- name: dependencies_begin_again
--- runs of whose edges another leader had looked at some: nobody knows which.
+-- reset the runs of which a former leader had looked at some edges, because it is not known at which.
 -- params: none
 -- returns: nothing
 -- locks: those runs, skipping locked ones
@@ -163,10 +166,10 @@ UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z' FROM begun WHERE r.
 
 
 -- name: dependencies_complete
--- a run of which all edges have been looked at is watched from now on, if none came meanwhile.
+-- watch a run of which all edges have been looked at, if no edge was added in the meantime.
 -- params: id bigint
--- returns: id, or no row: it has got more edges, or has ended, or somebody has locked it
--- locks: that run, if nobody else has
+-- returns: id, or no row: the run has more edges, or has ended, or is locked
+-- locks: that run, unless another transaction has it locked
 WITH begun AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE id = %(id)s AND state = 'waiting' AND available_at = '8999-01-02 00:00Z'
     FOR NO KEY UPDATE SKIP LOCKED
@@ -175,11 +178,11 @@ UPDATE pgsched.runs r SET available_at = '9000-01-01 00:00Z' FROM begun WHERE r.
 
 
 -- name: dependencies_edges
--- the open edges of some runs, the first ones. A statement of its own, behind the locks of the runs: who makes an edge has
--- locked its run, so that none is missed. And before the locks of the parents: asked for in that statement, they would
--- be read again for each parent that a worker is just writing.
--- params: ids bigint[] (in the order in which they are to be looked at), after bigint (parents with a greater id), n int
--- returns: (run_id, parent_id: null where it has none, unmarked: whether that parent is to be marked yet), n of them at most
+-- return the first open edges of some runs. This is a statement of its own after the runs are locked: a transaction
+-- that adds an edge has locked its run, so no edge is missed. And it comes before the parents are locked: in the same
+-- statement, the edges would be read again for each parent that a worker is writing.
+-- params: ids bigint[] (in the order in which to look at them), after bigint (only parents with a greater id), n int
+-- returns: (run_id, parent_id: null if there is none, unmarked: the parent is not marked yet), at most n edges
 -- locks: none
 SELECT c.id AS run_id, d.parent_id, coalesce(d.unmarked, false) AS unmarked
 FROM unnest(%(ids)s::text::bigint[]) AS c(id)
@@ -191,10 +194,12 @@ LIMIT %(n)s
 
 
 -- name: dependencies_end_circle
--- the oldest run of a circle of runs that wait for each other ends; to those that wait for it that is an end like any other.
--- params: parallel arrays run_ids, parent_ids (text of bigint[]): the edges of the circle, first the one to its oldest run
--- returns: id, or no row: one of these edges is not open any more, or somebody has locked the run
--- locks: that run, if nobody else has
+-- end the oldest run of a circle of runs that wait for each other. For the runs that wait for it, this is an end like
+-- any other.
+-- params: parallel arrays run_ids, parent_ids (text of bigint[]): the edges of the circle, first the edge to its oldest
+--         run
+-- returns: id, or no row: one of these edges is not open any more, or the run is locked
+-- locks: that run, unless another transaction has it locked
 WITH circle AS MATERIALIZED (
     SELECT %(run_ids)s::text::bigint[] AS run_ids, %(parent_ids)s::text::bigint[] AS parent_ids
 ), held AS MATERIALIZED (
@@ -217,7 +222,7 @@ RETURNING r.id
 
 -- name: dependencies_fresh
 -- lock runs whose edges are new.
--- params: after bigint (those with a greater id), n int (so many of them), aside bigint[] as text (runs that are left alone)
+-- params: after bigint (only greater ids), n int (at most this many), aside bigint[] as text (runs to leave out)
 -- returns: id of each, the smallest first
 -- locks: row locks on those runs, skipping locked ones
 SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
@@ -227,12 +232,13 @@ ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 
 
 -- name: dependencies_watch
--- the parents that runs wait for are marked, so that whoever ends one wakes the leader, and the runs are watched
--- from now on. A run stays new as long as somebody has locked one of its parents.
--- params: ids bigint[]: the runs, which dependencies_fresh has locked; parallel arrays run_ids bigint[], parent_ids bigint[]:
---         the edges to parents that are not marked yet
--- returns: (watched bigint: how many; missed bigint[]: the parents that somebody has locked)
--- locks: row locks on the parents, skipping locked ones. One update for both: a run may be a child and a parent.
+-- mark the parents that runs wait for, so that their end wakes the leader, and watch the runs from now on. A run stays
+-- new while one of its parents is locked.
+-- params: ids bigint[]: the runs, which dependencies_fresh has locked; parallel arrays run_ids bigint[], parent_ids
+--         bigint[]: the edges to parents that are not marked yet
+-- returns: (watched bigint: how many; missed bigint[]: the parents that are locked)
+-- locks: row locks on the parents, skipping locked ones. One update does both, because a run may be a child and a
+--        parent.
 WITH marked AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE id = ANY (%(parent_ids)s::text::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), missed AS MATERIALIZED (
@@ -255,10 +261,10 @@ SELECT (SELECT count(*) FROM watched) AS watched, ARRAY(SELECT DISTINCT parent_i
 
 
 -- name: dependencies_gone
--- edges to runs that somebody has deleted fail (run_anyway: are met), for they will never end.
--- params: after bigint, after_parent bigint (the edge behind which to look), n int (look at so many runs and edges)
--- returns: (last bigint, last_parent bigint: the edge behind which to go on, null: from the first one; ids bigint[]: the runs
---          that have such an edge)
+-- fail the edges to runs that were deleted (run_anyway: meet them), because these will never end.
+-- params: after bigint, after_parent bigint (start after this edge), n int (look at this many runs and edges)
+-- returns: (last bigint, last_parent bigint: the edge after which to continue, null: at the first one; ids bigint[]:
+--          the runs that have such an edge)
 -- locks: row locks on those runs, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
@@ -286,10 +292,10 @@ FROM reached
 
 
 -- name: dependencies_look
--- is there anything to do for runs that wait for others? So that a round without any costs one question.
+-- check whether there is anything to do for runs that wait for others, so that a round without any costs one statement.
 -- params: none
--- returns: (slots, fresh, begun, ended boolean): slots that wait for other jobs' slots; runs with new edges, and those of
---          whose edges some were looked at; parents that ended
+-- returns: (slots, fresh, begun, ended boolean): slots wait for other jobs' slots; runs have new edges; runs have edges
+--          of which some were looked at; parents have ended
 -- locks: none
 SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL
     AND available_at = '8998-01-01 00:00Z') AS slots,
@@ -301,9 +307,9 @@ SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_
 
 
 -- name: dependencies_no_slot
--- slots that wait for what will never be are skipped.
--- params: parallel arrays ids bigint[], job_ids bigint[]: the job that has no such slot (0: the jobs wait in a circle; -1:
---         there is no job)
+-- skip slots that wait for a slot that will never exist.
+-- params: parallel arrays ids bigint[], job_ids bigint[]: the job without such a slot (0: the jobs wait in a circle;
+--         -1: there is no job)
 -- returns: nothing; the number of rows says how many
 -- locks: those runs
 UPDATE pgsched.runs r SET state = 'skipped', finished_at = clock_timestamp(), available_at = clock_timestamp(),
@@ -317,7 +323,7 @@ WHERE r.id = g.id AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01
 
 
 -- name: dependencies_parents
--- the runs that a run waited for, with their results.
+-- return the runs that a run waited for, with their results.
 -- params: id bigint
 -- returns: (id, task, state, result, error), the oldest first
 -- locks: none
@@ -327,9 +333,9 @@ WHERE d.run_id = %(id)s ORDER BY p.id
 
 
 -- name: dependencies_progress
--- how far some runs are.
+-- return how many of these runs have ended.
 -- params: ids text (an array of bigint)
--- returns: (total, done, failed bigint): of them, ended; of those, not succeeded. What was pruned has ended well.
+-- returns: (total, done, failed bigint): runs; ended; ended without success. Pruned runs count as succeeded.
 -- locks: none
 SELECT count(*) AS total, count(*) FILTER (WHERE r.id IS NULL OR r.phase >= 3 /* ended */) AS done,
     count(*) FILTER (WHERE r.phase >= 3 /* ended */ AND r.state <> 'succeeded') AS failed
@@ -338,12 +344,12 @@ FROM unnest(%(ids)s::text::bigint[]) AS given(id) LEFT JOIN LATERAL (
 
 
 -- name: dependencies_release
--- what runs that have ended mean for those that wait for them. An edge is met by a success, or by
--- any end where on_failure says run_anyway; it fails where on_failure says cancel; under `wait` it stays open.
--- params: after bigint (of the parents, those with a greater id), n int (so many of them, and twice as many edges, at
---         most), aside bigint[] as text (parents that are left alone), act boolean (false: change nothing)
--- returns: (more boolean: something was decided, and not all may have been; ids bigint[]: the runs of which some were;
---          last bigint: the greatest id that was looked at, null: there are none behind it)
+-- decide the edges of runs that have ended. A success meets an edge; under run_anyway any end does. Under cancel any
+-- other end fails the edge; under wait the edge stays open.
+-- params: after bigint (only parents with a greater id), n int (at most this many parents, and twice as many edges),
+--         aside bigint[] as text (parents to leave out), act boolean (false: change nothing)
+-- returns: (more boolean: something was decided, and there may be more; ids bigint[]: the runs of which edges were
+--          decided; last bigint: the greatest id that was looked at, null: there are no more)
 -- locks: row locks on those parents and children, skipping locked ones. A parent is looked at again until all its edges
 --        are decided.
 WITH ended AS MATERIALIZED (
@@ -383,7 +389,7 @@ SELECT ((SELECT count(*) FROM ended) = %(n)s OR (SELECT count(*) FROM edges) = 2
 
 
 -- name: dependencies_retry
--- revive every run of a graph that ended and did not succeed.
+-- revive every run of a graph that ended without success.
 -- params: id bigint
 -- returns: (id, state: queued, or waiting for others) of each
 -- locks: those runs
@@ -391,9 +397,9 @@ SELECT id, state FROM pgsched.retry_tree(%(id)s)
 
 
 -- name: dependencies_runs
--- make the runs of a graph; those that will wait for others are born held back.
--- params: rows text: a JSON array of objects with the params of `enqueue`, args as a text of JSON, waits boolean, trace text (JSON), and
---         has_children true: marked from birth, and not by the leader one by one
+-- make the runs of a graph; those that will wait for others are waiting from the start.
+-- params: rows text: a JSON array of objects with the params of `enqueue`, args as a text of JSON, waits boolean, trace
+--         text (JSON), and has_children true: the run is marked as a parent from the start, and not by the leader
 -- returns: id of each, in the order of the rows, if sorted
 -- locks: none but the new rows'
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, tags, concurrency_key, has_children,
@@ -417,13 +423,13 @@ RETURNING id
 
 
 -- name: dependencies_slots
--- slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as
--- far as there are any. A run that stands for a stretch of slots stands for each of them.
--- params: after bigint (of the slots that wait, those with a greater id), n int (look at so many of them), aside bigint[]
---         as text (slots that are left alone)
--- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is gone
---          (-1: it waits for no job, or is no slot);
---          undecided bigint: how many of the jobs have yet to decide it)
+-- return slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as far as
+-- these exist. A run that stands for a stretch of slots stands for each of them.
+-- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
+--         to leave out)
+-- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is deleted
+--          (-1: the run waits for no job, or is no slot); undecided bigint: how many of the jobs have yet to decide
+--          their slot)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT id, scheduled_at AS slot, options FROM pgsched.runs
@@ -454,10 +460,11 @@ FROM judged GROUP BY id
 
 
 -- name: dependencies_tree
--- the graph that a run belongs to.
+-- return the graph that a run belongs to.
 -- params: id bigint
--- returns: one row for each run, the oldest first: (id, state, task, queue, attempt, max_attempts, started_at, finished_at,
---          reason, error, parents jsonb: [{id, on_failure, any_of, state}], now); a run that was pruned has only an id
+-- returns: one row for each run, the oldest first: (id, state, task, queue, attempt, max_attempts, started_at,
+--          finished_at, reason, error, parents jsonb: [{id, on_failure, any_of, state}], now); a pruned run has only an
+--          id
 -- locks: none
 SELECT g.id, r.state, r.task, r.queue, r.attempt, r.max_attempts, r.started_at, r.finished_at, r.reason, r.error,
     (SELECT coalesce(jsonb_agg(jsonb_build_object('id', d.parent_id, 'on_failure', d.on_failure, 'any_of', d.any_of,
@@ -469,9 +476,9 @@ ORDER BY g.id
 
 
 -- name: dependencies_waits
--- the runs that a run still waits for.
+-- return the runs that a run still waits for.
 -- params: id bigint
--- returns: parent_id, the oldest first; at most a hundred
+-- returns: parent_id, the oldest first; at most 100
 -- locks: none
 SELECT d.parent_id FROM pgsched.dependencies d JOIN pgsched.runs r ON r.id = d.run_id
 WHERE d.run_id = %(id)s AND d.state = 'open' AND r.state = 'waiting' ORDER BY d.parent_id LIMIT 100

@@ -1,13 +1,14 @@
--- What is wrong with the running system; is this server and database fit?
+-- Problems of the running system, and whether the server and database are fit.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: doctor_leader
--- who holds the lock by which candidates wait, and who leads.
+-- return the session that holds the lock of waiting candidates, and the session that leads.
 -- params: none
--- returns: (lock: leader (the advisory lock, which anybody may take) or fence (the row of the term, which the leader locks in
---          each of its transactions); leads boolean: it is the session of the newest term; pid, who, application, state,
---          held_s: for how long its transaction goes on, idle_s: since its last statement, query: its beginning)
+-- returns: (lock: leader (the advisory lock, which any session may take) or fence (the row of the term, which the
+--          leader locks in each of its transactions); leads boolean: it is the session of the newest term; pid, who,
+--          application, state, held_s: the age of its transaction, idle_s: since its last statement, query: its
+--          beginning)
 -- locks: none
 WITH newest AS MATERIALIZED (
     SELECT backend FROM pgsched.leader WHERE term = (SELECT max(term) FROM pgsched.leader) AND resigned_at IS NULL
@@ -25,10 +26,10 @@ FROM (
 
 
 -- name: doctor_notify
--- how full the notification queue is, and the oldest transaction of any session, behind which nothing is
--- taken out of it if that session listens.
+-- return how full the notification queue is, and the oldest transaction of any session. If that session listens,
+-- nothing behind its transaction is removed from the queue.
 -- params: none
--- returns: (usage float8 0-1, pid, who, application, state, age_s, query: its beginning), one row
+-- returns: one row (usage float8 0-1, pid, who, application, state, age_s, query: its beginning)
 -- locks: none
 SELECT pg_notification_queue_usage()::float8 AS usage, a.pid, a.usename::text AS who, a.application_name AS application,
     a.state, extract(epoch FROM clock_timestamp() - a.xact_start)::float8 AS age_s, left(a.query, 200) AS query
@@ -39,7 +40,7 @@ FROM (VALUES (1)) v LEFT JOIN LATERAL (
 
 
 -- name: doctor_objects
--- indexes that are not usable, triggers that do not fire and row policies that nobody asks.
+-- return indexes that cannot be used, triggers that do not fire, and row policies that are not in force.
 -- params: none
 -- returns: (what: index, trigger or policy, name, of: its table, text: what is wrong)
 -- locks: none
@@ -59,11 +60,11 @@ ORDER BY 1, 2
 
 
 -- name: doctor_pins
--- what keeps vacuum from taking dead rows away, the oldest first: sessions of this database, prepared
--- transactions, replication slots and standbys that report what they read.
--- params: older_s float8: sessions whose snapshot or transaction is older
--- returns: (what: session, prepared, slot, standby; pid, who, application, state, age_s: null where it is unknown,
---          age_xids, query: its beginning)
+-- return what keeps vacuum from removing dead rows, the oldest first: sessions of this database, prepared transactions,
+-- replication slots, and standbys that report what they read.
+-- params: older_s float8: only sessions with an older snapshot or transaction
+-- returns: (what: session, prepared, slot, standby; pid, who, application, state, age_s: null if unknown, age_xids,
+--          query: its beginning)
 -- locks: none
 SELECT * FROM (
     SELECT 'session' AS what, pid, usename::text AS who, application_name AS application, state,
@@ -90,10 +91,10 @@ ORDER BY age_xids DESC NULLS LAST LIMIT 5
 
 
 -- name: doctor_server
--- replication, and this session's way to the server.
+-- return facts about replication, and about this session's connection to the server.
 -- params: none
--- returns: (pid: of this session; standbys, synchronous: how many are waited for at a commit; all_queries: whether others'
---          queries can be read)
+-- returns: (pid: of this session; standbys, synchronous: how many standbys a commit waits for; all_queries: whether
+--          this role can read other sessions' queries)
 -- locks: none
 SELECT pg_backend_pid() AS pid, (SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')::int AS standbys,
     (SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))::int AS synchronous,
@@ -101,10 +102,10 @@ SELECT pg_backend_pid() AS pid, (SELECT count(*) FROM pg_stat_replication WHERE 
 
 
 -- name: doctor_tables
--- dead rows of the tables that are written all the time.
+-- return the dead rows of the tables that are written all the time.
 -- params: none
--- returns: (name, live, dead, limit: at so many dead rows autovacuum comes, vacuumed_s: since when it last came, null:
---          never or not known; off: autovacuum is off for the table)
+-- returns: (name, live, dead, limit: autovacuum starts at this many dead rows, vacuumed_s: since its last run, null:
+--          never or unknown; off: autovacuum is off for the table)
 -- locks: none
 SELECT s.relname AS name, s.n_live_tup AS live, s.n_dead_tup AS dead,
     coalesce((o.options ->> 'autovacuum_vacuum_threshold')::float8, current_setting('autovacuum_vacuum_threshold')::float8)
@@ -118,9 +119,11 @@ WHERE s.schemaname = 'pgsched' ORDER BY s.n_dead_tup DESC
 
 
 -- name: doctor_waits
--- sessions of pgsched that wait for a lock, and one that they wait for. Read from pg_locks, which everybody may read.
--- params: longer_s float8: waits that have gone on for longer
--- returns: (application: whose statement waits; waits_s, pid, who, by: the other's application, state, query: its beginning)
+-- return sessions of pgsched that wait for a lock, and one session that each waits for. Read from pg_locks, which every
+-- role may read.
+-- params: longer_s float8: only longer waits
+-- returns: (application: of the waiting session; waits_s; pid, who, by: the other session's application, state, query:
+--          its beginning)
 -- locks: none
 SELECT w.application_name AS application, w.waits_s, b.pid, b.usename::text AS who, b.application_name AS by, b.state,
     left(b.query, 200) AS query
@@ -136,9 +139,9 @@ ORDER BY waits_s DESC LIMIT 5
 
 
 -- name: doctor_locks
--- sessions that hold a lock on whole tables of ours behind which others wait for as long as it is held.
--- params: longer_s float8: transactions that have gone on for longer, or for nobody knows how long
--- returns: (tables, mode, pid, who, application, state, held_s: null where it is unknown, query: its beginning)
+-- return sessions that hold a lock on whole tables of pgsched, for which others wait as long as it is held.
+-- params: longer_s float8: only older transactions, or those of unknown age
+-- returns: (tables, mode, pid, who, application, state, held_s: null if unknown, query: its beginning)
 -- locks: none
 SELECT string_agg(DISTINCT c.relname::text, ', ' ORDER BY c.relname::text) AS tables, l.mode, a.pid, a.usename::text AS who,
     a.application_name AS application, a.state, left(a.query, 200) AS query,
@@ -153,7 +156,7 @@ GROUP BY l.mode, a.pid, a.usename, a.application_name, a.state, a.query, a.xact_
 
 
 -- name: doctor_workers
--- what workers that have not signed off say of themselves.
+-- return what workers that have not signed off report of themselves.
 -- params: none
 -- returns: (name, hostname, version, seen_s, lease_s, alive: seen within its lease; clock_ahead_s, tz_version)
 -- locks: none
@@ -163,7 +166,7 @@ FROM pgsched.workers WHERE stopped_at IS NULL ORDER BY id
 
 
 -- name: check_grants
--- what the session's role may not do although a worker, or a leader, has to.
+-- return the missing grants of the session's role, of those that a worker or a leader needs.
 -- params: none
 -- returns: missing text, one row for each missing grant, by importance
 -- locks: none
@@ -182,7 +185,7 @@ WHERE pronamespace = 'pgsched'::regnamespace AND NOT has_function_privilege(oid,
 
 
 -- name: check_fleet
--- fail unless the database is of this fleet.
+-- raise an error unless the database belongs to this fleet.
 -- params: fleet uuid (null: any)
 -- returns: fleet uuid: the database's
 -- locks: none
@@ -190,9 +193,9 @@ SELECT pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
 
 
 -- name: check_roles
--- which of the roles of sql/roles.sql the session's role acts as; none for a superuser, who needs none.
+-- return which roles of sql/roles.sql the session's role has; none for a superuser, who needs none.
 -- params: none
--- returns: role text (worker, leader, ...), no row where the roles are not in force
+-- returns: role text (worker, leader, ...), no row if the roles are not in force
 -- locks: none
 SELECT substr(r.rolname, 9) AS role FROM pg_roles r
 WHERE r.rolname IN ('pgsched_owner', 'pgsched_worker', 'pgsched_leader', 'pgsched_producer', 'pgsched_operator', 'pgsched_viewer')
@@ -202,9 +205,9 @@ ORDER BY 1
 
 
 -- name: check_server
--- what `pgsched check` wants to know of the server and this session.
+-- return facts about the server and this session for `pgsched check`.
 -- params: none
--- returns: one row of facts; transaction_s: age of the oldest open transaction of this database that one may see
+-- returns: one row of facts; transaction_s: age of the oldest open transaction of this database that this role can see
 -- locks: none
 SELECT current_setting('server_version_num')::int AS version_num, current_setting('server_version') AS version,
     current_database() AS database, current_user AS role, pg_encoding_to_char(encoding) AS encoding,

@@ -1,4 +1,4 @@
--- Making runs.
+-- Enqueues: making runs.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 -- They are sent on connections of the application's as well, whose search path may be any: every function is named with
 -- its schema, and what is read and written as text is the same under every setting.
@@ -6,11 +6,11 @@
 
 -- name: enqueue
 -- make one ad-hoc run of a registered task.
--- params: task text, args text (JSON), queue text, priority smallint, max_attempts integer, timeout interval,
---         at timestamptz or delay interval (from now), tags text[], concurrency_key text, trace text: a JSON object with
---         traceparent and perhaps tracestate; null takes the default
+-- params: task text, args text (JSON), queue text, priority smallint, max_attempts integer, timeout interval, at
+--         timestamptz or delay interval (from now), tags text[], concurrency_key text, trace text: a JSON object with
+--         traceparent and possibly tracestate; null takes the default
 -- returns: (id of the run; how: created)
--- locks: none but the new row's
+-- locks: none except the new row's
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key, options)
 VALUES (%(task)s::text, %(args)s::text::jsonb, %(queue)s::text, %(priority)s::smallint, %(max_attempts)s::integer,
         %(timeout)s::interval,
@@ -21,13 +21,13 @@ RETURNING id, 'created' AS how
 
 
 -- name: enqueue_keyed
--- make one ad-hoc run of a registered task that has a key or waits for others, or find the one with that key.
+-- make one ad-hoc run of a registered task that has a key or waits for others, or find the run with that key.
 -- params: those of `enqueue`, and unique_key text, unique_scope text, on_conflict text, idempotency_key text,
 --         idempotency_retention interval, after bigint[], after_any bigint[], on_failure text, fleet uuid (the database
---         must be of it, because a key says something in one database only; null: any)
+--         must belong to it, because a key has a meaning in one database only; null: any)
 -- returns: (id of the run; how: created, existing, replaced, rejected, repeated; nothing; fleet uuid: the database's)
--- locks: the new row's, or of a run whose payload is replaced that one's. Waits for a transaction that is just
---        inserting the same key.
+-- locks: the new row, or the row of the run whose payload is replaced. Waits for a transaction that is inserting the
+--        same key.
 SELECT id, how, CASE WHEN %(trace)s::text IS NOT NULL THEN pgsched.carry_trace(id, how, %(trace)s::text::jsonb)::text END AS traced,
     fleet
 FROM pgsched.assert_fleet(%(fleet)s::uuid) AS fleet, pgsched.enqueue_result(
@@ -41,11 +41,11 @@ FROM pgsched.assert_fleet(%(fleet)s::uuid) AS fleet, pgsched.enqueue_result(
 
 
 -- name: enqueue_at
--- what becomes of the params of `enqueue`, as text, for a COPY of many runs: what is not given is taken from the task.
--- params: those of `enqueue`, but args and trace
+-- decide the params of `enqueue` for a COPY of many runs, as text; what is not given is taken from the task.
+-- params: those of `enqueue` without args and trace
 -- returns: (available_at text, null: now; timeout, tags, queue, priority, max_attempts, concurrency_key: text or null;
---         by_rows boolean: row security forbids COPY; may_check boolean: enqueue_plain may say that the runs have been
---         checked)
+--          by_rows boolean: row security forbids COPY; may_check boolean: enqueue_plain may decide that the trigger can
+--          skip its checks)
 -- locks: none
 SELECT pg_catalog.to_jsonb(coalesce(%(at)s::timestamptz, pg_catalog.clock_timestamp() + %(delay)s::interval)) #>> '{}'::text[]
         AS available_at,  -- as text, a time zone's name for people may be read as another one's
@@ -61,19 +61,19 @@ FROM pgsched.task_options(%(task)s::text) AS o
 
 
 -- name: enqueue_plain
--- need a trigger not look at each of these runs? Asked in the transaction that makes them.
+-- check whether a trigger can skip the checks of these runs. Asked in the transaction that makes them.
 -- params: task text, and as `enqueue_at` has decided them: queue, priority, max_attempts, timeout
 -- returns: plain boolean
--- locks: that of a writer on runs
+-- locks: the table lock of a writer on runs
 SELECT pgsched.are_plain(%(task)s::text, %(queue)s::text, %(priority)s::text::smallint, %(max_attempts)s::text::integer,
     %(timeout)s::text::interval) AS plain
 
 
 -- name: enqueue_rows
--- make a run for each of `args`, where row security forbids COPY.
--- params: those of `enqueue`, but args text[]: JSON texts; and trace text: a JSON object, or null
+-- make a run for each of `args`, if row security forbids COPY.
+-- params: those of `enqueue`, but args text[]: JSON texts; trace text: a JSON object, or null
 -- returns: nothing
--- locks: none but the new rows'
+-- locks: none except the new rows'
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, available_at, tags, concurrency_key,
     options)
 SELECT %(task)s::text, a.args::jsonb, %(queue)s::text, %(priority)s::smallint, %(max_attempts)s::integer,
@@ -85,7 +85,7 @@ FROM pg_catalog.unnest(%(args)s::text[]) AS a(args)
 
 
 -- name: enqueue_told
--- tell sleeping workers of runs that no trigger has looked at; in the transaction that made them.
+-- notify sleeping workers of runs whose checks the trigger has skipped, in the transaction that made them.
 -- params: queue text
 -- returns: nothing of interest
 -- locks: none
@@ -93,7 +93,7 @@ SELECT pgsched.tell_workers(%(queue)s::text) WHERE pgsched.may_be_asleep()
 
 
 -- name: first_result
--- what became of the run that an idempotency key stands for.
+-- return the outcome of the run that an idempotency key stands for.
 -- params: key text
 -- returns: (run_id, state, result, error, finished_at); no row once the key has expired
 -- locks: none

@@ -1,12 +1,12 @@
--- What became of a slot.
+-- The history of a slot, for `explain`.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: explain_near
--- the rows of a job next to an instant, for jobs whose schedule cannot tell its slots (@after, deleted).
+-- return the rows of a job next to a time, for jobs whose schedule cannot give its slots (@after, deleted).
 -- params: job_id bigint, at timestamptz (null: the newest)
--- returns: scheduled_at of at most two rows: the last not after it, the first after it; and the slots of a job that
---          runs once that it had before an edit, where their rows are still to be made
+-- returns: scheduled_at of at most two rows: the last one up to that time, and the first one after it; and, for a job
+--          that runs once, the slots that it had before an edit and whose rows are still to be made
 -- locks: none
 (SELECT scheduled_at FROM pgsched.runs
  WHERE job_id = %(job_id)s AND scheduled_at <= coalesce(%(at)s::timestamptz, clock_timestamp())
@@ -19,7 +19,7 @@ UNION ALL
 
 
 -- name: explain_open
--- the open runs of a job that are older than one of them, or not waiting themselves: it waits for these.
+-- return the open runs of a job that a run waits for: older ones, and those that are not waiting themselves.
 -- params: id bigint
 -- returns: (id, state, scheduled_at)
 -- locks: none
@@ -31,9 +31,9 @@ ORDER BY o.scheduled_at, o.id LIMIT 100
 
 
 -- name: explain_parents
--- what a run that is held back for others still waits for: runs, or jobs whose slot is yet to be decided.
+-- return what a run still waits for: runs, or jobs whose slot is not decided yet.
 -- params: id bigint
--- returns: (id: of the run, or null; state; job: its name, or that of the job that is waited for)
+-- returns: (id: of the run, or null; state; job: its name, or the name of the job that is waited for)
 -- locks: none
 SELECT p.id, p.state, j.name AS job FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
 LEFT JOIN pgsched.jobs j ON j.id = p.job_id
@@ -48,7 +48,7 @@ ORDER BY 1 NULLS LAST, 3 LIMIT 100
 
 
 -- name: explain_passed_over
--- the stretch that was passed over and that the leader has not recorded yet, if a slot lies in it.
+-- return the stretch that was passed over and that the leader has not recorded yet, if it contains this slot.
 -- params: job_id bigint, slot timestamptz
 -- returns: (state, reason), or no row
 -- locks: none
@@ -57,7 +57,7 @@ WHERE job_id = %(job_id)s AND after_at < %(slot)s AND until_at >= %(slot)s ORDER
 
 
 -- name: explain_row
--- the run that a job has at an instant, whole second for whole second.
+-- return the run that a job has at a time, compared in whole seconds.
 -- params: job_id bigint, at timestamptz
 -- returns: scheduled_at of the first such row
 -- locks: none
@@ -68,9 +68,9 @@ ORDER BY scheduled_at LIMIT 1
 
 
 -- name: explain_terms
--- the terms of leaders that reach past an instant.
+-- return the terms of leaders that reach past a time.
 -- params: since timestamptz
--- returns: (term, holder, elected_at, seen_at, resigned_at); a term that is alive was seen now
+-- returns: (term, holder, elected_at, seen_at, resigned_at); seen_at of a live term is now
 -- locks: none
 SELECT term, holder, elected_at, resigned_at,
     CASE WHEN resigned_at IS NULL AND seen_at > clock_timestamp() - interval '5 seconds'

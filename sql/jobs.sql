@@ -1,9 +1,9 @@
--- Jobs, as people change and read them.
+-- Jobs: how people read and change them.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: job_delete
--- remove a job. Its unstarted runs are cancelled by a trigger; running ones go on, history stays.
+-- delete a job. A trigger cancels its unstarted runs. Running ones go on, and history stays.
 -- params: name text
 -- returns: (id, name, running: how many of its runs are still running), or no row
 -- locks: that job and its unstarted runs
@@ -11,10 +11,10 @@ SELECT d.id, %(name)s::text AS name, d.running FROM pgsched.delete_job(%(name)s)
 
 
 -- name: job_list
--- jobs by name, each with how its newest run stands.
--- params: after text (the last name of the page before; null: the first page), queue text, state text (paused, error,
+-- return jobs by name, each with the state of its newest run.
+-- params: after text (the last name of the previous page; null: the first page), queue text, state text (paused, error,
 --         done or active; null: any), n int (null: all)
--- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
+-- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason), null without any
 -- locks: none
 WITH listed AS (
     SELECT j.*, pgsched.queue_of(j) AS stands_in, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
@@ -37,7 +37,7 @@ ORDER BY j.name LIMIT %(n)s
 
 
 -- name: job_pause
--- stop deciding slots of a job. Pausing again keeps since when, and what is not given anew.
+-- pause a job: no slot is decided. If it is paused already, the time and values that are not given stay.
 -- params: name text, reason text, paused_by text (null: the session's user)
 -- returns: name, or no row
 -- locks: that job
@@ -48,7 +48,7 @@ WHERE name = %(name)s RETURNING name
 
 
 -- name: job_recent
--- the newest runs of a job, by slot.
+-- return the newest runs of a job, by slot.
 -- params: job_id bigint, n int
 -- returns: one row per run
 -- locks: none
@@ -58,17 +58,17 @@ FROM pgsched.runs WHERE job_id = %(job_id)s ORDER BY scheduled_at DESC LIMIT %(n
 
 
 -- name: job_reset_mark
--- set a mark that lies ahead of the clock back, to now or to the newest slot that has a row.
+-- set a high-water mark that lies ahead of the clock back, to now or to the newest slot that has a row.
 -- params: name text
--- returns: (before, mark: the mark as it was and as it is, now), or no row
+-- returns: (before, mark: the mark before and after, now), or no row
 -- locks: that job
 SELECT j.decided_until AS before, pgsched.reset_mark(j.name) AS mark, clock_timestamp() AS now
 FROM pgsched.jobs j WHERE j.name = %(name)s
 
 
 -- name: job_resume
--- decide slots of a job again. From now: what came due meanwhile is recorded as skipped. From pause: the
--- job's catch-up policy decides it.
+-- resume a job: its slots are decided again. `now` records what came due during the pause as skipped; `pause` lets the
+-- job's catch-up policy decide it.
 -- params: name text, resume_from text (now, pause)
 -- returns: name, or no row
 -- locks: that job
@@ -76,10 +76,10 @@ UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name
 
 
 -- name: job_show
--- one job, whole. decided_until is null where it is -infinity (nothing decided yet); queue, priority and max_attempts
--- where the job's task decides.
+-- return one job with all its columns. decided_until is null if nothing was decided yet (-infinity); queue, priority
+-- and max_attempts are null if the job's task decides.
 -- params: name text
--- returns: one row, or none; `excluded`: the rows of its calendar (from_date, until_date, reason), null without
+-- returns: one row, or none; `excluded`: the rows of its calendar (from_date, until_date, reason), null without any
 -- locks: none
 SELECT id, name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at,
     max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up,
@@ -96,14 +96,14 @@ FROM pgsched.jobs j WHERE name = %(name)s
 
 -- name: job_trigger
 -- run a job now, beside its schedule.
--- params: name text, args jsonb (null: the job's own), overlap text (allow: whatever else runs)
+-- params: name text, args jsonb (null: the job's own), overlap text (allow: even if other runs are open)
 -- returns: id of the new run
--- locks: none beyond the new row; the job's row where overlap is not allow
+-- locks: none except the new row; also the job's row if overlap is not allow
 SELECT pgsched.trigger(%(name)s, %(args)s::jsonb, %(overlap)s) AS id
 
 
 -- name: jobs_similar
--- names that contain a text, for somebody who typed a part of one.
+-- return names that contain a text, for a person who typed a part of one.
 -- params: text text, n int
 -- returns: (name)
 -- locks: none
@@ -113,7 +113,7 @@ ORDER BY length(name), name LIMIT %(n)s
 
 
 -- name: jobs_known
--- those of these jobs that are there.
+-- return those of these jobs that exist.
 -- params: names text[], ids bigint[]
 -- returns: (id, name)
 -- locks: none

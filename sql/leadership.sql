@@ -1,18 +1,19 @@
--- Who leads, and the proof of it.
+-- Leadership: terms, their fence, and the leader's duties.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: flags_rebuild
--- make anew the flags that are kept outside of transactions (migrations/1000_initial/12_worker_tables.sql). For each new
+-- rebuild the flags that are kept outside of transactions (migrations/1000_initial/12_worker_tables.sql), for each new
 -- leader and each migration.
 -- params: none
 -- returns: nothing
--- locks: queues, SHARE, if nobody changes them just now
+-- locks: queues, SHARE, unless another transaction is changing them
 SELECT pgsched.rebuild_flags()
 
 
 -- name: flags_may_rebuild
--- may this session make the flags anew? A migration that has nothing to do is no reason to refuse a worker's login.
+-- check whether this session may rebuild the flags. A migration that has nothing to do does not need this right, so a
+-- worker's login is not refused.
 -- params: none
 -- returns: may boolean
 -- locks: none
@@ -20,9 +21,9 @@ SELECT has_function_privilege('pgsched.rebuild_flags()', 'EXECUTE') AND NOT pg_i
 
 
 -- name: leader_contested
--- may a candidate that did not get the session lock stand all the same? It may where a session that does not lead holds
--- the lock, as anybody can, and the last term has not been seen for a while. A leader's own session is waited for: the
--- server ends it.
+-- check whether a candidate that did not get the session lock may stand anyway. It may if the lock is held by a session
+-- that does not lead, as any session can, and the last term has not been seen for gone_s. If a leader's own session
+-- holds the lock, the candidate waits, because the server ends that session.
 -- params: gone_s float8
 -- returns: contested boolean
 -- locks: none
@@ -38,7 +39,7 @@ FROM (VALUES (1)) one LEFT JOIN pgsched.leader newest ON newest.term = (SELECT m
 
 
 -- name: identity_missing
--- has the database no name? A dump of the schema alone lacks it.
+-- check whether the database has no identity. A dump of the schema alone lacks it.
 -- params: none
 -- returns: missing boolean
 -- locks: none
@@ -46,7 +47,7 @@ SELECT NOT EXISTS (SELECT FROM pgsched.identity) AS missing
 
 
 -- name: identity_make
--- give the database a name, and a fleet.
+-- give the database an identity, and a fleet.
 -- params: none
 -- returns: nothing
 -- locks: the new row
@@ -54,13 +55,13 @@ INSERT INTO pgsched.identity DEFAULT VALUES ON CONFLICT DO NOTHING
 
 
 -- name: leader_elect
--- begin a new term. Runs under leader_fence.
+-- begin a new term. Called under leader_fence.
 -- params: holder text, hostname text, pid int, by_lock boolean (this session holds the session lock), shared boolean (a
---         pooler lends this session to others, too), first boolean (leader_fence found no term to lock)
--- returns: (term bigint, grace_s float8: nothing is reaped before so many seconds have passed. That is the longest lease of
---          any worker seen lately, less the time for which leaders have been at work without a gap of half of the shortest
---          lease (steady_since): who could renew has renewed. So terms that end soon, one after the other, do not keep
---          claims from being reaped); no row: another candidate began the very first term
+--         pooler also lends this session to others), first boolean (leader_fence found no term to lock)
+-- returns: (term bigint, grace_s float8: for this many seconds nothing is reaped. It is the longest lease of any worker
+--          seen lately, less the time for which leaders have worked without a gap of half of the shortest lease
+--          (steady_since): in that time, workers could renew. So several short terms in a row do not keep claims from
+--          being reaped). No row: another candidate began the very first term
 -- locks: the new row
 WITH leases AS MATERIALIZED (
     -- a leader may pause for nearly three seconds: of shorter leases nothing is known
@@ -81,10 +82,11 @@ RETURNING term, (SELECT greatest(0, extract(epoch FROM leases.longest - (new.now
 
 
 -- name: leader_fence
--- first statement of every leader transaction: one leader at a time writes, whatever sessions believe. Only leaders may
--- lock the row of a term. A term that writes is seen to be alive, too.
--- params: term bigint (null: electing)
--- returns: term bigint: the newest, whose row is locked now; no row: another leader has it locked, or nobody ever led
+-- lock the newest term: the first statement of every leader transaction. So only one leader at a time writes, whatever
+-- sessions believe. Only leaders may lock the row of a term. A term that writes also counts as alive.
+-- params: term bigint (null: the session is a candidate)
+-- returns: term bigint: the newest, whose row is locked now; no row: another leader has it locked, or there was no
+--          leader ever
 -- locks: the row of the newest term, until the transaction ends
 WITH newest AS MATERIALIZED (
     SELECT l.term, l.seen_at FROM pgsched.leader l WHERE l.term = (SELECT max(term) FROM pgsched.leader)
@@ -98,20 +100,20 @@ SELECT term FROM newest
 
 
 -- name: leader_look
--- what is there for the leader to do, and when will there be? One statement a round, so that a leader with
--- nothing to do costs next to nothing. It also says that this term is alive.
--- params: term bigint, searched_s float8 (when claims were last looked at, since 1970), count boolean (whether to look for
---         runs that are to be counted), lead_s float8 (due jobs are those due within so many seconds), aside bigint[] as
---         text (jobs that are not looked at); jobs_s, scheduled_s, expires_s, held_s float8 (since 1970: nothing is looked
---         for below, see pgsched/leader/timing/floors.py)
--- returns: (wait_s float8: seconds until something is due, null: nothing known; jobs, runs, waiting, silent,
---          passed_over, backfills, limited, unapplied, ended boolean: due jobs; runs to be made claimable or ended; held
---          runs that nothing but another run's end can free; a worker that has said nothing for a lease, whose claims
---          may have ended since they were looked at: a claim ends within two leases of its worker's last sign of
---          life, and within one of its sign-off (not all is settled then); stretches to record; open backfills; runs
---          that only limits hold; limits that were changed and are yet to be applied; runs to count;
---          now_s float8: the database's clock, since 1970; job_s, scheduled_s, expires_s, held_s float8: the first
---          instants that were found, null: none)
+-- find out what the leader has to do, and when there will be something. One statement per round, so that a leader with
+-- nothing to do costs next to nothing. It also records that this term is alive.
+-- params: term bigint, searched_s float8 (when expired claims were last looked for, since 1970), count boolean (whether
+--         to look for runs that are to be counted), lead_s float8 (jobs count as due this many seconds ahead), aside
+--         bigint[] as text (jobs to leave out); jobs_s, scheduled_s, expires_s, held_s float8 (since 1970: nothing is
+--         looked for below these, see pgsched/leader/timing/floors.py)
+-- returns: (wait_s float8: seconds until something is due, null: nothing known; booleans: jobs: due jobs; runs: runs to
+--          make claimable or to end; waiting: waiting runs that become free only by the end of another run; silent: a
+--          worker has been silent for a lease, so its claims may have expired since they were last looked for (a claim
+--          expires within two leases of its worker's last sign of life, and within one of its sign-off, because not all
+--          may be settled then); passed_over: stretches to record; backfills: open backfills; limited: runs that wait
+--          only for limits; unapplied: changed limits to apply; ended: runs to count; now_s float8: the database's
+--          clock, since 1970; job_s, scheduled_s, expires_s, held_s float8: the first times that were found, null:
+--          none)
 -- locks: the row of the term, once a second
 WITH seen AS (
     UPDATE pgsched.leader SET seen_at = clock_timestamp(),
@@ -170,9 +172,10 @@ FROM due
 
 
 -- name: leader_look_below
--- what leader_look does not see, because it lies below where that begins to look: due since long, and become visible late.
--- params: low_s float8, high_s float8 (since 1970: from the one to right before the other)
--- returns: (job_s, scheduled_s, expires_s, held_s float8: the first instants that were found, null: none)
+-- find what leader_look does not see because it lies below its lower bounds: it has been due for long, and became
+-- visible late.
+-- params: low_s float8, high_s float8 (since 1970: from low_s to just before high_s)
+-- returns: (job_s, scheduled_s, expires_s, held_s float8: the first times that were found, null: none)
 -- locks: none
 SELECT extract(epoch FROM (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT paused
         AND next_run_at >= to_timestamp(%(low_s)s::float8) AND next_run_at < to_timestamp(%(high_s)s::float8)))::float8 AS job_s,
@@ -187,7 +190,7 @@ SELECT extract(epoch FROM (SELECT min(next_run_at) FROM pgsched.jobs WHERE NOT p
 
 
 -- name: leader_resign
--- give the session lock back, if this session has it, and wake the candidates.
+-- release the session lock if this session holds it, and wake the candidates.
 -- params: locked boolean
 -- returns: nothing of interest
 -- locks: releases the advisory lock
@@ -196,7 +199,7 @@ SELECT CASE WHEN %(locked)s THEN pg_advisory_unlock(hashtextextended('pgsched.le
 
 
 -- name: leader_seen
--- say that this term is alive.
+-- record that this term is alive, or that its leader resigns.
 -- params: term bigint, resign boolean
 -- returns: nothing
 -- locks: that row
@@ -206,16 +209,16 @@ WHERE term = %(term)s
 
 
 -- name: leader_term
--- second statement of every leader transaction: the newest term. A statement of its own, because its
+-- return the newest term: the second statement of every leader transaction. It is a statement of its own, because its
 -- snapshot must be younger than the lock of leader_fence.
--- params: fleet uuid (the database must be of it; null: any)
--- returns: (term bigint, null: nobody ever led; fleet uuid: the database's)
+-- params: fleet uuid (the database must belong to it; null: any)
+-- returns: (term bigint, null: there was no leader ever; fleet uuid: the database's)
 -- locks: none
 SELECT max(term) AS term, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet FROM pgsched.leader
 
 
 -- name: leader_try
--- stand for leader: a session lock that nobody waits for (a waiting statement would hold a snapshot).
+-- stand for leader: try to take a session lock without waiting, because a waiting statement would hold a snapshot.
 -- params: none; the key is derived from the schema's name
 -- returns: (led boolean: this session holds the lock now, standby boolean)
 -- locks: advisory, session level
@@ -224,7 +227,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN false
 
 
 -- name: leader_sleeps
--- say that the leader looks again in so many seconds: who makes something that is due before that notifies it.
+-- announce that the leader looks again after this many seconds. Transactions that make something due earlier notify it.
 -- params: seconds float8
 -- returns: nothing
 -- locks: none
@@ -232,7 +235,7 @@ SELECT pgsched.leader_sleeps(%(seconds)s)
 
 
 -- name: leader_unlock
--- give the session lock back, and wake nobody: who leads does so without it.
+-- release the session lock, and wake no candidate: the leader goes on without it.
 -- params: none
 -- returns: nothing of interest
 -- locks: releases the advisory lock
@@ -240,11 +243,11 @@ SELECT pg_advisory_unlock(hashtextextended('pgsched.leader', 0::bigint))
 
 
 -- name: leader_vacant
--- may a candidate begin a term? Asked again behind leader_fence. The session lock says that a leader who had it is gone; a
--- term that was begun without it has ended when it resigned or was not seen for a while.
--- A term that was seen in the future was seen before the clock went back (a failover): it is not waited for. Should it be
+-- check whether a candidate may begin a term; asked again after leader_fence. Getting the session lock means that a
+-- leader who held it is gone. A term that was begun without the lock has ended when it resigned, or was not seen for
+-- gone_s. A term seen in the future was seen before the clock went back (a failover), and is not waited for. If it is
 -- alive, the new term and leader_fence end it.
--- params: gone_s float8 (a term that has not been seen for so long has ended), locked boolean (this session has the lock)
+-- params: gone_s float8 (a term that was not seen for this long has ended), locked boolean (this session has the lock)
 -- returns: vacant boolean
 -- locks: none
 SELECT NOT pg_is_in_recovery() AND NOT EXISTS (
@@ -255,8 +258,8 @@ SELECT NOT pg_is_in_recovery() AND NOT EXISTS (
 
 
 -- name: notifications_clear
--- have the server take out of its queue of notifications what everybody has read, which it does only when somebody
--- notifies, or asks this.
+-- make the server remove notifications that all sessions have read from its queue. The server does this only when a
+-- session notifies, or runs this statement.
 -- params: none
 -- returns: usage float8, 0 to 1
 -- locks: none
@@ -264,16 +267,16 @@ SELECT pg_notification_queue_usage()::float8 AS usage
 
 
 -- name: set_aside_all
--- what the leader's duties do without for a while, and the duties that fail.
+-- return the rows that the leader's duties leave out for a while, and the duties that fail.
 -- params: none
--- returns: (duty, row_id (empty: the duty as a whole; 'session': it cost the leader its session), error, tries, in_s float8:
---          seconds until it is tried again)
+-- returns: (duty, row_id (empty: the whole duty; 'session': it cost the leader its session), error, tries, in_s float8:
+--          seconds until the next try)
 -- locks: none
 SELECT duty, row_id, error, tries, extract(epoch FROM next_at - clock_timestamp())::float8 AS in_s FROM pgsched.set_aside
 
 
 -- name: set_aside_drop
--- what has gone through again is not set aside any more.
+-- end the exclusion of rows that a duty has processed again.
 -- params: duty text, row_ids text[]
 -- returns: nothing
 -- locks: those rows
@@ -281,10 +284,10 @@ DELETE FROM pgsched.set_aside WHERE duty = %(duty)s::text AND row_id = ANY (%(ro
 
 
 -- name: set_aside_note
--- rows that a duty failed with are set aside.
--- params: duty text, parallel arrays row_ids text[], errors text[], ins_s float8[] (seconds until each is tried again); no
---         row twice
--- returns: (row_id, tries integer: how many times it has been set aside, one after the other)
+-- leave out rows for a while that a duty failed with.
+-- params: duty text, parallel arrays row_ids text[], errors text[], ins_s float8[] (seconds until the next try of
+--         each); no row twice
+-- returns: (row_id, tries integer: how many times in a row it has been left out)
 -- locks: the rows
 INSERT INTO pgsched.set_aside AS s (duty, row_id, error, next_at)
 SELECT %(duty)s::text, g.row_id, g.error, clock_timestamp() + make_interval(secs => g.in_s)
@@ -294,9 +297,9 @@ RETURNING row_id, tries
 
 
 -- name: set_aside_seen
--- what is set aside, as a person reads it.
+-- return what is left out, for people.
 -- params: none
--- returns: (duty, row_id, error, tries, for_s, in_s), at most a hundred, those of whole duties first
+-- returns: (duty, row_id, error, tries, for_s, in_s), at most 100, first those of whole duties
 -- locks: none
 SELECT duty, row_id, error, tries, extract(epoch FROM clock_timestamp() - since)::float8 AS for_s,
     extract(epoch FROM next_at - clock_timestamp())::float8 AS in_s
@@ -305,10 +308,10 @@ ORDER BY row_id NOT IN ('', 'session'), duty, row_id LIMIT 100
 
 
 -- name: set_aside_session
--- a leader lost its session in a duty: the duty may be why, or the network, or the server was restarted. From the second
--- time in a row on the duty is not done for 1, 5 and 30 minutes. A leader with which it goes through takes the row away. A
--- loss is the first in a row also where the same leader had gone through the duty before (it may not know the row, which
--- the leader before wrote late), and where next_at is more than ten minutes ago.
+-- record that a leader lost its session in a duty. The cause may be the duty, the network, or a restart of the server.
+-- From the second time in a row, the duty is not done for 1, 5 and 30 minutes. A leader that completes the duty removes
+-- the row. A loss counts as the first in a row in two cases: the same leader had completed the duty before (it may not
+-- know the row, which the former leader wrote late), or next_at is more than ten minutes ago.
 -- params: duty, error text; went_through boolean
 -- returns: nothing
 -- locks: the row

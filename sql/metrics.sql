@@ -3,7 +3,7 @@
 
 
 -- name: clock
--- the database's time, in seconds since 1970.
+-- return the database's time, in seconds since 1970.
 -- params: none
 -- returns: one row: seconds float8
 -- locks: none
@@ -11,10 +11,10 @@ SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds
 
 
 -- name: metrics_queues
--- the unfinished runs by queue and state, and the age of the oldest. At most n of each phase are read,
--- through its partial index.
+-- return the unfinished runs by queue and state, and the age of the oldest. At most n of each phase are read, through
+-- its partial index.
 -- params: n int
--- returns: (queue, state, n, oldest_s: since it could start, or since it was started)
+-- returns: (queue, state, n, oldest_s: seconds since it could start, or since it started)
 -- locks: none
 SELECT queue, state, count(*) AS n, extract(epoch FROM clock_timestamp()
     - min(CASE WHEN state = 'running' THEN started_at ELSE available_at END))::float8 AS oldest_s
@@ -29,7 +29,7 @@ GROUP BY queue, state
 
 
 -- name: metrics_tables
--- live and dead rows of pgsched's tables, as the server's statistics have them.
+-- return live and dead rows of pgsched's tables, from the server's statistics.
 -- params: none
 -- returns: (name, live, dead)
 -- locks: none
@@ -37,7 +37,7 @@ SELECT relname AS name, n_live_tup AS live, n_dead_tup AS dead FROM pg_stat_user
 
 
 -- name: now
--- the one clock.
+-- return the database's time.
 -- params: none
 -- returns: one row: now timestamptz
 -- locks: none

@@ -3,10 +3,10 @@
 
 
 -- name: limit_list
--- the limits of keys.
+-- return the limits of keys.
 -- params: none
--- returns: as the table, and rate_s (the period in seconds), applied, keys, admitted, waiting: of the keys that each binds
---          and that have unfinished runs (at most 10,000 keys are looked at)
+-- returns: the columns of the table, and rate_s (the period in seconds), applied; keys, admitted, waiting: of the keys
+--          to which each applies and that have unfinished runs (at most 10,000 keys are read)
 -- locks: none
 WITH RECURSIVE k AS (
     (SELECT concurrency_key AS key, 1 AS n FROM pgsched.runs WHERE concurrency_key IS NOT NULL AND phase < 3 /* open */
@@ -32,7 +32,7 @@ GROUP BY l.name ORDER BY l.name
 
 
 -- name: limit_remove
--- remove a limit of keys.
+-- delete a limit of keys.
 -- params: name text
 -- returns: name, or no row
 -- locks: that row
@@ -42,25 +42,26 @@ DELETE FROM pgsched.limits WHERE name = %(name)s RETURNING name
 -- name: pause_end
 -- end a pause. A trigger wakes the workers.
 -- params: what text, name text (empty for all)
--- returns: the pause that was, or no row
+-- returns: the pause as it was, or no row
 -- locks: that row
 DELETE FROM pgsched.pauses WHERE what = %(what)s AND name = %(name)s
 RETURNING what, name, paused_at, paused_by, reason, resume_at
 
 
 -- name: pause_list
--- what is paused now.
+-- return what is paused now.
 -- params: none
--- returns: (what, name: empty for all, paused_at, paused_by, reason, resume_at: null: until somebody resumes it, now)
+-- returns: (what, name: empty for all, paused_at, paused_by, reason, resume_at: null: until it is resumed, now)
 -- locks: none
 SELECT what, name, paused_at, paused_by, reason, resume_at, clock_timestamp() AS now FROM pgsched.pauses
 WHERE what <> 'limit' AND coalesce(resume_at > clock_timestamp(), true) ORDER BY what, name
 
 
 -- name: pause_set
--- nothing of this starts any more. Pausing again keeps since when, and what is not given anew.
--- params: what text (all, queue, task), name text (empty for all), reason text, paused_by text (null: the session's user),
---         lasts interval (null: until somebody resumes it)
+-- pause a queue, a task or everything: nothing of it is claimed. If it is paused already, the time and values that are
+-- not given stay.
+-- params: what text (all, queue, task), name text (empty for all), reason text, paused_by text (null: the session's
+--         user), lasts interval (null: until it is resumed)
 -- returns: the pause
 -- locks: that row
 INSERT INTO pgsched.pauses AS p (what, name, reason, paused_by, resume_at)
@@ -74,10 +75,10 @@ RETURNING what, name, paused_at, paused_by, reason, resume_at
 
 
 -- name: queue_list
--- the queues that have settings, a pause or unfinished runs, which are counted up to 100,000 of each kind.
--- params: bounded boolean (only those that have a limit, rate or depth)
--- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep, applied: null without
---          settings; depth: runs that wait to start, queued or held by limits; running, paused_at, paused_by,
+-- return the queues that have settings, a pause or unfinished runs. Runs are counted up to 100,000 of each kind.
+-- params: bounded boolean (only queues that have a limit, rate or depth)
+-- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep, applied: null
+--          without settings; depth: runs that are queued or that limits keep waiting; running, paused_at, paused_by,
 --          paused_reason, resume_at)
 -- locks: none
 WITH RECURSIVE q AS (

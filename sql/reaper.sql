@@ -1,15 +1,16 @@
--- Claims that are not believed any more.
+-- Expired claims, and runs that may no longer start.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: runs_expire
--- what may no longer start ends. A run whose start deadline passed is missed; a slot that waited for an
--- earlier run (retry_within) in vain is skipped, as it would have been without waiting. The earlier bound counts. What
--- has started once is not bound any more: it loses its deadline, so that it is met here once and not in every round.
--- (`started_at IS NULL` in the predicate of runs_expiring would do as well; but then no claim were a heap-only update.)
--- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first),
---         expires_s float8, held_s float8 (since 1970: what ended before is left out)
--- returns: done bigint: how many ended; first bigint: one of those that it begins with
+-- end runs that may no longer start. A run whose start deadline has passed is missed. A slot that waited in vain for an
+-- earlier run (retry_within) is skipped, as it would have been without waiting. The earlier bound counts. A run that
+-- has started once is not bound any more: it loses its deadline, so that this statement finds it once and not in every
+-- round. (`started_at IS NULL` in the predicate of runs_expiring would do the same, but then no claim could be a
+-- heap-only update.)
+-- params: n int, aside bigint[] as text (runs to leave out), act boolean (false: only return the first), expires_s
+--         float8, held_s float8 (since 1970: runs whose bound is older are left out)
+-- returns: done bigint: how many ended; first bigint: one of the first runs
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH late AS MATERIALIZED (
     -- the clock is asked once, here and below, and bounds the scan: all bounds that are to come would be read else
@@ -41,11 +42,11 @@ SELECT (SELECT count(*) FROM done) AS done, coalesce((SELECT id FROM late LIMIT 
 
 
 -- name: lease_look
--- claims whose lease has ended, and claims that would be believed for longer than their worker's lease (the
--- clock was moved back). No index names a lease, so that claiming moves no index entry: every run that is queued or
--- running is read, and what was claimed of late where something pins xmin.
--- params: n int (at most this many), before_s float8 (leases that had ended then, since 1970; null: now), long boolean
---         (whether to look for those that are too long)
+-- return claims whose lease has ended, and claims that last longer than their worker's lease (the clock went back). No
+-- index has the lease, so that a claim changes no index entry. So every queued or running run is read, and recent dead
+-- entries if xmin is pinned.
+-- params: n int (at most this many), before_s float8 (leases that had ended by then, since 1970; null: now), long
+--         boolean (whether to look for claims that last too long)
 -- returns: (id, expired boolean)
 -- locks: none
 SELECT r.id, r.lease_until < clock_timestamp() AS expired
@@ -58,11 +59,11 @@ LIMIT %(n)s
 
 
 -- name: lease_shorten
--- after the clock was moved back: claims that would be believed for longer than their worker's lease end
--- with a lease from now. Whoever lives renews them before.
+-- let claims that last longer than their worker's lease end one lease from now, after the clock went back. Live workers
+-- renew them before that.
 -- params: ids bigint[]: what lease_look has found
 -- returns: nothing; the number of rows says how many
--- locks: row locks on those runs, skipping those that others hold
+-- locks: row locks on those runs, skipping locked ones
 WITH long AS MATERIALIZED (
     SELECT r.id, l.lease FROM pgsched.runs r CROSS JOIN LATERAL (
         SELECT coalesce((SELECT w.lease FROM pgsched.workers w WHERE w.id = r.worker_id), interval '1 minute') AS lease
@@ -74,9 +75,9 @@ UPDATE pgsched.runs r SET lease_until = clock_timestamp() + long.lease FROM long
 
 
 -- name: lease_longest
--- how long claims are believed in this fleet.
+-- return the shortest and the longest lease of this fleet's workers.
 -- params: none
--- returns: (shortest float8, longest float8): the leases of workers seen lately, in seconds; null when there is none
+-- returns: (shortest float8, longest float8): the leases of workers seen lately, in seconds; null if there are none
 -- locks: none
 SELECT extract(epoch FROM min(lease))::float8 AS shortest, extract(epoch FROM max(lease))::float8 AS longest
 FROM pgsched.workers
@@ -85,19 +86,19 @@ WHERE stopped_at IS NULL AND seen_at > (SELECT max(seen_at) FROM pgsched.workers
 
 
 -- name: reap
--- take back those of these claims whose lease has passed. An attempt that had begun is charged, and the run is buried when
--- its attempts are used up, or when so many in a row took their worker down. What is not known to have begun costs no
--- attempt. Either is suspect from now on, until an attempt ends by itself: it is claimed alone.
--- params: ids bigint[] (what lease_look has found), crash_limit int, before_s float8 (leases that had ended then, since
---         1970: what the clock says later is not believed, it may have been moved; null: now)
+-- take back those of these claims whose lease has ended. An attempt that had begun counts, and the run is dead when no
+-- attempt is left, or after too many in a row that took their worker down. An attempt that is not known to have begun
+-- does not count. In both cases the run is suspect until an attempt ends by itself: it is claimed alone.
+-- params: ids bigint[] (what lease_look has found), crash_limit int, before_s float8 (leases that had ended by then,
+--         since 1970; null: now. A later clock is not trusted, because it may have been moved)
 -- returns: (id, job_id, queue, state, attempt, crashes, begun boolean)
--- It had begun if the worker's last heartbeat said so, or if it was claimed for a place that was free: so are runs that
--- are suspect, and those with one attempt, which must not run twice. What may have begun unseen leaves evidence of that,
--- and is bound by its start deadline again.
--- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
--- it became limited while it ran.
--- locks: FOR UPDATE on those runs, skipping any that a handler holds by assert_claim; the lease is re-checked under
---        the lock, and the token is cleared, so that the former owner is fenced from then on
+-- An attempt had begun if the worker's last heartbeat reported it, or if the run was claimed for a free place. Suspect
+-- runs, and runs with one attempt, which must not run twice, are claimed for a free place only. An attempt that may
+-- have begun unseen leaves evidence of that, and the start deadline applies again.
+-- A limited run that is given back goes through admission again. If it became limited while it ran, it gets the
+-- position of the time since which it was claimable.
+-- locks: FOR UPDATE on those runs, skipping any that a handler has locked by assert_claim. The lease is checked again
+--        under the lock, and the token is cleared, so that the former owner is fenced from then on
 WITH stale AS MATERIALIZED (
     SELECT id, token, attempt, worker_id, started_at, lease_until,
         (begun OR suspect OR max_attempts = 1) IS TRUE AS begun,

@@ -1,9 +1,9 @@
--- How long ended runs are kept, and what takes them away.
+-- How long ended runs are kept, and their deletion.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: prune_audit
--- what people changed so long ago that the setting keeps it no longer.
+-- delete changes of people that are older than the settings keep.
 -- params: n int
 -- returns: gone bigint
 -- locks: those rows
@@ -11,7 +11,7 @@ SELECT pgsched.prune_audit(%(n)s) AS gone
 
 
 -- name: prune_backfills
--- backfills ended before the horizon go, as their runs do. The runs keep the number.
+-- delete backfills that ended before the horizon, as their runs are deleted. The runs keep the backfill's id.
 -- params: keep_s float8, n int
 -- returns: nothing
 -- locks: those rows, skipping locked ones
@@ -25,8 +25,8 @@ DELETE FROM pgsched.backfills b USING old WHERE b.id = old.id
 
 
 -- name: prune_count
--- how many runs the settings keep no longer, by queue and outcome. It reads all ended runs that old.
--- params: until timestamptz (only what ended by then)
+-- count the runs that the settings keep no longer, by queue and outcome. All ended runs of that age are read.
+-- params: until timestamptz (only runs that ended by then)
 -- returns: (queue, state, runs, oldest_at)
 -- locks: none
 WITH held AS MATERIALIZED (
@@ -52,13 +52,15 @@ GROUP BY r.queue, r.state ORDER BY r.queue, r.state
 
 
 -- name: prune_delete
--- delete locked runs with their attempts, output and edges. What became of a run stays with the
--- idempotency keys that it was made or found by, if they are its owner's, until they expire. A run stays while one that
--- waited for it is not finished: it may ask for its result; and while a slot waits that will have it as a parent
--- (dependencies_slots). A statement of its own, behind the lock: nobody can make an edge to them any more.
--- params: ids text (an array of bigint), archive boolean (into pgsched.archived_runs), tell boolean
--- returns: (gone bigint: how many went; run null); and if `tell` (gone null; run: the text of a JSON object, the whole row with
---          its attempts and output) for each of them
+-- delete locked runs with their attempts, output and edges. The outcome of a run stays with the idempotency keys that
+-- it was made or found by, if they belong to its owner, until they expire. A run stays while a run that waited for it
+-- is not finished, because that run may ask for its result. It also stays while a slot waits that will have it as a
+-- parent (dependencies_slots). This is a statement of its own, after the lock: no transaction can add an edge to the
+-- runs any more.
+-- params: ids text (an array of bigint), archive boolean (copy into pgsched.archived_runs), tell boolean (return the
+--         rows)
+-- returns: (gone bigint: how many were deleted; run null); and if `tell` (gone null; run: the text of a JSON object,
+--          the whole row with its attempts and output) for each of them
 -- locks: the deleted rows, and the keys that stand for them
 WITH wanted AS MATERIALIZED (
     SELECT d.parent_id AS id FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
@@ -114,7 +116,7 @@ SELECT count(*) AS gone, NULL AS run FROM gone UNION ALL SELECT NULL, run::text 
 
 
 -- name: prune_jobs
--- one-off jobs with delete_after_run go once their run has succeeded.
+-- delete one-off jobs with delete_after_run once their run has succeeded.
 -- params: n int
 -- returns: nothing
 -- locks: those rows, skipping locked ones
@@ -128,7 +130,7 @@ DELETE FROM pgsched.jobs j USING done WHERE j.id = done.id
 
 
 -- name: prune_keys
--- a small batch of keys that are kept beside runs goes when it has expired.
+-- delete a small batch of expired keys that are stored beside runs.
 -- params: n int
 -- returns: deleted bigint
 -- locks: those rows, skipping locked ones
@@ -143,15 +145,15 @@ SELECT count(*) AS deleted FROM gone
 
 
 -- name: prune_pick
--- of the next ended runs, lock those that nothing keeps any longer: neither the settings of their job, queue
--- or everything, nor that theirs is their job's newest slot, by which its page, @after and alerts know it. A row that
--- stands for a stretch of slots is as old as the end of the stretch: it may have grown since (tick_extend).
--- params: keep_s float8 (those go that are kept for at most so long), after timestamptz (-infinity as text) and after_id
---         bigint (behind this run of those that ended at that instant), until timestamptz, n int (so many are read), durable
---         boolean (false: the commit need not wait for the disk: rows that come back with a server that fell over go once
---         more), aside bigint[] as text (runs that are left alone)
--- returns: (ids text: an array of bigint; locked bigint: how many those are; read bigint, last_at timestamptz, last_id
---          bigint: the end and the number of the last that was read)
+-- lock those of the next ended runs that nothing keeps any longer. The settings of their job, queue or everything keep
+-- a run. So does being its job's newest slot, by which the job's page, @after and alerts know it. A row that stands for
+-- a stretch of slots is as old as the end of the stretch, because it may have grown (tick_extend).
+-- params: keep_s float8 (only runs that are kept for at most this long), after timestamptz (-infinity as text) and
+--         after_id bigint (after this run among those that ended at that time), until timestamptz, n int (how many are
+--         read), durable boolean (false: the commit need not wait for the disk, because runs that come back after a
+--         crash of the server are deleted once more), aside bigint[] as text (runs to leave out)
+-- returns: (ids text: an array of bigint; locked bigint: how many these are; read bigint, last_at timestamptz, last_id
+--          bigint: the end and the id of the last run that was read)
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH read AS MATERIALIZED (
     SELECT ctid AS place, id, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
@@ -186,8 +188,9 @@ FROM (SELECT ARRAY(SELECT id FROM locked) AS ids) l, (SELECT count(*) AS read, m
 
 
 -- name: prune_workers
--- workers not seen for three leases count as stopped; the rows of those that stopped long ago go, as do old terms.
--- params: keep_s float8 (for so long after their last sign of life rows stay), n int (so many of each, at most)
+-- mark workers not seen for three leases as stopped, and delete the rows of workers that stopped long ago, and old
+-- terms.
+-- params: keep_s float8 (how long rows stay after the last sign of life), n int (at most this many of each)
 -- returns: gone bigint: rows of workers that were written
 -- locks: those rows, skipping locked ones
 WITH old AS MATERIALIZED (
@@ -209,10 +212,11 @@ SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM given_up) AS gone
 
 
 -- name: retention_rules
--- all lengths of time that runs are kept for, and what else is set.
+-- return all lengths of time for which runs are kept, and the other settings.
 -- params: none
--- returns: (keeps_s float8[]: each once, the shortest first; version text: another one when any setting has changed;
---          archive boolean; now timestamptz; counted_until text: of what ended later no row may go yet, see rollup.sql)
+-- returns: (keeps_s float8[]: each once, the shortest first; version text: different after any change of a setting;
+--          archive boolean; now timestamptz; counted_until text: no row that ended later may be deleted yet, see
+--          rollups.sql)
 -- locks: none
 WITH said AS (
     SELECT '' AS whose, keep FROM pgsched.retention
@@ -227,10 +231,10 @@ SELECT ARRAY(SELECT DISTINCT extract(epoch FROM k.value::interval)::float8 AS s 
 
 
 -- name: retention_show
--- how long things are kept.
+-- return how long everything is kept.
 -- params: none
--- returns: one row: keep, archive, keep_minutes, keep_hours, keep_audit, jobs and queues: json of [{name, keep}] with their own
---          settings, counted_until timestamptz (null: nothing is counted yet)
+-- returns: one row: keep, archive, keep_minutes, keep_hours, keep_audit; jobs and queues: json of [{name, keep}] with
+--          their own settings; counted_until timestamptz (null: nothing is counted yet)
 -- locks: none
 SELECT r.keep, r.archive, r.keep_minutes, r.keep_hours, r.keep_audit,
     (SELECT coalesce(json_agg(json_build_object('name', q.name, 'keep', q.keep) ORDER BY q.name), '[]')

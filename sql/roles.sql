@@ -1,21 +1,21 @@
--- roles: least privilege. Makes seven roles, gives everything to the first and to the others what their work needs.
+-- roles: least privilege. Makes seven roles. The first one owns everything; the others get what their work needs.
 -- params: none. Run by `pgsched migrate --roles`, and again by each later `pgsched migrate`; printed by --roles --sql.
 -- returns: nothing
 -- locks: ACCESS EXCLUSIVE on all tables of pgsched, until the transaction ends
 --
---   pgsched_owner     owns the schema; nobody logs in as it
+--   pgsched_owner     owns the schema; no login uses it
 --   pgsched_worker    claims and settles; may also enqueue, because handlers do
 --   pgsched_leader    plans, admits, reaps and prunes
 --   pgsched_producer  makes jobs and runs, and sees, edits and cancels its own
---   pgsched_operator  sees everything; edits, pauses, cancels and retries what is anybody's; sets limits
+--   pgsched_operator  sees everything; edits, pauses, cancels and retries jobs and runs of all owners; sets limits
 --   pgsched_viewer    sees everything
---   pgsched_console   an operator whose word is taken for which person it acts (the audit's for_user): for the console
+--   pgsched_console   for the console: an operator that may name the person for whom it acts (the audit's for_user)
 --
 -- A login gets one or more of them: GRANT pgsched_worker, pgsched_leader TO app_worker. Roles belong to the whole
--- server; what they may do is said here for one database.
+-- server. This script sets what they may do in one database.
 --
--- All in one transaction, in which nothing is looked up in a schema where others may create functions: what these make
--- is executed here with every right.
+-- All of it runs in one transaction. Its search path has no schema in which other roles may create functions, because
+-- such a function would be executed here with every right.
 
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL standard_conforming_strings = on;
@@ -55,9 +55,9 @@ BEGIN
     END IF;
 END $$;
 
--- ---- everything is owned by a role that nobody logs in as
+-- ---- everything is owned by a role that is no login
 
--- Functions that run with their owner's rights then have these and not, say, a superuser's.
+-- So functions that run with their owner's rights have this role's rights, and not those of a superuser.
 DO $$
 DECLARE
     statement text;
@@ -80,7 +80,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- ---- nobody has anything but what follows
+-- ---- no role has any rights except the following
 
 REVOKE ALL ON SCHEMA pgsched FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsched_leader, pgsched_producer,
@@ -91,15 +91,15 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsch
     pgsched_operator, pgsched_viewer;
 
 GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
--- read by the insert of a run; setting one takes a function
+-- The insert of a run reads these sequences. Only functions set them.
 GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.leader_looks_at,
     pgsched.tasks_with_options TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 
--- Most functions have only the rights of who calls them.
+-- Most functions have only the rights of the caller.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
     TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
--- A trigger asks nobody who fires it. Who put one of these on a table of his own would choose the types of its rows, and
--- their casts, which are code of his, would run with the rights of pgsched_owner.
+-- A trigger does not check which role fires it. A role that put one of these on a table of its own would choose the
+-- types of its rows. Their casts, which are code of that role, would run with the rights of pgsched_owner.
 DO $$
 DECLARE
     statement text;
@@ -112,7 +112,7 @@ BEGIN
         EXECUTE statement;
     END LOOP;
 END $$;
--- only for other functions, which say truly what was done
+-- Called only by other functions, which record what was really done.
 REVOKE EXECUTE ON FUNCTION pgsched.note(text, text, text, jsonb) FROM pgsched_worker, pgsched_leader, pgsched_producer,
     pgsched_operator, pgsched_viewer;
 REVOKE EXECUTE ON FUNCTION pgsched.prune_audit(integer) FROM pgsched_worker, pgsched_producer, pgsched_operator,
@@ -122,19 +122,20 @@ REVOKE EXECUTE ON FUNCTION pgsched.take_turn(text)
 REVOKE EXECUTE ON FUNCTION pgsched.forget_gates(), pgsched.mark_tasks(), pgsched.rebuild_flags(),
         pgsched.leader_sleeps(double precision)
     FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
--- how long workers sleep, they alone say: until then each enqueue notifies
+-- Only workers set how long they sleep: until then each enqueue notifies them.
 REVOKE EXECUTE ON FUNCTION pgsched.workers_asleep(double precision)
     FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
--- who only looks wakes nobody
+-- A role that only reads wakes no process.
 REVOKE EXECUTE ON FUNCTION pgsched.tell_once(text, text), pgsched.tell_workers(text), pgsched.tell_leader(timestamptz)
     FROM pgsched_viewer;
--- who declares nothing keeps no worker waiting for its turn, nor the leader from taking away what is declared no more
+-- A role that declares no jobs must not keep a worker waiting for its turn, nor the leader from withdrawing jobs that
+-- are not declared any more.
 REVOKE EXECUTE ON FUNCTION pgsched.take_declare_turn(), pgsched.share_declare_turn(), pgsched.try_declare_turn()
     FROM pgsched_producer, pgsched_operator, pgsched_viewer;
 
--- ---- functions that run with the rights of pgsched_owner, and why that gives nobody more than he should have
+-- ---- functions that run with the rights of pgsched_owner, and why that gives no role more rights than it should have
 
--- They ask whose the run or the job is (pgsched.refuse_others).
+-- They check the owner of the run or job (pgsched.refuse_others).
 ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
@@ -149,25 +150,25 @@ ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.hold_run(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.delete_job(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.include_dates(text, date, date) SECURITY DEFINER;
--- It asks for the token, and changes nothing.
+-- It needs the token, and changes nothing.
 ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.assert_claim(bigint, uuid) FROM pgsched_viewer;  -- who reads all tokens
--- It makes room in a full queue as an enqueue would, by the queue's own settings.
+-- It makes room in a full queue as an enqueue does, by the queue's own settings.
 ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.entry_state(text, text) FROM pgsched_viewer;  -- who enqueues nothing
--- They keep the keys of an enqueue: nobody else writes those. The first asks whose a key is; the second makes one that
--- stands for no run yet the caller's; the third is a trigger, and looks whether a key was taken.
+-- They store the keys of an enqueue, which nothing else writes. The first checks the owner of a key. The second gives a
+-- key that stands for no run yet to the caller. The third is a trigger, which checks whether a key was taken.
 ALTER FUNCTION pgsched.take_key(text, text, text, timestamptz) SECURITY DEFINER;
 ALTER FUNCTION pgsched.bind_key(text, text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.refuse_untaken_key() SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.bind_key(text, text, bigint)
     FROM pgsched_viewer;  -- who enqueues nothing
--- A worker registers its tasks by it, in its own name; whoever makes a run asks what its task says.
+-- A worker registers its tasks by the first, in its own name. The insert of a run reads the options of its task.
 ALTER FUNCTION pgsched.register_tasks(text, jsonb) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.register_tasks(text, jsonb)
     FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 ALTER FUNCTION pgsched.task_options(text) SECURITY DEFINER;
--- Triggers, for rows that their user may write: what follows from an edit is not for him to write.
+-- Triggers on rows that a user may write. The user may not write the changes that follow from an edit.
 ALTER FUNCTION pgsched.runs_mend_phase() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_after_jobs() SECURITY DEFINER;
@@ -186,25 +187,25 @@ ALTER FUNCTION pgsched.audit_alerts() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_keys() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_tasks() SECURITY DEFINER;
 
--- ---- who reads what
+-- ---- which roles may read what
 
 GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
 GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_operator;
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
     pgsched.run_logs, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
     pgsched.dependencies, pgsched.backfills, pgsched.kept_keys, pgsched.passed_over TO pgsched_producer;
--- not which jobs their code declares: those are others'
+-- without the jobs that their code declares, which belong to other owners
 GRANT SELECT (id, name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease, started_at, seen_at, stopping_at,
         stopped_at, running, abandoned, blocked_at, blocked_by, drain_asked_at, drain_asked_by, clock_ahead_s, tz_version,
         pooler, releases, lost_runs) ON pgsched.workers TO pgsched_producer;
--- not what its duties fail with: such an error may show others' values
+-- without the errors of its duties, which may show values of other owners
 GRANT SELECT (term, holder, hostname, pid, elected_at, seen_at, resigned_at) ON pgsched.leader TO pgsched_producer;
 REVOKE SELECT ON pgsched.audit FROM pgsched_leader;
 
 -- ---- producers: what to run and when; never a state, a claim or an attempt
 
--- No table privilege but SELECT: with DELETE, UPDATE or TRUNCATE on a whole table one may lock it against everybody. And no
--- UPDATE of any column of runs: with that one may lock rows that workers are to settle.
+-- No table privilege except SELECT: a role with DELETE, UPDATE or TRUNCATE on a whole table may lock it against all
+-- others. And no UPDATE of any column of runs: with it, a role may lock rows that workers are to settle.
 GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
@@ -218,39 +219,39 @@ GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedu
         after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
--- state: which one a new run may have, its row policy says
+-- state: the row policy limits which one a new run may have
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
         timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state,
         has_children) ON pgsched.runs TO pgsched_producer, pgsched_operator;
 GRANT INSERT (job_id, from_date, until_date, reason), UPDATE (from_date, until_date, reason)
     ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
--- whether the leader does its work; not with what it fails, which may be somebody else's
+-- whether the leader's duties work; without their errors, which may show values of other owners
 GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsched_producer;
 
--- ---- operators: settings of everybody
+-- ---- operators: settings of all owners
 
 GRANT DELETE ON pgsched.jobs, pgsched.job_calendars TO pgsched_operator;
 GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
 GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken back, and apps that change hands
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
--- but not how long it is known who changed what
+-- without how long the audit is kept
 GRANT UPDATE (keep, archive, keep_minutes, keep_hours) ON pgsched.retention TO pgsched_operator;
 GRANT INSERT (job_id, kind, details), UPDATE (closed_at, recovery) ON pgsched.alerts TO pgsched_operator;  -- a test
 GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_operator;
 
--- ---- workers: claims, and what comes of them
+-- ---- workers: claims, and their outcomes
 
 GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at,
         ready_at, crashes, begun, suspect, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
--- jobs that its code declares, and those that it does not declare any more
+-- jobs that its code declares, or does not declare any more
 GRANT DELETE, INSERT (declared_by) ON pgsched.jobs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
 GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_worker;
 GRANT SELECT, INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
 GRANT SELECT ON pgsched.tasks TO pgsched_worker;
--- where there is no leader, they find what is wrong with jobs
+-- if there is no leader, workers check jobs for problems
 GRANT SELECT ON pgsched.rollups TO pgsched_worker;
 GRANT SELECT, INSERT, UPDATE ON pgsched.alerts, pgsched.alert_deliveries TO pgsched_worker;
 
@@ -269,7 +270,7 @@ GRANT UPDATE ON pgsched.rollup_mark TO pgsched_leader;
 GRANT INSERT ON pgsched.archived_runs TO pgsched_leader;
 GRANT INSERT, UPDATE, DELETE ON pgsched.set_aside TO pgsched_leader;
 
--- ---- whose rows: producers have their own, the others all. A row belongs to the role that made it (its column owner).
+-- ---- rows: producers see their own, the others see all. A row belongs to the role that made it (its column owner).
 
 ALTER TABLE pgsched.runs ALTER COLUMN owner SET DEFAULT current_user;
 -- written by functions that run with the rights of pgsched_owner
@@ -298,7 +299,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Most rows are those of who writes: what else he is a member of is asked only for the others.
+-- Most rows belong to the current user. Memberships are checked only for other rows.
 CREATE POLICY pgsched_own ON pgsched.jobs TO pgsched_producer
     USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
     WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
@@ -312,16 +313,16 @@ CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id)
                 AND EXISTS (SELECT FROM pgsched.runs r WHERE r.id = parent_id));
--- made by pgsched.backfill alone, and by the triggers of jobs
+-- written only by pgsched.backfill, and by the triggers of jobs
 CREATE POLICY pgsched_own ON pgsched.backfills FOR SELECT TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
 CREATE POLICY pgsched_own ON pgsched.passed_over FOR SELECT TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
--- No policy lets a producer write one: that is for the functions that keep keys.
+-- No policy lets a producer write a row: only the functions that store keys do.
 CREATE POLICY pgsched_own ON pgsched.kept_keys FOR SELECT TO pgsched_producer
     USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
 
--- Nobody but the leader makes jobs and runs in another's name, or runs that have run already.
+-- Only the leader may make jobs and runs of another owner, or runs that have run already.
 CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
     WITH CHECK (state IN ('queued', 'scheduled', 'waiting')
                 AND (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))

@@ -1,11 +1,11 @@
--- Figures that outlive the rows.
+-- Figures that are kept longer than the runs.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: rollup
--- count the endings behind the mark up to an instant, and move the mark there. The caller holds the mark
--- (rollup_lock), and nobody can still commit an ending of that time.
--- params: after text (timestamptz), until timestamptz, aside bigint[] as text: runs that are not counted
+-- count the runs that ended after the mark and up to a time, and move the mark there. The caller has locked the mark
+-- (rollup_lock), and no transaction can still commit an end in that time.
+-- params: after text (timestamptz), until timestamptz, aside bigint[] as text: runs to leave out
 -- returns: counted bigint
 -- locks: the rows of those minutes and hours, and the mark
 WITH ended AS (
@@ -88,7 +88,7 @@ SELECT coalesce(sum(n), 0)::bigint AS counted FROM fine
 
 
 -- name: rollup_lock
--- take the mark of what is counted, so that nobody else counts meanwhile.
+-- lock the mark up to which runs are counted, so that no other session counts at the same time.
 -- params: none
 -- returns: counted_until timestamptz (-infinity: nothing yet), as text; now timestamptz
 -- locks: that row, until the transaction ends
@@ -96,10 +96,10 @@ SELECT counted_until::text AS counted_until, clock_timestamp() AS now FROM pgsch
 
 
 -- name: rollup_look
--- is there anything to count, and who may yet commit what ended by now?
+-- check whether there is anything to count, and which transactions may still commit runs that have ended by now.
 -- params: none
--- returns: (now timestamptz; writers text[]: the transactions that are writing runs, asked behind the clock: who begins to
---          write later ends its runs later; some boolean: runs have ended behind the mark)
+-- returns: (now timestamptz; writers text[]: the transactions that are writing runs, read after the clock: those that
+--          begin later end their runs later; some boolean: runs have ended after the mark)
 -- locks: none
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now)
 SELECT now, ARRAY(
@@ -115,7 +115,7 @@ FROM clock
 
 
 -- name: rollup_prune
--- minutes and hours that the settings keep no longer go, a batch of each.
+-- delete a batch of minutes and a batch of hours that the settings keep no longer.
 -- params: n int
 -- returns: nothing
 -- locks: those rows
@@ -132,9 +132,9 @@ DELETE FROM pgsched.rollups WHERE ctid = ANY (ARRAY(SELECT ctid FROM gone UNION 
 
 
 -- name: rollup_reach
--- how far the next endings to count reach.
--- params: after text (timestamptz), safe timestamptz, n int, aside bigint[] as text: runs that are not counted
--- returns: (found bigint, until_at timestamptz: the end of the last of them, last_id bigint: one that ended then)
+-- find how far the next runs to count reach.
+-- params: after text (timestamptz), safe timestamptz, n int, aside bigint[] as text: runs to leave out
+-- returns: (found bigint, until_at timestamptz: the end of the last of them, last_id bigint: a run that ended then)
 -- locks: none
 SELECT count(*) AS found, max(finished_at) AS until_at, max(id) AS last_id FROM (
     SELECT finished_at, id FROM pgsched.runs
@@ -145,13 +145,13 @@ SELECT count(*) AS found, max(finished_at) AS until_at, max(id) AS last_id FROM 
 
 
 -- name: rollup_stretches
--- what was counted, by stretches of time of one length. Where there are more than `most` minutes or
---          hours of which there is something to say, one of each `every` is read. Each is found by the primary key, so that
---          it costs what is read; which hours a job has an index alone says.
--- params: unit, width text, job_id bigint (0: of all), from_at timestamptz (the first stretch begins there), until_at
---         timestamptz, width_s float8 (of a stretch), most, every int, durations boolean (else: waits)
--- returns: (begins_at, every: of how many one was read, started, retried, dead, missed, late_max_s, durations or waits (the
---          other one: nulls), lates bigint[] (pgsched.bin_of)), one for each that has any
+-- return what was counted, by intervals of one length. If more than `most` minutes or hours have figures, one of each
+-- `every` is read. Each is found by the primary key, so the cost is that of what is read. The hours that a job has are
+-- found by an index alone.
+-- params: unit, width text, job_id bigint (0: all jobs), from_at timestamptz (the first interval begins there),
+--         until_at timestamptz, width_s float8 (of an interval), most, every int, durations boolean (false: waits)
+-- returns: (begins_at, every: of how many one was read, started, retried, dead, missed, late_max_s, durations or waits
+--          (the other one: nulls), lates bigint[] (pgsched.bin_of)), one row for each interval that has figures
 -- locks: none
 WITH known AS (
     SELECT DISTINCT from_at AS at FROM pgsched.rollups

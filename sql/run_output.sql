@@ -1,9 +1,9 @@
--- What attempts print, and how far they are.
+-- Output and progress of attempts.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: run_log_last
--- the newest rows of a run's output.
+-- return the newest rows of a run's output.
 -- params: id bigint, n int
 -- returns: up to n rows (attempt, seq, at, stream, chunk), oldest first
 -- locks: none
@@ -14,11 +14,11 @@ SELECT * FROM (
 
 
 -- name: run_log_read
--- the output of a run from a place on, in the order in which it was written.
--- params: id bigint, after_attempt int, after_seq int, after_characters int (how much the reader has of that row),
+-- return the output of a run from a position on, in the order in which it was written.
+-- params: id bigint, after_attempt int, after_seq int, after_characters int (how much of that row the reader has),
 --         attempt int (null: all), stream text (null: all), n int
--- returns: up to n rows (attempt, seq, at, stream, chunk, characters: the whole length); the stream 'cut' says what is
---          left out at its place
+-- returns: up to n rows (attempt, seq, at, stream, chunk, characters: the whole length); the stream 'cut' marks the
+--          place where output was left out
 -- locks: none
 SELECT attempt, seq, at, stream, length(chunk) AS characters,
     CASE WHEN seq = %(after_seq)s AND attempt = %(after_attempt)s AND stream <> 'cut'
@@ -32,16 +32,16 @@ ORDER BY attempt, seq LIMIT %(n)s
 
 
 -- name: run_log_write
--- add pages of output to the logs of attempts, and take away the rows that the pages replace.
+-- add pages of output to the logs of attempts, and delete the rows that the pages replace.
 -- params: parallel arrays of attempts: ids bigint[], attempts int[], tokens uuid[], bases int[] (null: not known yet),
---         los int[], his int[] (rows from lo to before hi go); parallel arrays of rows: ns int[] (place of the
---         attempt, from 1), seqs int[], streams text[], chunks text[]
--- Last words of a former owner are taken where the run knows it by its evidence: after a failover that lost runs, the
--- number may be another's.
--- returns: (n, base) of the attempts that may write: a row's seq in the table is base + seq, behind what an earlier
---          claim wrote under the same attempt number. Absent: a zombie whose number belongs to another claim by now, or
---          the run is gone.
--- locks: the rows written. Repeating it is harmless.
+--         los int[], his int[] (delete the rows from lo to before hi); parallel arrays of rows: ns int[] (the attempt's
+--         position, from 1), seqs int[], streams text[], chunks text[]
+-- Late output of a former owner is accepted if the run has evidence of its attempt: after a failover that lost runs,
+-- the id may belong to another run.
+-- returns: (n, base) of the attempts that may write: a row's seq in the table is base + seq, after what an earlier
+--          claim wrote under the same attempt number. Missing: the attempt number belongs to another claim by now, or
+--          the run is deleted.
+-- locks: the written rows. Repeating the statement is harmless.
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text::bigint[], %(attempts)s::text::int[], %(tokens)s::text::uuid[],
                          %(bases)s::int[], %(los)s::text::int[], %(his)s::text::int[])
@@ -74,11 +74,12 @@ SELECT n, base FROM mine
 
 
 -- name: run_progress
--- say how far attempts are, each fenced by (id, token).
+-- record how far attempts are, each fenced by (id, token).
 -- params: parallel arrays ids bigint[], tokens uuid[], progresses text[] (JSON objects: done, total, note)
--- returns: n of those written: their place in the arrays, from 1. The others are lost, or somebody holds the row.
--- locks: row locks on those runs, skipping those that others hold: a handler's own transaction may hold its run for
---        long, and all other attempts of the worker would wait for it
+-- returns: n of the written ones: their position in the arrays, from 1. The others are lost, or another transaction has
+--          the row locked.
+-- locks: row locks on those runs, skipping locked ones: a handler's own transaction may lock its run for long, and all
+--        other attempts of the worker would wait for it
 WITH mine AS MATERIALIZED (
     SELECT g.n, g.progress, found.id
     FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(progresses)s::text[])
@@ -94,9 +95,9 @@ RETURNING mine.n
 
 
 -- name: run_watch
--- where a run is, as somebody sees who watches it.
+-- return the state of a run for a person who watches it.
 -- params: id bigint
--- returns: one row, or none; progress is null unless the attempt that runs, or ran last, told it
+-- returns: one row, or none; progress is null unless the running or last attempt reported it
 -- locks: none
 SELECT r.id, r.state, r.kind, r.task, r.queue, j.name AS job, r.attempt, r.max_attempts, w.name AS worker,
     r.available_at, r.started_at, r.finished_at, r.reason, r.error, r.result, clock_timestamp() AS now,
@@ -106,10 +107,10 @@ WHERE r.id = %(id)s
 
 
 -- name: trace_keep
--- the next attempts of these runs belong to the trace of the one that has failed.
+-- let the next attempts of these runs belong to the trace of the failed attempt.
 -- params: parallel arrays ids bigint[], attempts int[], traces text[] (JSON objects)
 -- returns: nothing
--- locks: the runs' rows; those that others hold are left out
+-- locks: the runs' rows, skipping locked ones
 UPDATE pgsched.runs r SET options = coalesce(r.options, '{}') || jsonb_build_object('trace', f.trace)
 FROM (SELECT o.id, k.trace::jsonb AS trace
       FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(traces)s::text[]) AS k(id, attempt, trace)

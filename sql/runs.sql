@@ -1,9 +1,9 @@
--- Runs, as people read and change them.
+-- Runs: how people read and change them.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: open_runs
--- how many runs of some jobs have not ended.
+-- count the runs of some jobs that have not ended.
 -- params: names text[]
 -- returns: n bigint
 -- locks: none
@@ -12,7 +12,7 @@ WHERE r.phase < 3 /* open */ AND j.name = ANY (%(names)s::text[])
 
 
 -- name: run_attempts
--- the attempts of a run that did not succeed, oldest first.
+-- return the attempts of a run that did not succeed, oldest first.
 -- params: id bigint
 -- returns: one row per attempt
 -- locks: none
@@ -23,17 +23,17 @@ FROM pgsched.attempts WHERE run_id = %(id)s ORDER BY finished_at, attempt
 -- name: run_cancel
 -- cancel a run, at once or by asking its worker.
 -- params: id bigint, reason text
--- returns: what: cancelled, requested, or the terminal state it already had; null: no such run
+-- returns: what: cancelled, requested, or the final state that it already had; null: no such run
 -- locks: that run
 SELECT pgsched.cancel(%(id)s, %(reason)s) AS what
 
 
 -- name: run_cancel_many
--- cancel those of some runs that are still in one of the named states.
+-- cancel those of these runs that are still in one of the given states.
 -- params: ids bigint[], states text[], reason text
--- returns: (id, before, after: cancelled, or requested of its worker, skipped: null, or why it was left alone); none for a
---          run that is not there, or that another session holds
--- locks: those runs, skipping those that others hold
+-- returns: (id, before, after: cancelled, or requested of its worker, skipped: null, or why the run was left alone); no
+--          row for a run that does not exist or is locked
+-- locks: those runs, skipping locked ones
 WITH held AS MATERIALIZED (
     SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL pgsched.hold_run(g.id) found
 ), judged AS MATERIALIZED (
@@ -47,11 +47,12 @@ FROM judged ORDER BY id
 
 
 -- name: run_holding
--- what keeps a run from starting: pauses, and the limits that it waits for.
+-- return what keeps a run from starting: pauses, and the limits that it waits for.
 -- params: id bigint
 -- returns: one row: pauses json (what, name, reason, paused_by, resume_at) or null; key, limit_name, concurrency, rate,
---          period_s, admitted (of the key, at most 10,000 are counted), ahead (of its key, waiting longer, at most 1,000);
---          queue_concurrency, queue_rate, queue_period_s, queue_admitted, fair. No row where there is no such run
+--          period_s, admitted (of the key, at most 10,000 are counted), ahead (runs of its key that have waited longer,
+--          at most 1,000); queue_concurrency, queue_rate, queue_period_s, queue_admitted, fair. No row if there is no
+--          such run
 -- locks: none
 SELECT (SELECT json_agg(json_build_object('what', p.what, 'name', p.name, 'reason', p.reason, 'paused_by', p.paused_by))
         FROM pgsched.pauses p
@@ -75,7 +76,7 @@ WHERE r.id = %(id)s
 
 
 -- name: run_present
--- which of these runs there are.
+-- return those of these runs that exist.
 -- params: ids bigint[]
 -- returns: id
 -- locks: none
@@ -84,7 +85,7 @@ SELECT id FROM pgsched.runs WHERE id = ANY (%(ids)s::text::bigint[])
 
 -- name: run_retry
 -- revive a dead, cancelled, missed or skipped run.
--- params: id bigint, now boolean (start it whatever became of runs that it waited for)
+-- params: id bigint, now boolean (start it even if runs that it waited for did not succeed)
 -- returns: (before: its state, after: queued or waiting, or the unchanged state; null: no such run)
 -- locks: that run
 SELECT (SELECT state FROM pgsched.runs WHERE id = %(id)s) AS before,
@@ -92,12 +93,12 @@ SELECT (SELECT state FROM pgsched.runs WHERE id = %(id)s) AS before,
 
 
 -- name: run_retry_many
--- revive those of some runs that are still in one of the named states.
--- params: ids bigint[], states text[], now boolean (start them whatever became of runs that they waited for)
--- returns: (id, before, after: queued or waiting, skipped: null, or why it was left alone); none for a run that is not there, or that
---          another session holds
--- locks: those runs, skipping those that others hold. A unique_key that an unfinished run has, or one revived here before
---        it, is no error; one that is taken between the look and the change is, and fails the statement.
+-- revive those of these runs that are still in one of the given states.
+-- params: ids bigint[], states text[], now boolean (start them even if runs that they waited for did not succeed)
+-- returns: (id, before, after: queued or waiting, skipped: null, or why the run was left alone); no row for a run that
+--          does not exist or is locked
+-- locks: those runs, skipping locked ones. A unique_key that an unfinished run has, or a run revived here before it, is
+--        no error. A key that is taken after the check is one, and fails the statement.
 WITH held AS MATERIALIZED (
     SELECT found.* FROM unnest(%(ids)s::text::bigint[]) AS g(id) CROSS JOIN LATERAL pgsched.hold_run(g.id) found
 ), judged AS MATERIALIZED (
@@ -117,7 +118,7 @@ FROM judged ORDER BY id
 
 
 -- name: run_show
--- one run, whole, with the names of its job and worker.
+-- return one run with all its columns, and the names of its job and worker.
 -- params: id bigint
 -- returns: one row, or none
 -- locks: none
@@ -133,9 +134,9 @@ WHERE r.id = %(id)s
 
 
 -- name: runs_bad_since
--- since when so many runs have ended badly, by the index over those.
+-- return since when n runs have failed, through the index of those.
 -- params: until timestamptz (null: now), n int
--- returns: finished_at of the n-th before `until`, or no row where there are fewer
+-- returns: finished_at of the n-th failed run before `until`, or no row if there are fewer
 -- locks: none
 SELECT finished_at FROM pgsched.runs
 WHERE phase = 4 /* ended badly */ AND (%(until)s::timestamptz IS NULL OR finished_at < %(until)s::timestamptz)
@@ -143,8 +144,8 @@ ORDER BY finished_at DESC OFFSET %(n)s LIMIT 1
 
 
 -- name: runs_of_job_newest
--- the newest runs of a job by slot, by the index over slots.
--- params: job text, before_id bigint (null: the newest; else those of slots before that run's), n int
+-- return the newest runs of a job by slot, through the index over slots.
+-- params: job text, before_id bigint (null: the newest; otherwise only earlier slots than that run's), n int
 -- returns: id, newest first
 -- locks: none
 SELECT r.id FROM pgsched.jobs j CROSS JOIN LATERAL (
@@ -157,7 +158,7 @@ WHERE j.name = %(job)s
 
 
 -- name: run_newest_id
--- the highest id of a run, 0 without one.
+-- return the highest id of a run, or 0.
 -- params: none
 -- returns: one row: id
 -- locks: none
@@ -165,10 +166,10 @@ SELECT coalesce(max(id), 0) AS id FROM pgsched.runs
 
 
 -- name: run_relatives
--- the runs that a run waits for, and those that wait for it, up to n each.
+-- return the runs that a run waits for, and the runs that wait for it, up to n each.
 -- params: id bigint, n int
--- returns: (side: before or behind, id, state, task, edge: met, failed or open, on_failure), by id; state is null of a
---          run that was pruned
+-- returns: (side: before or behind, id, state, task, edge: met, failed or open, on_failure), by id; state is null for a
+--          pruned run
 -- locks: none
 SELECT e.side, e.id, r.state, r.task, e.edge, e.on_failure
 FROM (

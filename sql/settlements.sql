@@ -3,9 +3,9 @@
 
 
 -- name: cancel_asked
--- which of the claims that this worker holds somebody wants cancelled or has taken away; asked between two heartbeats.
+-- return which of these claims are to be cancelled or were taken away; asked between two heartbeats.
 -- params: parallel arrays ids bigint[], tokens uuid[]
--- returns: (id, token, cancel boolean: it is still this worker's)
+-- returns: (id, token, cancel boolean: true if the claim is still this worker's)
 -- locks: none. Each claim is looked up by its key, whatever the statistics say.
 SELECT g.id, g.token, held.cancel IS NOT NULL AS cancel
 FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) LEFT JOIN LATERAL (
@@ -17,22 +17,21 @@ WHERE held.cancel IS DISTINCT FROM false
 
 
 -- name: heartbeat
--- renew the lease of every claim this worker holds, and the worker's own row.
--- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how long
---         its loop has not turned; null: it turns), blocked_by text, clock_s float8 (the host's, since 1970), parallel
---         arrays ids bigint[], tokens uuid[], begun boolean[] (is the attempt being made?), name text, fleet uuid
---         (the database must be of it; null: any)
--- returns: (id, token, cancel, renewed, null) of the claims still ours; a claim that is absent was lost. cancel: somebody
---          asked. Not renewed: somebody holds the row, the next heartbeat will tell. And (null, null, drain: somebody
---          asked the worker for that, null, drain_asked_by), or no such row: the database does not know a worker of this
---          number and name (any more): a failover may have lost its row, and given the number to another one, or it was
---          silent for so long that it counts as stopped. Then it has to register again, and its row stays as it is,
---          unless it is to drain anyhow.
--- Which attempts have begun is written with their leases, and costs nothing beside that: a worker's death is charged to
--- those (reap).
--- locks: row locks on those runs, skipping those that others hold: one row that a person has locked must not cost
---        all the others their lease. A worker that has stopped stays stopped. Each claim is looked up by its key,
---        whatever the statistics say.
+-- renew the leases of all claims of this worker, and update its own row.
+-- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how
+--         long its event loop has been blocked; null: it is not), blocked_by text, clock_s float8 (the host's, since
+--         1970), parallel arrays ids bigint[], tokens uuid[], begun boolean[] (the attempt is being made), name text,
+--         fleet uuid (the database must belong to it; null: any)
+-- returns: (id, token, cancel, renewed, null) of the claims that are still this worker's; a claim that is missing was
+--          lost. cancel: it is to be cancelled. Not renewed: the row is locked, and the next heartbeat will find out.
+--          And one row (null, null, drain: the worker was asked to drain, null, drain_asked_by). Without that row, the
+--          database has no worker of this id and name (any more). A failover may have lost its row and given the id to
+--          another worker, or the worker was silent for so long that it counts as stopped. Then it has to register
+--          again, and its row does not change, unless the worker is to drain anyway.
+-- Which attempts have begun is written with their leases, at no extra cost: a worker's death counts against those
+-- (reap).
+-- locks: row locks on those runs, skipping locked ones: a row that a person has locked must not cost the other claims
+--        their lease. A stopped worker stays stopped. Each claim is looked up by its key, whatever the statistics say.
 WITH me AS (
     UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
         blocked_at = clock_timestamp() - make_interval(secs => %(blocked_s)s::float8), blocked_by = %(blocked_by)s,
@@ -73,19 +72,20 @@ WHERE id = %(worker_id)s AND name = %(name)s
 -- name: settle
 -- record the outcomes of a batch of attempts, each fenced by (id, token, running).
 -- params: parallel arrays ids bigint[], tokens uuid[], outcomes text[], retry_ins float8[] (seconds; null: never
---         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (results
---         may be null as a whole: none has one); worker text; crash_limit int
--- returns: (n, state) of those that were ours: their place in the arrays, from 1, and the state that the run is in now;
---          the others were settled before or are lost (settle_missing says which)
--- 'released' gives back a claim that was never started: like 'interrupted' it costs no attempt, but it leaves no evidence
--- either, and a run that no attempt has begun has not started yet, so that its start deadline holds. 'snoozed' costs no
--- attempt and leaves no evidence either, but the run has started: it goes on when it asked to, and has no start deadline
--- any more. 'crashed' took its process down with it, and counts towards the quarantine as if that had been the worker
--- (reap); any other attempt that ends by itself begins that count anew, and clears the run of what its worker died of.
--- A limited run that is given back goes through admission again, in the place that it has had since it was claimable if
--- it became limited while it ran; one that was released gets the tokens back that it was charged (refunds).
--- The fence is one expression that the planner cannot estimate, so that stale statistics cannot make it read all runs.
--- locks: row locks on those runs, in the order given: by id. Repeating it is harmless.
+--         again), results text[] (JSON), errors text[], tracebacks text[], log_tails text[] (results may be null as a
+--         whole: no run has one); worker text; crash_limit int
+-- returns: (n, state) of the claims that were this worker's: their position in the arrays, from 1, and the run's new
+--          state. The others were settled before or are lost (settle_missing tells which)
+-- 'released' gives back a claim that was never started. Like 'interrupted' it does not count as an attempt, but it
+-- leaves no evidence either. A run without any begun attempt has not started yet, so its start deadline still applies.
+-- 'snoozed' does not count as an attempt and leaves no evidence, but the run has started: it goes on at the time that
+-- it asked for, and its start deadline no longer applies. 'crashed' took its process down, and counts towards the
+-- quarantine like the death of a worker (reap). Any other attempt that ends by itself resets that count, and ends the
+-- suspicion that its worker's death caused.
+-- A limited run that is given back goes through admission again. If it became limited while it ran, it gets the
+-- position of the time since which it was claimable. A released run gets back the tokens that it was charged (refunds).
+-- The fence is one expression that the planner cannot estimate. So stale statistics cannot make it read all runs.
+-- locks: row locks on those runs, in the order given: by id. Repeating the statement is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
         (state, phase, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
@@ -155,12 +155,12 @@ SELECT n, state, (SELECT count(*) FROM woken) AS notified FROM settled
 
 
 -- name: settle_lock
--- the claims of a batch whose rows nobody else has locked; the others are left for later. Before `settle` in its
--- transaction, where a locked row was met lately.
+-- lock the claims of a batch whose rows no other transaction has locked; the others are left for later. It runs before
+-- `settle` in the same transaction, if a locked row was met lately.
 -- params: parallel arrays ids bigint[], tokens uuid[]
--- returns: (n: place in the arrays, from 1; locked boolean: somebody else has the row of this claim locked), for claims that
---          are still ours
--- locks: row locks on those runs, skipping those that others hold
+-- returns: (n: position in the arrays, from 1; locked boolean: another transaction has the row of this claim locked),
+--          for claims that are still this worker's
+-- locks: row locks on those runs, skipping locked ones
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) WITH ORDINALITY AS g(id, token, n)
 ), free AS MATERIALIZED (
@@ -177,10 +177,10 @@ SELECT g.n, true FROM given g CROSS JOIN LATERAL (
 
 
 -- name: settle_missing
--- what became of settlements that `settle` did not record.
+-- return what became of settlements that `settle` did not record.
 -- params: parallel arrays ids bigint[], tokens uuid[]
--- returns: (n, verdict), n the place in the arrays, from 1: 'repeated' when this very settlement had arrived before; 'lost' when another attempt
---          owns the run or it was taken away (the late write of a zombie)
+-- returns: (n, verdict), n the position in the arrays, from 1: 'repeated' if this very settlement had arrived before;
+--          'lost' if another attempt owns the run or the claim was taken away (a late write of a former owner)
 -- locks: none
 SELECT g.n, CASE WHEN r.token = g.token AND r.state <> 'running' THEN 'repeated' ELSE 'lost' END AS verdict
 FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) WITH ORDINALITY AS g(id, token, n)
@@ -188,15 +188,16 @@ LEFT JOIN pgsched.runs r ON r.id = g.id
 
 
 -- name: settle_succeeded
--- record attempts that succeeded, each fenced by (id, token, running): what `settle` does, for the
--- one outcome that leaves no evidence behind.
--- params: ids bigint[] (ascending, none twice); firsts bigint[], tokens uuid[]: of each stretch of ids that have one token
---         the first id, and that token; results jsonb, an array as long as ids (null: none has one)
--- returns: no rows: to hand each one on would cost more than to look again for which were not ours. How many were is the
---          number of rows that it wrote.
--- locks: row locks on those runs, in the order given. Repeating it is harmless.
--- One pass over the key's index takes all ids; a row's place in an array is found by halving it (width_bucket).
--- The reason is always null, as is the answer of tell_leader: the leader is told of what may free other runs.
+-- record attempts that succeeded, each fenced by (id, token, running). It does what `settle` does, for the one outcome
+-- that leaves no evidence.
+-- params: ids bigint[] (ascending, none twice); firsts bigint[], tokens uuid[]: for each range of ids with one token,
+--         its first id and that token; results jsonb, an array as long as ids (null: no run has one)
+-- returns: no rows: returning each one would cost more than to look again for those that were not this worker's. The
+--          number of rows that it wrote is how many were
+-- locks: row locks on those runs, in the order given. Repeating the statement is harmless.
+-- One pass over the key's index finds all ids. A row's position in an array is found by bisection (width_bucket).
+-- The reason is always null, as is the result of tell_leader, which notifies the leader of ends that may free other
+-- runs.
 UPDATE pgsched.runs r SET state = 'succeeded', phase = 3 /* ended well */, finished_at = clock_timestamp(), error = NULL,
     suspect = NULL,
     reason = CASE WHEN r.has_children OR r.ready_at IS NOT NULL OR r.job_id IS NOT NULL AND EXISTS (

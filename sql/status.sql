@@ -1,12 +1,12 @@
--- The whole system on one page.
+-- The state of the whole system on one page.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: jobs_live
--- one line a job for a live view, over its runs since an instant.
+-- return one row per job for a live view, from its runs since a time.
 -- params: since timestamptz, n int
--- returns: (name, kind, schedule, paused, error, next_run_at, ok, failed, open, last_state, p50_s, worst_s): lateness is
---          from the slot to the start of the last attempt, of first attempts only
+-- returns: (name, kind, schedule, paused, error, next_run_at, ok, failed, open, last_state, p50_s, worst_s): p50_s and
+--          worst_s are the lateness of first attempts, from the slot to the start of the last attempt
 -- locks: none
 SELECT j.name, j.kind, coalesce(j.schedule, 'once') AS schedule, j.paused, j.error, j.next_run_at,
     s.ok, s.failed, s.open, s.last_state, s.p50_s, s.worst_s
@@ -24,7 +24,7 @@ ORDER BY j.name LIMIT %(n)s
 
 
 -- name: runs_live
--- the newest runs for a live view.
+-- return the newest runs for a live view.
 -- params: n int
 -- returns: (id, name, state, scheduled_at, attempt, max_attempts, late_s, took_s, detail)
 -- locks: none
@@ -37,9 +37,9 @@ ORDER BY r.id DESC
 
 
 -- name: workers_offering
--- how many live workers would claim a run of this queue, kind and task.
--- params: queue text, kind text, task text (of kind task)
--- returns: (workers bigint, alive bigint: live workers altogether)
+-- count the live workers that would claim a run of this queue, kind and task.
+-- params: queue text, kind text, task text (for kind task)
+-- returns: (workers bigint, alive bigint: all live workers)
 -- locks: none
 SELECT count(*) FILTER (WHERE (queues IS NULL OR %(queue)s = ANY (queues)) AND %(kind)s = ANY (kinds)
                           AND (%(kind)s <> 'task' OR %(task)s = ANY (tasks))) AS workers, count(*) AS alive
@@ -47,10 +47,10 @@ FROM pgsched.workers WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_a
 
 
 -- name: runs_needing_attention
--- runs that ended badly and are still kept. They lie far apart in the table, each on a page of its own:
--- at most the newest n of the last day are counted, and `older` of those before, of which missed ones count as well.
+-- count runs that failed and are still kept. They lie far apart in the table, each on a page of its own. So at most the
+-- newest n of the last day are counted, and `older` of those before, including missed ones.
 -- params: n int, older int
--- returns: one row: dead (all that are kept), dead_day, missed_day (rows; one can cover many slots),
+-- returns: one row: dead (all that are kept), dead_day, missed_day (rows; one may stand for many slots),
 --          missed_slots_day, sampled (there may be more than n of the last day), uncounted (more may be kept)
 -- locks: none
 WITH day AS MATERIALIZED (
@@ -74,7 +74,7 @@ FROM today t, older o
 
 
 -- name: jobs_in_error
--- jobs that the leader could not evaluate, newest first. Those that are paused are not wanted now.
+-- return jobs that the leader could not evaluate, newest first. Paused ones are left out.
 -- params: n int
 -- returns: (name, error, error_at)
 -- locks: none
@@ -83,9 +83,9 @@ ORDER BY error_at DESC NULLS LAST, name LIMIT %(n)s
 
 
 -- name: runs_finished_lately
--- what the newest finished runs say: how many ended in the last minutes, and how many of the slots
--- of the last day started late. At most `most` runs are counted and n read: on a busy system the figures are of those, and
--- counted_s and sampled_s say how far back they reach.
+-- return figures of the newest finished runs: how many ended in the last minutes, and how many slots of the last day
+-- started late. At most `most` runs are counted and n read. On a busy system the figures cover only those; counted_s
+-- and sampled_s tell how far back they reach.
 -- params: n int, most int
 -- returns: one row: done_1, done_5, done_15 (runs that were executed), counted, counted_s, late, read, sampled_s
 -- locks: none
@@ -118,10 +118,10 @@ SELECT d.*, l.* FROM (
 
 
 -- name: jobs_counted
--- how many jobs there are. Each is counted once, as job_list names its state: paused, then in error.
+-- count the jobs. Each is counted once, by the state that job_list gives it: paused first, then in error.
 -- params: none
 -- returns: one row: total, paused, broken (in error), planned (with a next slot), overdue_s: how long the oldest
---          slot of a live job has been due undecided (null: none)
+--          undecided slot of a live job has been due (null: none)
 -- locks: none
 SELECT count(*) AS total, count(*) FILTER (WHERE paused) AS paused,
     count(*) FILTER (WHERE NOT paused AND error IS NOT NULL) AS broken,
@@ -132,10 +132,10 @@ FROM pgsched.jobs
 
 
 -- name: leader_newest_term
--- the newest term.
+-- return the newest term.
 -- params: none
--- returns: (term, holder, hostname, pid, elected_at, seen_s: seconds since it was last seen, resigned, terms_lately: how
---          many terms began within a minute), or no row
+-- returns: (term, holder, hostname, pid, elected_at, seen_s: seconds since it was last seen, resigned, terms_lately:
+--          how many terms began within a minute), or no row
 -- locks: none
 SELECT term, holder, hostname, pid, elected_at, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s,
     resigned_at IS NOT NULL AS resigned,
@@ -144,10 +144,10 @@ FROM pgsched.leader ORDER BY term DESC LIMIT 1
 
 
 -- name: slots_next
--- the slots that come next.
+-- return the next slots.
 -- params: n int
 -- returns: (name, next_run_at, schedule, timezone, anchor_at, ends_at, now, excluded: the rows of the job's calendar as
---          (from_date, until_date, reason), null without)
+--          (from_date, until_date, reason), null without any)
 -- locks: none
 SELECT j.name, j.next_run_at, j.schedule, j.timezone, j.anchor_at, j.ends_at, clock_timestamp() AS now,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
@@ -156,12 +156,14 @@ FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL ORDER BY j.
 
 
 -- name: runs_open_by_state
--- the unfinished runs by queue and state; those queued or running also by what they need, queued ones by whether any live
--- worker offers it, waiting ones by whether only a limit holds them, and those that wait for another release of their task by
--- that task. One pass over at most n open runs of each phase, through its partial index.
--- params: n int, misfit text (with what the reason of the last ones begins)
--- returns: (queue, state, limited, kind, task: of runs of kind task, misfit: the task, n, oldest_s: age of the oldest since it
---          could start, or was started; newest_s: since the last was started; untimed: how many have no timeout, offered)
+-- count the unfinished runs by queue and state. Queued and running ones are also split by what they need, and queued
+-- ones by whether any live worker offers it. Waiting ones are split by whether only a limit keeps them, and those that
+-- wait for another release of their task by that task. One pass reads at most n open runs of each phase, through its
+-- partial index.
+-- params: n int, misfit text (the beginning of the reason of runs that wait for another release)
+-- returns: (queue, state, limited, kind, task: of runs of kind task, misfit: the task, n, oldest_s: seconds since the
+--          oldest could start, or started; newest_s: seconds since the newest started; untimed: how many have no
+--          timeout, offered)
 -- locks: none
 WITH alive AS MATERIALIZED (
     SELECT queues, kinds, tasks FROM pgsched.workers
@@ -196,11 +198,11 @@ FROM open ORDER BY queue, state, n DESC
 
 
 -- name: workers_alive
--- the workers that are alive: not signed off, and seen within their lease.
+-- return the live workers: not signed off, and seen within their lease.
 -- params: none
 -- returns: (id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues, tasks: how many,
---          started_at, seen_s, stopping, blocked_s: for how long its loop has not turned, blocked_by,
---          pooler: session or transaction, null: none)
+--          started_at, seen_s, stopping, blocked_s: for how long its event loop has been blocked, blocked_by, pooler:
+--          session or transaction, null: none)
 -- locks: none
 SELECT id, name, hostname, pid, version, app, concurrency, running, abandoned, kinds, queues,
     cardinality(tasks) AS tasks, started_at, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s,
@@ -211,18 +213,18 @@ ORDER BY id
 
 
 -- name: health_leader_failing
--- the duties of the leader that fail as a whole, or that cost it its session twice and are left undone for a while. With
--- which error is for those who may read all of set_aside: `doctor` says it.
+-- return the duties of the leader that fail as a whole, or that cost it its session twice and are left out for a while.
+-- The error itself is for roles that may read all of set_aside: `doctor` shows it.
 -- params: none
--- returns: (duty, since_s float8, left boolean: it is left undone), the longest first
+-- returns: (duty, since_s float8, left boolean: it is left out), the longest first
 -- locks: none
 SELECT duty, extract(epoch FROM clock_timestamp() - since)::float8 AS since_s, row_id = 'session' AS left
 FROM pgsched.set_aside WHERE row_id = '' OR row_id = 'session' AND tries > 1 ORDER BY 2 DESC, 1 LIMIT 100
 
 
 -- name: health_workers_lost
--- workers that vanished within the last ten minutes: not seen for a lease, and never signed off (what the leader notes of
--- one that it has given up is the instant at which it was last seen).
+-- return workers that vanished within the last ten minutes: not seen for a lease, and never signed off. For a worker
+-- that it has given up, the leader records the time at which it was last seen.
 -- params: n int
 -- returns: (name, seen_s, running: at its last heartbeat, held: json, runs by task)
 -- locks: none
@@ -238,9 +240,9 @@ ORDER BY seen_at DESC LIMIT %(n)s
 
 
 -- name: health_jobs_ahead
--- jobs whose mark lies ahead of the clock, so that none of their slots runs until then.
+-- return jobs whose high-water mark lies ahead of the clock, so that none of their slots runs until then.
 -- params: ahead_s float8, n int
--- returns: (name, until, ahead_s), the farthest first
+-- returns: (name, until, ahead_s), the largest ahead_s first
 -- locks: none
 SELECT name, decided_until AS until, extract(epoch FROM decided_until - clock_timestamp())::float8 AS ahead_s
 FROM pgsched.jobs
@@ -250,10 +252,10 @@ ORDER BY decided_until DESC LIMIT %(n)s
 
 
 -- name: health_releases_gone
--- tasks of which no live worker has the newest release.
+-- return tasks of which no live worker has the newest release.
 -- params: tasks text[]
--- returns: (task, gone_s: since a worker was last seen that had it, of those that live and the last thousand that stopped; or
---          since it was registered, where there is none among these)
+-- returns: (task, gone_s: since a worker with it was last seen, of the live workers and the last 1000 that stopped; or
+--          since it was registered, if none of these had it)
 -- locks: none
 WITH newest AS MATERIALIZED (
     SELECT DISTINCT ON (t.task) t.task, t.app, t.release, t.first_seen_at FROM pgsched.tasks t
@@ -274,8 +276,8 @@ WHERE w.live IS NOT TRUE ORDER BY n.task
 
 
 -- name: health_queues_shut
--- queues of which nothing is claimed until their first limit is in force, and the sessions whose transactions have
--- written runs since before: the leader waits for them.
+-- return queues from which nothing is claimed until their first limit takes effect, and the sessions whose transactions
+-- have written runs since before: the leader waits for these.
 -- params: none
 -- returns: (queue, since_s, waits_for int[]: pids)
 -- locks: none
@@ -288,9 +290,9 @@ FROM pgsched.pauses p WHERE p.what = 'limit' ORDER BY p.name
 
 
 -- name: health_unpruned
--- a run that should have gone an hour ago. Of each length of time that anything is kept for, the n runs are looked at that
--- ended next before the last that should have gone: where pruning is stuck, they are there. Runs that stay for a reason
--- do not count, as in prune_pick and prune_delete.
+-- return a run that should have been deleted an hour ago. For each length of time that anything is kept for, n runs are
+-- read: those that ended just before the last run that should be deleted. If pruning is stuck, such runs are there.
+-- Runs that stay for a reason do not count, as in prune_pick and prune_delete.
 -- params: n int
 -- returns: (id, age_s: since it ended, keep_s) of the oldest of these, or no row
 -- locks: none
@@ -328,7 +330,7 @@ ORDER BY o.finished_at LIMIT 1
 
 
 -- name: health_notify
--- how full the notification queue is.
+-- return how full the notification queue is.
 -- params: none
 -- returns: usage float8 0-1, one row
 -- locks: none

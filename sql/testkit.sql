@@ -1,9 +1,9 @@
--- What the test kit asks of a database. For tests only.
+-- Statements of the test kit. For tests only.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: runs_ended_since
--- how the Python runs ended that have ended since then.
+-- count the Python runs that have ended since a time, by state.
 -- params: since timestamptz, queues text[] (null: every queue)
 -- returns: (state text, n bigint)
 -- locks: none
@@ -14,7 +14,7 @@ GROUP BY state ORDER BY state
 
 
 -- name: runs_hurry
--- runs that are due later are due now.
+-- make runs that are due later due now.
 -- params: tasks text[], queues text[] (null: every queue)
 -- returns: nothing
 -- locks: those runs
@@ -25,7 +25,7 @@ WHERE phase = 1 /* scheduled */ AND available_at > clock_timestamp() AND kind = 
 
 
 -- name: jobs_of_clock
--- the jobs whose slots a clock that travels may pass.
+-- return the jobs that have slots which a travelling clock may pass.
 -- params: none
 -- returns: (name, schedule, timezone, anchor_at), by name
 -- locks: none
@@ -34,9 +34,9 @@ WHERE schedule IS NOT NULL AND NOT paused ORDER BY name
 
 
 -- name: runs_open_of_tasks
--- what a drain still waits for: runs of these tasks that are due, or all of them that have not finished;
--- not those that wait for a run which has not.
--- params: tasks text[], queues text[] (null: every queue), scheduled boolean (those that are due later too)
+-- return the runs that a drain still waits for: runs of these tasks that are due, or all that have not finished;
+-- without runs that wait for such an unfinished run.
+-- params: tasks text[], queues text[] (null: every queue), scheduled boolean (also runs that are due later)
 -- returns: (id bigint, task text, state text) of each, oldest first
 -- locks: none
 SELECT id, task, state FROM pgsched.runs
@@ -52,7 +52,7 @@ ORDER BY id LIMIT 20
 
 
 -- name: runs_unfinished_of_task
--- the unfinished runs of a task, or of all Python tasks, in the order in which they were made.
+-- return the unfinished runs of a task, or of all Python tasks, in the order in which they were made.
 -- params: task text; null: all
 -- returns: one row per run
 -- locks: none
@@ -64,7 +64,7 @@ ORDER BY id
 
 
 -- name: slot_travelled
--- a run of a job for a slot that a clock has travelled past; none if the slot has its row.
+-- make a run of a job for a slot that a clock has travelled past; none if the slot has a row.
 -- params: job text, slot timestamptz
 -- returns: id bigint, or no row
 -- locks: the new row's
@@ -74,7 +74,7 @@ SELECT pgsched.trigger(%(job)s::text) WHERE NOT EXISTS (
 
 
 -- name: slot_triggered
--- a run that was triggered stands for this slot.
+-- let a run that was triggered stand for this slot.
 -- params: id bigint, slot timestamptz
 -- returns: nothing
 -- locks: that run
@@ -82,7 +82,7 @@ UPDATE pgsched.runs SET scheduled_at = %(slot)s, origin = 'schedule' WHERE id = 
 
 
 -- name: time_travel
--- time goes on for runs and keys: what would come to pass by then is as near as it would be.
+-- move the times of runs and keys: what lies ahead comes nearer by this interval.
 -- params: by interval
 -- returns: nothing
 -- locks: the unfinished runs and the kept keys

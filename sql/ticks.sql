@@ -1,12 +1,12 @@
--- From due jobs to rows: the leader's tick.
+-- The leader's tick: from due jobs to rows.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: admit_scheduled
--- scheduled runs whose time has come become claimable, and their queues are woken; those that are
--- limited wait for their limits from now on.
--- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first),
---         scheduled_s float8 (since 1970: what was due before is left out)
+-- make scheduled runs claimable whose time has come, and wake the workers of their queues. Limited runs wait for their
+-- limits from now on.
+-- params: n int, aside bigint[] as text (runs to leave out), act boolean (false: only return the first), scheduled_s
+--         float8 (since 1970: runs that were due before are left out)
 -- returns: done bigint: how many; first bigint: one of them
 -- locks: row locks on those runs, skipping locked ones
 WITH due AS MATERIALIZED (
@@ -31,10 +31,10 @@ SELECT (SELECT count(*) FROM admitted) AS done, (SELECT id FROM due LIMIT 1) AS 
 
 
 -- name: admit_waiting
--- per job, the oldest run held back by a policy starts once no other run of the job is open, unless it may
--- not start any more; what has started once may. A backfill's runs hold nothing back. One that is limited waits for its
--- limits from then on, and counts as open; retry_within binds it no more.
--- params: n int, aside bigint[] as text (runs that are left alone), act boolean (false: only say which is the first)
+-- start, per job, the oldest run that a policy keeps waiting once no other run of the job is open, unless it may not
+-- start any more. A run that has started once may always. A backfill's runs keep no other run waiting. A limited run
+-- waits for its limits from then on, and counts as open; retry_within no longer applies to it.
+-- params: n int, aside bigint[] as text (runs to leave out), act boolean (false: only return the first)
 -- returns: done bigint: how many; first bigint: one of them
 -- locks: row locks on those runs, skipping locked ones
 WITH RECURSIVE oldest AS (
@@ -78,16 +78,16 @@ SELECT (SELECT count(*) FROM admitted) AS done, (SELECT id FROM free LIMIT 1) AS
 
 
 -- name: leader_candidates
--- among how many the leader is chosen.
+-- count the candidates for leader.
 -- params: none
--- returns: n int: sessions of leader candidates in this database, the leader's and this one among them
+-- returns: n int: sessions of candidates in this database, including the leader's and this one
 -- locks: none
 SELECT count(*)::int AS n FROM pg_stat_activity
 WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %%'
 
 
 -- name: passed_over_first
--- the stretch that passed_over_take would begin with.
+-- return the stretch that passed_over_take would begin with.
 -- params: aside bigint[] as text
 -- returns: id, or null
 -- locks: none
@@ -95,11 +95,11 @@ SELECT min(id) AS id FROM pgsched.passed_over WHERE id <> ALL (%(aside)s::text::
 
 
 -- name: passed_over_take
--- take out stretches of slots that an edit or a resume passed over. The rows that tell of them are
--- inserted in the same transaction.
--- params: n int, aside bigint[] as text: stretches that are left alone
+-- take out stretches of slots that an edit or a resume passed over. The rows that record them are inserted in the same
+-- transaction.
+-- params: n int, aside bigint[] as text (stretches to leave out)
 -- returns: (job_id, schedule (null: the job runs once, and its slot is until_at), timezone, anchor_at, after_at,
---          until_at, state, reason, known: the instants in the stretch that the job has a row for), oldest first
+--          until_at, state, reason, known: the slots in the stretch for which the job has a row), oldest first
 -- locks: those stretches, skipping locked ones
 WITH taken AS (
     DELETE FROM pgsched.passed_over WHERE id IN (
@@ -114,10 +114,10 @@ FROM taken t ORDER BY id
 
 
 -- name: plans_again
--- let jobs be planned again whose next slot is not the one that they were told of; one that was planned
--- meanwhile is left alone.
+-- let jobs be planned again whose next slot is not the one that was planned. A job that was planned in the meantime is
+-- left alone.
 -- params: parallel arrays job_ids bigint[], next_run_ats timestamptz[] (as they were read)
--- returns: id of each; one that somebody has locked is not among them
+-- returns: id of each, without locked ones
 -- locks: those jobs, skipping locked ones
 WITH free AS MATERIALIZED (
     SELECT j.id FROM unnest(%(job_ids)s::bigint[], %(next_run_ats)s::timestamptz[]) AS s(job_id, next_run_at)
@@ -129,10 +129,10 @@ RETURNING j.id
 
 
 -- name: plans_look
--- jobs, and the next slots that were planned for them, for a new leader to compare with its own rules of zones.
+-- return jobs with their planned next slots, for a new leader to compare with its own rules of time zones.
 -- params: after bigint (id), n int
--- returns: (id, schedule, timezone, mark, next_run_at) in the order of id; `mark`: its slots lie after this; schedule is
---          null where no zone has a say in the next slot, or where it is due and will be planned anyway
+-- returns: (id, schedule, timezone, mark, next_run_at) in the order of id; `mark`: its slots lie after this; schedule
+--          is null if no time zone matters for the next slot, or if it is due and will be planned anyway
 -- locks: none
 SELECT j.id, CASE WHEN j.next_run_at > clock_timestamp() AND j.timezone <> 'UTC' AND j.decided_until <> '-infinity'
                        AND j.schedule !~* '@(every|after)' THEN j.schedule END AS schedule,
@@ -142,7 +142,7 @@ ORDER BY j.id LIMIT %(n)s
 
 
 -- name: succeeded_slots
--- the slots of a job since an instant whose run has succeeded.
+-- return the slots of a job since a time whose run has succeeded.
 -- params: job_id bigint, start timestamptz
 -- returns: scheduled_at
 -- locks: none
@@ -154,8 +154,8 @@ WHERE job_id = %(job_id)s AND scheduled_at >= %(start)s AND state = 'succeeded'
 -- move each decided job's high-water mark and next slot; keep or clear its error.
 -- params: parallel arrays, one element for an outcome that many jobs may share: job_ids text[] (each an array literal),
 --         decided_untils timestamptz[], next_run_ats timestamptz[] (null: no slot is left), run_counts int[] (new rows
---         that are runs), errors text[] (null: none); an array that is too short goes on with nulls
--- returns: nothing; sets pgsched.ticks for the transaction, by which the trigger b_plan_again knows the leader
+--         that are runs), errors text[] (null: none); an array that is too short continues with nulls
+-- returns: nothing; sets pgsched.ticks for the transaction, by which the trigger b_plan_again recognizes the leader
 -- locks: the rows that tick_due locked
 UPDATE pgsched.jobs j SET
     decided_until = coalesce(greatest(j.decided_until, s.decided_until), j.decided_until),
@@ -169,11 +169,12 @@ WHERE j.id = i.id AND t.ticks = 'on'
 
 
 -- name: tick_again
--- jobs whose time zone the tz database of a former leader did not know are due again: this one's may. So are those whose
--- rows the database refused, before only their own values put them in error. What came meanwhile is decided late.
+-- make jobs due again that are in error because a former leader's tz database did not know their time zone: this
+-- leader's may. Do the same for jobs in error because the database refused their rows: former versions set this error
+-- also where the job's own values were not the cause. Slots that came due in the meantime are decided late.
 -- params: none
 -- returns: nothing; the number of rows says how many
--- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones. Those that are paused are looked at when they go on.
+-- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones. Paused jobs are looked at when they are resumed.
 UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRAY(
     SELECT o.id FROM pgsched.jobs o
     WHERE o.error IS NOT NULL AND (starts_with(o.error, 'timezone: ') OR starts_with(o.error, 'the database refuses its row: '))
@@ -182,9 +183,9 @@ UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRA
 
 
 -- name: tick_crossed
--- has one of the jobs that were prepared ahead of an instant got an unfinished run meanwhile? Its row was
--- locked, but pgsched.trigger, a retry and a plain insert take no lock that conflicts. Asked when the instant has come.
--- params: job_ids bigint[] (locked by tick_due), at timestamptz (the instant: a run of that slot is the batch's own)
+-- check whether a job that was prepared ahead of a time has got an unfinished run in the meantime. Its row was locked,
+-- but pgsched.trigger, a retry and a plain insert take no lock that conflicts. Asked when that time has come.
+-- params: job_ids bigint[] (locked by tick_due), at timestamptz (a run of this slot is the batch's own)
 -- returns: crossed boolean
 -- locks: none
 SELECT EXISTS (
@@ -195,17 +196,18 @@ SELECT EXISTS (
 
 
 -- name: tick_due
--- lock the jobs whose next slot (or plan) is due. What only others' transactions can change beside these rows
--- (unfinished runs) is read by a later statement: this one's snapshot is older than its locks.
--- params: n int, lead_s float8: if nothing is due, jobs that are due within so many seconds, all at one instant; aside
---         bigint[] as text: jobs that are left alone; since_s float8 (since 1970: what was due before is left out)
--- returns: (id, now, mark, anchor, dated, shape). `now` is the one instant that the whole batch is decided at, which
---          lies ahead of the clock if nothing is due before; `mark`:
---          its slots lie after this, which is the high-water mark or what is right before its start (null: a job that
---          runs once and was not decided yet); `anchor`: where it began, if its slots count from there; `dated`: it has
---          excluded dates. Jobs of one `shape` have the same schedule and policies: tick_terms has to be asked for one
---          of them only
--- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided next tick
+-- lock the jobs whose next slot (or plan) is due. Unfinished runs, which other transactions can change beside these
+-- rows, are read by a later statement, because this statement's snapshot is older than its locks.
+-- params: n int, lead_s float8: if nothing is due, take jobs that are due within this many seconds, all at one time;
+--         aside bigint[] as text: jobs to leave out; since_s float8 (since 1970: jobs that were due before are left
+--         out)
+-- returns: (id, now, mark, anchor, dated, shape). `now`: the time at which the whole batch is decided, which lies ahead
+--          of the clock if nothing is due earlier; `mark`: its slots lie after this, the high-water mark or the time
+--          just before its start (null: a job that runs once and was not decided yet); `anchor`: where it began, if its
+--          slots count from there; `dated`: it has excluded dates. Jobs of one `shape` have the same schedule and
+--          policies: tick_terms is needed for one of them only
+-- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided in the next
+--        tick
 WITH clock AS MATERIALIZED (
     SELECT CASE WHEN at BETWEEN now AND now + make_interval(secs => %(lead_s)s) THEN at ELSE now END AS now
     FROM (SELECT clock_timestamp() AS now,
@@ -231,13 +233,13 @@ FOR NO KEY UPDATE OF j SKIP LOCKED
 
 
 -- name: tick_extend
--- an excluded stretch that goes on from the batch before gets no new row: the row it has grows. Decided
--- again (it is covered already) it stays as it is. A row that somebody has locked does not grow: the rest of the stretch
--- gets a row of its own.
+-- extend the row of an excluded stretch that continues from the previous batch, instead of inserting a new one. If the
+-- stretch is decided again (the row covers it already), the row stays as it is. A locked row is not extended: the rest
+-- of the stretch gets a row of its own.
 -- params: parallel arrays job_ids bigint[], slots timestamptz[], reasons text[], covers_untils timestamptz[],
---         covers_counts bigint[], extends timestamptz[] (the mark that the stretch goes on from)
+--         covers_counts bigint[], extends timestamptz[] (the mark from which the stretch continues)
 -- returns: (job_id, slot) of the stretches that need no row of their own
--- locks: the rows that grow; never waits
+-- locks: the extended rows; never waits
 WITH given AS MATERIALIZED (
     SELECT s.*, r.id, r.covers_until AS so_far
     FROM unnest(%(job_ids)s::bigint[], %(slots)s::timestamptz[], %(reasons)s::text[],
@@ -261,8 +263,8 @@ WHERE grown.id IS NOT NULL OR g.so_far >= g.covers_until
 
 
 -- name: tick_finished
--- when the last run of a job ended, for @after. Looks at the newest 100 rows of the job and not at its
--- whole history: of an older run that somebody revived, only that it is unfinished matters.
+-- return when the last run of a job ended, for @after. Only the newest 100 rows of the job are read, not its whole
+-- history. Of an older run that was revived, it only matters that it is unfinished.
 -- params: job_ids bigint[]
 -- returns: (job_id, last_finished_at)
 -- locks: none
@@ -274,20 +276,21 @@ FROM unnest(%(job_ids)s::bigint[]) AS s(job_id)
 
 
 -- name: tick_insert
--- make the rows of the decided slots, each job's policies copied into its runs.
+-- insert the rows of the decided slots, with each job's policies copied into its runs.
 -- params: parallel arrays, one element for a slot that many jobs may share: job_ids text[] (each an array literal),
---         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats timestamptz[],
---         reasons text[], covers_froms timestamptz[], covers_untils timestamptz[], covers_counts bigint[],
---         held_untils timestamptz[] (an array that is too short goes on with nulls)
--- returns: (made bigint: how many rows are new). One slot that has its row already refuses them all
--- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT each slot would be looked up and each row be a
--- speculative one, a tenth of what it costs (docs/adr/0009): `guard` has it, and makes nothing, so that this is refused
--- as a whole where there is no such constraint.
--- The trigger that judges and announces each new row costs a third of what making it does. Where it would find nothing (a
--- Python task without limits that takes most defaults) that is found here, and the workers are told once for all such rows:
--- by a notification and not by pgsched.tell_workers, which leaves it to others where they overlap, and whom it wakes looks
--- again only for some milliseconds. This transaction may take longer.
--- locks: none beyond the new rows
+--         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats
+--         timestamptz[], reasons text[], covers_froms timestamptz[], covers_untils timestamptz[], covers_counts
+--         bigint[], held_untils timestamptz[] (an array that is too short continues with nulls)
+-- returns: (made bigint: how many rows are new). If one slot already has a row, all are refused
+-- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT, each slot would be looked up and each row
+-- inserted speculatively, a tenth of the cost (docs/adr/0009). `guard` has ON CONFLICT and inserts nothing. So the
+-- statement is refused as a whole where there is no such constraint.
+-- The trigger that checks and announces each new row takes a third of the time of the insert. If it would find nothing
+-- (a Python task without limits that takes most defaults), this statement finds that out, and notifies the workers once
+-- for all those rows. It notifies directly instead of by pgsched.tell_workers, which leaves the notification to others
+-- where they overlap. A worker that they wake looks again only for some milliseconds, and this transaction may take
+-- longer.
+-- locks: none except the new rows
 WITH guard AS (
     INSERT INTO pgsched.runs (task) SELECT 'none' WHERE false
     ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
@@ -342,9 +345,9 @@ SELECT (SELECT count(*) FROM made) AS made, (SELECT count(*) FROM told) AS notif
 
 
 -- name: tick_known
--- the rows that jobs have already for slots in these stretches.
+-- return the rows that jobs already have for slots in these stretches.
 -- params: parallel arrays job_ids bigint[], firsts timestamptz[], lasts timestamptz[]
--- returns: (job_id, first, last): the slots that such a row stands for, its own among them whatever it says
+-- returns: (job_id, first, last): the slots that such a row stands for; its own slot is always among them
 -- locks: none
 SELECT s.job_id, k.first, k.last
 FROM unnest(%(job_ids)s::bigint[], %(firsts)s::timestamptz[], %(lasts)s::timestamptz[]) AS s(job_id, first, last)
@@ -354,11 +357,12 @@ CROSS JOIN LATERAL (VALUES (coalesce(r.covers_from, r.scheduled_at), coalesce(r.
 
 
 -- name: tick_open
--- count the unfinished runs of jobs that tick_due has locked. A statement of its own, so that it sees what
--- pgsched.trigger committed under the lock before us. Backfills do not count.
+-- count the unfinished runs of jobs that tick_due has locked. This is a statement of its own, so that it sees what
+-- pgsched.trigger committed under the lock before. Backfills do not count.
 -- params: job_ids bigint[]
--- returns: (job_id, open, held, in_turn, newest) of the jobs that have any; what only limits hold is not held, and late
---          slots that are caught up one after the other are in_turn, not held
+-- returns: (job_id, open, held, in_turn, newest) of the jobs that have any. held: runs that a policy keeps waiting, not
+--          those that wait only for limits. in_turn: late slots that are caught up one after another, which do not
+--          count as held
 -- locks: none
 SELECT r.job_id, count(*) AS open,
     count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)) AS held,
@@ -369,12 +373,13 @@ GROUP BY r.job_id
 
 
 -- name: tick_replace
--- end the open runs of jobs whose new slot replaces them: held and queued ones at once, running ones by
--- asking (replace) or by taking the claim away, which fences the former owner (terminate). A claim that a handler
--- holds by assert_claim is asked for as well: waiting for its transaction would hold up every other job. So would
--- waiting for a run that somebody else has locked: nothing of such a job is ended, and its slots are decided later.
+-- end the open runs of jobs whose new slot replaces them. Waiting and queued ones end at once. Running ones are asked
+-- to stop (replace), or lose their claim, which fences the former owner (terminate). If a handler has locked its claim
+-- by assert_claim, the run is asked to stop instead, because waiting for the handler's transaction would delay every
+-- other job. Waiting for a run that another transaction has locked would too. So no run of that job is ended, and its
+-- slots are decided later.
 -- params: parallel arrays job_ids bigint[], terminates boolean[]
--- returns: job_id of the jobs that have to wait; one row of null if there is none
+-- returns: job_id of the jobs that have to wait; one row of null if there are none
 -- locks: FOR NO KEY UPDATE on those runs, FOR UPDATE on those whose claim is taken away; never waits
 WITH open AS MATERIALIZED (
     SELECT r.id, r.job_id, s.terminate
@@ -416,11 +421,12 @@ SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) 
 
 
 -- name: tick_terms
--- what the schedules and policies of these jobs say, in full.
+-- return the schedules and policies of these jobs in full.
 -- params: job_ids bigint[] (locked by tick_due)
--- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason) that may still matter,
---          in any zone: what lies further ahead than a year counts when it is due, and of dates until the end of time
---          each tick would read all. Nor is a stretch among them of which those that begin before have all dates
+-- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason) that may still matter
+--          in any time zone. Dates more than a year ahead are left out until they are due, because each tick would
+--          otherwise read all dates until the end of time. A range is left out too if ranges that begin earlier have
+--          all its dates
 -- locks: none
 SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
     j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
@@ -440,8 +446,8 @@ WHERE j.id = ANY(%(job_ids)s::bigint[])
 
 
 -- name: tick_wait
--- let a batch that was prepared ahead of its instant commit no earlier, and find out whether it was.
+-- keep a batch that was prepared ahead of its time from committing earlier, and find out whether it was in time.
 -- params: at timestamptz
--- returns: (wait_s float8) seconds until then; negative when it has passed
+-- returns: (wait_s float8) seconds until then; negative if it has passed
 -- locks: none
 SELECT extract(epoch FROM %(at)s::timestamptz - clock_timestamp())::float8 AS wait_s

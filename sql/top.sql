@@ -1,10 +1,10 @@
--- What `pgsched top` shows.
+-- The figures of `pgsched top`.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: runs_failing
--- runs whose last attempt failed and that will be tried again, the next first. Of the runs for later, the
--- first `deep` are looked at.
+-- return runs whose last attempt failed and that will be tried again, the next first. Of the scheduled runs, the first
+-- `deep` are read.
 -- params: n int, deep int
 -- returns: (id, state, job, task, attempt, max_attempts, available_at, why, now)
 -- locks: none
@@ -18,9 +18,9 @@ FROM (
 
 
 -- name: jobs_of_interest
--- the jobs that somebody may want to see now: those in error, then by next slot, then the paused, then those
--- that are done. Each with its newest slot.
--- params: n int, find text (a part of the name, in any case of letters; null: all)
+-- return the jobs that a person may want to see now: those in error, then by next slot, then paused ones, then finished
+-- ones. Each has its newest slot.
+-- params: n int, find text (a part of the name, ignoring case; null: all)
 -- returns: (id, name, schedule, timezone, anchor_at, ends_at, queue, state: error, active, paused or done, error,
 --          next_run_at, run_id, run_state, late_s: from slot to start, of first attempts, took_s, excluded: as in
 --          slots_next, now)
@@ -58,7 +58,7 @@ ORDER BY found.place, CASE WHEN found.place = 2 THEN j.next_run_at END, j.name L
 
 
 -- name: run_log_end
--- the end of a run's output.
+-- return the end of a run's output.
 -- params: id bigint, n int (rows), characters int (of each row)
 -- returns: up to n rows (attempt, seq, stream, chunk: its end), oldest first
 -- locks: none
@@ -69,7 +69,7 @@ SELECT attempt, seq, stream, right(chunk, %(characters)s) AS chunk FROM (
 
 
 -- name: runs_of_queue
--- the runs of a queue that run or may, in the order in which they are claimed.
+-- return the runs of a queue that run or may start, in the order in which they are claimed.
 -- params: queue text, n int
 -- returns: (id, state, job, task, kind, queue, priority, attempt, max_attempts, available_at, started_at, now)
 -- locks: none
@@ -81,10 +81,10 @@ LEFT JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.priority, r.available_at,
 
 
 -- name: queues_set_or_paused
--- the queues that have settings or a pause; nothing is counted.
+-- return the queues that have settings or a pause; nothing is counted.
 -- params: none
--- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep: null without
---          settings), as queue_list
+-- returns: as queue_list: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep:
+--          null without settings)
 -- locks: none
 SELECT n.name, s.concurrency_limit, s.rate, extract(epoch FROM s.rate_period)::float8 AS rate_s, s.rate_burst,
     coalesce(s.fair, false) AS fair, s.ageing, s.max_depth, s.on_full, s.keep
@@ -95,11 +95,12 @@ LEFT JOIN pgsched.queues s ON s.name = n.name ORDER BY n.name
 
 
 -- name: runs_running_longest
--- the runs that have been running for longest. They stand at the front of their queues, in which they were
--- claimed: of each queue and priority no more than `deep` runs are read, by the index that claims take.
--- params: n int, deep int, fronts int (so many queues and priorities at most)
+-- return the runs that have been running for longest. They stand at the beginning of their queues, in the order in
+-- which they were claimed. So at most `deep` runs are read of each queue and priority, through the index that claims
+-- use.
+-- params: n int, deep int, fronts int (at most this many queues and priorities)
 -- returns: (id, state, job, task, kind, queue, attempt, max_attempts, started_at, worker, cancel_asked, progress: null
---          unless this attempt told it, now)
+--          unless this attempt reported it, now)
 -- locks: none
 WITH RECURSIVE front AS (
     (SELECT queue, priority FROM pgsched.runs WHERE phase = 2 /* claimable */ ORDER BY queue, priority LIMIT 1)

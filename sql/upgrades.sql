@@ -1,9 +1,9 @@
--- What stands in the way of an upgrade.
+-- What delays an upgrade.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: migrate_in_the_way
--- who holds up a migration: the oldest transaction with a lock on our tables.
+-- return what delays a migration: the oldest transaction with a lock on pgsched's tables.
 -- params: none
 -- returns: text, one row or none
 -- locks: none
@@ -18,8 +18,8 @@ ORDER BY a.xact_start LIMIT 1
 
 
 -- name: migrate_progress
--- how far a session is with the index that it builds.
--- params: pid int: its backend
+-- return how far a session is with building an index.
+-- params: pid int: its server process
 -- returns: text, one row or none
 -- locks: none
 SELECT p.phase || CASE WHEN p.blocks_total > 0 THEN format(' (%%s %%%%)', 100 * p.blocks_done / p.blocks_total) ELSE '' END
@@ -30,9 +30,10 @@ FROM pg_stat_progress_create_index p WHERE p.pid = %(pid)s
 
 
 -- name: migrate_turn
--- our turn to migrate. Anybody may take the lock: one who may not migrate is passed by, and the next key is asked for.
+-- take our turn to migrate. Any role may take the lock. If the holder may not migrate, ask for the next key instead of
+-- waiting.
 -- params: key bigint
--- returns: (got boolean; waits boolean: one who may migrate has it)
+-- returns: (got boolean; waits boolean: a session that may migrate has the lock)
 -- locks: advisory, session level
 WITH asked AS MATERIALIZED (SELECT pg_try_advisory_lock(%(key)s::bigint) AS got)
 SELECT got, NOT got AND EXISTS (

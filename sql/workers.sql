@@ -1,12 +1,12 @@
--- The rows of workers.
+-- Workers: their rows, tasks and queues.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
 -- name: worker_drain
 -- ask a worker to drain.
 -- params: id bigint, asked_by text (null: the session's user)
--- returns: one row (id, name), or none where there is no such worker or it has stopped
--- locks: the worker's row. Repeating it is harmless.
+-- returns: one row (id, name), or none if there is no such worker or it has stopped
+-- locks: the worker's row. Repeating the statement is harmless.
 UPDATE pgsched.workers
 SET drain_asked_at = coalesce(drain_asked_at, clock_timestamp()),
     drain_asked_by = coalesce(drain_asked_by, %(asked_by)s::text, session_user::text)
@@ -15,12 +15,11 @@ WHERE id = %(id)s AND stopped_at IS NULL RETURNING id, name
 
 -- name: worker_start
 -- register this process.
--- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[],
---         tasks text[], lease_s float8, clock_s float8 (the host's, since 1970), tz_version text,
---         pooler text (session or transaction, null: none is between it and the server),
---         declares text[] (the names of the jobs that its code declares; null: it does not say), releases text[] (of each
---         of its tasks, in their order; null: it does not say), fleet uuid (the database
---         must be of it; null: any)
+-- params: name, hostname text, pid int, version text, app text, concurrency int, queues text[], kinds text[], tasks
+--         text[], lease_s float8, clock_s float8 (the host's, since 1970), tz_version text, pooler text (session or
+--         transaction, null: none is between it and the server), declares text[] (the names of the jobs that its code
+--         declares; null: it does not report them), releases text[] (of each of its tasks, in their order; null: it
+--         does not report them), fleet uuid (the database must belong to it; null: any)
 -- returns: (id bigint, fleet uuid: the database's)
 -- locks: the new row
 INSERT INTO pgsched.workers (name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease,
@@ -33,9 +32,9 @@ RETURNING id, pgsched.assert_fleet(%(fleet)s::uuid) AS fleet
 
 
 -- name: worker_stop
--- say that this worker takes no more (stopping), or is gone (stopped): after it was last seen, as one that the leader
--- gives up is gone in that very instant (prune_workers).
--- params: worker_id bigint, name text (a failover may have given the number to another), stopped boolean
+-- record that this worker claims no more (stopping), or has ended (stopped). stopped_at is then a moment after seen_at.
+-- If the leader gives a worker up, both are equal (prune_workers).
+-- params: worker_id bigint, name text (a failover may have given the id to another worker), stopped boolean
 -- returns: nothing
 -- locks: that row
 UPDATE pgsched.workers SET stopping_at = coalesce(stopping_at, clock_timestamp()), seen_at = clock_timestamp(),
@@ -44,8 +43,9 @@ WHERE id = %(worker_id)s AND name = %(name)s
 
 
 -- name: roles_of_login
--- the roles by which the session's login could do more than make jobs and runs of its own; all of them for a superuser. Who
--- may make roles could give himself any, or another login's password, before PostgreSQL 16.
+-- return the roles by which the session's login could do more than make jobs and runs of its own; all of them for a
+-- superuser. Before PostgreSQL 16, a login that may make roles could give itself any role, or take over another login
+-- by its password.
 -- params: none
 -- returns: name
 -- locks: none
@@ -57,7 +57,7 @@ ORDER BY r.rolname
 
 
 -- name: which_database
--- what tells this database from every other while its server runs, whatever way leads there.
+-- return what distinguishes this database from every other while its server runs, however it is reached.
 -- params: none
 -- returns: (server: when it started, database: its oid)
 -- locks: none
@@ -65,7 +65,7 @@ SELECT pg_postmaster_start_time() AS server, oid::bigint AS database FROM pg_dat
 
 
 -- name: names_known
--- the tasks and queues that live workers, jobs or settings name, or the jobs; at most 10,000 of each.
+-- return the tasks and queues that live workers, jobs or settings name, or the jobs; at most 10,000 of each.
 -- params: what text: task, queue or job
 -- returns: name
 -- locks: none
@@ -85,8 +85,8 @@ SELECT name FROM found WHERE what = %(what)s ORDER BY name LIMIT 10000
 
 
 -- name: names_of_runs
--- the queues, tasks or tags of the newest runs.
--- params: what text: queue, task or tag; n int: runs to look at
+-- return the queues, tasks or tags of the newest runs.
+-- params: what text: queue, task or tag; n int: how many runs are read
 -- returns: name
 -- locks: none
 WITH newest AS (
@@ -100,7 +100,7 @@ SELECT name FROM found WHERE what = %(what)s
 
 
 -- name: tasks_offered
--- the tasks that live workers offer.
+-- return the tasks that live workers offer.
 -- params: none
 -- returns: name
 -- locks: none
@@ -109,7 +109,7 @@ WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp()
 
 
 -- name: other_queues
--- the queues that anything but this job names.
+-- return the queues that anything other than this job names.
 -- params: job bigint
 -- returns: name
 -- locks: none
@@ -122,18 +122,18 @@ LIMIT 10000
 
 
 -- name: task_register
--- say what tasks an app has; what is known already is left as it is.
+-- register the tasks of an app; tasks that are known already do not change.
 -- params: app text, tasks jsonb: an array of {"task", "release", "options", "schema"}
--- returns: owner: null, or the role that the app belongs to, if that is not the caller's: nothing is registered then
+-- returns: owner: null, or the role that owns the app if that is not the caller's: then nothing is registered
 -- locks: the row `tasks` of turns, if something is new
 SELECT pgsched.register_tasks(%(app)s::text, %(tasks)s::jsonb)::text AS owner
 
 
 -- name: task_standing
--- is the schema that this release of a task has the newest one that is registered?
+-- check whether this release of a task has the schema of the newest registered release.
 -- params: app text, task text, release text
--- returns: standing: newest; older, and a live worker has the newest; alone: older, and no live worker has the newest. No row:
---          this release is not registered
+-- returns: standing: newest; older: a live worker has the newest; alone: older, and no live worker has the newest. No
+--          row: this release is not registered
 -- locks: none
 SELECT CASE WHEN m.schema = n.schema THEN 'newest'
             WHEN EXISTS (
@@ -149,7 +149,7 @@ WHERE m.task = %(task)s::text AND m.app = %(app)s::text AND m.release = %(releas
 
 
 -- name: queue_has_runs
--- whether runs wait or run in a queue.
+-- check whether a queue has runs that wait or run.
 -- params: name text
 -- returns: found boolean
 -- locks: none
@@ -159,10 +159,10 @@ SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 2 /* claimable */ AND queu
 
 
 -- name: lost_note
--- what lost workers held, of claims that were just taken back: added to what they are known to have held. A run that
--- somebody else has claimed meanwhile is not told of.
+-- record which runs lost workers had, of claims that were just taken back, in addition to those recorded before. A run
+-- that another worker has claimed in the meantime is not recorded.
 -- params: ids text (an array of bigint)
--- returns: (id, task, worker: its name, null where it is not known) of those runs
+-- returns: (id, task, worker: its name, null if unknown) of those runs
 -- locks: the rows of those workers, skipping locked ones
 WITH held AS (
     SELECT r.worker_id, CASE WHEN r.kind = 'task' THEN left(r.task, 200) ELSE '(' || r.kind || ')' END AS task, count(*) AS n
