@@ -1,4 +1,4 @@
--- Changes that people made.
+-- The audit: changes that people made.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 

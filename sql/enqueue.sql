@@ -1,7 +1,7 @@
 -- Enqueues: making runs.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
--- They are sent on connections of the application's as well, whose search path may be any: every function is named with
--- its schema, and what is read and written as text is the same under every setting.
+-- These statements are also sent on the application's connections, with any search path. So every function is named
+-- with its schema, and all text that is read or written is the same under every setting.
 
 
 -- name: enqueue
