@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pgsched.app.task import Task
 
 NAMELESS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-LONGEST = 60_000  # characters of JSON; a longer schema is left out
+LONGEST = 60_000  # bytes of JSON (all ASCII); a longer schema is left out
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def make_synchronous(stage: Stage) -> None:
 
 
 def fail_over(stage: Stage) -> None:
-    """Stop the primary at once, promote the standby, and wait until work goes on there."""
+    """Crash the primary, promote the standby, and wait until work goes on there."""
     pair: Pair = stage.server
     with stage.outage("the primary is gone"):
         pair.stop("immediate")
@@ -65,7 +65,7 @@ def fail_over(stage: Stage) -> None:
 
 @fault("failover-synchronous", tier="full", needs=("standby",), server="standby", direct=True)
 def synchronous(stage: Stage) -> None:
-    """Stop the primary; its synchronous standby takes over: nothing that was acknowledged is lost."""
+    """Crash the primary; its synchronous standby takes over: nothing that was acknowledged is lost."""
     make_synchronous(stage)
     under_load(stage)
     fail_over(stage)
