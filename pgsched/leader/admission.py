@@ -1,7 +1,8 @@
-"""Admission's last pass: runs that only limits hold. Counts come from the rows of runs, in the transaction that admits.
+"""Admission of runs that only limits hold; the last pass of admission.
 
-The rule: nobody but the fenced leader makes a limited run claimable, so that between its count and its commit the
-number of admitted runs (queued or running) can only fall. What is admitted beyond a limit that was lowered waits again.
+Counts come from the rows of runs, in the transaction that admits. Invariant: only the fenced leader makes a limited run
+claimable. So between its count and its commit the number of admitted runs (queued or running) can only fall. When a
+limit is lowered, the admitted runs beyond it wait again.
 """
 
 from __future__ import annotations
@@ -22,61 +23,60 @@ from pgsched.db.queries.leader import limits
 
 logger = log.get("leader")
 GROUPS = 5000
-BUDGET = 20_000  # candidates that one pass reads
-PASS_S = 0.05  # no pass is to take longer: no slot is decided meanwhile
+BUDGET = 20_000  # candidates that one pass reads at most
+PASS_S = 0.05  # intended time of a pass at most: no slot is decided meanwhile
 FIRST_SHARE, LEAST_SHARE = 0.1, 0.004
-WRITERS_S = 5.0  # a first limit waits no longer for transactions that may not have seen it
+WRITERS_S = 5.0  # longest wait for transactions that may not have seen a queue's first limit
 LOOK_S = 0.01
 
 
 @dataclass
 class Wait:
-    """For the transactions that wrote when a change was seen, and have not ended, each with its process; until when."""
+    """The transactions that a changed limit waits for: those that wrote runs when the change was seen."""
 
-    writers: dict[str, int]
-    until: float
-    shown_pid: int | None = None
+    writers: dict[str, int]  # by virtual transaction: the pid of its session
+    until: float  # monotonic
+    shown_pid: int | None = None  # in `pgsched.pauses`
 
     def is_over(self, now: float) -> bool:
-        """Have they ended, or been waited for long enough?"""
+        """Check whether these transactions have ended, or were waited for long enough."""
         return not self.writers or now >= self.until
 
 
 @dataclass
 class Standing:
-    """What a leader remembers from pass to pass: hints, never counts. `wait_s`: until a rate has a token again, or a
-    group may be looked at anew; None: nothing but an event changes anything. `share`: how much of GROUPS and BUDGET a
-    pass takes. `waits`: of a changed queue, whom it waits for."""
+    """State that a leader keeps from pass to pass: hints, never counts."""
 
-    after: tuple[str, str] = ("", "")
-    turns: dict[str, str] = field(default_factory=dict)
-    windows: dict[str, Window] = field(default_factory=dict)
-    wait_s: float | None = None
-    more: bool = False
-    share: float = FIRST_SHARE
-    waits: dict[limits.Changed, Wait] = field(default_factory=dict)
+    after: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
+    turns: dict[str, str] = field(default_factory=dict)  # by queue: the key that had its turn last
+    windows: dict[str, Window] = field(default_factory=dict)  # by queue
+    wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: only an event helps
+    more: bool = False  # there is more to admit at once
+    share: float = FIRST_SHARE  # of GROUPS and BUDGET that a pass takes
+    waits: dict[limits.Changed, Wait] = field(default_factory=dict)  # by changed queue
 
     def took(self, seconds: float) -> None:
-        """A pass took so long; if there was more to do, one that was quick may do more."""
+        """Adapt `share` to the seconds that a pass took; a quick pass raises it only if there was more to do."""
         if seconds > PASS_S or self.more:
             self.share = min(1.0, max(LEAST_SHARE, self.share * min(2.0, PASS_S / max(seconds, 0.001))))
 
 
 def group_name(row: Row) -> str:
-    """Under which the group of a queue and a key is set aside."""
+    """Return the name under which the group of a queue and a key is set aside."""
     return f"{row['queue']} {row['key']}"
 
 
 def first_group(conn: Connection[Any], after: tuple[str, str]) -> str | None:
-    """The group that a pass behind another would begin with."""
+    """Return the first group that a pass behind the group `after` would read."""
     found, _ = limits.standing(conn, after, 1, 1)
     return group_name(found[0]) if found else None
 
 
 def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, set_aside_groups: Collection[str] = ()) -> int:
-    """One pass over the groups that wait, `n` at most; returns how many runs were admitted or taken back. Over so many
-    of them that slots are on time: the next pass goes on behind them. Those of `set_aside_groups` go on
-    waiting."""
+    """Do one pass over at most `n` waiting groups; return how many runs were admitted or taken back.
+
+    A pass is kept short so that slots are on time; the next one continues behind it. Groups in `set_aside_groups` wait.
+    """
     began = time.monotonic()
     done = pass_over(conn, standing, n, set_aside_groups)
     if n == GROUPS:
@@ -85,7 +85,7 @@ def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, set_aside_
 
 
 def pass_over(conn: Connection[Any], standing: Standing, most: int, set_aside_groups: Collection[str]) -> int:
-    """The pass itself."""
+    """Do the pass itself."""
     found, queues = limits.standing(conn, standing.after, min(most, math.ceil(GROUPS * standing.share)), most)
     standing.more = bool(found) and found[-1]["last"]
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
@@ -121,14 +121,14 @@ def pick(
     ordered: set[str],
     standing: Standing,
 ) -> list[tuple[Group, Candidate]]:
-    """The runs that may go now; the gates have taken them."""
+    """Choose the runs that may start now, and take their room and tokens from the gates."""
     most = read(conn, groups, queues, gates, ordered, math.ceil(BUDGET * standing.share))
     chosen = []
     for name, members in by_queue(groups).items():
         selected = choose(members, gates[name], queues[name]["fair"])
         standing.turns[name] = selected[-1][0].key if selected else members[-1].key
         chosen += selected
-    # a group of which all that was read could go may have more that can
+    # where a group has room left after all candidates that were asked for, there may be more
     standing.more |= any(
         0 < n <= len(group.runs) and group.gate.allows() and gates[group.queue].allows()
         for group, n in zip(groups, most, strict=True)
@@ -145,7 +145,7 @@ def note(
     queue_gates: dict[str, Gate],
     key_gates: dict[str, Gate],
 ) -> None:
-    """Write down the tokens that are left, and remember when to look again."""
+    """Save the tokens that are left, and compute when to look again."""
     rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
     rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
     limits.save(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
@@ -155,7 +155,7 @@ def note(
 
 
 def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
-    """The groups of each queue, in the order of their keys."""
+    """Return the groups of each queue, in the order of their keys."""
     found: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
         found[group.queue].append(group)
@@ -163,7 +163,7 @@ def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
 
 
 def in_turn(groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], standing: Standing) -> list[Group]:
-    """Of a fair queue's keys only as many as have their turn now, behind the one that had it last."""
+    """Return the groups to read: in a fair queue, those behind the key served last, as many as there is room for."""
     found = []
     for name, members in by_queue(groups).items():
         if queues[name]["fair"]:
@@ -176,7 +176,7 @@ def in_turn(groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate],
 
 
 def give_back(conn: Connection[Any], queues: dict[str, Row], bound: dict[str, Row]) -> None:
-    """Add to the rows of what has a rate how long ago claims were made that were given back unstarted."""
+    """Add to the rows of limits with a rate the ages in seconds of the claims that were given back unstarted."""
     rated = [{name: row for name, row in rows.items() if row["rate"] is not None} for rows in (queues, bound)]
     for one in limits.refunds(conn, list(rated[0]), list(rated[1])):
         for row in (rated[0].get(one["queue"]), rated[1].get(one["key"])):
@@ -185,7 +185,7 @@ def give_back(conn: Connection[Any], queues: dict[str, Row], bound: dict[str, Ro
 
 
 def gate_of(row: Row, now: Any) -> Gate:
-    """The gate of a limit. A negative room is what has to be taken back."""
+    """Build the gate of a limit; a negative room means that runs have to be taken back."""
     gate = Gate(unstarted=row["unstarted"])
     if row["concurrency"] is not None:
         gate.room = row["concurrency"] - row["admitted"]
@@ -201,8 +201,11 @@ def gate_of(row: Row, now: Any) -> Gate:
 
 
 def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) -> Gate:
-    """The gate of a queue. Where keys take turns or priorities rise, no more is let go than the workers take at once:
-    what has been let go cannot be overtaken any more. With `shrink`, what is beyond that has to be taken back."""
+    """Build the gate of a queue.
+
+    In a fair or ageing queue it admits no more than the workers take at once, because nothing overtakes an admitted
+    run. With `shrink` the room is negative where more are admitted, so that the surplus is taken back.
+    """
     gate = gate_of(row, now)
     if row["fair"] or row["ageing_s"] is not None:
         window = standing.windows.setdefault(row["queue"], Window())
@@ -212,7 +215,7 @@ def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) 
 
 
 def take_back(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: dict[str, Gate]) -> int:
-    """Let what is admitted beyond a limit wait again."""
+    """Make the admitted runs beyond a limit wait again; return how many."""
     gates: list[tuple[str | None, str | None, Gate]] = [(name, None, gate) for name, gate in queue_gates.items()]
     gates += [(None, key, gate) for key, gate in key_gates.items()]
     over = [one for one in gates if excess_of(one[2]) > 0]
@@ -224,7 +227,7 @@ def take_back(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: di
 
 
 def excess_of(gate: Gate) -> int:
-    """How many of the admitted runs that have not started are too many."""
+    """Return how many admitted runs that have not started are beyond the limit."""
     return int(max(0, min(gate.unstarted, max(-gate.room, gate.unstarted - gate.burst))))
 
 
@@ -236,9 +239,9 @@ def read(
     ordered: set[str],
     budget: int,
 ) -> list[int]:
-    """Fill the groups with their first runs; those of which one is enough have it already.
+    """Fill the groups with their first runs; return how many runs of each group were asked for.
 
-    Returns how many of each were asked for.
+    A group for which one run is enough may have it already (see `first`).
     """
     most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, budget)
     pairs = [(group, n) for group, n in zip(groups, most, strict=True) if n > 1 or not group.runs]
@@ -265,18 +268,18 @@ def read(
 
 
 def first(row: Row, queues: dict[str, Row]) -> list[Candidate]:
-    """The first run of a group, if it is known and nothing else is in its way."""
+    """Return the first run of a group, if it is known and only limits hold it."""
     return [aged(row, None)] if row["free"] and queues[row["queue"]]["ageing_s"] is None else []
 
 
 def aged(row: Row, ageing_s: float | None) -> Candidate:
-    """A candidate with the priority that it has risen to."""
+    """Build a candidate with the priority that the run has risen to."""
     risen = 0 if ageing_s is None else min(row["priority"], int(max(0.0, row["waited_s"]) / ageing_s))
     return Candidate(row["id"], row["priority"] - risen, row["ready_at"], risen > 0)
 
 
 def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
-    """Admit what was chosen; what somebody else holds just now has taken no room and no token."""
+    """Admit the chosen runs; a run that another transaction has locked gets its room and token back."""
     risen = [run for _, run in chosen if run.risen]
     limits.raise_priorities(conn, [run.id for run in risen], [run.priority for run in risen])
     admitted = limits.admit(conn, [(run.id, group.queue, group.key) for group, run in chosen])
@@ -288,24 +291,24 @@ def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_g
 
 
 def next_token_s(rated: dict[str, Gate], queues: dict[str, Row], bound: dict[str, Row]) -> float | None:
-    """Seconds until one of these rates may let a run go; None: no rate holds any."""
+    """Return the seconds until a rate may admit a run again; None if no rate holds any."""
     waits = []
     for name, gate in rated.items():
         row = queues[name[6:]] if name.startswith("queue ") else bound[name[4:]]
         if gate.tokens >= 1 - 1e-9:
             continue
-        # a full burst that has not started yet gains nothing: whether it has is seen by looking
+        # a full burst that has not started gains no token: look again soon
         full = gate.burst - gate.unstarted < 1
         waits.append(LOOK_S if full else max(0.001, (1 - gate.tokens) * row["period_s"] / row["rate"]))
     return min(waits, default=None)
 
 
 def apply(conn: Connection[Any], standing: Standing) -> int:
-    """Hold what is admitted beyond limits that were changed; returns how many runs had to wait again.
+    """Take back admitted runs that are beyond changed limits; return how many wait again.
 
-    The order counts: changes, then who writes, then counts. Whoever writes later sees the changes, and what the others
-    wrote is counted once they have ended; until then a queue that got its first limit stays shut, but for no longer
-    than WRITERS_S: then the limit is in force for whatever is enqueued from now on.
+    The order matters: read the changes, then the writing transactions, then the counts. A transaction that writes later
+    sees the changes. The runs of earlier ones are counted once those have ended. Until then a queue with its first
+    limit stays shut, but at most WRITERS_S. Then the limit is in force for all runs enqueued from then on.
     """
     changes = limits.unapplied(conn)
     wait_for_writers(conn, standing, [change for change in changes if change.queue is not None])
@@ -318,7 +321,7 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
         gate.room = UNLIMITED if row["concurrency"] is None else row["concurrency"] - row["admitted"]
         gate.burst = UNLIMITED if row["rate"] is None else row["burst"] or default_burst(row["rate"])
     taken = take_back(conn, gates, keys)
-    # what was too much to count is not known to be little enough
+    # a count that was cut short does not prove that the limit holds
     calm = {name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["counted"]}
     calm_keys = all(excess_of(gate) <= 0 for gate in keys.values())
     now = time.monotonic()
@@ -332,7 +335,7 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
 
 
 def wait_for_writers(conn: Connection[Any], standing: Standing, changes: list[limits.Changed]) -> None:
-    """Note for each change who is waited for, and let people see it."""
+    """Note which transactions each change waits for, and show one of them in `pgsched.pauses`."""
     writers, now = limits.writers(conn), time.monotonic()
     known = {change: standing.waits.get(change, Wait(writers, now + WRITERS_S)) for change in changes}
     shut = {}

@@ -1,7 +1,9 @@
-"""The rule: a backfill goes on slot by slot whoever leads, and never has more runs open than it was allowed.
+"""Backfills: start the runs of open backfills slot by slot, within the number of open runs that each may have.
 
-One batch is one fenced transaction: it holds the backfill's row, starts runs, and moves the cursor past them. How many
-are open is counted from the runs themselves. The job's high-water mark and overlap policy have no part in it.
+Invariant: a backfill continues slot by slot whichever process leads, and never has more than `max_active` runs open.
+
+One batch is one fenced transaction: it locks the backfill's row, starts runs, and moves the cursor past them. Open runs
+are counted from the runs themselves. The job's high-water mark and overlap policy play no part.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pgsched.leader.isolation.guard import ends_session, is_conflict
 
 logger = log.get("leader")
 BACKFILLS = 20
-LOOK = 2000  # open backfills that a round looks at; nearly always all
+LOOK = 2000  # open backfills that a round reads; nearly always all of them
 SLOTS = 500
 LONGEST_S = 0.1  # the tick must have its turn
 SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
@@ -34,22 +36,30 @@ LONGEST_PAUSE_S = 1.0
 
 @dataclass
 class Turn:
-    """Where a leader is among the open backfills. `after`: the id that it looked at last; `moved_at`: the monotonic
-    instant at which one of them last went on; `counting`: of those whose slots it counts, how many it found and up to
-    where."""
+    """Position of a leader among the open backfills.
+
+    `after`: id of the backfill that was read last.
+    `moved_at`: monotonic instant at which a backfill last made progress.
+    `counting`: by id of a backfill whose slots are being counted: the number found, and the instant counted up to.
+    """
 
     after: int = 0
     moved_at: float = -math.inf
     counting: dict[int, tuple[int, datetime]] = field(default_factory=dict)
 
     def pause_s(self) -> float:
-        """Until the next look: about as long as nothing has moved, so a long run costs no polling."""
+        """Return the seconds until the next look: about as long as nothing has moved, so long runs cost no polling."""
         return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, time.monotonic() - self.moved_at))
 
 
 @dataclass
 class Done:
-    """What a round did: whether more can be done at once, how many backfills went on, and those that failed."""
+    """Result of one round.
+
+    `more`: more can be done at once.
+    `went`: how many backfills made progress.
+    `failed`: by id of a backfill, the error with which it failed.
+    """
 
     more: bool = False
     went: int = 0
@@ -57,14 +67,17 @@ class Done:
 
 
 def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequence[int] = ()) -> Done:
-    """Start what the open backfills may start, in the caller's transaction. Those of `set_aside_ids` wait. What one
-    cannot do now (a run or the job is locked) must not stop the others."""
+    """Start the runs that the open backfills may start, in the caller's transaction.
+
+    Backfills in `set_aside_ids` wait. A backfill that is blocked now (a run or the job is locked) must not stop the
+    others.
+    """
     turn, done = turn or Turn(), Done()
     until = time.monotonic() + LONGEST_S
     looked = backfills.open_backfills(conn, BACKFILLS, LOOK, turn.after, set_aside_ids)
     found = [row for row in looked if row["id"] is not None]
     for place, wanted in enumerate(found):
-        if place and time.monotonic() > until:  # one, however long it took to ask for them
+        if place and time.monotonic() > until:  # do at least one, however long the query took
             done.more = True
             break
         turn.after = wanted["id"]
@@ -87,7 +100,10 @@ def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequenc
 
 
 def step(conn: Connection[Any], wanted: Row, turn: Turn, late: Late) -> bool:
-    """One batch of one backfill; True when it looked at many slots and has room still, or it is `late`."""
+    """Do one batch of one backfill; return whether it can go on at once.
+
+    It can where there is still room for runs, or where time ran out (`late`) before its slots were counted or read.
+    """
     if not wanted["job_exists"]:
         return ended(conn, wanted, f"job {wanted['job']} was deleted")
     try:
@@ -111,8 +127,10 @@ def step(conn: Connection[Any], wanted: Row, turn: Turn, late: Late) -> bool:
 
 
 def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, late: Late) -> bool:
-    """Count the slots of a backfill on from where the rounds before came to; True when that is done. InputError where
-    there are too many, or none."""
+    """Count the slots of a backfill from where earlier rounds stopped; return whether the count is complete.
+
+    Raises InputError where there are too many slots, or none.
+    """
     found, since = turn.counting.pop(wanted["id"], (0, wanted["from_at"]))
     found, until = count_on(schedule, since, wanted["to_at"], found, late)
     if until < wanted["to_at"]:
@@ -125,14 +143,14 @@ def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, 
 
 
 def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
-    """Make the runs of these slots; returns how many there are."""
+    """Create or revive the runs of the chosen slots; return how many."""
     new = [choice.slot for choice in chosen if choice.action == "run"]
     again = [choice.run_id for choice in chosen if choice.action == "again"]
     return backfills.insert_runs(conn, wanted, new) + backfills.rerun(conn, wanted, again)
 
 
 def ended(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
-    """Close a backfill: nothing is left to start, or nothing can be."""
+    """Close a backfill because nothing is left to start, or because of an error; return False."""
     advance(conn, wanted, finished=True, error=error)
     logger.info("backfill ended", id=wanted["id"], job=wanted["job"], error=error)
     return False
@@ -142,5 +160,5 @@ def advance(
     conn: Connection[Any], wanted: Row, *, cursor_at: Any = None, considered: int = 0, started: int = 0,
     finished: bool = False, error: str | None = None,
 ) -> None:  # fmt: skip
-    """Write down how far a backfill is."""
+    """Record the progress of a backfill."""
     backfills.advance(conn, wanted["id"], cursor_at, considered, started, finished, error)

@@ -1,9 +1,13 @@
-"""The rule: a batch of decisions is written whole, or so that only the rows that the database refuses are missing.
+"""Write a batch of decisions of the tick.
 
-Whole means a few set-based statements. Where one of them is refused, the batch is halved until the jobs are found whose
-rows are at fault: all others have theirs. A job is marked with the error, and waits for an edit, only where that names
-a value of the job itself; any other refusal may pass (a sequence that is behind, a full disk, somebody's own trigger),
-so that the job keeps its slot and is tried again.
+Invariant: a batch is written as a whole, or without exactly the rows that the database refuses.
+
+Writing it as a whole takes a few set-based statements. Where one of them is refused, the batch is halved until the jobs
+with refused rows are found. The rows of all other jobs are written.
+
+A job is marked with the error, and waits for an edit, only where the error names a value of the job itself. Any other
+refusal may pass (a sequence that is behind, a full disk, a user's trigger). The job then keeps its slot and is tried
+again.
 """
 
 from __future__ import annotations
@@ -20,14 +24,19 @@ from pgsched.db.queries.leader import ticks
 from pgsched.leader.isolation.bisecting import apart
 
 logger = log.get("leader")
-# a job's part of a batch
+# one job's part of a batch: its id and its decisions
 Part = tuple[int, Decided]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a batch: jobs that have moved on, new rows, jobs that are in error for good; `failed`: jobs that
-    are as they were, each with the error that its rows met."""
+    """Result of writing a batch.
+
+    `jobs`: jobs that have moved on.
+    `slots`: new rows.
+    `refused`: jobs that are in error until they are edited.
+    `failed`: unchanged jobs, each with the error of its rows.
+    """
 
     jobs: int = 0
     slots: int = 0
@@ -40,9 +49,10 @@ class Written:
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write all of a batch, or nothing. Raises what the database raises: also where a slot has its row already.
+    """Write all of a batch, or nothing.
 
-    `terminates`: the jobs whose unfinished runs lose their claim where others' are asked to end.
+    `terminates`: jobs whose running runs lose their claim; those of other jobs are asked to end. Raises DatabaseError,
+        also where a slot has its row already.
     """
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)
@@ -53,9 +63,9 @@ def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[in
 
 
 def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write what the database takes of a batch, and say which jobs' rows it refuses.
+    """Write the rows that the database accepts, and report the jobs whose rows it refuses.
 
-    A job of which a slot got its row from somebody else meanwhile stays due: the next tick decides it with that row.
+    Where a slot got its row from another process meanwhile, its job stays due: the next tick decides it with that row.
     """
 
     def alone(part: Part, error: DatabaseError) -> Written:
@@ -70,7 +80,7 @@ def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Contai
 
 
 def mark(conn: Connection[Any], job: int, error: str) -> Written:
-    """Mark a job with its error, if its row can be written."""
+    """Mark a job with its error, if the database accepts that."""
     try:
         with conn.transaction():
             ticks.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
@@ -82,13 +92,16 @@ def mark(conn: Connection[Any], job: int, error: str) -> Written:
 
 
 def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Sequence[Part]:
-    """End the runs that new slots replace. Returns the parts without the jobs that wait: somebody is at such a run."""
+    """End the runs that new slots replace; return the parts of the jobs that can go on.
+
+    A job waits where another transaction has locked one of these runs.
+    """
     busy = ticks.end_open_runs(conn, {job: job in terminates for job, decided in parts if decided.ends_others})
     return [part for part in parts if part[0] not in busy] if busy else parts
 
 
 def by_outcome(parts: Sequence[Part]) -> list[tuple[Decided, list[int]]]:
-    """The jobs of each outcome: those of one shape share it, and their rows are written as one."""
+    """Group jobs by their outcome: jobs of one shape share it, and their rows are written together."""
     found: dict[int, tuple[Decided, list[int]]] = {}
     for job, decided in parts:
         shared = found.get(id(decided))

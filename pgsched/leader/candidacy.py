@@ -1,10 +1,13 @@
 """One session's attempts to become the leader, until it may begin a term.
 
-A candidate asks for a session lock about once a second and never waits for it in the server; one of many asks less
-often (`pace_s`). The lock is only the cheap way to wait, for anybody may take it: where a session that does not lead
-has it, a candidate stands when the last term has not been seen for GONE_S. Behind a pooler that lends sessions for a
-transaction there is no session to hold a lock: a candidate stands when the last term has resigned or has not been seen
-for as long as such a session would have lasted.
+A candidate asks for a session lock about once a second, and never waits for it in the server. Where there are many
+candidates, each asks less often (`pace_s`).
+
+The lock is only a cheap way to wait, because any session may take it. Two cases are different:
+
+- A session that does not lead holds the lock. Then a candidate stands once the last term was not seen for GONE_S.
+- A pooler lends sessions for one transaction, so that no session can hold a lock. Then a candidate stands once the last
+  term has resigned, or was not seen for as long as a leader's session would have lasted.
 """
 
 from __future__ import annotations
@@ -18,22 +21,22 @@ from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.leader.timing.pauses import Pauses
 
-GONE_S = 3.0  # a term that was begun without the session lock and was not seen for so long has ended
-HEED_S = 0.05  # for so long after a try a candidate heeds no notification: anybody may send any
-FEW = 20  # candidates that try as often as they are told
-SELDOM = 3.0  # times that pause at most: most candidates may have gone at the same moment as the leader
-RECOUNT = 64  # tries after which a candidate counts again at the latest; at first it does so after 1, 2, 4 and so on
+GONE_S = 3.0  # seconds: a term that was begun without the session lock has ended if it was not seen for this long
+HEED_S = 0.05  # seconds after a try in which notifications are ignored: any session may send them
+FEW = 20  # up to this many candidates, each tries at the configured period
+SELDOM = 3.0  # times the period at most: most candidates may have gone at the same moment as the leader
+RECOUNT = 64  # tries after which a candidate counts the candidates again; at first after 1, 2, 4 and so on
 
 
 def pace_s(settings: LeaderSettings, candidates: int) -> float:
-    """Seconds between two tries of a candidate: up to three times as long where there are more than `FEW`."""
+    """Return the seconds between two tries: up to three times the period where there are more than `FEW` candidates."""
     seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
-    # the server ends the session of a candidate that asks too seldom, as it would a frozen one's
+    # the server ends the session of a candidate that asks too seldom, as if its process were frozen
     return min(seconds, settings.session_timeout_s / 2)
 
 
 class Candidacy:
-    """`locked`: the session holds the lock."""
+    """The candidacy of one session. `locked`: the session holds the lock."""
 
     def __init__(self, conn: Connection[Any], settings: LeaderSettings, pauses: Pauses) -> None:
         self.locked = False
@@ -43,7 +46,7 @@ class Candidacy:
         self._contested = False  # a session that does not lead holds the lock
 
     def wait(self) -> bool:
-        """Wait until this candidate may begin a term; False: it was stopped."""
+        """Wait until this candidate may begin a term; return False if it was stopped."""
         tries, recount, seconds = 0, 0, 0.0
         while not self._pauses.stopped:
             if self._may_stand():
@@ -56,9 +59,11 @@ class Candidacy:
         return False
 
     def begin_term(self, holder: str) -> tuple[int | None, float]:
-        """Begin a term for `holder`; returns its number, and seconds for which nothing is to be reaped. None: another
-        candidate was first, or this one was stopped. It waits until the fence is free, for a former leader may be
-        inside its last transaction."""
+        """Begin a term for `holder`; return its number, and the seconds for which nothing may be reaped.
+
+        The number is None where another candidate was first, or this one was stopped. Waits until the fence is free,
+        because a former leader may still be in its last transaction.
+        """
         while not self._pauses.stopped:
             try:
                 if not self._vacant():
@@ -76,12 +81,12 @@ class Candidacy:
         conn = self._conn
         self.locked = not is_shared(conn) and leadership.try_lead(conn)
         if not (self.locked or is_shared(conn)):
-            # twice in a row: another candidate may have got the lock this instant
+            # ask for it twice in a row: the first time, another candidate may have got the lock just before
             before, self._contested = self._contested, leadership.contested(conn, GONE_S)
             return before and self._contested
         if vacant := self._vacant():
             return vacant
-        if self.locked:  # the leader leads without the lock
+        if self.locked:  # the current leader leads without the lock
             leadership.unlock(conn)
             self.locked = False
         return False

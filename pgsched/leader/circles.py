@@ -1,10 +1,13 @@
-"""Finds runs that wait for each other in a circle. Who makes an edge is refused one that he sees; two transactions, of
-which neither sees the edges of the other, can close one all the same, and so can a retry.
+"""Find runs that wait for each other in a circle, and end the oldest run of each circle.
 
-The rule: a circle's oldest run, which waits for a later one, ends. What becomes of the others, their `on_failure` says.
+A transaction that would close a circle is refused if it sees the other edges. Two transactions that do not see each
+other's edges can still close one together, and so can a retry.
 
-A look takes LONGEST_S, and every statement of it reads EDGES edges at most. A run that waits for many others is put
-off: every other look goes on with one of those, from where the last look left it.
+Invariant: a circle's oldest run, which waits for a later one, ends. The `on_failure` of the others decides what becomes
+of them.
+
+A look takes LONGEST_S, and each of its statements reads at most EDGES edges. A run that waits for many others is put
+off: every other look continues with one of those runs, from where the last look stopped.
 """
 
 from __future__ import annotations
@@ -23,30 +26,33 @@ from pgsched.db.queries.runs.dependencies import Link
 
 logger = log.get("leader")
 EVERY_S = 1.0
-RUNS = 100  # that wait for a later one and are looked at in a round; hardly ever is there one
-EDGES = 200  # that one statement reads
-STEPS = 2  # statements for a run until it is put off
-LARGE = 1000  # runs that are put off; the others come round again
-LARGEST = 200_000  # runs that one run waits for, itself or by way of others: no circle is looked for among more
-LONGEST_S = 0.01  # after which no further statement is sent; the tick must have its turn
-PAUSE_FACTOR = 20.0  # times as long as it took, until the next look
+RUNS = 100  # runs that wait for a later one and that one look reads; there is hardly ever one
+EDGES = 200  # edges that one statement reads
+STEPS = 2  # statements for one run before it is put off
+LARGE = 1000  # runs that are put off at most; further ones are looked at again later
+LARGEST = 200_000  # runs that one run waits for, directly or not: among more, no circle is searched
+LONGEST_S = 0.01  # no further statement is sent after this time: the tick must have its turn
+PAUSE_FACTOR = 20.0  # pause until the next look, as a multiple of the time that the last one took
 Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
 class Walk:
-    """Goes from run to run that one run waits for, of those that are not older: `edges` at a time. `over`: there are no
-    more, or too many. `circle`: the edges of the circle that was found, the one that closes it first."""
+    """A search from one run to the runs that it waits for and that are not older, some edges at a time.
+
+    `over`: no run is left to read, or there are too many.
+    `circle`: the edges of the circle that was found, the closing edge first.
+    """
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
         self.over = False
         self.circle: list[Link] = []
-        self._waits = {run_id: run_id}  # by run: one that waits for it
+        self._waits = {run_id: run_id}  # by run: one run that waits for it
         self._todo: dict[int, None] = {run_id: None}  # runs whose edges are not all read
-        self._partly: Link | None = None  # of this run those to later ones than that are to be read
+        self._partly: Link | None = None  # the run that was read in part, and the parent behind which to go on
 
     def go_on(self, conn: Connection[Any], edges: int) -> None:
-        """Read the next edges."""
+        """Read at most `edges` further edges."""
         first = [] if self._partly is None else [self._partly.run_id]
         run_ids = first + [run_id for run_id in islice(self._todo, edges) if run_id not in first]
         after = self.run_id - 1 if self._partly is None else self._partly.parent_id
@@ -66,7 +72,7 @@ class Walk:
             logger.warning("no circle is looked for among so many runs", run=self.run_id, runs=len(self._waits))
 
     def _note_read(self, run_ids: list[int], found: list[Link], *, whole: bool) -> None:
-        """Where not all was read, the edges of the last run may go on."""
+        """Note which runs are read to their last edge; if the answer is not whole, the last run may have more edges."""
         self._partly = None
         read = {before.run_id for before, link in pairwise(found) if before.run_id != link.run_id}
         if whole:
@@ -80,6 +86,7 @@ class Walk:
             self._todo.pop(run_id, None)
 
     def _way_back(self, last: Link) -> list[Link]:
+        """Return the edges of the circle, from the closing edge back to the first run."""
         way, run_id = [last], last.run_id
         while run_id != self.run_id:
             way.append(Link(self._waits[run_id], run_id))
@@ -88,18 +95,18 @@ class Walk:
 
 
 class Circles:
-    """Where a leader is among the runs that wait for a later one. `at`: the monotonic instant of its next look."""
+    """Position of a leader among the runs that wait for a later one. `at`: monotonic instant of the next look."""
 
     def __init__(self) -> None:
         self.at = -math.inf
         self._after = 0
-        self._large: dict[int, Walk | None] = {}  # runs that were put off; the first one's walk has begun
+        self._large: dict[int, Walk | None] = {}  # runs that were put off; only the first one's walk has begun
         self._large_next = False
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
-        """Look at the next runs; returns how many were ended, each in a transaction of its own."""
+        """Look at the next runs; return how many were ended, each in a transaction of its own."""
         began = time.monotonic()
-        self.at = began + EVERY_S  # first: what fails must not be tried in every round
+        self.at = began + EVERY_S  # set before the work: a look that fails must not be tried in every round
         until = began + LONGEST_S
         large, self._large_next = self._large_next and bool(self._large), not self._large_next
         ended = self._go_on(conn, lead, until) if large else self._look(conn, lead, until)
@@ -108,7 +115,7 @@ class Circles:
         return ended
 
     def _look(self, conn: Connection[Any], lead: Leading, until: float) -> int:
-        """The next runs that wait for a later one."""
+        """Look at the next runs that wait for a later one; return how many were ended."""
         last, run_ids = dependencies.backward(conn, self._after, RUNS)
         ended = 0
         for run_id in run_ids:
@@ -128,7 +135,7 @@ class Circles:
         return ended
 
     def _go_on(self, conn: Connection[Any], lead: Leading, until: float) -> int:
-        """One of the runs that wait for many."""
+        """Continue the walk of one run that waits for many; return how many runs were ended."""
         run_id, begun = next(iter(self._large.items()))
         walk = self._large[run_id] = begun or Walk(run_id)
         while not walk.over:

@@ -1,7 +1,8 @@
-"""The rule: a declared job goes when no process of its app declares it any more, and never while the app is down.
+"""Remove declared jobs that no process of their app declares any more.
 
-Which release is the last one nobody knows: the only process of a new one may be on its way up again. So a job stays for
-as long as that may take after the last process that declared it was seen.
+Invariant: a declared job is not removed while its app is down. The leader cannot know which release is the last one:
+the only process of a new release may just be restarting. So a job stays for a grace time after the last process that
+declared it was seen.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ APP = itemgetter("app")
 
 
 def work(conn: Connection[Any], begin: Callable[[], AbstractContextManager[Connection[Any]]], grace_s: float) -> int:
-    """Delete the jobs that no process has declared for `grace_s` seconds; returns how many. One look where there are
-    none, as nearly always. `begin` begins a transaction of the leader's."""
+    """Delete the jobs that no process has declared for `grace_s` seconds; return how many.
+
+    Nearly always there are none, which costs one query. `begin` begins a transaction of the leader.
+    """
     if not registration.withdrawn(conn, grace_s, 1):
         return 0
     with begin() as proved:

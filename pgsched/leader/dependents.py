@@ -1,10 +1,12 @@
-"""Admission's first pass: runs that wait for others. What it lets go of stays `waiting` for the passes after it.
+"""Admission's first pass: decide the runs that wait for other runs.
 
-The rule: an edge is decided by the leader alone, in a fenced transaction, from the state that its parent has ended in.
-A run that ends here is a parent that has ended, too: the pass goes on until nothing more follows.
+A run that is released here stays `waiting` for the passes after this one.
+
+Invariant: the leader alone decides an edge, in a fenced transaction, from the state in which its parent has ended. A
+run that ends here is an ended parent, too. So the pass goes on until nothing more follows.
 
 A slot that waits for slots of other jobs (jobs.after_jobs) gets those jobs' runs of the same instant as parents. It
-waits as long as one of the jobs has yet to decide that slot; it is skipped if one of them has none.
+waits while one of the jobs has not decided that slot. It is skipped if one of them has no slot at that instant.
 """
 
 from __future__ import annotations
@@ -21,17 +23,22 @@ from pgsched.db.queries.runs import dependencies
 from pgsched.db.queries.runs.dependencies import Slot
 from pgsched.leader.isolation.bisecting import apart
 
-# under which rows are set aside
+# the names under which rows are set aside
 SLOTS, FRESH, ENDED, JUDGED = "dependent slots", "new dependencies", "ended parents", "dependent runs"
-CIRCLE = 0  # the job that a slot is said to lack when it would wait for itself
-LONGEST_S = 0.1  # the rest is for the next round: the tick must have its turn, and what is locked is not claimed
-CHUNK = 1000  # runs and edges that a step looks at, however many a run has
-WAITS = 12  # times that a step meets a lock: enough to find one locked slot among CHUNK
+CIRCLE = 0  # stands for the missing job where a slot would wait for itself
+LONGEST_S = 0.1  # no further step after this: the tick must have its turn, and locked runs are not claimed
+CHUNK = 1000  # runs and edges that a step reads at most, however many edges a run has
+WAITS = 12  # locks that a step may meet: enough to find one locked slot among CHUNK
 
 
 @dataclass
 class Large:
-    """A run with more new edges than a step looks at: how far they are marked, and parents that somebody had locked."""
+    """A run with more new edges than one step reads.
+
+    `after`: the parent up to which its edges were read.
+    `whole`: all edges were read.
+    `missed`: parents that another transaction had locked.
+    """
 
     run_id: int
     after: int = 0
@@ -41,10 +48,15 @@ class Large:
 
 @dataclass
 class Turn:
-    """Where a leader is among what it may have to leave as it is: the ids behind which it goes on. However many slots
-    cannot be decided yet, and however many new edges' parents, or children of runs that have ended, are locked, the
-    others get their turn. `large`: the run that is being marked; `blocked`: those of which somebody has locked a
-    parent, which are tried again in turn, one each time."""
+    """Position of a leader among rows that it may have to leave as they are.
+
+    It goes on behind these ids. So slots that cannot be decided yet, and locked parents or children, never stop the
+    others.
+
+    `slot`, `fresh`, `ended`: the last id among waiting slots, runs with new edges, and runs that have ended.
+    `large`: the run whose parents are being marked.
+    `blocked`: large runs with a locked parent; they are tried again in turn, one at a time.
+    """
 
     slot: int = 0
     fresh: int = 0
@@ -56,8 +68,11 @@ class Turn:
 def resolve(
     conn: Connection[Any], n: int, turn: Turn | None = None, set_aside: Aside = nobody, longest_s: float | None = None
 ) -> int:
-    """Decide what has come to be decided, about `n` edges a step; returns how many runs were let go or ended, or 1 if
-    there is more to do. `set_aside`: the runs that are left alone, by SLOTS, FRESH and ENDED."""
+    """Decide the edges that can be decided, about `n` in a step; return how many runs were released or ended.
+
+    The result is one higher if there is more to do. `set_aside`: the ids to skip, by SLOTS, FRESH and ENDED.
+    `longest_s`: seconds after which no further step begins (None: LONGEST_S).
+    """
     turn, n = turn or Turn(), min(n, CHUNK)
     todo = dependencies.look(conn)
     changed, turn.slot = find_parents(conn, turn.slot, n, set_aside(SLOTS)) if todo.slots else (0, 0)
@@ -84,18 +99,19 @@ def resolve(
 def adopt(
     conn: Connection[Any], turn: Turn, n: int, set_aside_ids: Sequence[int] = (), most: int | None = None
 ) -> tuple[int, bool, list[int]]:
-    """Watch the parents of `n` runs whose edges are new, `most` edges of them (if not given, `n`); returns how many are
-    watched now, whether more can be done at once, and the runs that may wait for nothing that is open.
+    """Watch the parents of up to `n` runs with new edges, reading at most `most` edges (None: `n`).
 
-    The order counts: the runs are locked, then their edges read, then the parents locked: a run is watched only when
-    each of its edges, also one that is just being made, has a parent that is marked.
+    Returns how many runs are watched now, whether more can be done at once, and the runs that may have no open edge.
+
+    The order matters: lock the runs, read their edges, then lock the parents. A run is watched only when the parent of
+    each of its edges is marked, also of an edge that is just being made.
     """
     most = n if most is None else most
     if turn.large is not None and (done := adopt_large(conn, turn, turn.large, most)) is not None:
         return done
     ids = dependencies.fresh(conn, turn.fresh, n, set_aside_ids)
     found = dependencies.edges(conn, ids, 0, most + 1) if ids else []
-    cut = found[-1].run_id if len(found) > most else None  # it may have more of them
+    cut = found[-1].run_id if len(found) > most else None  # this run may have more edges
     if cut == next(iter(ids), None) and cut is not None:
         dependencies.begin(conn, cut)
         turn.large = Large(cut)
@@ -111,8 +127,10 @@ def adopt(
 
 
 def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tuple[int, bool, list[int]] | None:
-    """The next `n` edges of one run. When all have been looked at, the parents that were missed are tried again. None:
-    as somebody has locked some of them, it is the turn of others now."""
+    """Mark the parents of the next `n` edges of one run; when all were read, try the missed parents again.
+
+    Returns the same as `adopt`, or None where some parents are locked: then it is the turn of other runs.
+    """
     if large.whole:
         unmarked = large.missed[:n]
         large.missed = mark(conn, large.run_id, unmarked) + large.missed[n:]
@@ -130,18 +148,18 @@ def adopt_large(conn: Connection[Any], turn: Turn, large: Large, n: int) -> tupl
     if large.missed:
         turn.blocked.append(large)
         return None
-    # Where it is not as it was (new edges, or it has ended), it is new again, or of no interest any more.
+    # False where the run has changed: with new edges it is new again, and if it has ended nothing is left to do.
     watched = dependencies.complete(conn, large.run_id)
     return int(watched), True, [large.run_id]
 
 
 def mark(conn: Connection[Any], run_id: int, parents: Sequence[int]) -> list[int]:
-    """Mark these parents of a run; returns those that somebody has locked."""
+    """Mark these parents of a run; return those that another transaction has locked."""
     return dependencies.watch(conn, [], [(run_id, parent) for parent in parents])[1] if parents else []
 
 
 def adopt_apart(conn: Connection[Any], n: int, set_aside_ids: Sequence[int]) -> tuple[int, bool, list[int]]:
-    """As `adopt`, from the first run on, and at once, however many edges it has."""
+    """Do as `adopt`, but from the first run on, and for a large run until all its edges are read."""
     turn = Turn()
     watched, goes_on, loose = adopt(conn, turn, n, set_aside_ids, CHUNK)
     while turn.large is not None and goes_on:
@@ -150,7 +168,7 @@ def adopt_apart(conn: Connection[Any], n: int, set_aside_ids: Sequence[int]) -> 
 
 
 def judge_apart(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, dict[int, DatabaseError]]:
-    """Let go of runs, or end them, but for those that the database refuses; returns how many, and the others."""
+    """Release runs, or end them; return how many, and by id the error of each run that the database refuses."""
     failed: dict[int, DatabaseError] = {}
 
     def alone(run_id: int, error: DatabaseError) -> int:
@@ -161,21 +179,20 @@ def judge_apart(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, dic
 
 
 class Sweep:
-    """Finds runs that wait for one that somebody has deleted, some of them at a time: nothing tells of that."""
+    """Search, some rows at a time, for runs that wait for a deleted run: nothing reports a deletion."""
 
     def __init__(self) -> None:
         self._after = (0, 0)
 
     def work(self, conn: Connection[Any], n: int) -> None:
-        """Look at the next `n` edges of runs that wait."""
+        """Look at the next `n` edges of waiting runs."""
         self._after, run_ids = dependencies.gone(conn, self._after, n)
         if run_ids:
             dependencies.judge(conn, run_ids)
 
 
 def find_parents(conn: Connection[Any], after: int, n: int, set_aside_ids: Sequence[int] = ()) -> tuple[int, int]:
-    """Looks at `n` slots behind the id `after`. Returns how many have got their parents or were skipped, and behind
-    which id to go on."""
+    """Look at `n` slots behind the id `after`; return how many got parents or were skipped, and the last id."""
     slots = dependencies.slots(conn, after, n, set_aside_ids)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
@@ -187,8 +204,10 @@ def find_parents(conn: Connection[Any], after: int, n: int, set_aside_ids: Seque
 
 
 def attach_unlocked(conn: Connection[Any], whole: list[Slot]) -> tuple[int, list[int]]:
-    """Make the edges of those slots for which nobody's lock has to be waited for: whoever revives a run may leave his
-    transaction open. Returns how many slots got them, and those that would wait for themselves."""
+    """Make the edges of the slots that need no locked row; return how many slots got them, and those in a circle.
+
+    A lock is not waited for, because a transaction that revives a run may stay open for long.
+    """
     parts, attached, circle, waits = [whole] if whole else [], 0, list[int](), 0
     while parts and waits < WAITS:
         some = parts.pop()
@@ -208,14 +227,14 @@ def attach_unlocked(conn: Connection[Any], whole: list[Slot]) -> tuple[int, list
 
 
 def attach(conn: Connection[Any], whole: list[Slot]) -> list[int]:
-    """Make the edges; returns the slots that would wait for themselves."""
+    """Make the edges of these slots; return the slots that would wait for themselves."""
 
     def add(some: Sequence[Slot]) -> list[int]:
         dependencies.add(conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents])
         return []
 
     def alone(slot: Slot, error: DatabaseError) -> list[int]:
-        if error.sqlstate != CHECK_VIOLATION:  # any other may pass
+        if error.sqlstate != CHECK_VIOLATION:  # any other error may pass
             raise error
         return [slot.run_id]
 

@@ -1,6 +1,6 @@
-"""What the leader does again and again: each duty owns its state and its period.
+"""Duty: the base class of the leader's recurring work. Each duty owns its state and its period.
 
-Invariant: a duty's period starts anew before the duty is done, so that one that fails is not tried in every round.
+Invariant: a duty's period starts anew before the duty is done, so that a failing duty is not tried in every round.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ BATCH = 5000  # rows of most duties in one round
 
 @dataclass(slots=True)
 class Round:
-    """One round of the leader: what its look found, and what its duties did so far.
+    """One round of the leader: the result of its look, and the progress of its duties.
 
-    `began`: monotonic instant. `figures`: the look asked whether there is something to count. `trusted_at`: monotonic
-    instant from which on the database's clock is believed. `freed`: claims taken back and circles ended; runs may have
-    waited for them. `useful`: something was done.
+    `began`: monotonic instant.
+    `figures`: the look asked whether there is something to count.
+    `trusted_at`: monotonic instant from which the database's clock is trusted.
+    `freed`: claims taken back and circles ended; runs may have waited for them.
+    `useful`: something was done.
     """
 
     began: float
@@ -37,15 +39,15 @@ class Round:
 
     @property
     def trusted(self) -> bool:
-        """Whether decisions may be made by the database's clock."""
+        """Whether decisions may rely on the database's clock."""
         return self.began >= self.trusted_at
 
 
 class Duty(ABC):
-    """One duty of one term. `pieces`: how it is done a few rows at a time after it has failed as a whole."""
+    """One duty of one term. `pieces`: how to do it a few rows at a time after it has failed as a whole."""
 
-    name: ClassVar[str]  # people read it, and `pgsched.set_aside` holds it
-    again: ClassVar[bool] = True  # another round follows at once when the duty did something
+    name: ClassVar[str]  # shown to people, and stored in `pgsched.set_aside`
+    again: ClassVar[bool] = True  # if the duty did something, another round follows at once
 
     def __init__(self, term: Term, pieces: Sequence[Pieces] = ()) -> None:
         self.term = term
@@ -53,24 +55,27 @@ class Duty(ABC):
 
     @abstractmethod
     def start(self, this_round: Round) -> bool:
-        """Whether the duty is to be done in this round; if so, its period starts anew."""
+        """Check whether the duty is to be done in this round; if so, start its period anew."""
 
     @abstractmethod
     def run(self, this_round: Round) -> int:
-        """Do one batch; returns how much was done."""
+        """Do one batch; return how much was done."""
 
     def pause_s(self, this_round: Round) -> float:
-        """Seconds until the duty may have something to do, after a round that did nothing; infinite: the look tells."""
+        """Return the seconds until the duty may be due, after a round that did nothing.
+
+        Infinite where only the look shows that it is due.
+        """
         return math.inf
 
     def give_workers(self, seconds: float) -> None:  # noqa: B027
-        """The database was away, or its clock was moved: workers get so many seconds to be heard of again."""
+        """Give workers `seconds` to report: the database was away, or its clock was moved."""
 
 
 class PeriodicDuty(Duty):
-    """A duty that is done once a period, in a round that there is anyway, and not in a lull.
+    """A duty that is done once a period, in a round that takes place anyway, and not in a lull.
 
-    `by_clock`: it decides by the database's clock, and waits while that is not believed.
+    `by_clock`: it relies on the database's clock, and waits while that clock is not trusted.
     """
 
     again = False
@@ -81,9 +86,11 @@ class PeriodicDuty(Duty):
         self.period = period
 
     def start(self, this_round: Round) -> bool:
+        """Check whether the period is over and the clock is good enough; if so, start the period anew."""
         may = this_round.trusted or not self.by_clock
         return may and self.period.start(this_round.began, lull=self.term.lull)
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until the period is over."""
         not_before = this_round.trusted_at if self.by_clock else -math.inf
         return self.period.pause_s(self.term.lull_until, not_before)

@@ -1,6 +1,7 @@
-"""One leader at a time: a term names it, and its row, locked in every transaction of the leader, proves it.
+"""Leader election: one leader at a time. A term names it, and it locks the term's row in each of its transactions.
 
-The leader's session times out by itself when its process freezes, so that the others need not wait for TCP to notice.
+If the leader's process freezes, the server ends its session by a timeout. So the candidates need not wait for TCP to
+notice.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ from pgsched.leader.timing.periodic import Sleep
 
 logger = log.get("leader")
 
-LOCK_TIMEOUT_MS = "300"  # who has locked what it needs may never let go: no slot is decided meanwhile
-CALM_S = 60.0  # a session that went well for so long was no failure: the errors before it count no more
-# What a leader outlasts on the connection that it has, and after how many seconds it asks again at first: a new one
-# would fare no better, and reap nothing for a lease.
+LOCK_TIMEOUT_MS = "300"  # a lock that the leader needs may never be released, and no slot is decided meanwhile
+CALM_S = 60.0  # a session that worked for this long ends a series of errors
+# Errors after which a leader keeps its connection, with the seconds before its first retry. A new connection would not
+# help, and would reap nothing for a lease.
 OUTLASTS = {
     Reaction.BACK_OFF: ("the database is short of something", 1.0),
     Reaction.RETRY: ("conflict, trying again", 0.1),
 }
-FIRST_LOOK_S = 2.0  # all that is queued is read for it, and a leader often begins when all else does
+FIRST_LOOK_S = 2.0  # before the first search for leases: it reads all queued runs, and all processes may be starting
 
 
 class Leader:
     """A candidate for the leader's duties; `run` blocks until `stop` is called.
 
-    `on_fatal` is told of an error that no retry can mend (a missing grant, a wrong schema); `run` then ends.
+    `on_fatal`: called with an error that no retry can mend (a missing grant, a wrong schema); `run` then ends.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class Leader:
         self.term: int | None = None
         self.pauses = Pauses()
         self.counted: LeaderMeter | None = None
-        self.nudge: Callable[[], object] = bool  # there may be alerts to tell
-        self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while nobody leads
-        self._broken_off = 0  # rounds in a row
-        self._cost: tuple[str, str, bool] | None = None  # the duty that the last session was lost in, and how
+        self.nudge: Callable[[], object] = bool  # called when there may be alerts to deliver
+        self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while no process leads
+        self._broken_off = 0  # failed rounds in a row
+        self._cost: tuple[str, str, bool] | None = None  # where the last session was lost: see DutyGuard
 
     @property
     def heard_at(self) -> float | None:
@@ -79,7 +80,7 @@ class Leader:
         self.pauses.stop()
 
     def run(self) -> None:
-        """Campaign, lead, and reconnect for as long as the process lives."""
+        """Stand for election, lead, and reconnect for as long as the process lives."""
         failures, bugs, began = 0, 0, 0.0
         while not self.pauses.stopped:
             try:
@@ -98,7 +99,7 @@ class Leader:
                 delay = back_off_s(failures, 0.1)
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
                 self.pauses.pause(None, delay)
-            except Exception as error:  # outside of any duty
+            except Exception as error:  # an error outside of any duty
                 bugs = 0 if time.monotonic() > began + CALM_S else bugs
                 logger.error("leader failed", exc_info=bugs == 0, error=repr(error))
                 bugs += 1
@@ -108,11 +109,14 @@ class Leader:
                 self.pauses.pause(None, back_off_s(bugs, 0.1))
 
     def _note_cost(self, conn: Connection[Any]) -> None:
-        """Record the duty in which the last session was lost. If the session is lost in the same duty again, every
-        leader leaves that duty undone for some minutes: see `set_aside.session_lost`."""
+        """Record the duty in which the last session was lost.
+
+        If the session is lost in the same duty again, every leader skips that duty for some minutes
+        (`set_aside.session_lost`).
+        """
         if self._cost is not None:
             name, error, went_through = self._cost
-            with contextlib.suppress(DatabaseError):  # a candidate may lack the right
+            with contextlib.suppress(DatabaseError):  # a candidate may lack the grant
                 set_aside.session_lost(conn, name, error, went_through=went_through)
             if not conn.closed:  # else the next session writes it
                 self._cost = None
@@ -125,7 +129,7 @@ class Leader:
 
     @contextmanager
     def session(self) -> Iterator[Connection[Any]]:
-        """A session that the server ends by itself when this process stops talking to it."""
+        """Open a session that the server ends by itself when this process stops talking to it."""
         timeout_ms = str(int(self.settings.session_timeout_s * 1000))
         ends = {"idle_session_timeout": timeout_ms, "idle_in_transaction_session_timeout": timeout_ms}
         settings = ends | BY_INDEX | {"lock_timeout": LOCK_TIMEOUT_MS}
@@ -139,6 +143,7 @@ class Leader:
             conn.close()
 
     def _lead(self, conn: Connection[Any], candidacy: Candidacy) -> None:
+        """Begin a term, and do its rounds until the term or the process ends."""
         number, grace_s = candidacy.begin_term(self.holder)
         if number is None:
             return
@@ -158,7 +163,7 @@ class Leader:
             if not is_shared(conn):
                 leadership.wake_candidates(conn, locked=candidacy.locked)
         except NotLeading as reason:
-            # closing the session gives the lock back
+            # closing the session releases the lock
             logger.warning("leadership lost", term=number, reason=str(reason))
         except (DatabaseError, PgschedError):
             if term.guard.cost is not None:
@@ -167,13 +172,15 @@ class Leader:
             raise
 
     def _round(self, conn: Connection[Any], loop: LeaderLoop, sleep: Sleep) -> None:
-        """One round of the loop, and a pause. A server that has no room, or a table that somebody has locked, keeps its
-        leader, which asks less and less often."""
+        """Do one round of the loop, and pause.
+
+        A leader stays where the server is short of something, or a table is locked. It then asks less and less often.
+        """
         try:
             seconds = loop.run_once()
             self._broken_off = 0
         except NotLeading:
-            # A candidate may be looking behind the fence just now: the term tells who leads.
+            # A candidate may hold the fence for a moment: only a newer term means that another process leads.
             if leadership.newest(conn) != loop.term.number:
                 raise
             self.pauses.pause(conn, 0.1)

@@ -1,7 +1,9 @@
-"""The leader's loop: one look at what is due, then each duty in a transaction of its own that proves leadership first.
+"""The leader's loop: one query for all due work (the look), then each duty in its own fenced transaction.
 
-Invariant: a round does one batch of everything that is due, so that no duty starves another. Reaping starts one full
-lease after the election, so that an outage longer than a lease does not requeue what healthy workers still run.
+Invariant: a round does one batch of everything that is due, so that no duty starves another.
+
+Reaping starts one full lease after the election. So an outage longer than a lease does not requeue runs that healthy
+workers still run.
 """
 
 from __future__ import annotations
@@ -36,15 +38,18 @@ from pgsched.leader.timing.periodic import LONGEST_PAUSE_S
 from pgsched.leader.timing.stall_detector import StallDetector
 
 logger = log.get("leader")
-UNHEARD_PAUSE_S = 1.0  # behind a pooler, where there are none, and where others watch how old the term's row is
+UNHEARD_PAUSE_S = 1.0  # longest pause behind a pooler (no notification comes), or if candidates watch the term's row
 HELD_UP_PAUSE_S = 0.2
 
 
 class LeaderLoop:
-    """The rounds of one term. `duties`: in the order in which a round does them.
+    """The rounds of one term.
 
-    `floors`: where the look begins in each index. `stall`: whether the database was away. `clock`: whether the
-    database's clock was moved. `useful`: whether the last round did anything.
+    `duties`: in the order in which a round does them.
+    `floors`: the instant from which the look reads each index.
+    `stall`: notices that the database was away.
+    `clock`: notices that the database's clock was moved.
+    `useful`: the last round did something.
     """
 
     def __init__(
@@ -56,7 +61,7 @@ class LeaderLoop:
         watch: Watch | None = None,
         floors: Floors | None = None,
     ) -> None:
-        """`reap_from`: monotonic instant before which nothing is reaped."""
+        """Set up the duties. `reap_from`: monotonic instant before which nothing is reaped."""
         self.term = term
         self.floors = floors or Floors()
         self.stall = StallDetector()
@@ -73,7 +78,7 @@ class LeaderLoop:
             self.tick,
             self.claims,
             CirclesDuty(term),
-            DependenciesDuty(term),  # after the two that free runs
+            DependenciesDuty(term),  # after the two duties that free runs
             AdmissionDuty(term, self.floors),
             PassedOverDuty(term),
             BackfillsDuty(term),
@@ -85,11 +90,11 @@ class LeaderLoop:
             DeclarationsDuty(term, reap_from),
             NotificationsDuty(term),
         )
-        self._held_up = 0  # rounds in a row that did nothing of what is due
-        self._stepped_s = 0.0  # by which the clock was moved, until all workers have been given time
+        self._held_up = 0  # rounds in a row that did nothing although something was due
+        self._stepped_s = 0.0  # by which the clock was moved; 0 once all workers have got their time
 
     def run_once(self) -> float:
-        """Do one batch of everything that is due now; returns the seconds until the next round."""
+        """Do one batch of everything that is due now; return the seconds until the next round."""
         began, self.useful = time.monotonic(), False
         try:
             return self._run_once(began)
@@ -111,12 +116,12 @@ class LeaderLoop:
         self.stall.took(time.monotonic() - began)
         self.useful = this_round.useful or done > 0
         look = this_round.look
-        # what is due although this round did nothing is locked by somebody: look again soon, but do not spin
+        # rows that are due although this round did nothing are locked: look again soon, but do not spin
         self._held_up = self._held_up + 1 if not done and (look.jobs or look.runs or look.passed_over) else 0
         return 0.0 if done else max(0.0, self._pause_s(this_round, time.monotonic() - looked_at))
 
     def _look(self, began: float) -> Round:
-        """Ask the database what is due."""
+        """Ask the database which work is due."""
         figures = self.figures.period.is_due(began, lull=self.term.lull)
         jobs_set_aside = self.term.set_aside.numbers(pieces.JOBS)
         look = leadership.look(
@@ -132,7 +137,7 @@ class LeaderLoop:
         return Round(began, look, figures)
 
     def _heed_clock(self, this_round: Round) -> None:
-        """Where the database's clock was moved, every worker gets the time to renew its claims."""
+        """Give every worker the time to renew its claims where the database's clock was moved."""
         stepped_s = self.clock.stepped_s(this_round.began, time.monotonic(), this_round.look.now_s)
         this_round.trusted_at = self.clock.trusted_at
         if stepped_s < 0:
@@ -151,8 +156,10 @@ class LeaderLoop:
             duty.give_workers(seconds)
 
     def _pause_s(self, this_round: Round, since_s: float) -> float:
-        """Seconds until there may be something to do, after a round that did nothing, `since_s` seconds after its look:
-        its duties may have taken long."""
+        """Return the seconds until there may be something to do, after a round that did nothing.
+
+        `since_s`: seconds since the look of that round, because its duties may have taken long.
+        """
         if self._held_up:
             return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
         longest_s = LONGEST_PAUSE_S if self.term.exclusive else UNHEARD_PAUSE_S

@@ -1,7 +1,9 @@
-"""A batch of slots is prepared shortly before its instant, and commits at the instant itself.
+"""Prepare a batch of slots shortly before its instant, and commit it at the instant itself.
 
-Otherwise every slot would start later by the time that it takes to write the rows of all of them. Invariant: nobody
-sees a prepared row before its instant, and what a batch was prepared for still holds when it commits.
+Otherwise every slot would start later by the time that it takes to write the rows of all of them.
+
+Invariant: no other session sees a prepared row before its instant, and all that a batch was prepared for still holds
+when it commits.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from pgsched.leader.ticker import Ticked
 
 FIRST_S = 0.01
 SHORTEST_S = 0.003
-LONGEST_S = 0.25  # jobs are locked for so long; who edits one waits
+LONGEST_S = 0.25  # jobs are locked for this long, and an edit of one waits
 MARGIN = 1.25
 FADE = 0.1
 
 
 class NotAsPrepared(Exception):
-    """What a batch was prepared for does not hold at its instant: nothing of it is kept, and it is decided on time."""
+    """Raised when a prepared batch no longer fits at its instant: it is rolled back, and decided on time instead."""
 
 
 class PreparationLead:
@@ -34,27 +36,32 @@ class PreparationLead:
         self._off_until = 0.0
 
     def s(self, now: float) -> float:
-        """Seconds of lead that the next batch gets."""
+        """Return the seconds of lead for the next batch; 0 while nothing is prepared."""
         return 0.0 if now < self._off_until else self._s
 
     def took(self, seconds: float) -> None:
-        """A batch took so long to prepare. The lead grows at once, because one that is too short makes all of a batch
-        late, and shrinks slowly."""
+        """Adapt the lead to a batch that took `seconds` to prepare.
+
+        The lead grows at once, because a short lead makes all of a batch late. It shrinks slowly.
+        """
         seen = MARGIN * seconds
         self._s = min(LONGEST_S, max(SHORTEST_S, seen, self._s + FADE * (seen - self._s)))
 
     def off_until(self, at: float) -> None:
-        """What is due next cannot be prepared."""
+        """Prepare nothing before the monotonic instant `at`: the next due jobs cannot be prepared."""
         self._off_until = at
 
     def wait(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float) -> None:
-        """A batch that was prepared with this lead waits for its instant; if nothing of it could be prepared, nothing
-        else is until then. Raises NotAsPrepared."""
+        """Hold a batch that was prepared with this lead until its instant.
+
+        If nothing of it could be prepared, nothing else is prepared before that instant. Raises NotAsPrepared where the
+        database's clock went back, or a job has got an unfinished run.
+        """
         seconds = ticks.seconds_until(conn, instant)
         if not done.jobs:
             self.off_until(time.monotonic() + min(seconds, lead_s))
             return
-        if seconds > lead_s:  # jobs are locked meanwhile
+        if seconds > lead_s:  # jobs would stay locked for too long
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
         sleep(max(0.0, seconds))
         if ticks.crossed(conn, done.looking, instant):

@@ -1,8 +1,10 @@
-"""The pruner: what the settings keep no longer goes, in small batches.
+"""Pruner: delete the ended runs that the settings keep no longer, in small batches.
 
-The rule: a run is read once for each length of time that anything is kept for, when it has just reached that age; so a
-batch never steps over what it has deleted, nor over what others say is kept for longer. Once an hour, and when a
-setting has changed, all is read again: for what was locked, or uncounted, or waited for.
+Invariant: a run is read once for each retention time in use, when it has just reached that age. So a batch reads no
+deleted rows again, and none that another setting keeps longer.
+
+Once an hour, and after a change of a setting, everything is read again. Runs may have been locked, not counted yet, or
+still waited for.
 """
 
 from __future__ import annotations
@@ -18,29 +20,33 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.leader.retention import BEGINNING, Picked, Rules
 
 AGAIN_S = 3600.0
-PAUSE_FACTOR = 2.0  # between two batches others get so many times as long as a batch takes
+PAUSE_FACTOR = 2.0  # pause between two batches, as a multiple of the time of a batch
 Keep = Callable[[list[Row]], object]
 
 
 class Pruner:
-    """Where one process is. `keep_rows` is given the rows of a batch before their deletion is committed.
+    """Position of one process among the ended runs.
 
+    `keep_rows`: called with the rows of a batch before their deletion is committed.
     `more`: the last batch was a full one.
     """
 
     def __init__(self, keep_rows: Keep | None = None) -> None:
         self.more = False
-        self.picked: Picked | None = None  # by the batch that was begun last
+        self.picked: Picked | None = None  # picked by the batch that was begun last
         self._keep_rows = keep_rows
-        self._reached: dict[float, tuple[datetime, int]] = {}  # by end and number: many may have ended at one instant
+        # by retention time: up to which end, and which id, as many runs may have ended at one instant
+        self._reached: dict[float, tuple[datetime, int]] = {}
         self._before = self._reached
         self._version: str | None = None
         self._again_at = 0.0
         self._longest_s: float | None = None
 
     def work(self, conn: Connection[Any], n: int, set_aside_ids: Sequence[int] = ()) -> int:
-        """Delete what may go of the next `n` ended runs, in the caller's transaction; returns how many went. Those of
-        `set_aside_ids` stay."""
+        """Delete those of the next `n` ended runs that may go, in the caller's transaction; return how many.
+
+        Runs in `set_aside_ids` stay.
+        """
         rules = retention.rules(conn)
         self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
@@ -55,15 +61,18 @@ class Pruner:
         return gone
 
     def undo(self) -> None:
-        """The caller's transaction has failed: what the last `work` deleted is there again, of every length of time."""
+        """Go back to the position before the last `work`: its transaction failed, and the deleted runs still exist."""
         self._reached = self._before
 
     def again(self) -> None:
-        """Read everything again: something that was set aside may go now."""
+        """Read everything again: a run that was set aside may be deleted now."""
         self._reached = {}
 
     def tidy(self, conn: Connection[Any], n: int, keep_workers_s: float = retention.WORKERS_KEPT_S) -> int:
-        """Drop what else has had its time, in the caller's transaction; returns how many of what there may be many."""
+        """Delete other rows that have expired, in the caller's transaction.
+
+        Returns how many keys or workers were deleted, whichever is more; there may be many of either.
+        """
         longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
         return retention.tidy(conn, longest_s, n, keep_workers_s)
 
@@ -73,7 +82,7 @@ class Pruner:
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
-        # what is told to others must not come back when the server falls over
+        # rows that were given to `keep_rows` must not come back when the server crashes
         picked = retention.pick(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
@@ -89,7 +98,7 @@ class Pruner:
 
 
 def end_of(rules: Rules, keep_s: float) -> datetime | None:
-    """The newest end of runs that have reached this age and are counted; None: there can be none."""
+    """Return the newest end of runs that have reached this age and are counted; None if there can be none."""
     if rules.counted_until == BEGINNING:
         return None
     try:

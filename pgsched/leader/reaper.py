@@ -1,11 +1,15 @@
 """Find expired leases without delaying the tick.
 
-The rule: such a look reads whatever is queued or running, because claims move no index entry. It comes after the tick.
-While it takes no longer than QUICK_S it is made in the leader's session: every reap period while a worker is silent,
-else every twelfth. Otherwise a thread makes it in a session of its own that lives as long as the look: for no more than
-a twentieth of the time, but once in LONGEST_S, and as often as the settings say while a worker's claims may have ended
-that says nothing any more. What is found is a hint: it is reaped by its key, under the fence, if its lease has ended
-then.
+Claims move no index entry, so a search reads all runs that are queued or running. It comes after the tick.
+
+- While a search takes no longer than QUICK_S, the leader's session makes it. While a worker is silent it is made every
+  reap period, else every twelfth.
+- A slower search runs in a thread, in a session of its own that lives as long as the search. It takes at most a
+  twentieth of the time, but comes at least once in LONGEST_S. While claims of a silent worker may have ended, it comes
+  every reap period.
+
+Invariant: the result of a search is a hint. A run is reaped by its key, under the fence, and only if its lease has
+ended by then.
 """
 
 from __future__ import annotations
@@ -24,18 +28,22 @@ from pgsched.errors import PgschedError
 logger = log.get("leader")
 QUICK_S = 0.02
 SHARE = 20
-FIRST_PAUSE_S = 5.0  # at most, after one that was slow
+FIRST_PAUSE_S = 5.0  # longest pause after the first slow search
 LONGEST_S = 60.0
-TIMEOUT_S = 60.0  # of the first, and PATIENCE times what the last one took: a session may never answer
+TIMEOUT_S = 60.0  # limit of the first search; then PATIENCE times the last one's time: a session may never answer
 PATIENCE = 10
-LOOK_S = 0.2  # between two questions whether the thread has done
+LOOK_S = 0.2  # pause between two checks whether the thread has ended
 SETTINGS = BY_INDEX | {"max_parallel_workers_per_gather": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReapQuery:
-    """What one look is to find: up to `n` claims, those that have expired if they are to be reaped, and those that are
-    too long. `now_s`: the database's clock."""
+    """One request to search for up to `n` claims.
+
+    `now_s`: the database's clock, in seconds since 1970.
+    `reaping`: find expired claims, to take them back.
+    `long`: find leases that are too long.
+    """
 
     n: int
     now_s: float
@@ -44,13 +52,13 @@ class ReapQuery:
 
     @property
     def before_s(self) -> float:
-        """Leases that had ended then are asked for."""
+        """Only leases that had ended at this instant are found; 0 finds none."""
         return self.now_s if self.reaping else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReapResult:
-    """The answer: runs, as `expired_leases.astray` says."""
+    """The runs that a search found: those with an expired lease, and those with one that is too long."""
 
     query: ReapQuery
     expired: list[int]
@@ -58,37 +66,40 @@ class ReapResult:
 
     @property
     def whole(self) -> bool:
-        """Is it all that there is?"""
+        """Whether this is all that there is."""
         return len(self.expired) + len(self.long) < self.query.n
 
 
 class Search:
-    """The looks of one term, one at a time. `dsn`: for the session of its own (None: there is none). `next_at`: none
-    before, unless there is a reason for it."""
+    """The searches of one term, one at a time.
+
+    `dsn`: for a session of its own; None: all searches are made in the leader's session.
+    `next_at`: monotonic instant before which no search is made without a special reason.
+    """
 
     def __init__(self, dsn: str | None = None, next_at: float = 0.0) -> None:
         self._dsn = dsn
         self._thread: ReapThread | None = None
-        self.apart = False  # are they slow, and so made in a session of their own?
+        self.apart = False  # searches are slow, and so made in a session of their own
         self._unheard = False
         self._pause_s = 0.0
         self._took_s = 0.0
         self.next_at = next_at
-        self.began_s = 0.0  # the last one for expired claims that has been answered, by the database's clock
+        self.began_s = 0.0  # the last answered search for expired claims, by the database's clock
 
     @property
     def busy(self) -> bool:
-        """Is one under way?"""
+        """Whether a search is under way."""
         return self._thread is not None
 
     def hurry(self) -> None:
-        """Make the next look as soon as it is asked for, and forget what is under way."""
+        """Make the next search as soon as it is asked for, and ignore the result of the one under way."""
         self.next_at = 0.0
         if self._thread is not None:
             self._thread.forgotten = True
 
     def make(self, conn: Connection[Any], query: ReapQuery) -> ReapResult | None:
-        """Look now; None: the answer comes later."""
+        """Search now; return None if the answer comes later."""
         if self._dsn is None or self._unheard:
             self._unheard = False
             return self._note(ReapResult(query, *expired_leases.astray(conn, query.n, query.before_s, long=query.long)))
@@ -100,7 +111,7 @@ class Search:
         thread = ReapThread(self._dsn, query, max(TIMEOUT_S, PATIENCE * self._took_s))
         try:
             thread.start()
-        except RuntimeError as error:  # there may be no more threads
+        except RuntimeError as error:  # the process may have no thread left
             logger.warning("claims could not be looked at", error=str(error))
             self._unheard = True
             return None
@@ -108,7 +119,7 @@ class Search:
         return None
 
     def answer(self) -> ReapResult | None:
-        """What the one that was under way has found, once."""
+        """Return the result of the search that was under way, once."""
         done = self._thread
         if done is None or done.is_alive():
             return None
@@ -127,7 +138,7 @@ class Search:
 
 
 class ReapThread(threading.Thread):
-    """One look in a session of its own. `unheard`: there was none to be had."""
+    """A thread that makes one search in a session of its own. `unheard`: it got no session."""
 
     def __init__(self, dsn: str, query: ReapQuery, timeout_s: float) -> None:
         super().__init__(name="pgsched-reap", daemon=True)
@@ -140,14 +151,15 @@ class ReapThread(threading.Thread):
         self.took_s = 0.0
 
     def run(self) -> None:
+        """Connect and search; keep the result in `found`."""
         try:
             with connect(self._dsn, purpose="reap", timeout_s=self._timeout_s, settings=SETTINGS) as conn:
                 self.unheard = False
                 look_for_client(conn)
                 self._look(conn)
-        except (DatabaseError, PgschedError) as error:  # the next look follows
+        except (DatabaseError, PgschedError) as error:  # the next search follows
             logger.warning("claims could not be looked at", error=log.redact(str(error).strip()))
-        except Exception:  # never silent, and never the end of the process
+        except Exception:  # log it, and never end the process
             logger.error("claims could not be looked at", exc_info=True)
 
     def _look(self, conn: Connection[Any]) -> None:
@@ -160,7 +172,7 @@ class ReapThread(threading.Thread):
 
 
 def log_expired(reaped: list[dict[str, Any]], lost: Mapping[int, Mapping[str, Any]]) -> None:
-    """Log what was taken back: each attempt that had begun, with its task and worker where they are known."""
+    """Log the claims that were taken back: each attempt that had begun, with its task and worker if known."""
     begun = [run for run in reaped if run["begun"]]
     for run in begun:
         whose = lost.get(run["id"], {})

@@ -1,8 +1,10 @@
-"""A new leader looks once at what its predecessors planned: its own rules of zones may be newer than theirs.
+"""Plan jobs again whose next slot is another one by the time zone rules of this process.
 
-The rule: a next slot that is not the one that this process computes is planned again. Where a country has moved or
-dropped the change of its clocks, the slot may be earlier than the leader would wake up for the job. A process keeps the
-rules that it was started with, so once a term is enough.
+A new leader checks the next slots that earlier leaders planned, because its zone rules may be newer. Where a country
+has moved or dropped a clock change, a slot may be earlier than planned. The leader would then wake up too late for it.
+
+Invariant: a next slot that this process computes differently is planned again. A process keeps the zone rules that it
+was started with, so once a term is enough.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
 class Replanning:
-    """Where a leader is among the jobs. `at`: the monotonic instant of its next look; infinite once it has seen all."""
+    """Position of a leader among the jobs. `at`: monotonic instant of its next look; infinite once it has seen all."""
 
     def __init__(self) -> None:
         self.at = -math.inf
@@ -37,7 +39,7 @@ class Replanning:
         self._left = False
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
-        """Look at some jobs; 0 when there is nothing further to do at once."""
+        """Look at some jobs; return 0 when nothing further can be done at once."""
         rows = ticks.planned(conn, self._after, JOBS)
         moved, looked = compared(rows)
         again = 0
@@ -48,7 +50,7 @@ class Replanning:
         if again:
             logger.info("the next slots of jobs have moved: they are planned again", jobs=again)
         if looked == len(rows) < JOBS:
-            # of one that somebody is editing, or that was planned meanwhile, another look tells
+            # look again at jobs that an edit has locked, or that were planned meanwhile
             self.at = time.monotonic() + AGAIN_S if self._left else math.inf
             self._left, self._after = False, 0
             return again
@@ -57,7 +59,7 @@ class Replanning:
 
 
 def compared(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, datetime]], int]:
-    """The jobs whose next slot is another one by the rules of this process, and how many were looked at in time."""
+    """Return the jobs whose next slot differs by the rules of this process, and how many were checked in time."""
     found: list[tuple[int, datetime]] = []
     until = time.monotonic() + LONGEST_S
     for looked, (job_id, schedule, timezone, mark, next_at) in enumerate(rows, 1):
@@ -70,10 +72,13 @@ def compared(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, datetime]],
 
 @lru_cache(maxsize=JOBS)
 def has_moved(schedule: str, timezone: str, mark: datetime, next_at: datetime) -> bool:
-    """Is another slot next by now? What comes of a schedule that has none any more is for the tick to say."""
+    """Check whether another slot is next by now; also True for a schedule that has none any more.
+
+    The tick then handles that schedule.
+    """
     try:
         return parse(schedule, timezone).after(mark) != next_at
     except ScheduleError:
         return True
-    except Exception:  # this host cannot read the rules of the zone now; or it is for the tick to say what is wrong
+    except Exception:  # this host cannot read the zone's rules now, or the tick will report the error
         return False

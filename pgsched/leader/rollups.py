@@ -1,8 +1,10 @@
-"""Counting what ended, for charts that outlive the rows.
+"""Count ended runs, for charts that outlive the rows.
 
-The rule: an instant is safe to count up to when every transaction that was writing runs at that instant has ended: who
-begins to write later ends its runs later. (`finished_at` is the time of the statement and not of the commit: a handler
-that has a transaction of its own may commit its success minutes afterwards.)
+Invariant: it is safe to count up to an instant when every transaction that was writing runs at that instant has ended.
+A transaction that begins to write later ends its runs later.
+
+`finished_at` is the time of the statement and not of the commit. A handler with a transaction of its own may commit its
+success minutes afterwards.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ STALE = timedelta(minutes=10)
 
 
 class Counting:
-    """What one process knows of the transactions that may still commit endings. It is only a hint that is lost with the
-    process: the mark is in the database. `waits`: the last pass could not count to its
-    end; `behind_s`: how old what it waits for is."""
+    """State of counting in one process: the transactions that may still commit the end of a run.
+
+    This is only a hint, and is lost with the process: the mark is in the database.
+
+    `waits`: the last pass could not count to its end.
+    `behind_s`: for how many seconds the oldest of these transactions has been waited for.
+    """
 
     def __init__(self) -> None:
         self.waits = False
@@ -36,12 +42,14 @@ class Counting:
         self._counts_until: datetime | None = None
 
     def wants(self, now: float) -> bool:
-        """Is there something to do at this monotonic instant, even where nothing has ended?"""
+        """Check whether there is something to do at the monotonic instant `now`, even where no run has ended."""
         return self.waits or now >= self._stale_at
 
     def work(self, conn: Connection[Any], begin: Transaction, n: int = BATCH, set_aside_ids: Sequence[int] = ()) -> int:
-        """Count a batch in a transaction of `begin`, which proves that this process may; returns how many. Runs of
-        `set_aside_ids` are left out for good: the mark goes past them."""
+        """Count a batch in a transaction of `begin`, which proves that this process may; return how many runs.
+
+        Runs in `set_aside_ids` are left out for good: the mark goes past them.
+        """
         found = rollups.look(conn)
         self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
         safe = self._safe(found)
@@ -56,17 +64,19 @@ class Counting:
         return counted
 
     def first(self, conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
-        """The run that a failed `work` began with."""
+        """Return the run that a failed `work` began with."""
         return None if self._counts_until is None else rollups.first(conn, self._counts_until, set_aside_ids)
 
     def _safe(self, found: Look) -> datetime | None:
-        """The instant up to which nothing can be committed any more; None: the transactions of the last look are there
-        still."""
+        """Return the instant up to which nothing can be committed any more.
+
+        None while transactions that the last look saw are still open.
+        """
         at, writing = self._asked or (found.now, found.writers)
         writing &= found.writers
         self._asked = (at, writing) if writing else None
         return None if writing else at
 
     def _stale(self, now: datetime) -> bool:
-        """Where nothing ends the mark is moved once in a while: no row goes that ended behind it."""
+        """Check whether the mark has to move although no run has ended: pruning stops at the mark."""
         return self._moved_at is None or now > self._moved_at + STALE

@@ -1,7 +1,9 @@
-"""The rule: slots that an edit or a resume passed over end in one row that says why, with their range and count.
+"""Record the slots that an edit or a resume of a job passed over.
 
-A trigger notes the stretch, in the transaction of the edit; only the leader can tell which slots lie in it. Where one
-has its row already (a backfill's), the stretch is told in parts.
+Invariant: slots that were passed over end in one row that gives the reason, their range and their count.
+
+A trigger notes the stretch, in the transaction of the edit. Only the leader can compute which slots lie in it. Where a
+slot has its row already (a backfill's), the stretch is recorded in parts.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ BATCH = 200
 
 
 def record(conn: Connection[Any], n: int = BATCH, set_aside_ids: Sequence[int] = ()) -> int:
-    """Turn a batch of stretches into rows, in the caller's transaction; returns how many stretches there were. Those
-    of `set_aside_ids` stay."""
+    """Turn a batch of stretches into rows, in the caller's transaction; return how many stretches there were.
+
+    Stretches in `set_aside_ids` stay.
+    """
     stretches = backfills.take_passed_over(conn, n, set_aside_ids)
     slots: list[tuple[tuple[int], SlotRow]] = []
     slots_of_job: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
@@ -40,13 +44,15 @@ def record(conn: Connection[Any], n: int = BATCH, set_aside_ids: Sequence[int] =
 
 
 def first(conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
-    """The stretch that `record` would begin with."""
+    """Return the id of the stretch that `record` would begin with."""
     return backfills.first_passed_over(conn, set_aside_ids)
 
 
 def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
-    """The database refuses a value of the row of slots that were passed over; all others have theirs. Raises any other
-    error: where the slot got its row meanwhile, the stretch is told next time, with that row known."""
+    """Log a row whose value the database refuses; the other rows are written.
+
+    Raises any other error. Where the slot got its row meanwhile, the next round records the stretch around that row.
+    """
     if not ticks.own_value(error):
         raise error
     (job,), row = slot
@@ -55,7 +61,7 @@ def refused(slot: tuple[tuple[int], SlotRow], error: DatabaseError) -> None:
 
 
 def rows_of(stretch: dict[str, Any], known: Collection[datetime]) -> list[SlotRow]:
-    """The rows of a stretch, each at the newest of its slots; none where no slot without a row lies in it."""
+    """Return the rows of a stretch, each at the newest of its slots; none if all its slots have rows."""
     state, reason, end = stretch["state"], stretch["reason"], stretch["until_at"]
     if stretch["schedule"] is None:  # a job that runs once
         return [] if end in known else [SlotRow(end, state, end, reason=reason)]

@@ -1,7 +1,7 @@
-"""One term of a leader: what all of its duties share.
+"""One term of a leader: the state that all of its duties share.
 
-Invariant: each transaction of a duty begins in `leading`, which locks the term's row and raises when a newer term
-exists.
+Invariant: each transaction of a duty begins in `leading`, which locks the term's row and raises NotLeading when a newer
+term exists.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from pgsched.leader.metrics import LeaderMeter
 class Term:
     """The term with this number, on one connection.
 
-    `locked`: the session lock keeps other candidates away. `meter`: where the duties count what they did, if anywhere.
-    `set_aside`: the rows that the duties do without for a while. `lull_until`: until this monotonic instant the machine
-    is left to the workers, and only what can wait no longer is done.
+    `locked`: the session lock keeps other candidates away.
+    `meter`: where the duties count their work; None without metrics.
+    `set_aside`: the rows that the duties skip for a while.
+    `lull_until`: monotonic instant before which only urgent work is done, to leave the machine to the workers.
     """
 
     def __init__(
@@ -54,12 +55,12 @@ class Term:
 
     @property
     def exclusive(self) -> bool:
-        """Whether other candidates wait for a lock of this session, and so need not look at the term's row."""
+        """Whether other candidates wait for a lock of this session, and so need not watch the age of the term's row."""
         return self.locked and not is_shared(self.conn)
 
     @contextmanager
     def leading(self) -> Iterator[Connection[Any]]:
-        """A transaction that begins by proving leadership. NotLeading where there is a newer term."""
+        """Begin a transaction that first proves leadership. Raises NotLeading where there is a newer term."""
         with self.conn.transaction():
             leadership.fence(self.conn, self.number)
             yield self.conn

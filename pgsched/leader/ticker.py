@@ -1,8 +1,10 @@
-"""The tick: due jobs become slots, slots become rows, exactly one row a slot.
+"""The tick: decide the due slots of jobs, and write them as rows.
 
-Three guards keep a slot from firing twice: the leader's lock, the row lock with the rising high-water mark, and
-UNIQUE (job_id, scheduled_at). A job that cannot be evaluated is marked with its error and stops nobody else. Where this
-host cannot read a file now (no descriptor is left, the environment was replaced), the job stays due.
+Invariant: each slot gets exactly one row. Three guards keep a slot from firing twice: the leader's lock, the row lock
+with the rising high-water mark, and UNIQUE (job_id, scheduled_at).
+
+A job that cannot be evaluated is marked with its error, and stops no other job. Where this host cannot read a file now
+(no descriptor is left, the environment was replaced), the job stays due.
 """
 
 from __future__ import annotations
@@ -24,21 +26,25 @@ from pgsched.errors import PgschedError
 from pgsched.leader.batch_writer import Part, Written, write, write_apart
 
 logger = log.get("leader")
-# A batch ends early rather than outlive the session's idle timeout between its statements, or fill the memory.
+# A batch ends early, before the session's idle timeout between two statements, and before it fills the memory.
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
-READ_S = 1.0  # of it for schedules that nobody has read yet: one that never fires takes some milliseconds
-# jobs of one shape are decided alike; one with excluded dates is alone
+READ_S = 1.0  # part of it for new schedules: reading one that never fires takes some milliseconds
+# Key of a shape, whose jobs are decided alike. A job with excluded dates has a shape of its own.
 Key = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What a batch did: jobs decided, rows made, jobs in error. `failed`: jobs that stay due, with what their rows met.
+    """Result of one batch.
 
-    `instant`: that of a batch that was prepared ahead of it, which must not commit before. `left`: jobs due at that
-    instant that have to be decided when it has come. `looking`: jobs that were prepared because nothing of them was
-    unfinished: it still has to be so when the batch commits.
+    `jobs`: jobs decided.
+    `slots`: rows made.
+    `errors`: jobs in error.
+    `instant`: that of a batch that was prepared ahead, which must not commit before it.
+    `left`: jobs due at that instant that cannot be decided before.
+    `looking`: jobs that were prepared because they had no unfinished run; at the commit that must still be so.
+    `failed`: jobs that stay due, with the errors of their rows.
     """
 
     jobs: int
@@ -57,17 +63,18 @@ def tick(
     set_aside_ids: Sequence[int] = (),
     since_s: float = -math.inf,
 ) -> Ticked:
-    """Decide one batch of due jobs in the caller's transaction. If none is due, prepare those due within `lead_s`. The
-    jobs of `set_aside_ids` are not looked at, nor is what was due before `since_s` (seconds since 1970)."""
+    """Decide one batch of due jobs in the caller's transaction; if none is due, prepare those due within `lead_s`.
+
+    Skips the jobs in `set_aside_ids`, and jobs that were due before `since_s` (seconds since 1970).
+    """
     try:
-        # the locks belong to the savepoint too: to lock a row outside and update it inside would cost a multixact
+        # the locks belong into the savepoint, too: locking a row outside and updating it inside would cost a multixact
         with conn.transaction():
             work = Work(conn, batch, lead_s, set_aside_ids, since_s)
             parts = work.decide()
             return work.summary(parts, write(conn, parts, work.terminates))
-    except (
-        DatabaseError
-    ) as error:  # perhaps a row's fault; or a slot has its row, a backfill's or that of a mark that was lost
+    except DatabaseError as error:
+        # a row may be refused, or a slot has its row already: a backfill's, or that of a mark that was lost
         if not ticks.refused(error):
             raise
     work = Work(conn, batch, lead_s, set_aside_ids, since_s)
@@ -76,13 +83,16 @@ def tick(
 
 
 class Work:
-    """Due jobs, locked, with what deciding them needs. `terminates`: those that terminate what their slots replace."""
+    """A batch of due jobs, locked, with the facts that are needed to decide them.
+
+    `terminates`: jobs that terminate the runs which their slots replace.
+    """
 
     def __init__(
         self, conn: Connection[Any], batch: int, lead_s: float, set_aside_ids: Sequence[int], since_s: float = -math.inf
     ) -> None:
         due = ticks.due_jobs(conn, batch, lead_s, set_aside_ids, since_s)
-        # the oldest marks first: a plan holds for a later mark before the same slot
+        # the oldest marks first: a plan also holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
         self.jobs = [job for job in due if job[0] in self.shapes]
@@ -95,13 +105,16 @@ class Work:
             self.prepare(due[0][1], len(due))
 
     def prepare(self, instant: datetime, due: int) -> None:
-        """Keep the jobs that can be decided ahead of their instant: nothing of them is unfinished. Whether such a
-        run has ended by then, nobody can tell before."""
+        """Keep the jobs that can be decided ahead of their instant: those without unfinished runs.
+
+        Whether an unfinished run will have ended by then cannot be known before.
+        """
         ready = [job for job in self.jobs if self.is_ready(job)]
         self.instant, self.left, self.jobs = instant, due - len(ready), ready
         self.looking = looking(ready, self.shapes)
 
     def is_ready(self, job: ticks.Due) -> bool:
+        """Check whether a job can be decided ahead of its instant."""
         shape = self.shapes[job[0]]
         return isinstance(shape, Shape) and not shape.delayed and job[0] not in self.found
 
@@ -119,7 +132,7 @@ class Work:
         return parts
 
     def decide_one(self, job: ticks.Due, known: Collection[Known] = ()) -> Decided | None:
-        """Decide one job, without slots that are known to have their row; None: this host cannot do it now."""
+        """Decide one job, without the slots in `known`, which have their row; None if this host cannot do it now."""
         job_id, _, mark, anchor, _, _ = job
         shape = self.shapes[job_id]
         try:
@@ -129,7 +142,7 @@ class Work:
         except OSError as error:
             logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
             return None
-        except Exception as error:  # one job must not stop the others, whatever is wrong with it
+        except Exception as error:  # no error of one job may stop the others
             text = str(error) if isinstance(error, PgschedError) else f"schedule: {type(error).__name__}: {error}"
             return Decided([], Advance(None, None, error=text), ends_others=False)
         if decided.ends_others and shape.terms["overlap"] == "terminate":
@@ -137,8 +150,10 @@ class Work:
         return decided
 
     def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
-        """Decide anew the jobs that have slots with a row already, without those slots: again, as long as a slot that
-        is reached instead has one too."""
+        """Decide anew, without those slots, the jobs with slots that have a row already.
+
+        This is repeated as long as a slot that is reached instead has a row too.
+        """
         jobs = {job[0]: job for job in self.jobs}
         known: dict[int, set[Known]] = {}
         decided: dict[int, Decided | None] = dict(parts)
@@ -154,19 +169,19 @@ class Work:
         return [(job_id, one) for job_id, one in decided.items() if one is not None]
 
     def summary(self, parts: Sequence[Part], written: Written) -> Ticked:
-        """The batch as its caller hears of it."""
+        """Return the result of the batch."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
         looking = [job for job in self.looking if job not in written.failed]
         return Ticked(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
 
 
 def key_of(job: ticks.Due) -> Key:
-    """Under what the shape of a job is known."""
+    """Return the key under which the shape of a job is kept."""
     return job[5], job[0] if job[4] else None
 
 
 def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, Shape | Exception]:
-    """The shape of each of these jobs, or of the first of them, where it takes long; where it cannot be read, why."""
+    """Return the shape of each job, or of the first ones if that takes long; an error where it cannot be read."""
     alike: dict[Key, list[ticks.Due]] = {}
     for job in jobs:
         alike.setdefault(key_of(job), []).append(job)
@@ -175,7 +190,7 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, S
     until = time.monotonic() + READ_S
     for key, ((job_id, now, *_), *_) in alike.items():
         shape: Shape | Exception
-        # a calendar that was made since the job was locked counts from the next tick on: others may have the shape
+        # excluded dates added since the job was locked count from the next tick on: other jobs may share the shape
         excluded = terms[job_id]["excluded"] if key[1] is not None else None
         try:
             shape = Shape(terms[job_id] | {"now": now, "excluded": excluded})
@@ -190,14 +205,14 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, S
 def standings(
     conn: Connection[Any], jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception]
 ) -> dict[int, dict[str, Any]]:
-    """What is unfinished of the jobs that it matters to, and when the last run ended of those that wait for it."""
+    """Return the unfinished runs of the jobs that need them, and the last end of a run for those that wait for it."""
     found = ticks.unfinished(conn, looking(jobs, shapes))
     last = ticks.finished(conn, looking(jobs, shapes, delayed=True))
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
 
 
 def looking(jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False) -> list[int]:
-    """The jobs whose unfinished runs matter; `delayed`: only those that wait for a run's end."""
+    """Return the jobs whose unfinished runs matter; with `delayed`, only those that wait for a run's end."""
     found = [(job[0], shapes[job[0]]) for job in jobs]
     read = [(job_id, shape) for job_id, shape in found if isinstance(shape, Shape)]
     return [job_id for job_id, shape in read if (shape.delayed if delayed else shape.looks)]
