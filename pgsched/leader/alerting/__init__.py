@@ -1,1 +1,1 @@
-"""Incidents: how the leader finds them, and how people are told."""
+"""Alerting: how the leader finds incidents, and how sinks report them to people."""

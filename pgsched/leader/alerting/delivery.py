@@ -1,7 +1,7 @@
-"""Telling of alerts, each sink in a thread of its own: one that hangs holds up neither the leader nor the other sinks.
+"""Deliver alerts, each sink in a thread of its own: one that hangs delays neither the leader nor other sinks.
 
-The rule: what is to be told is in the database until a sink has taken it; a process that dies in between leaves it to
-the next one that has the same sink.
+Invariant: an alert stays in the database until a sink has taken it. If the process dies in between, the next process
+with the same sink delivers it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pgsched.errors import PgschedError
 from pgsched.leader.alerting.sinks import Sink, tell
 
 logger = log.get("alerts")
-IDLE_S = 30.0  # a connection is kept that long after the last thing to tell
-NUDGED_S = 6.0  # and so long after a nudge for nothing: longer than from one to the next where nobody leads
+IDLE_S = 30.0  # a connection is kept for this long after the last delivery
+NUDGED_S = 6.0  # and after a nudge without an alert: longer than between two nudges while no process leads
 LOOK_S = 2.0
-FAILED_S = 1.0  # between two alerts of which the first was not taken
+FAILED_S = 1.0  # pause after an alert that the sink did not take
 
 
 class Courier(threading.Thread):
-    """Tells one sink what there is to tell when it is nudged, and goes on until there has been nothing for a while."""
+    """A thread that delivers alerts to one sink when it is nudged, until there was nothing to deliver for a while."""
 
     def __init__(self, dsn: str, sink: Sink) -> None:
         super().__init__(name=f"pgsched-alerts-{sink.name.split()[0]}", daemon=True)
@@ -33,15 +33,16 @@ class Courier(threading.Thread):
         self._ending = threading.Event()
 
     def nudge(self) -> None:
-        """There may be something to tell."""
+        """Wake the thread: there may be something to deliver."""
         self._nudge.set()
 
     def stop(self) -> None:
-        """End soon; what is being told is left to the next process."""
+        """End soon; a delivery that is under way is left to the next process."""
         self._ending.set()
         self._nudge.set()
 
     def run(self) -> None:
+        """Wait for nudges, and deliver."""
         while not self._ending.is_set():
             self._nudge.wait()
             self._nudge.clear()
@@ -66,8 +67,11 @@ class Courier(threading.Thread):
                 quiet += LOOK_S
 
     def deliver_once(self, conn: Connection[Any]) -> int:
-        """Tell what is due, one after the other; how many there were. Each is taken just before it is told, so that a
-        slow sink keeps none from others; behind a failure, which may be that one's own, the next is tried soon."""
+        """Deliver the alerts that are due, one after the other; return how many there were.
+
+        Each is taken just before its delivery, so that a slow sink keeps no alert from other processes. After a
+        failure, which may concern that alert alone, the next alert is tried soon.
+        """
         alerts.owe(conn, [self._sink.name])
         count = 0
         while not self._ending.is_set() and (row := alerts.take(conn, [self._sink.name])) is not None:

@@ -1,6 +1,6 @@
-"""Watching jobs: the leader looks every few seconds; a worker does while there is no leader.
+"""Find incidents of watched jobs: the leader looks every few seconds, a worker while there is no leader.
 
-The rule: looking is one statement for many jobs and changes nothing but incidents; telling of them is the courier's.
+Invariant: a look is one statement for many jobs, and changes only incidents. Delivering them is the courier's part.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from pgsched.errors import PgschedError
 
 logger = log.get("alerts")
 EVERY_S = 5.0
-LOOK_S = 0.2  # no look is to take longer
-FEW = 20  # jobs, in the first
+LOOK_S = 0.2  # intended time of a look at most
+FEW = 20  # jobs in the first look
 UNWATCHED_S = 10.0
-UNLED_S = 20.0  # a worker asks that often whether somebody leads
-CANDIDATE_S = 60.0  # and one that would lead itself, if it could
+UNLED_S = 20.0  # a worker checks this often whether a process leads
+CANDIDATE_S = 60.0  # and this often if it would lead itself
 GONE_S = 15.0
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
 class Watch:
-    """Where a round over the watched jobs stands."""
+    """Position of a round over the watched jobs."""
 
     def __init__(self, nudge: Callable[[], object] = bool) -> None:
         self._nudge = nudge
         self._after = 0
         self._jobs = min(alerts.JOBS, FEW)
-        self._begins = True  # what this process's sinks were not told is not seen from outside
+        self._begins = True  # nudge once: the database does not show which alerts this process's sinks missed
 
     def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
-        """Look at the next jobs; returns the seconds until there is more to look at."""
+        """Look at the next jobs; return the seconds until there is more to look at."""
         watched, pending = alerts.look(conn)
         if pending or self._begins:
             self._nudge()
@@ -58,7 +58,7 @@ class Watch:
         return EVERY_S if found.last_id is None else 0.0
 
     def _pace(self, took_s: float) -> None:
-        """The leader has other things to do: a look that takes long is at fewer jobs."""
+        """Adapt the number of jobs to the time of the last look: the leader has other duties."""
         if took_s > LOOK_S:
             self._jobs = max(1, int(self._jobs * LOOK_S / took_s))
         elif took_s < LOOK_S / 4:
@@ -66,8 +66,12 @@ class Watch:
 
 
 class Unled(threading.Thread):
-    """Of a worker: while nobody leads it says so, and watches the jobs. `stands`: it would lead, if it could; `leads`:
-    it does; `look`: whatever else looks at a system that nobody leads."""
+    """A worker's thread: while no process leads, it opens an incident about that, and watches the jobs.
+
+    `stands`: this process would lead if it could.
+    `leads`: returns whether this process leads.
+    `look`: a further check to make while no process leads.
+    """
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class Unled(threading.Thread):
         self._ending.set()
 
     def run(self) -> None:
+        """Check now and then whether a process leads; if none does, watch."""
         while not self._ending.wait(self._every_s * (0.75 + random.random() / 2)):
             if self._leads():
                 continue
@@ -102,7 +107,7 @@ class Unled(threading.Thread):
                 logger.error("cannot see whether somebody leads", exc_info=True)
 
     def watch(self, conn: Connection[Any]) -> None:
-        """As long as nobody leads."""
+        """Watch the jobs for as long as no process leads."""
         mine, look_at, others_at = Watch(self._nudge), 0.0, 0.0
         while not self._leads() and alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()

@@ -1,8 +1,10 @@
-"""Where alerts are told. The rule: telling has an end, whatever is at the other side, and no secret gets into a table
-or a log: a sink is known by its host or program, and by a digest of the rest.
+"""Sinks: the log, webhooks and commands to which alerts are delivered.
 
-Sinks are the process's own configuration (flags and environment): whoever may write to the database can make this
-machine neither run a command nor call a URL.
+Invariant: a delivery ends, however the other side behaves, and no secret gets into a table or a log. A sink is known by
+its host or program, and by a digest of the rest.
+
+Sinks are the process's own configuration (flags and environment). So write access to the database is not enough to make
+this machine run a command or call a URL.
 """
 
 from __future__ import annotations
@@ -35,25 +37,25 @@ logger = log.get("alerts")
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0
 LOOK_S = 0.05
-SAID_BYTES = 300  # of what a program complains of
-PATIENCE_S = 45.0  # less than db.alerts.LEASE_S: nobody else takes it meanwhile
+SAID_BYTES = 300  # of a program's error output that are kept
+PATIENCE_S = 45.0  # less than alerts.LEASE_S: meanwhile no other process takes the alert
 Tell = Callable[[dict[str, Any]], None]
 
 
 class NotTold(Exception):
-    """The sink did not take it; the text says why, without its address."""
+    """Raised when a sink did not take an alert; the text gives the reason, without the sink's address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`name`: what it is known by. `tell` blocks, and raises NotTold."""
+    """One place to which alerts go. `name`: how it is known in tables and logs. `tell`: blocks, and raises NotTold."""
 
     name: str
     tell: Tell
 
 
 def sinks(settings: AlertSettings) -> list[Sink]:
-    """The sinks of this process: the log, and what is configured. Raises InputError."""
+    """Return the sinks of this process: the log, and those that are configured. Raises InputError."""
     return [
         Sink("log", to_log),
         *(Sink(webhook_name(url), webhook(url)) for url in settings.webhooks),
@@ -62,17 +64,17 @@ def sinks(settings: AlertSettings) -> list[Sink]:
 
 
 def named(kind: str, shown: str, whole: str) -> str:
-    """`webhook hooks.example 3f2a9c1b`: the same on every machine that has the same sink."""
+    """Return the name of a sink, as `webhook hooks.example 3f2a9c1b`: the same on every machine with the same sink."""
     return f"{kind} {shown} {hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def webhook_name(url: str) -> str:
-    """Its name. Raises InputError for what is no http or https URL."""
+    """Return the name of a webhook. Raises InputError for a text that is no http or https URL."""
     return named("webhook", address_of(url).host, url)
 
 
 class Address(NamedTuple):
-    """Where a webhook is. A user and password in the URL are a header."""
+    """The parts of a webhook's URL. A user and password in the URL become a header."""
 
     secure: bool
     host: str
@@ -82,7 +84,7 @@ class Address(NamedTuple):
 
 
 def address_of(url: str) -> Address:
-    """The parts of a URL. Raises InputError, which does not show it."""
+    """Return the parts of a URL. Raises InputError, which does not show the URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -102,7 +104,7 @@ def address_of(url: str) -> Address:
 
 
 def command_name(line: str) -> str:
-    """Its name. Raises InputError for a line that names no program."""
+    """Return the name of a command. Raises InputError for a line that names no program."""
     try:
         return named("command", shlex.split(line)[0].rpartition("/")[2], line)
     except (ValueError, IndexError):
@@ -110,7 +112,7 @@ def command_name(line: str) -> str:
 
 
 def message(row: dict[str, Any]) -> dict[str, Any]:
-    """What a sink is told. `id` stays the same for both events of an incident and for each repetition."""
+    """Build the message for a sink; its `id` is the same for both events of an incident and for each repetition."""
     times = {name: None if row[name] is None else row[name].isoformat() for name in ("opened_at", "closed_at")}
     kept = {name: row[name] for name in ("event", "kind", "job", "run_id", "details", "recovery")}
     kept["recovery"] = row["recovery"] if row["event"] == "closed" else None
@@ -118,7 +120,7 @@ def message(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentence(row: dict[str, Any]) -> str:
-    """One line for people; chats show it as it is."""
+    """Describe an alert in one line for people; chats show it as it is."""
     whose = f"job {row['job']}" if row["job"] is not None else "pgsched"
     mark, what = ("over", row["recovery"]) if row["event"] == "closed" else ("alert", row["details"])
     text = f"[{mark}] {whose}: {row['kind']}: {what}"
@@ -126,7 +128,7 @@ def sentence(row: dict[str, Any]) -> str:
 
 
 def to_log(alert: dict[str, Any]) -> None:
-    """A line of the process's own log."""
+    """Write an alert to the process's own log."""
     opened = alert["event"] == "opened"
     say = logger.error if opened else logger.warning
     say("alert" if opened else "alert is over", id=alert["id"], kind=alert["kind"], job=alert["job"],
@@ -134,8 +136,11 @@ def to_log(alert: dict[str, Any]) -> None:
 
 
 def webhook(url: str) -> Tell:
-    """POST as JSON; any 2xx is an answer, whatever comes behind it. Neither redirects nor proxies are followed: what is
-    told goes where it was configured to go."""
+    """Return a function that sends an alert to a URL by POST, as JSON.
+
+    Any 2xx status means that the alert was taken; the rest of the answer is not read. No redirect and no proxy is used,
+    so that an alert goes only where it was configured to go.
+    """
     at = address_of(url)
 
     def tell(alert: dict[str, Any]) -> None:
@@ -161,12 +166,12 @@ def webhook(url: str) -> Tell:
 
 @contextmanager
 def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
-    """WEBHOOK_S for all of it: a socket's own timeout begins anew with each byte."""
+    """End the connection after WEBHOOK_S in all, because a socket's own timeout begins anew with each byte."""
 
     def end() -> None:
         late.set()
         with suppress(OSError):
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # beneath TLS
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # the socket beneath TLS
 
     timer = threading.Timer(WEBHOOK_S, end)
     timer.daemon = True
@@ -178,7 +183,7 @@ def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
 
 
 def command(line: str) -> Tell:
-    """Run a program with the message on its standard input, and parts of it in its environment."""
+    """Return a function that runs a program, with the message on its standard input and in its environment."""
     argv = shlex.split(line)
 
     def tell(alert: dict[str, Any]) -> None:
@@ -203,15 +208,16 @@ def command(line: str) -> Tell:
 
 
 def last_line(output: bytes) -> str:
-    """Where a program says what stopped it."""
+    """Return the last line of a program's output that is not blank: the reason why the program stopped."""
     lines = storable(output.decode(errors="replace")).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
 
 
 def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
-    """Give a program its input until it has ended; the end of what it complained of. Raises NotTold after COMMAND_S.
+    """Give a program its input until it has ended; return the end of its error output.
 
-    However much it says, SAID_BYTES are kept; what it leaves running, with its output open, is not waited for.
+    Raises NotTold after COMMAND_S. At most SAID_BYTES of the output are kept. Processes that the program leaves
+    running, with its output open, are not waited for.
     """
     output, until = b"", time.monotonic() + COMMAND_S
     assert process.stdin is not None
@@ -239,7 +245,7 @@ def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
 
 
 def fed(descriptor: int, given: bytes) -> int:
-    """How much of it a program took; all, if it wants no more."""
+    """Write input to a program; return how many bytes it took, or all if it reads no more."""
     try:
         return os.write(descriptor, given)
     except BrokenPipeError:
@@ -247,7 +253,7 @@ def fed(descriptor: int, given: bytes) -> int:
 
 
 def tell(sink: Sink, row: dict[str, Any]) -> str | None:
-    """Tell a sink, in a thread that is left behind if it hangs. None, or what went wrong."""
+    """Deliver an alert in a thread that is left behind if it hangs; return None, or the reason of the failure."""
     outcome: list[str | None] = []
 
     def call() -> None:
