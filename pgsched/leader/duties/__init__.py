@@ -1,1 +1,1 @@
-"""The duties of the leader, one class each, grouped by what they work on."""
+"""The duties of the leader, one class each, grouped by their subject."""

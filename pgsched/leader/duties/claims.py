@@ -1,7 +1,7 @@
-"""The duty that takes back claims whose lease has ended, and shortens leases that are too long.
+"""The claims duty: take back claims whose lease has ended, and shorten leases that are too long.
 
-Invariant: after an outage, or a step of the database's clock, nothing is taken back before workers had a lease's time
-to renew their claims.
+Invariant: after an outage, or a step of the database's clock, workers have a lease's time to renew their claims before
+any is taken back.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Periodic
 from pgsched.leader.timing.stall_detector import StallDetector
 
-SELDOM = 12  # reap periods from one look for claims to the next while no worker is silent
+SELDOM = 12  # reap periods between two searches while no worker is silent
 
 
 class ClaimsDuty(Duty):
-    """Looks for such claims once a period, or asks a look that is under way for its answer in every round.
+    """The duty that takes back claims: it searches once a period, and collects the answer in any round.
 
-    `search`: its looks. `stall`: is told when claims were taken back, or there were none.
+    `search`: its searches.
+    `stall`: informed when claims were taken back, or when there were none.
     """
 
     name = "claims"
@@ -33,14 +34,16 @@ class ClaimsDuty(Duty):
         self.search = search
         self.period = Periodic(reap_from, term.settings.reap_every_s)
         self._stall = stall
-        self._reaps = False  # in this round
+        self._reaps = False  # the period is over in this round
         self._leases_known = False  # every lease that is too long has been shortened
 
     def start(self, this_round: Round) -> bool:
+        """Note whether the period is over; the duty runs in every round, as a search may be under way."""
         self._reaps = self.period.start(this_round.began, lull=self.term.lull)
         return True
 
     def run(self, this_round: Round) -> int:
+        """Take back expired claims that a search found, and shorten long leases; return how many were taken back."""
         found = self._look(this_round)
         if found is None:
             return 0
@@ -57,19 +60,21 @@ class ClaimsDuty(Duty):
         return freed
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until the next search, or until a running search is to be asked again."""
         look_s = LOOK_S if self.search.busy else math.inf
         return min(look_s, self.period.pause_s(self.term.lull_until))
 
     def give_workers(self, seconds: float) -> None:
+        """Take nothing back for `seconds`, and ignore the result of a search that is under way."""
         self.period.exactly(time.monotonic() + seconds)
         self.search.hurry()
 
     def forget_leases(self) -> None:
-        """The database's clock was moved back: leases may be too long."""
+        """Check all leases again: the database's clock was moved back, so they may be too long."""
         self._leases_known = False
 
     def _look(self, this_round: Round) -> ReapResult | None:
-        """The answer of the look that is under way, or of a new one when it is time; None: there is none yet."""
+        """Return the answer of the search under way, or of a new one when it is time; None if there is none yet."""
         found = self.search.answer()
         if found is not None:
             return found
@@ -84,7 +89,7 @@ class ClaimsDuty(Duty):
         return None
 
     def _shorten_leases(self, found: ReapResult) -> int:
-        """Let them end a lease from now; only then are they looked for again."""
+        """Let these leases end one lease from now, and only then search for expired ones again."""
         with self.term.leading() as conn:
             shortened = expired_leases.shorten_leases(conn, found.long)
         self._leases_known = found.whole
@@ -103,7 +108,7 @@ class ClaimsDuty(Duty):
         if self.term.meter is not None:
             self.term.meter.reaped(reaped)
         log_expired(reaped, lost)
-        if len(reaped) >= BATCH:  # a fleet went down: the others must not wait a period for every batch
+        if len(reaped) >= BATCH:  # a fleet went down: its other claims must not wait a period for every batch
             self.period.exactly(time.monotonic())
             self.search.hurry()
         return len(reaped)

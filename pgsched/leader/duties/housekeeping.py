@@ -1,4 +1,4 @@
-"""Duties that are done once a period: counting, looking for incidents, deleting what nothing keeps, tidying up."""
+"""Housekeeping duties, done once a period: counting, looking for incidents, deleting old rows, tidying up."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import LONGEST_PAUSE_S, Periodic, breather
 
 logger = log.get("leader")
-UNCOUNTED_PAUSE_S = 1.0  # while transactions that may still end runs are under way
+UNCOUNTED_PAUSE_S = 1.0  # pause while transactions that may still end runs are under way
 CLEAR_EVERY_S = 60.0
-NOTIFICATIONS_FULL = 0.5  # of the server's queue: from then on nobody here notifies (pgsched.notify)
+NOTIFICATIONS_FULL = 0.5  # share of the server's queue from which on pgsched sends no notification (pgsched.notify)
 
 
 class FiguresDuty(PeriodicDuty):
-    """Counts what has ended, for charts."""
+    """The duty that counts ended runs, for charts."""
 
     name = "figures"
 
@@ -34,9 +34,11 @@ class FiguresDuty(PeriodicDuty):
         super().__init__(term, Periodic(0.0, term.settings.count_every_s), pieces.figures(term, self._counting, BATCH))
 
     def start(self, this_round: Round) -> bool:
+        """Check whether the look asked for ended runs, and the period is over."""
         return this_round.figures and super().start(this_round)
 
     def run(self, this_round: Round) -> int:
+        """Count one batch of ended runs; return how many."""
         if not (this_round.look.ended or self._counting.wants(this_round.began)):
             return 0
         began = time.monotonic()
@@ -48,7 +50,7 @@ class FiguresDuty(PeriodicDuty):
 
 
 class AlertsDuty(PeriodicDuty):
-    """Looks for incidents of jobs that are watched."""
+    """The duty that looks for incidents of watched jobs."""
 
     name = "alerts"
     by_clock = True
@@ -58,6 +60,7 @@ class AlertsDuty(PeriodicDuty):
         self.watch = watch
 
     def run(self, this_round: Round) -> int:
+        """Look at the next watched jobs; return 0."""
         began = time.monotonic()
         again_s = self.watch.work(self.term.conn, self.term.leading, leads=True)
         rest_s = breather(began) - began
@@ -66,7 +69,7 @@ class AlertsDuty(PeriodicDuty):
 
 
 class PruningDuty(PeriodicDuty):
-    """Deletes ended runs that nothing keeps any longer. `pruner` says whether there are more."""
+    """The duty that deletes ended runs which no setting keeps any longer. `pruner`: knows whether there are more."""
 
     name = "pruning"
     by_clock = True
@@ -77,6 +80,7 @@ class PruningDuty(PeriodicDuty):
         super().__init__(term, Periodic(time.monotonic() + every_s, every_s), pieces.pruning(term, self.pruner, batch))
 
     def run(self, this_round: Round) -> int:
+        """Delete one batch; return how many runs were deleted."""
         began = time.monotonic()
         if self.term.set_aside.over(pieces.PRUNING):
             self.pruner.again()
@@ -89,7 +93,7 @@ class PruningDuty(PeriodicDuty):
 
 
 class TidyingDuty(PeriodicDuty):
-    """Deletes what else has had its time, once there are no more runs to delete."""
+    """The duty that deletes other expired rows, once there are no more runs to delete."""
 
     name = "tidying"
     by_clock = True
@@ -101,9 +105,11 @@ class TidyingDuty(PeriodicDuty):
         self._sweep = Sweep()
 
     def start(self, this_round: Round) -> bool:
+        """Check whether pruning has nothing left and the period is over."""
         return not self._pruner.more and super().start(this_round)
 
     def run(self, this_round: Round) -> int:
+        """Delete one batch of other rows that have expired; return 0."""
         began = time.monotonic()
         keep_workers_s = max(WORKERS_KEPT_S, 2 * self.term.settings.withdraw_after_s)
         with self.term.leading() as conn:
@@ -115,11 +121,15 @@ class TidyingDuty(PeriodicDuty):
         return 0
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until the period is over; infinite while pruning has more to do."""
         return math.inf if self._pruner.more else super().pause_s(this_round)
 
 
 class DeclarationsDuty(PeriodicDuty):
-    """Deletes jobs that no process declares any more. It begins when claims are taken back, or a period from now."""
+    """The duty that deletes jobs which no process declares any more.
+
+    It begins when claims are first taken back, or a period from now if that is later.
+    """
 
     name = "declarations"
 
@@ -128,15 +138,19 @@ class DeclarationsDuty(PeriodicDuty):
         super().__init__(term, Periodic(max(reap_from, time.monotonic() + every_s), every_s))
 
     def run(self, this_round: Round) -> int:
+        """Delete these jobs; return how many."""
         return withdraw(self.term.conn, self.term.leading, self.term.settings.withdraw_after_s)
 
     def give_workers(self, seconds: float) -> None:
+        """Delete nothing for `seconds`, and at least for a period."""
         self.period.exactly(time.monotonic() + max(seconds, self.period.every_s))
 
 
 class NotificationsDuty(PeriodicDuty):
-    """Empties the server's queue of notifications: one that was full stays so, although the cause is gone, until some
-    session does this."""
+    """The duty that empties the server's queue of notifications.
+
+    A queue that was full stays full, even if the cause is gone, until a session does this.
+    """
 
     name = "notifications"
 
@@ -144,6 +158,7 @@ class NotificationsDuty(PeriodicDuty):
         super().__init__(term, Periodic(0.0, CLEAR_EVERY_S, CLEAR_EVERY_S))
 
     def run(self, this_round: Round) -> int:
+        """Empty the queue, and warn if it fills up; return 0."""
         if (usage := leadership.clear_notifications(self.term.conn)) >= NOTIFICATIONS_FULL:
             logger.warning("the notification queue fills up: nobody is notified", usage=round(usage, 2))
         return 0

@@ -19,11 +19,11 @@ from pgsched.leader.ticker import Ticked, tick
 from pgsched.leader.timing.floors import Floors
 
 logger = log.get("leader")
-LULL_S = 0.03  # behind an instant: housekeeping would keep the workers from starting what is due
+LULL_S = 0.03  # lull after a tick: housekeeping would keep the workers from starting the due runs
 
 
 class TickDuty(Duty):
-    """Decides the jobs that are due, or prepares those that are due soon. `lead`: how soon."""
+    """The duty that decides the jobs that are due, or prepares those due soon. `lead`: how soon."""
 
     name = "tick"
 
@@ -33,9 +33,11 @@ class TickDuty(Duty):
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
+        """Check whether jobs are due and the database's clock is trusted."""
         return this_round.look.jobs and this_round.trusted
 
     def run(self, this_round: Round) -> int:
+        """Decide one batch of due jobs; return how many."""
         return self._decide(self.term.settings.tick_batch, self._floors.since.job_s, most_failed=FEW)
 
     def _decide_all(self, n: int) -> int:
@@ -43,10 +45,10 @@ class TickDuty(Duty):
         return self._decide(n, -math.inf, most_failed=0)
 
     def _decide(self, n: int, since_s: float, most_failed: int) -> int:
-        """Decide up to `n` jobs that became due after `since_s` (seconds since 1970); returns how many were decided.
+        """Decide up to `n` jobs that became due after `since_s` (seconds since 1970); return how many.
 
-        Jobs of which the rows could not be written stay due, and are set aside; more than `most_failed` of them are an
-        error where no job was decided.
+        Jobs whose rows could not be written stay due, and are set aside. If no job was decided and more than
+        `most_failed` were refused, the first error is raised.
         """
         began = time.monotonic()
         lead_s = self.lead.s(began)
@@ -81,7 +83,7 @@ class TickDuty(Duty):
 
 
 class ReplanningDuty(Duty):
-    """Plans jobs again whose next slot is another one by the time zone rules of this process."""
+    """The duty that plans jobs again whose next slot is another one by the time zone rules of this process."""
 
     name = "replanning"
 
@@ -90,14 +92,16 @@ class ReplanningDuty(Duty):
         self._replanning = Replanning()
 
     def start(self, this_round: Round) -> bool:
+        """Check whether the next look is due."""
         return this_round.began >= self._replanning.at
 
     def run(self, this_round: Round) -> int:
+        """Look at some jobs; return 0 when nothing further can be done at once."""
         return self._replanning.work(self.term.conn, self.term.leading)
 
 
 class PassedOverDuty(Duty):
-    """Writes down the slots that an edit or a resume passed over."""
+    """The duty that records the slots which an edit or a resume passed over."""
 
     name = "passed over slots"
 
@@ -105,15 +109,17 @@ class PassedOverDuty(Duty):
         super().__init__(term, pieces.stretches(term))
 
     def start(self, this_round: Round) -> bool:
+        """Check whether the look found passed-over slots."""
         return this_round.look.passed_over
 
     def run(self, this_round: Round) -> int:
+        """Record one batch of stretches; return how many."""
         with self.term.leading() as conn:
             return skipped_slots.record(conn, set_aside_ids=self.term.set_aside.numbers(pieces.STRETCHES))
 
 
 class BackfillsDuty(Duty):
-    """Starts runs of the open backfills."""
+    """The duty that starts runs of open backfills."""
 
     name = "backfills"
 
@@ -122,20 +128,23 @@ class BackfillsDuty(Duty):
         self._turn = backfill.Turn()
 
     def start(self, this_round: Round) -> bool:
+        """Check whether there are open backfills."""
         return this_round.look.backfills
 
     def run(self, this_round: Round) -> int:
+        """Do one batch; return 1 if more can be done at once, else 0."""
         with self.term.leading() as conn:
             done = backfill.work(conn, self._turn, self.term.set_aside.numbers(pieces.BACKFILLS))
         pieces.leave(self.term, pieces.BACKFILLS, done.failed, done.went)
         return int(done.more)
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until the next look at the open backfills; infinite if there are none."""
         return self._turn.pause_s() if this_round.look.backfills else math.inf
 
 
 class LookBelowDuty(Duty):
-    """Finds what became visible below the instants at which the leader begins to look."""
+    """The duty that finds rows which became visible below the instants at which the look begins."""
 
     name = "looking below"
 
@@ -144,7 +153,9 @@ class LookBelowDuty(Duty):
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
+        """Check whether the next look below is due."""
         return this_round.began >= self._floors.next_at
 
     def run(self, this_round: Round) -> int:
+        """Look at one piece; return 1 if something was found there, else 0."""
         return self._floors.look_below(self.term.conn, this_round.began)

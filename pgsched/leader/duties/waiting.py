@@ -1,4 +1,4 @@
-"""Duties that let waiting runs go: limits, circles, dependencies, and what only time or other runs of a job hold."""
+"""Duties that release waiting runs: limits, circles, dependencies, and runs that wait for time or their own job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNAPPLIED_PAUSE_S = 0.2
 
 
 class ChangedLimitsDuty(Duty):
-    """Puts limits that were changed in force. `standing` is shared with LimitsDuty."""
+    """The duty that puts changed limits in force. `standing`: shared with LimitsDuty."""
 
     name = "changed limits"
 
@@ -28,18 +28,21 @@ class ChangedLimitsDuty(Duty):
         self._standing = standing
 
     def start(self, this_round: Round) -> bool:
+        """Check whether limits were changed."""
         return this_round.look.unapplied
 
     def run(self, this_round: Round) -> int:
+        """Take back admitted runs that are beyond changed limits; return how many wait again."""
         with self.term.leading() as conn:
             return admission.apply(conn, self._standing)
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until changed limits are checked again; infinite if there are none."""
         return UNAPPLIED_PAUSE_S if this_round.look.unapplied else math.inf
 
 
 class LimitsDuty(Duty):
-    """Admits runs that only limits hold."""
+    """The duty that admits runs which only limits hold."""
 
     name = "limits"
 
@@ -48,20 +51,23 @@ class LimitsDuty(Duty):
         self._standing = standing
 
     def start(self, this_round: Round) -> bool:
+        """Check whether limits hold runs, or were changed."""
         return this_round.look.limited or this_round.look.unapplied
 
     def run(self, this_round: Round) -> int:
+        """Do one pass over the waiting groups; return 1 if there is more to admit at once, else 0."""
         this_round.useful |= pieces.limit(self.term, self._standing) > 0
         return int(self._standing.more)
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until a rate has a token again, or until the groups are to be looked at anyway."""
         if not this_round.look.limited:
             return math.inf
         return min(WAITING_PAUSE_S, math.inf if self._standing.wait_s is None else self._standing.wait_s)
 
 
 class CirclesDuty(Duty):
-    """Ends runs that wait for each other in a circle."""
+    """The duty that ends runs which wait for each other in a circle."""
 
     name = "circles"
 
@@ -70,16 +76,18 @@ class CirclesDuty(Duty):
         self._circles = Circles()
 
     def start(self, this_round: Round) -> bool:
+        """Check whether runs wait for others, and the next look is due."""
         return this_round.look.waiting and this_round.began >= self._circles.at
 
     def run(self, this_round: Round) -> int:
+        """Look at the next runs; return how many were ended."""
         ended = self._circles.work(self.term.conn, self.term.leading)
         this_round.freed += ended
         return ended
 
 
 class DependenciesDuty(Duty):
-    """Lets runs go, or ends them, when the runs that they waited for have ended."""
+    """The duty that releases or ends runs when the runs that they waited for have ended."""
 
     name = "dependencies"
 
@@ -88,11 +96,13 @@ class DependenciesDuty(Duty):
         self._turn = Turn()
 
     def start(self, this_round: Round) -> bool:
+        """Check whether a run may have nothing to wait for any more."""
         return may_release(this_round)
 
     def run(self, this_round: Round) -> int:
+        """Decide one batch of edges; return how many runs were released or ended."""
         again = [int(row) for row in self.term.set_aside.over(JUDGED)]
-        turn, self._turn = self._turn, Turn()  # where it fails, what was marked is not
+        turn, self._turn = self._turn, Turn()  # if this fails, its marks are rolled back: begin anew
         with self.term.leading() as conn:
             if again:
                 dependencies.judge(conn, again)
@@ -101,11 +111,12 @@ class DependenciesDuty(Duty):
         return done
 
     def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until waiting runs are checked again; infinite if there are none."""
         return WAITING_PAUSE_S if this_round.look.waiting else math.inf
 
 
 class AdmissionDuty(Duty):
-    """Makes runs claimable that only time, or other runs of their job, held."""
+    """The duty that makes runs claimable which only time, or other runs of their job, held."""
 
     name = "admission"
 
@@ -114,13 +125,15 @@ class AdmissionDuty(Duty):
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
+        """Check whether a run may have nothing to wait for any more, and the database's clock is trusted."""
         return this_round.trusted and may_release(this_round)
 
     def run(self, this_round: Round) -> int:
+        """Admit one batch; return how many runs were made claimable or ended."""
         with self.term.leading() as conn:
             return ticks.admit(conn, BATCH, self.term.set_aside.numbers, self._floors.since)
 
 
 def may_release(this_round: Round) -> bool:
-    """Whether a run may have nothing to wait for any more: also for what this round has freed."""
+    """Check whether a run may have nothing to wait for any more, also because of this round."""
     return this_round.look.runs or this_round.look.waiting or this_round.freed > 0
