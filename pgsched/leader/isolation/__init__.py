@@ -1,1 +1,1 @@
-"""What one row, one job or one duty cannot do stops nothing else."""
+"""Isolation: an error in one row, one job or one duty stops nothing else."""

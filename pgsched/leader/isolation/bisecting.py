@@ -1,5 +1,8 @@
-"""The rule: what one piece of work cannot do now (a locked row, an unforeseen value, a file that this host cannot read)
-must not stop the others."""
+"""Write many parts in halves, to find those that the database refuses.
+
+Invariant: a part that cannot be written now does not stop the others. The reason may be a locked row, an unforeseen
+value, or a file that this host cannot read.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pgsched.db.queries.leader import ticks
 
 T = TypeVar("T")
 R = TypeVar("R")
-IN_VAIN = 20  # parts that are refused alone before any went through: then it is not theirs
+IN_VAIN = 20  # parts refused alone before any was written: then the fault is not in the parts
 
 
 def apart(
@@ -20,14 +23,19 @@ def apart(
     write: Callable[[Sequence[T]], R],
     alone: Callable[[T, DatabaseError], R],
 ) -> list[R]:
-    """Write these in savepoints: all at once, or, where the database refuses that, in halves, until it is known which
-    part it refuses: what becomes of that one `alone` says. Returns what each of both returned, in order. Raises what
-    IN_VAIN parts meet before any goes through, and what says nothing of a part (a lock, a time-out)."""
+    """Write these parts in savepoints: all at once, or in halves where the database refuses that.
+
+    `alone`: called with the one part that is refused, and its error. Returns the results of `write` and `alone`, in
+        order.
+
+    Raises the error of the last of IN_VAIN parts that were refused before any was written. Also raises errors that do
+    not concern a part (a lock, a time-out).
+    """
     return Halving(conn, write, alone).written(parts)
 
 
 class Halving:
-    """How many parts went through so far, and how many were refused alone."""
+    """One write in halves: how many parts were written so far, and how many were refused alone."""
 
     def __init__(
         self, conn: Connection[Any], write: Callable[[Sequence[T]], R], alone: Callable[[T, DatabaseError], R]
@@ -38,7 +46,7 @@ class Halving:
         self._went = self._refused = 0
 
     def written(self, parts: Sequence[Any]) -> list[Any]:
-        """See `apart`."""
+        """Write the parts; see `apart`."""
         if not parts:
             return []
         try:

@@ -1,7 +1,9 @@
-"""Runs the leader's duties so that what one of them fails with stops no other.
+"""Guard of the leader's duties: an error of one duty stops no other duty.
 
-Invariant: no exception leaves `run` but one that is about the session, or says that another leads. A duty that fails is
-done in pieces; rows that fail alone while others go through are set aside. One that goes through in no piece backs off.
+Invariant: an exception leaves `run` only if it concerns the session, or means that another process leads.
+
+A duty that fails is done in pieces. Rows that fail alone while others succeed are set aside. A duty of which no piece
+succeeds backs off.
 """
 
 from __future__ import annotations
@@ -24,19 +26,24 @@ from pgsched.leader.isolation.set_aside import SESSION, WHOLE, SetAside
 
 logger = log.get("leader")
 FIRST_S, MOST_S = 1.0, 60.0
-CONFLICTS = 3  # in a row that are taken for chance: a lock that somebody holds, a deadlock
-FEW = 10  # rows that may be at fault although nothing else was there to be tried
-PIECES_S = 1.0  # for the pieces of one duty in one round
-STEP = 8  # a piece that fails is followed by one of an eighth, one that goes through by one that is as much larger
+CONFLICTS = 3  # conflicts in a row that are taken for chance: a locked row, a deadlock
+FEW = 10  # rows that may be at fault although no other row could be tried
+PIECES_S = 1.0  # time for the pieces of one duty in one round
+STEP = 8  # after a piece that fails, the next is an eighth as large; after one that succeeds, eight times as large
 Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """How the rows of a duty are done a few at a time. `name`: under which its rows are set aside; `most`: rows of one
-    piece. `work(n)`: the next `n` rows that are not set aside, in a transaction of its own; returns how many went
-    through, and whether there may be more. `first()`: the row that `work(1)` begins with. `at_start()`: is it the first
-    row of all? Behind the last one, `work` begins anew."""
+    """How the rows of a duty are done a few at a time.
+
+    `name`: under which its rows are set aside.
+    `most`: rows of one piece at most.
+    `work(n)`: do the next `n` rows that are not set aside, in a transaction of its own; return how many succeeded, and
+        whether there may be more.
+    `first()`: return the row that `work(1)` begins with.
+    `at_start()`: whether that is the first row of all; after the last row, `work` begins anew.
+    """
 
     name: str
     most: int
@@ -47,9 +54,15 @@ class Pieces:
 
 @dataclass
 class State:
-    """How a duty fares: failures in a row, and the monotonic instant before which it is not tried again. `unexplained`:
-    times in a row that it failed and its pieces did not; `logged`: the error that was logged with its traceback;
-    `went_through`: at least once in this term."""
+    """The record of one duty's failures.
+
+    `failures`: failures in a row.
+    `conflicts`: conflicts in a row that were taken for chance.
+    `unexplained`: times in a row that the duty failed and its pieces did not.
+    `not_before`: monotonic instant before which the duty is not tried again.
+    `logged`: the error that was logged with its traceback.
+    `went_through`: the duty has succeeded at least once in this term.
+    """
 
     failures: int = 0
     conflicts: int = 0
@@ -60,24 +73,26 @@ class State:
 
 
 class DutyGuard:
-    """The duties of one term. `cost`: the duty that was being done when the session was lost, the error, and whether
-    the duty had gone through in this term before."""
+    """The guard of the duties of one term.
+
+    `cost`: the duty in which the session was lost, the error, and whether the duty had succeeded before in this term.
+    """
 
     def __init__(self, conn: Connection[Any], leading: Leading, set_aside: SetAside) -> None:
         self._conn = conn
         self._leading = leading
         self._set_aside = set_aside
         self._states: dict[str, State] = {}
-        self._count = 0  # rows that were set aside
-        self._sizes: dict[str, int] = {}  # of pieces that did not go through in the time that there was
+        self._count = 0  # rows that were set aside so far
+        self._sizes: dict[str, int] = {}  # sizes at which pieces go on that ran out of time
         self.cost: tuple[str, str, bool] | None = None
 
     def run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces] = ()) -> int:
-        """What the duty did; 0 where it is not its time, or it did nothing."""
+        """Do a duty; return how much it did, or 0 while it backs off."""
         try:
             return self._run(name, duty, pieces)
         except Exception as error:
-            if self.cost is None and is_session_lost(self._conn, error):  # the inner one of two duties is noted
+            if self.cost is None and is_session_lost(self._conn, error):  # of two nested duties, the inner one is noted
                 self.cost = name, log.redact(first_line(error)), self._states[name].went_through
             raise
 
@@ -103,7 +118,7 @@ class DutyGuard:
         return done
 
     def pause_s(self) -> float:
-        """Seconds until a duty that backs off, or a row that is set aside, is tried again; infinite: there is none."""
+        """Return the seconds until a duty or a row that failed is tried again; infinite if there is none."""
         now = time.monotonic()
         waits = [state.not_before - now for state in self._states.values() if state.not_before > now]
         return min([*waits, self._set_aside.next_s()])
@@ -111,7 +126,7 @@ class DutyGuard:
     def set_aside(
         self, name: str, rows: Iterable[tuple[str, str]], *, proven: bool, doubled_to_s: float | None = None
     ) -> None:
-        """Do without these rows (with their errors) for a while. `proven`: others went through."""
+        """Skip these rows (each with its error) for a while. `proven`: other rows succeeded."""
         bad = [
             Bad(row, error, self._set_aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
             for row, error in rows
@@ -124,14 +139,14 @@ class DutyGuard:
         self._put(name, bad)
 
     def _recover(self, name: str, state: State, error: Exception, pieces: Sequence[Pieces]) -> int:
-        """Try again at once what can be done of a duty that has failed; returns how much that was."""
+        """Do at once the parts of a failed duty that can be done; return how much that was."""
         if is_conflict(error) and state.conflicts < CONFLICTS:
             state.conflicts += 1
             logger.warning("conflict, trying again", duty=name, error=first_line(error))
             return 0
         before = self._count
         done, healed = self._in_pieces(pieces) if pieces else (0, False)
-        if healed and self._count == before:  # of no row: it may be chance, or what the pieces leave out
+        if healed and self._count == before:  # no row is at fault: chance, or work outside of the pieces
             state.unexplained += 1
             logger.warning("a duty failed, and went through in pieces", duty=name, error=log.redact(first_line(error)))
         if not healed or state.unexplained > CONFLICTS:
@@ -148,7 +163,7 @@ class DutyGuard:
         self._put(name, [Bad(WHOLE, text, delay_s)])
 
     def _put(self, name: str, bad: Sequence[Bad]) -> None:
-        self._set_aside.put(name, bad)  # first
+        self._set_aside.put(name, bad)  # in memory first: the note may fail
         try:
             with self._leading() as conn:
                 self._set_aside.note(conn, name, bad)
@@ -158,7 +173,7 @@ class DutyGuard:
             logger.warning("what is set aside could not be written down", duty=name, error=first_line(refusal))
 
     def _forget(self, name: str, state: State, over: Sequence[tuple[str, list[str]]]) -> None:
-        """The duty went through, and with it the rows whose time to be tried again had come."""
+        """Note that the duty succeeded, and release the rows whose time to be tried again had come."""
         if state.failures:
             logger.info("a duty works again", duty=name)
         state.failures, state.conflicts, state.unexplained, state.logged = 0, 0, 0, ""
@@ -176,7 +191,7 @@ class DutyGuard:
         return entry is not None and (row in (WHOLE, SESSION) or entry.until <= time.monotonic())
 
     def _in_pieces(self, pieces: Sequence[Pieces]) -> tuple[int, bool]:
-        """How much was done, and whether all of it went through but for rows that are set aside now."""
+        """Do the pieces; return how much was done, and whether all succeeded but the rows that are set aside now."""
         found = [self._piecewise(piece) for piece in pieces]
         return sum(done for done, _ in found), all(healed for _, healed in found)
 
@@ -200,7 +215,7 @@ class DutyGuard:
                 size = max(1, size // STEP)
             else:
                 done, finished = done + went, not more and not skipped
-                skipped = skipped and more  # behind the last row come those that were skipped at the start
+                skipped = skipped and more  # after the last row come those that were skipped at the start
                 size = min(piece.most, size * STEP)
             if time.monotonic() > until and not finished:
                 if size < piece.most:
@@ -223,7 +238,7 @@ class DutyGuard:
 
 
 def ends_session(conn: Connection[Any], error: BaseException) -> bool:
-    """Is it about the session, or about who leads, so that no duty can be done?"""
+    """Check whether an error concerns the session or leadership, so that no duty can be done."""
     if conn.closed or isinstance(error, NotLeading | DatabaseUnreachable | DatabaseReadOnly):
         return True
     lost = (Reaction.RECONNECT, Reaction.LOST, Reaction.STANDBY)
@@ -231,7 +246,7 @@ def ends_session(conn: Connection[Any], error: BaseException) -> bool:
 
 
 def is_session_lost(conn: Connection[Any], error: BaseException) -> bool:
-    """Did the session end with this error? The cause may be the server, its operator, a crash or the network."""
+    """Check whether the session ended with this error, be it by the server, its operator, a crash or the network."""
     if isinstance(error, NotLeading):
         return False
     lost = (Reaction.RECONNECT, Reaction.LOST)
@@ -239,7 +254,7 @@ def is_session_lost(conn: Connection[Any], error: BaseException) -> bool:
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Was another transaction in the way?"""
+    """Check whether another transaction was in the way."""
     if not isinstance(error, DatabaseError) or error.sqlstate is None:
         return False
     return error.sqlstate.startswith("40") or error.sqlstate == "55P03" or ticks.slot_taken(error)

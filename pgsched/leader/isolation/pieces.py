@@ -1,6 +1,6 @@
-"""How each duty of the leader is done in pieces, where it fails as a whole.
+"""The pieces of each duty: how to do it a few rows at a time after it has failed as a whole.
 
-Invariant: each piece is a fenced transaction of its own, so that what went through stays when another piece fails.
+Invariant: each piece is a fenced transaction of its own, so that finished pieces stay when another piece fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRUNING, FIGURES, CLAIMS = "pruning", "figures", "expired claims"
 
 
 def jobs(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
-    """Of the tick; `work(n)`: it decides up to `n` jobs."""
+    """Return the pieces of the tick. `work(n)` decides up to `n` jobs."""
 
     def first() -> str | None:
         due = ticks.due_jobs(term.conn, 1, 0.0, term.set_aside.numbers(JOBS))
@@ -39,12 +39,12 @@ def jobs(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
 
 
 def admitting(term: Term, most: int) -> list[Pieces]:
-    """Of what only time, or other runs of the job, held."""
+    """Return the pieces of admitting runs that only time, or other runs of their job, held."""
     return [admitting_step(term, step, name, most) for step, name in ticks.ADMITTING.items()]
 
 
 def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
-    """Of one of its statements."""
+    """Return the pieces of one statement of that admission."""
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
@@ -58,7 +58,10 @@ def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
 
 
 def dependents(term: Term, most: int) -> list[Pieces]:
-    """Of runs that wait for others. Children that cannot be let go of are set aside one by one, behind their edges."""
+    """Return the pieces of deciding runs that wait for others.
+
+    Runs that cannot be released are set aside one by one, after their edges.
+    """
 
     def judge(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, Mapping[int, Exception]]:
         done, failed = judge_apart(conn, run_ids)
@@ -88,7 +91,7 @@ def dependents(term: Term, most: int) -> list[Pieces]:
         nonlocal slots_after
         with term.leading() as conn:
             found, after = find_parents(conn, slots_after, n, term.set_aside.numbers(SLOTS))
-        slots_after = after  # once it is committed
+        slots_after = after  # only once it is committed
         return found, after > 0
 
     def first_slot() -> str | None:
@@ -116,7 +119,7 @@ def dependents(term: Term, most: int) -> list[Pieces]:
 
 
 def limited(term: Term, standing: admission.Standing) -> list[Pieces]:
-    """Of runs that only limits hold: groups, by queue and key."""
+    """Return the pieces of admitting runs that only limits hold: groups, by queue and key."""
 
     def work(n: int) -> tuple[int, bool]:
         return limit(term, standing, n), standing.more and not at_start()
@@ -128,9 +131,9 @@ def limited(term: Term, standing: admission.Standing) -> list[Pieces]:
 
 
 def limit(term: Term, standing: admission.Standing, n: int = admission.GROUPS) -> int:
-    """A pass over groups that wait for limits alone, `n` at most; how many runs were admitted or taken back."""
-    # Not in a pipeline: between its statements the server keeps no time, and a leader that is parted from it or
-    # frozen there would hold the locks for as long as TCP lets it.
+    """Do a pass over at most `n` groups that only limits hold; return how many runs were admitted or taken back."""
+    # Not in a pipeline: between its statements the server applies no timeout. A leader that is cut off or frozen
+    # there would hold the locks until TCP gives up.
     before = standing.after
     try:
         with term.leading() as conn:
@@ -141,7 +144,7 @@ def limit(term: Term, standing: admission.Standing, n: int = admission.GROUPS) -
 
 
 def stretches(term: Term) -> list[Pieces]:
-    """Of slots that an edit or a resume passed over."""
+    """Return the pieces of recording slots that an edit or a resume passed over."""
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
@@ -155,7 +158,7 @@ def stretches(term: Term) -> list[Pieces]:
 
 
 def pruning(term: Term, pruner: Pruner, most: int) -> list[Pieces]:
-    """Of ended runs that nothing keeps any longer."""
+    """Return the pieces of deleting ended runs that no setting keeps any longer."""
 
     def work(n: int) -> tuple[int, bool]:
         return prune(term, pruner, n), pruner.more
@@ -168,7 +171,7 @@ def pruning(term: Term, pruner: Pruner, most: int) -> list[Pieces]:
 
 
 def prune(term: Term, pruner: Pruner, n: int) -> int:
-    """A batch of `n` ended runs; how many went."""
+    """Delete one batch of `n` ended runs; return how many were deleted."""
     try:
         with term.leading() as conn:
             return pruner.work(conn, n, term.set_aside.numbers(PRUNING))
@@ -178,7 +181,7 @@ def prune(term: Term, pruner: Pruner, n: int) -> int:
 
 
 def figures(term: Term, counting: Counting, most: int) -> list[Pieces]:
-    """Of what ended and is counted. A run that is set aside is never counted."""
+    """Return the pieces of counting ended runs. A run that is set aside is never counted."""
 
     def work(n: int) -> tuple[int, bool]:
         counted = counting.work(term.conn, term.leading, n, term.set_aside.numbers(FIGURES))
@@ -192,7 +195,7 @@ def figures(term: Term, counting: Counting, most: int) -> list[Pieces]:
 
 
 def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int]) -> list[Pieces]:
-    """Of claims whose lease has ended."""
+    """Return the pieces of taking back claims whose lease has ended."""
     left = list(run_ids)
 
     def work(n: int) -> tuple[int, bool]:
@@ -210,26 +213,29 @@ def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int])
 
 
 def own(name: str) -> list[Pieces]:
-    """Of a duty that sets its rows aside by itself: nothing is done in pieces, but their time comes again."""
+    """Return the pieces of a duty that sets its rows aside by itself.
+
+    Nothing is done in pieces, but under this name the rows are tried again when their time has come.
+    """
     return [Pieces(name, 1, unable, nothing)]
 
 
 def leave(term: Term, name: str, failed: Mapping[int, Exception], went: int) -> None:
-    """Set rows aside that failed alone while `went` others did not."""
+    """Set aside the rows that failed alone, while `went` others did not."""
     if failed:
         rows = ((str(row), first_line(error)) for row, error in failed.items())
         term.guard.set_aside(name, rows, proven=went > 0)
 
 
 def text(row: int | None) -> str | None:
-    """A row's number as it is set aside."""
+    """Return a row's number as the text under which it is set aside."""
     return None if row is None else str(row)
 
 
 def nothing() -> None:
-    """No row is known to be at fault."""
+    """Return None: no row is known to be at fault."""
 
 
 def unable(_: int) -> tuple[int, bool]:
-    """It cannot be done in pieces."""
+    """Raise an error: the duty cannot be done in pieces."""
     raise RuntimeError("this duty has no pieces")

@@ -1,7 +1,7 @@
-"""What one leader does without for a while, in memory, and in `pgsched.set_aside` for people and the next leader.
+"""Rows that the leader skips for a while: in memory, and in `pgsched.set_aside` for people and the next leader.
 
-Invariant: a row is set aside for minutes only where others of its duty went through in the same round. One that nothing
-can be compared with waits for a minute at most, so that what the environment did heals soon.
+Invariant: a row is set aside for minutes only where other rows of its duty succeeded in the same round. A row that
+cannot be compared with others waits a minute at most, so that faults of the environment heal soon.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import set_aside
 from pgsched.db.queries.leader.set_aside import Bad
 
-PROVEN_S = (60.0, 300.0, 1800.0)  # others went through: after one, five and thirty minutes
-UNPROVEN_MOST_S = 60.0  # nothing else was there to be tried: one second, then twice as long each time
+PROVEN_S = (60.0, 300.0, 1800.0)  # where other rows succeeded: one, five and thirty minutes
+UNPROVEN_MOST_S = 60.0  # where no other row could be tried: one second, then twice as long each time, up to this
 JOB_MOST_S = 300.0
 UNHEARD_S = 60.0
 IN_A_ROW_S = 600.0  # a session lost later than this after the last one counts as the first; as in set_aside_session
-WHOLE = ""  # stands for the duty itself
-SESSION = "session"  # the leader lost its session in it
+WHOLE = ""  # row id that stands for the duty itself
+SESSION = "session"  # row id: the leader lost its session in the duty
 
 
 @dataclass
 class Entry:
-    """`until`: monotonic; from then on the row is tried again, and forgotten if it goes through."""
+    """One row that is set aside.
+
+    `until`: monotonic instant from which the row is tried again; it is forgotten if it succeeds.
+    """
 
     error: str
     tries: int = 0
@@ -35,19 +38,19 @@ class Entry:
 
 
 class SetAside:
-    """By duty and row."""
+    """All that one leader has set aside, by duty and row."""
 
     def __init__(self) -> None:
         self._entries: dict[str, dict[str, Entry]] = {}
 
     def load(self, conn: Connection[Any]) -> None:
-        """Take over what the leader before has found."""
+        """Take over the rows that former leaders set aside."""
         now = time.monotonic()
         for row in set_aside.load(conn):
             self._of(row.duty)[row.row_id] = Entry(row.error, row.tries, now + row.in_s)
 
     def ids(self, duty: str) -> list[str]:
-        """The rows that the duty does without now."""
+        """Return the rows that the duty skips now."""
         entries = self._entries.get(duty)
         if not entries:
             return []
@@ -55,20 +58,20 @@ class SetAside:
         return [row for row, entry in entries.items() if row not in (WHOLE, SESSION) and entry.until > now]
 
     def numbers(self, duty: str) -> list[int]:
-        """The same, of a duty whose rows have numbers."""
+        """Return the same rows as numbers."""
         return [int(row) for row in self.ids(duty)]
 
     def entry(self, duty: str, row: str) -> Entry | None:
-        """What is known of a row."""
+        """Return the entry of a row, None if there is none."""
         return self._entries.get(duty, {}).get(row)
 
     def suspect(self, duty: str, row: str, error: str) -> None:
-        """Do without a row until it is known whether others go through."""
+        """Skip a row until it is known whether other rows succeed."""
         entry = self._of(duty).setdefault(row, Entry(error))
         entry.error, entry.until = error, math.inf
 
     def acquit(self, duty: str, row: str) -> None:
-        """A suspect is not at fault as far as is known: it is tried again with the others."""
+        """Release a suspect that is not known to be at fault: it is tried again with the others."""
         entry = self._of(duty).get(row)
         if entry is not None and entry.tries == 0:
             del self._entries[duty][row]
@@ -76,20 +79,23 @@ class SetAside:
             entry.until = time.monotonic()
 
     def put(self, duty: str, bad: Sequence[Bad]) -> None:
-        """Set rows aside. It holds for this leader whether it can be written down (`note`) or not."""
+        """Set rows aside in this leader's memory, which counts even if `note` fails."""
         now = time.monotonic()
         for one in bad:
             entry = self._of(duty).setdefault(one.row_id, Entry(one.error))
             entry.error, entry.until, entry.tries = one.error, now + one.in_s, entry.tries + 1
 
     def note(self, conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> None:
-        """Write that down, in the caller's transaction."""
+        """Write these rows down, in the caller's transaction."""
         for row, tries in set_aside.note(conn, duty, bad).items():
             self._of(duty)[row].tries = tries
 
     def delay_s(self, duty: str, row: str, *, proven: bool, doubled_to_s: float | None = None) -> float:
-        """For how long a row is set aside now. `proven`: others went through; `doubled_to_s`: from one second on up to
-        this, even so."""
+        """Return the seconds for which a row is set aside now.
+
+        `proven`: other rows succeeded.
+        `doubled_to_s`: begin at one second and double up to this, also where it is proven.
+        """
         entry = self.entry(duty, row)
         tries = 0 if entry is None else entry.tries
         if proven and doubled_to_s is None:
@@ -98,7 +104,7 @@ class SetAside:
         return min(most_s, 2.0 ** min(tries, 20))
 
     def over(self, duty: str) -> list[str]:
-        """The rows that were tried again by now, as their time had come."""
+        """Return the rows whose time to be tried again has come."""
         entries = self._entries.get(duty)
         if not entries:
             return []
@@ -106,13 +112,13 @@ class SetAside:
         return [row for row, entry in entries.items() if entry.until <= now]
 
     def drop(self, conn: Connection[Any], duty: str, rows: list[str]) -> None:
-        """They went through, or are gone; in the caller's transaction."""
+        """Forget rows that succeeded or are gone, in the caller's transaction."""
         set_aside.drop(conn, duty, rows)
         for row in rows:
             self._entries.get(duty, {}).pop(row, None)
 
     def sweep(self, conn: Connection[Any]) -> None:
-        """Drop what was not heard of for a while after its time had come: there is nothing left to do with it."""
+        """Forget rows that were not seen for a while after their time had come, in the caller's transaction."""
         now = time.monotonic()
         for duty, entries in self._entries.items():
             gone = [row for row, entry in entries.items() if entry.until < now - kept_s(row)]
@@ -120,7 +126,7 @@ class SetAside:
                 self.drop(conn, duty, gone)
 
     def next_s(self) -> float:
-        """Seconds until something is tried again, infinite where nothing is set aside."""
+        """Return the seconds until a row is tried again, infinite where none is set aside."""
         now = time.monotonic()
         waits = (entry.until - now for entries in self._entries.values() for entry in entries.values())
         return min((wait for wait in waits if wait > 0), default=math.inf)
@@ -130,5 +136,5 @@ class SetAside:
 
 
 def kept_s(row: str) -> float:
-    """Seconds for which a row is kept after its time had come, if it is not heard of."""
+    """Return the seconds for which a row is kept after its time had come, if it is not seen again."""
     return IN_A_ROW_S if row == SESSION else UNHEARD_S
