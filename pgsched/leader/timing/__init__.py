@@ -1,1 +1,1 @@
-"""When the leader looks, and what of the time it believes."""
+"""Timing: when the leader looks, how it sleeps, and whether it trusts the database's clock."""

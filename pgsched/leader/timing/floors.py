@@ -1,8 +1,10 @@
-"""Where the leader begins to look in an index, so that what is dead or done at its beginning is not read each round.
+"""Floors: the instant from which the leader's look reads each index, to skip dead and finished entries below.
 
 An old snapshot (a dump, a standby's feedback, a forgotten transaction) keeps the entries of slots that were decided
-long ago. Invariant: what has become due is found by the next look, if its transaction took less than MARGIN_S; what
-became visible later is found by a look below, every BELOW_EVERY_S, or piece by piece where that reads much.
+long ago.
+
+Invariant: the next look finds a row that has become due, if its transaction took less than MARGIN_S. A look below the
+floors finds rows that became visible later: every BELOW_EVERY_S, or piece by piece where it reads much.
 """
 
 from __future__ import annotations
@@ -18,34 +20,40 @@ from pgsched.db.queries.leader.leadership import EVER, Firsts, Instants
 MARGIN_S = 3.0
 BELOW_EVERY_S = 10.0
 PIECE_EVERY_S = 1.0
-SLOW_S, QUICK_S = 0.05, 0.01  # a look below that takes longer reads less the next time; one that takes less, more
+SLOW_S, QUICK_S = 0.05, 0.01  # after a slower look below the next one reads less; after a quicker one, more
 FIRST_PIECE_S = 60.0
-WHOLE_S = 366 * 86400.0  # a piece of this length is all that is left
+WHOLE_S = 366 * 86400.0  # a piece that is longer becomes all that is left
 ROUNDING_S = 0.001
 
 
 class Floors:
-    """`since`: nothing that is due lies below, as far as is known. In seconds since 1970, as all but the monotonic
-    times `next_at` (of the next look below) and `now`."""
+    """The floors of one term. Times are seconds since 1970, except for `next_at` and `now`, which are monotonic.
+
+    `since`: as far as is known, nothing that is due lies below.
+    `next_at`: instant of the next look below.
+    """
 
     def __init__(self) -> None:
         self.since = EVER
         self._piece_s = math.inf
-        self._high_s: float | None = None  # what lies above was looked at in this pass
+        self._high_s: float | None = None  # this pass has looked at all above this
         self.next_at = 0.0
 
     def reset(self) -> None:
-        """Know nothing: the clock was moved, and what becomes due now may lie below."""
+        """Forget the floors: the clock was moved, so rows that become due now may lie below them."""
         self.since = EVER
 
     def rise(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
-        """A look has found these at the earliest. `jobs_left`: it has left out jobs, which will be looked for again."""
+        """Raise the floors to the earliest instants that a look has found.
+
+        `jobs_left`: the look left out jobs, which will be looked for again.
+        """
         self.since = Instants(*(min(now_s if at is None else at, now_s) - MARGIN_S for at in firsts))
         if jobs_left:
             self.since = self.since._replace(job_s=-math.inf)
 
     def look_below(self, conn: Connection[Any], now: float) -> int:
-        """Look at a piece of what lies below, when it is time; 1 if something was found there."""
+        """Look at a piece of the rows below the floors, when it is time; return 1 if something was found there."""
         if now < self.next_at or self.since == EVER:
             return 0
         high_s = max(self.since) if self._high_s is None else self._high_s

@@ -13,12 +13,15 @@ from pgsched.db.connection.connect import Connection
 
 
 class Pauses:
-    """`heard_at`: monotonic instant at which the database last answered, None before the first time."""
+    """The pauses of one thread.
+
+    `heard_at`: monotonic instant at which the database last answered, None before the first time.
+    """
 
     def __init__(self) -> None:
         self.heard_at: float | None = None
         self._stop = threading.Event()
-        # written from a signal handler; an Event's wait could be interrupted by the very handler that sets it
+        # written from a signal handler: an Event's wait could be interrupted by the handler that sets the event
         self._wake_read, self._wake_write = os.pipe()
         weakref.finalize(self, os.close, self._wake_read)
         weakref.finalize(self, os.close, self._wake_write)
@@ -34,8 +37,10 @@ class Pauses:
         os.write(self._wake_write, b"x")
 
     def pause(self, conn: Connection[Any] | None, seconds: float, deaf_s: float = 0.0) -> bool:
-        """Wait for a notification on `conn`, a stop, or so many seconds; returns whether a notification came. For the
-        first `deaf_s` seconds none is heeded."""
+        """Wait for a notification on `conn`, a stop, or `seconds`; return whether a notification came.
+
+        Notifications are ignored for the first `deaf_s` seconds.
+        """
         if conn is not None:
             self.heard_at = time.monotonic()
         if self.stopped or seconds <= 0:
@@ -43,7 +48,7 @@ class Pauses:
         if deaf_s > 0:
             self.pause(None, min(deaf_s, seconds))
             return self.pause(conn, seconds - deaf_s)
-        # one may have come with the answer to a statement: then the socket has nothing to read any more
+        # a notification may have come with the answer to a statement: then the socket has nothing left to read
         if conn is not None and list(conn.notifies(timeout=0)):
             return True
         ready = select.poll()  # not select(): a worker with many children has descriptors beyond 1023

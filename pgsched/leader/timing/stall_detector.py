@@ -1,7 +1,9 @@
-"""A leader that had to wait for the database for long gives the claims one lease to be renewed before it reaps.
+"""Notice that the leader had to wait long for the database, and give claims one lease before reaping.
 
-The workers waited as well: a network that dropped packets, a frozen server or a locked table kept their heartbeats
-away, and the leader's session may have survived it. Whoever asks first then must not take everybody's claims.
+The workers waited as well. A network that dropped packets, a frozen server or a locked table kept their heartbeats
+away, while the leader's session may have survived.
+
+Invariant: the first process that gets an answer after an outage does not take back the claims of all others.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import expired_leases
 
 logger = log.get("leader")
-NOTICED_S = 0.3  # no lease is so short that its claims end in less
-MOST = 3  # times in a row: where every round is slow, claims must end all the same
+NOTICED_S = 0.3  # even the shortest lease does not end within this time
+MOST = 3  # times in a row: where every round is slow, claims must still expire
 
 
 class StallDetector:
@@ -26,19 +28,21 @@ class StallDetector:
         self._times = 0
 
     def took(self, seconds: float) -> None:
-        """The last round."""
+        """Note how long the last round took, in seconds."""
         self._last_s = seconds
 
     def failed(self, began: float) -> None:
-        """The round that began at monotonic `began` was broken off: it is not over before one goes on."""
+        """Note that the round which began at monotonic `began` failed: the stall lasts until a round succeeds."""
         self._since = began if self._since is None else self._since
 
     def grace_s(self, conn: Connection, sent_at: float) -> float:
-        """Seconds for which nothing is to be reaped, because the database did not answer for half a lease: in the last
-        round, or since monotonic `sent_at`; 0 if it did."""
+        """Return the seconds for which nothing may be reaped: one lease if the database did not answer for half of one.
+
+        That is measured in the last round, or since monotonic `sent_at`. Else the result is 0.
+        """
         began = sent_at if self._since is None else self._since
         slow_s = max(time.monotonic() - began, self._last_s)
-        # asked before anything is forgotten: the question may fail as well
+        # ask before the state is reset: this query may fail as well
         shortest_s, longest_s = expired_leases.leases(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
         self._last_s, self._since = 0.0, None
         if not shortest_s or slow_s < shortest_s / 2 or self._times >= MOST:
@@ -49,5 +53,5 @@ class StallDetector:
         return longest_s
 
     def reaped(self) -> None:
-        """Claims were looked at: the next stall counts anew."""
+        """Note that claims were searched: the next stall counts anew."""
         self._times = 0
