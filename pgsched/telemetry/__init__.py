@@ -1,1 +1,1 @@
-"""What a process counts and tells: metrics, probes, traces."""
+"""Telemetry of one process: its metrics, health probes and traces."""

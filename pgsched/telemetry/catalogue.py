@@ -1,7 +1,9 @@
-"""Every metric that pgsched exports: its name, type, labels and meaning. Nothing that is not listed here is exported.
+"""Every metric that pgsched exports: its name, type, labels and meaning. No other metric is exported.
 
-The rule: labels have few values. A task or queue beyond the first MOST of a process counts as `other`, as do both of a
-pair beyond the first MOST_SERIES of a metric, and work that is no Python task goes by its kind.
+Invariant: labels have few values. The first MOST tasks and queues of a process keep their names; further ones count as
+`other`. A metric has at most MOST_SERIES series; in further ones both queue and task count as `other`. Work that is no
+Python task counts under its kind.
+
 docs/how-to/monitoring.md shows this list (tests/integration/docs/test_monitoring_docs.py compares).
 """
 
@@ -11,7 +13,7 @@ from typing import Literal, NamedTuple
 
 MOST = 100
 MOST_SERIES = 1000
-MANY = ("queue", "task")  # labels of which there may be many values
+MANY = ("queue", "task")  # labels that may have many values
 OTHER = "other"
 SHORT_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
 LONG_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
@@ -19,8 +21,13 @@ SIZES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5
 
 
 class Metric(NamedTuple):
-    """One metric. `scope`: `worker` (each worker process says its own), `leader` (only the process that leads says it)
-    or `database` (of the whole database; only the process that leads says it)."""
+    """One metric, and which process exports it.
+
+    `scope`: one of three values:
+    - `worker`: each worker process exports its own figures.
+    - `leader`: only the process that leads exports it.
+    - `database`: figures of the whole database; only the process that leads exports them.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]

@@ -1,7 +1,7 @@
-"""Figures of the whole database, for the metrics of the process that leads: nobody else reads them.
+"""Metrics of the whole database; only the process that leads reads them.
 
-The rule: they are read by a connection and a thread of their own, every EVERY_S at most, and so seldom that reading
-takes no more than a twentieth of the time; a scrape only shows what was read last.
+Invariant: reading takes at most a twentieth of the time. A thread reads on a connection of its own, at most every
+EVERY_S. A scrape only shows the figures that were read last.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ LOOK_S = 0.5
 
 
 class Figures(threading.Thread):
-    """Reads while `leads()` is true, and has `health` judged; `samples()` gives what was read last, nothing where this
-    process does not lead. Not `counted`: nobody asks for the figures, only for health."""
+    """A thread that reads the figures and judges `health` while `leads()` is true.
+
+    `counted`: False if only health is asked for, so that no figures are read.
+    """
 
     def __init__(self, dsn: str, leads: Callable[[], bool], health: SystemHealth, *, counted: bool = True) -> None:
         super().__init__(name="pgsched-figures", daemon=True)
@@ -45,12 +47,13 @@ class Figures(threading.Thread):
         self._stopping.set()
 
     def samples(self) -> list[Sample]:
-        """A source for a Meter."""
+        """Return the figures that were read last; a source of a Meter. Empty where this process does not lead."""
         if not self._read or not self._leads():
             return []
         return [*self._read, ("pgsched_database_read_age_seconds", (), time.monotonic() - self._read_at)]
 
     def run(self) -> None:
+        """Read the figures now and then while this process leads."""
         conn: Connection[Any] | None = None
         next_at = 0.0
         while not self._stopping.wait(LOOK_S):
@@ -64,7 +67,7 @@ class Figures(threading.Thread):
                     self._health.look(conn)
                     if self._counted:
                         self._take(conn)
-                except Exception as error:  # one that is no database's must not end the thread either
+                except Exception as error:  # no error may end the thread, not even one outside of the database
                     logger.warning("figures not read", error=log.redact(first_line(error)))
                     close(conn)
                     conn = None
@@ -85,14 +88,14 @@ class Figures(threading.Thread):
             counts[key] = counts.get(key, 0) + row["n"]
             ages[key] = max(ages.get(key, 0.0), row["oldest_s"] or 0.0)
         for queue in {queue for queue, _ in counts}:
-            counts.setdefault((queue, "queued"), 0)  # so that an alert for it has a series to look at
+            counts.setdefault((queue, "queued"), 0)  # so that an alert on it finds a series
         for key, count in counts.items():
             yield "pgsched_queue_runs", key, count
             yield "pgsched_queue_oldest_age_seconds", key, ages.get(key, 0.0)
 
 
 def jobs(conn: Connection[Any]) -> Iterator[Sample]:
-    """The jobs, by what they are in."""
+    """Yield the number of jobs in each state, and how long the oldest due slot has waited."""
     row = metrics.jobs(conn)
     for state, column in (("planned", "planned"), ("paused", "paused"), ("error", "broken")):
         yield "pgsched_jobs", (state,), row[column]
@@ -100,13 +103,13 @@ def jobs(conn: Connection[Any]) -> Iterator[Sample]:
 
 
 def tables(conn: Connection[Any]) -> Iterator[Sample]:
-    """Live and dead rows."""
+    """Yield the live and dead rows of each table."""
     for row in metrics.tables(conn):
         yield "pgsched_table_live_tuples", (row["name"],), row["live"]
         yield "pgsched_table_dead_tuples", (row["name"],), row["dead"]
 
 
 def close(conn: Connection[Any] | None) -> None:
-    """Close it, if there is one."""
+    """Close a connection, if there is one."""
     if conn is not None:
         conn.close()

@@ -1,9 +1,13 @@
 """A tiny HTTP server for probes and scrapes, in a thread and on an event loop of its own.
 
-Invariant: whoever asks can cost it neither memory nor patience, and keeps no probe from being answered. A request has
-HEAD_BYTES and HEAD_S, there are MOST at a time, only GET and HEAD of known paths are answered, and each connection
-serves one request. One connection too many closes the oldest that has not said what it wants, of the peer that has most
-of these. It answers also while the worker's own loop is blocked: then it says so.
+Invariant: no client can use up its memory or its connections, or keep a probe from being answered.
+
+- The head of a request has at most HEAD_BYTES bytes, and HEAD_S seconds to arrive.
+- At most MOST connections are open at a time, and each serves one request.
+- Only GET and HEAD of known paths are answered.
+- One connection too many closes another: of the peer with most unfinished request heads, the oldest one.
+
+It also answers while the worker's own event loop is blocked; the health answer then reports that.
 """
 
 from __future__ import annotations
@@ -29,24 +33,24 @@ PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not All
 
 
 class Answer(NamedTuple):
-    """What a path says."""
+    """The response of a path."""
 
     status: int
     body: bytes
     kind: str = "text/plain; charset=utf-8"
 
 
-Route = Callable[[str], Answer]  # given the Accept header; called in a thread
+Route = Callable[[str], Answer]  # takes the Accept header; called in a thread
 
 
 class Endpoint:
-    """Serves `routes` on a listening socket until closed."""
+    """A server for `routes` on a listening socket, until it is closed."""
 
     def __init__(self, listening: socket.socket, routes: Mapping[str, Route], name: str = "pgsched-endpoint") -> None:
         self._listening = listening
         self._routes = routes
         self._open = 0
-        self._waiting: dict[asyncio.StreamWriter, str] = {}  # without a whole head, by peer, the oldest first
+        self._waiting: dict[asyncio.StreamWriter, str] = {}  # peers of connections without a whole head, oldest first
         self._loop = asyncio.new_event_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -56,8 +60,8 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Serve no more; returns when the thread has ended."""
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
+        """Stop serving; return when the thread has ended."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
             self._loop.call_soon_threadsafe(self._ended.cancel)
         self._thread.join(3.0)
 
@@ -96,7 +100,7 @@ class Endpoint:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Close a connection that waits; False: all of them are being answered."""
+        """Close a connection without a whole request head; return False if all of them are being answered."""
         counts = Counter(self._waiting.values())
         most = max(counts, key=counts.__getitem__)
         oldest = next(writer for writer, peer in self._waiting.items() if peer == most)
@@ -128,13 +132,13 @@ class Endpoint:
 
 
 def peer_of(writer: asyncio.StreamWriter) -> str:
-    """The address of who connected; empty for a local socket."""
+    """Return the address of the client; empty for a local socket."""
     peer = writer.get_extra_info("peername")
     return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def written(answer: Answer, *, with_body: bool = True) -> bytes:
-    """The answer as HTTP has it."""
+    """Return the answer as the bytes of an HTTP response."""
     head = (
         f"HTTP/1.1 {answer.status} {PHRASES.get(answer.status, 'OK')}\r\nContent-Type: {answer.kind}\r\n"
         f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
@@ -143,7 +147,10 @@ def written(answer: Answer, *, with_body: bool = True) -> bytes:
 
 
 def address(flag: str, text: str) -> tuple[str, int]:
-    """Host and port of `:9464`, `127.0.0.1:9464` or `[::1]:9464`; the host is empty for all addresses. InputError."""
+    """Parse `:9464`, `127.0.0.1:9464` or `[::1]:9464` into host and port; an empty host means all addresses.
+
+    Raises InputError.
+    """
     host, sign, port = text.rpartition(":")
     bare = ":" in host and not (host.startswith("[") and host.endswith("]"))
     if not sign or bare or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65535:
@@ -154,7 +161,7 @@ def address(flag: str, text: str) -> tuple[str, int]:
 
 
 def listen(flag: str, text: str) -> socket.socket:
-    """A socket that listens at this address. Raises InputError where there can be none."""
+    """Return a socket that listens at this address. Raises InputError where that is not possible."""
     host, port = address(flag, text)
     try:
         if not host and has_ipv6():
@@ -169,7 +176,10 @@ def listen(flag: str, text: str) -> socket.socket:
 
 
 def has_ipv6() -> bool:
-    """Can one socket listen on all addresses of both kinds? A host may have IPv6 built in and turned off."""
+    """Check whether one socket can listen on all IPv4 and IPv6 addresses.
+
+    A host may have IPv6 built in and turned off.
+    """
     if not socket.has_dualstack_ipv6():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Snapshots as Prometheus reads them. The only module that knows prometheus_client (the extra `metrics`)."""
+"""Snapshots of metrics in Prometheus's format. Only this module uses prometheus_client (the extra `metrics`)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from pgsched.telemetry.catalogue import METRICS
 from pgsched.telemetry.catalogue import Metric as Described
 from pgsched.telemetry.metrics import Sample
 
-Snapshots = Mapping[str, Iterable[Sample]]  # by the number of the worker under --processes, "" where there is one
+Snapshots = Mapping[str, Iterable[Sample]]  # by number of the process (--processes), "" for a single one
 
 
 class Collector:
-    """Gives prometheus_client one scrape's snapshots."""
+    """A collector that gives prometheus_client the snapshots of one scrape."""
 
     def __init__(self, snapshots: Snapshots) -> None:
         self._snapshots = snapshots
 
     def collect(self) -> Iterator[Metric]:
+        """Yield each metric that has samples, in the order of the catalogue."""
         found: dict[str, list[tuple[list[str], Any]]] = {}
         several = any(self._snapshots)
         for process, samples in self._snapshots.items():
             for name, labels, value in samples:
-                shown = [clean(label) for label in labels]  # names that others chose
+                shown = [clean(label) for label in labels]  # others chose these names
                 found.setdefault(name, []).append(([*shown, process] if several else shown, value))
         for metric in METRICS:
             if metric.name in found:
@@ -37,7 +38,7 @@ class Collector:
 
 
 def family(metric: Described, labels: Sequence[str], samples: Iterable[tuple[list[str], Any]]) -> Metric:
-    """One metric with its samples."""
+    """Return one metric with its samples."""
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=labels)
         for values, (counts, total) in samples:
@@ -53,7 +54,7 @@ def family(metric: Described, labels: Sequence[str], samples: Iterable[tuple[lis
 
 
 def page(snapshots: Snapshots, accept: str) -> tuple[bytes, str]:
-    """The answer to a scrape and its content type; `accept`: the request's header of that name."""
+    """Return the answer to a scrape, and its content type. `accept`: the request's Accept header."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(snapshots))
     ProcessCollector(registry=registry)

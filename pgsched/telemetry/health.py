@@ -1,7 +1,11 @@
-"""Is a process alive, and may it claim? The rule: a reason for every no, and no answer that needs the database.
+"""Health of a process: whether it is alive, and whether it is ready to claim.
 
-Alive: its event loop turns and its heartbeats are answered. Ready: alive, it has registered itself in a schema of the
-right version, and it takes runs. What is wrong with the whole system is told beside that.
+Invariant: every negative answer gives a reason, and no answer needs the database.
+
+- Alive: the event loop turns, and heartbeats are answered.
+- Ready: the process is alive, has registered itself in a schema of the right version, and takes runs.
+
+Problems of the whole system are reported in addition.
 """
 
 from __future__ import annotations
@@ -19,15 +23,19 @@ STARTING = "it has not come to work yet"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a process says of itself: an empty list means that nothing is wrong. `system`: what is wrong with the whole
-    system, as far as it knows; that makes no process unfit."""
+    """The state of one process, as lists of reasons; an empty list means that nothing is wrong.
+
+    `alive`: reasons why the process is not alive.
+    `ready`: reasons why it is not ready.
+    `system`: known problems of the whole system; they make no process unfit.
+    """
 
     alive: list[str]
     ready: list[str]
     system: list[str] = field(default_factory=list)
 
     def answer(self, path: str) -> tuple[int, bytes]:
-        """The HTTP status and body of /healthz or /readyz."""
+        """Return the HTTP status and body of /healthz or /readyz."""
         if path == "/healthz":
             return (503, lines(self.alive)) if self.alive else (200, b"ok\n")
         wrong, system = [*self.alive, *self.ready], [f"system: {line}" for line in self.system]
@@ -35,17 +43,17 @@ class Health:
 
 
 def lines(reasons: list[str]) -> bytes:
-    """One a line, whatever is in them."""
+    """Return the reasons, one line each, with control characters escaped."""
     return "".join(f"{clean(' '.join(reason.split()))}\n" for reason in reasons).encode()
 
 
 def starting() -> Health:
-    """A process that has just begun: not to be killed for it, and not ready."""
+    """Return the health of a process that has just begun: alive, and not ready."""
     return Health([], [STARTING])
 
 
 def together(children: Mapping[str, Health | None]) -> Health:
-    """Of the workers of one parent: it is alive, and ready, as long as one of them is. None: one gave no answer."""
+    """Return the health of a parent: alive, and ready, as long as one of its workers is. None: no answer came."""
     answers = {name: health or Health(["it gives no answer"], []) for name, health in children.items()}
     if not answers:
         return Health([], ["no worker has been started"])
@@ -59,10 +67,10 @@ def together(children: Mapping[str, Health | None]) -> Health:
 
 
 def as_json(health: Health) -> bytes:
-    """For the parent."""
+    """Return the health as JSON, for the parent."""
     return json.dumps(asdict(health)).encode()
 
 
 def from_json(text: Mapping[str, Any]) -> Health:
-    """What a worker has told its parent."""
+    """Return the health that a worker sent to its parent."""
     return Health(list(text["alive"]), list(text["ready"]), list(text.get("system", ())))

@@ -1,6 +1,7 @@
-"""What a process counts for its metrics. The rule: in batches, with one lock taken for each, and read at a scrape.
+"""Counters, gauges and histograms of one process.
 
-A snapshot is plain lists and numbers, so that workers can hand theirs to the parent that serves them.
+Invariant: a batch of values takes one lock, and values are collected only at a scrape. A snapshot is plain lists and
+numbers, so that workers can send theirs to the parent that serves them.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ Source = Callable[[], Iterable[Sample]]
 
 
 class Bounded:
-    """Label values, of which there may be many: the first `most` go by their names, the others by `other`."""
+    """A limit on label values: the first `most` values keep their names, further ones become `other`."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._known: dict[str, str] = {}
 
     def __call__(self, name: str) -> str:
+        """Return the value, or `other` if there are too many already."""
         known = self._known.get(name)
         if known is None:
             known = OTHER if len(self._known) >= self._most else name
@@ -43,7 +45,7 @@ class Meter:
         self._numbers: dict[tuple[str, Labels], float] = {}
         self._histograms: dict[tuple[str, Labels], list[Any]] = {}
         self._series: Counter[str] = Counter()
-        self.sources: list[Source] = []  # asked at each scrape, for what is better looked at than counted
+        self.sources: list[Source] = []  # called at each scrape, for values that are read and not counted
 
     def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
         """Add to a counter."""
@@ -54,7 +56,7 @@ class Meter:
             self._numbers[key] = self._numbers.get(key, 0) + by
 
     def observe(self, name: str, values: list[float], labels: Labels = (), weight: int = 1) -> None:
-        """Add values to a histogram, each for so many; sorts the list."""
+        """Add values to a histogram, each counted `weight` times; this sorts the list."""
         bounds = BY_NAME[name].buckets
         values.sort()
         places = [bisect_right(values, bound) for bound in bounds] if len(values) > 1 else None
@@ -71,7 +73,7 @@ class Meter:
             kept[1] += sum(values) * weight
 
     def _admitted(self, name: str, labels: Labels) -> tuple[str, Labels]:
-        """Where labels that are new are counted: beyond MOST_SERIES, under `other`."""
+        """Return the labels under which new labels are counted: beyond MOST_SERIES, `other`."""
         if self._series[name] < MOST_SERIES:
             self._series[name] += 1
             return name, labels
@@ -79,7 +81,7 @@ class Meter:
         return name, tuple(OTHER if label in MANY else value for label, value in zip(whose, labels, strict=True))
 
     def snapshot(self) -> list[Sample]:
-        """Everything, as it is now."""
+        """Return all values as they are now."""
         with self._lock:
             found: list[Sample] = [(name, labels, value) for (name, labels), value in self._numbers.items()]
             found += [(name, labels, [list(kept[0]), kept[1]]) for (name, labels), kept in self._histograms.items()]

@@ -1,6 +1,6 @@
-"""`pgsched worker --otel`: OpenTelemetry's SDK set up as its environment variables say, for who does not do it in code.
+"""`pgsched worker --otel`: set up OpenTelemetry's SDK from its environment variables, where the app does not.
 
-The rule: OTEL_* variables decide, as they do for every other program; an SDK that the app has set up is left alone.
+Invariant: OTEL_* variables decide, as they do for every other program. An SDK that the app has set up is left alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OTLP = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 
 def set_up(environ: Any = os.environ) -> None:
-    """Set up tracing unless the program has. Raises InputError where a package is missing."""
+    """Set up tracing unless the program has done so. Raises InputError where a package is missing."""
     try:
         from opentelemetry import trace
         from opentelemetry.sdk.resources import Resource
@@ -43,7 +43,7 @@ def set_up(environ: Any = os.environ) -> None:
 
 
 def exporters(environ: Any) -> list[Any]:
-    """Those that OTEL_TRACES_EXPORTER names: otlp unless it says otherwise; none for `none`."""
+    """Return the exporters that OTEL_TRACES_EXPORTER names: otlp by default, none for `none`. Raises InputError."""
     found = []
     for given in environ.get("OTEL_TRACES_EXPORTER", "otlp").split(","):
         name = given.strip()

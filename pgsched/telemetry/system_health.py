@@ -1,7 +1,7 @@
-"""What is wrong with the whole system, as this process judged it last: the same judgement as `pgsched status`.
+"""Problems of the whole system, as this process judged them last: the same judgement as `pgsched status`.
 
-Invariant: a process judges while it leads, or while nobody does; the others say nothing. An old judgement is none, and
-a leader that cannot judge says so. What goes wrong with it keeps nothing else from being done.
+Invariant: a process judges while it leads, or while no process does; otherwise it reports nothing. An old judgement is
+not used, and a leader that cannot judge reports that. An error while judging stops nothing else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pgsched.db.queries.reports import health
 from pgsched.telemetry.metrics import Sample
 
 logger = log.get("metrics")
-STALE_S, UNLED_STALE_S = 60.0, 15.0  # of a leader, which looks every 15 s, and of others, every 5 s
+STALE_S, UNLED_STALE_S = 60.0, 15.0  # for a leader, which judges every 15 s, and for others, every 5 s
 
 
 def judged(conn: Connection[Any]) -> list[Problem]:
-    """The problems of this moment, without the notes."""
+    """Return the problems of this moment, without the notes."""
     with conn.transaction():
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
         facts = health.facts(conn)
@@ -32,18 +32,18 @@ def judged(conn: Connection[Any]) -> list[Problem]:
 
 
 class SystemHealth:
-    """The last judgement of one process. `leads`: does this process lead?"""
+    """The last judgement of one process. `leads`: returns whether this process leads."""
 
     def __init__(self, leads: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
         self._leads = leads
         self._clock = clock
         self._found: list[Problem] = []
         self._at: float | None = None
-        self._tried_at: float | None = None  # for the first time
+        self._tried_at: float | None = None  # when it was first tried
         self._as_leader = False
 
     def look(self, conn: Connection[Any]) -> None:
-        """Judge now, if that can be done."""
+        """Judge now; an error is logged, and the last judgement stays."""
         leads = self._leads()
         self._tried_at = self._tried_at or self._clock()
         try:
@@ -54,7 +54,7 @@ class SystemHealth:
         self._at = self._clock()
 
     def lines(self) -> list[str]:
-        """For /readyz: one for each problem."""
+        """Return the lines for /readyz: one for each problem."""
         since = self._tried_at if self._at is None else self._at
         if since is None or (self._as_leader and not self._leads()):
             return []
@@ -63,7 +63,7 @@ class SystemHealth:
         return [one.text for one in self._found]
 
     def samples(self) -> Iterator[Sample]:
-        """A source for a Meter: every kind, so that an alert has a series to look at."""
+        """Yield the number of problems of every kind, so that an alert finds a series; a source of a Meter."""
         if self._at is None or self._old() or (self._as_leader and not self._leads()):
             return
         counts = Counter(one.kind for one in self._found)

@@ -1,8 +1,10 @@
-"""Traces: the caller that enqueues, the run in its queue, its attempts and what they enqueue are one trace.
+"""Traces: one trace holds the caller that enqueues, the run in its queue, its attempts, and the runs these enqueue.
 
-The rule: only the API of OpenTelemetry is spoken, and only where the program has set up tracing: who does not use it
-imports nothing and pays nothing. A run carries its context as the W3C's Trace Context says, in `options.trace`.
-Spans follow OpenTelemetry's conventions for messaging (docs/how-to/tracing.md).
+Invariant: only the API of OpenTelemetry is used, and only where the program has set up tracing. Without tracing nothing
+is imported and nothing is paid.
+
+A run carries its context in `options.trace`, as W3C Trace Context defines it. Spans follow OpenTelemetry's conventions
+for messaging (docs/how-to/tracing.md).
 """
 
 from __future__ import annotations
@@ -20,20 +22,20 @@ Carrier = dict[str, str]
 
 
 def on() -> bool:
-    """Has this program set up tracing?"""
+    """Check whether this program has set up tracing."""
     api = sys.modules.get("opentelemetry.trace")
     return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
 
 
 def tracer() -> Any:
-    """Ours; only where tracing is on."""
+    """Return the tracer of pgsched; only where tracing is on."""
     from opentelemetry import trace
 
     return trace.get_tracer("pgsched")
 
 
 def carrier(context: Any = None) -> Carrier:
-    """This context (the current one) as W3C headers; empty where there is no trace."""
+    """Return a context (None: the current one) as W3C headers; empty where there is no trace."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     found: Carrier = {}
@@ -44,12 +46,12 @@ def carrier(context: Any = None) -> Carrier:
 
 
 def carried() -> Carrier:
-    """What goes with a request, a child process or a statement from here: the current context, empty without one."""
+    """Return the headers for a request, a child process or a statement: the current context, empty without tracing."""
     return carrier() if on() else {}
 
 
 def extracted(headers: Any) -> Any:
-    """The context of a carrier; None if it says none."""
+    """Return the context of a carrier; None if it holds none."""
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -62,7 +64,7 @@ def extracted(headers: Any) -> Any:
 
 
 def joined(headers: Any) -> AbstractContextManager[None]:
-    """Be part of that trace for the length of a block; `headers`: a carrier, or None."""
+    """Join the trace of a carrier for the length of a block; None joins nothing."""
     return _joined(headers) if headers else nullcontext()
 
 
@@ -79,7 +81,7 @@ def _joined(headers: Any) -> Iterator[None]:
 
 
 class Quiet:
-    """Enqueueing that nobody traces."""
+    """The span of an enqueue that is not traced: it does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -88,20 +90,22 @@ class Quiet:
         pass
 
     def note_runs(self, found: Any) -> None:
-        """It made this run, or so many of them."""
+        """Note the run that was made, or the number of runs."""
 
 
 QUIET = Quiet()
 
 
 def sending(many: Sequence[dict[str, Any]], batch: bool = False) -> Quiet:
-    """A span around enqueueing what these values say, which get its context; the current one is its parent. `batch`: it
-    is a call for many runs, even if there is one."""
+    """Return a span around the enqueueing of these values, which get its context; its parent is the current span.
+
+    `batch`: the call is one for many runs, even if there is only one.
+    """
     return Sending(many, batch) if on() and many else QUIET
 
 
 class Sending(Quiet):
-    """A span of the kind PRODUCER."""
+    """A span of the kind PRODUCER around an enqueue."""
 
     def __init__(self, many: Sequence[dict[str, Any]], batch: bool) -> None:
         self._many = many
@@ -132,6 +136,7 @@ class Sending(Quiet):
         self._current.__exit__(*what)
 
     def note_runs(self, found: Any) -> None:
+        """Note the id of the run, or the number of runs in a batch."""
         if self._batch:
             self._span.set_attribute("messaging.batch.message_count", found)
         else:
@@ -141,7 +146,7 @@ class Sending(Quiet):
 
 
 def links(carriers: Iterable[Any]) -> list[Any]:
-    """Links to the contexts of these carriers."""
+    """Return links to the contexts of these carriers."""
     from opentelemetry import trace
 
     found = [extracted(one) for one in carriers]
