@@ -1,6 +1,6 @@
-"""pgsched: a distributed scheduler and work queue that needs nothing but PostgreSQL. The public names, nothing else.
+"""The public names of pgsched, a distributed scheduler and work queue that needs nothing but PostgreSQL.
 
-They are imported when first used, so that `import pgsched` costs next to nothing.
+They are imported when they are first used, so that `import pgsched` costs next to nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Settings come from flags, then the environment, then these defaults; nothing else is read.
+"""Settings of a process: flags come first, then the environment, then the defaults here; nothing else is read.
 
-Every duration is in seconds. A process needs no setting but the DSN, and without one it uses the embedded server.
+Every duration is in seconds. A process needs only the DSN; without one it uses the embedded server.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ ENVIRONMENT = {
 MAX_PAYLOAD_BYTES = 1_048_576
 CRASH_LIMIT = 5
 BACKLOG_S = 300.0
-WITHDRAW_AFTER_S = 600.0  # of declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
-PROGRAMS = frozenset({"command", "shell"})  # as core.model.Kind has them; settings know no module above them
+WITHDRAW_AFTER_S = 600.0  # for declared jobs; longer than the 5 minutes that Kubernetes waits before it restarts a pod
+PROGRAMS = frozenset({"command", "shell"})  # values of core.model.Kind: settings import no module above them
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_LOGIN = "PGSCHED_SQL_LOGIN"
-# Variables of libpq that say where the database is; what else they may set (PGPASSWORD ...), libpq reads by itself.
+# libpq's variables for the place of the database. Others (PGPASSWORD and so on) are read by libpq itself.
 LIBPQ = {
     "PGSERVICE": "service",
     "PGHOST": "host",
@@ -52,7 +52,7 @@ SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How one worker process behaves. Durations in seconds."""
+    """The settings of one worker process. Durations are in seconds."""
 
     concurrency: int = 8
     queues: tuple[str, ...] = ()
@@ -62,17 +62,17 @@ class WorkerSettings:
     grace_s: float = 25.0
     settle_wait_s: float = 0.003
     leader: bool = True
-    http_allow: tuple[str, ...] = ()  # where HTTP jobs may go although it is not public
-    sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # by name, with passwords
-    sql_login: str | None = field(default=None, repr=False)  # who runs SQL jobs' statements; None: the worker's own
-    sql_as_worker: bool = False  # that is wanted, also where roles are in force
+    http_allow: tuple[str, ...] = ()  # addresses that HTTP jobs may reach although they are not public
+    sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # DSNs by name, with passwords
+    sql_login: str | None = field(default=None, repr=False)  # login for SQL jobs' statements; None: the worker's own
+    sql_as_worker: bool = False  # use the worker's own login, also where roles are in force
     run_as: str | None = None  # the user of programs (kinds command and shell); None: the worker's own
-    kill_after_most_s: float = 60.0  # no run takes longer to be killed once it was told to stop
-    log_bytes: int = 1 << 20  # how much of an attempt's output is kept; 0: none
-    max_runs: int | None = None  # end after so many
-    max_memory_mb: int | None = None  # end when the process takes more
-    metrics: str | None = None  # where metrics are served, and health with them
-    health: str | None = None  # where health is served
+    kill_after_most_s: float = 60.0  # longest time from the request to stop a run until it is killed
+    log_bytes: int = 1 << 20  # bytes of an attempt's output that are kept; 0: none
+    max_runs: int | None = None  # the worker ends after this many
+    max_memory_mb: int | None = None  # the worker drains and ends when its process takes more
+    metrics: str | None = None  # address at which metrics are served, and health with them
+    health: str | None = None  # address at which health is served
     otel: bool = False  # set up OpenTelemetry's SDK by its environment variables
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class LeaderSettings:
-    """How the leader's duties behave. Durations in seconds."""
+    """The settings of the leader's duties. Durations are in seconds."""
 
     election_every_s: float = 1.25
     reap_every_s: float = 5.0
@@ -118,7 +118,7 @@ class LeaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """Whom this process tells of alerts, beside its log. Both may hold secrets."""
+    """The sinks to which this process delivers alerts, besides its log. Both fields may hold secrets."""
 
     webhooks: tuple[str, ...] = field(default=(), repr=False)
     commands: tuple[str, ...] = field(default=(), repr=False)
@@ -126,7 +126,7 @@ class AlertSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a long-running process needs beside its tasks."""
+    """All that a long-running process needs, besides its tasks."""
 
     dsn: str
     worker: WorkerSettings = field(default_factory=WorkerSettings)
@@ -135,7 +135,7 @@ class Settings:
 
 
 def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
-    """The fleet of PGSCHED_FLEET, None: not given. Raises InputError."""
+    """Return the fleet of PGSCHED_FLEET, None if there is none. Raises InputError."""
     given = (hidden_environment.environ() if environ is None else environ).get("PGSCHED_FLEET", "").strip()
     try:
         return UUID(given) if given else None
@@ -146,10 +146,10 @@ def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
 
 
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
+    """Return the databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
 
-    A flag that is a name alone is one of the environment, where a connection string with a password is moved to.
-    Raises InputError, which never shows a connection string.
+    A flag that is only a name stands for the one in the environment, to which a connection string with a password is
+    moved. Raises InputError, which never shows a connection string.
     """
     env = hidden_environment.environ() if environ is None else environ
     found = {key[len(SQL_DSN) :].lower(): dsn for key, dsn in env.items() if key.startswith(SQL_DSN) and dsn}
@@ -168,8 +168,10 @@ def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None
 
 
 def find_sql_login(flag: str | None) -> str | None:
-    """The connection string with which SQL jobs run: the flag, else PGSCHED_SQL_LOGIN. Raises InputError for an empty
-    one: a secret that was not filled in must not give jobs the worker's rights."""
+    """Return the connection string with which SQL jobs run: the flag, else PGSCHED_SQL_LOGIN.
+
+    Raises InputError for an empty one: a secret that was not filled in must not give jobs the worker's rights.
+    """
     found = hidden_environment.environ().get(SQL_LOGIN) if flag is None else flag
     if found is not None and not found.strip():
         raise InputError("sql-login: it is given, but empty: fill it in, or leave it out", "sql-login")
@@ -177,8 +179,10 @@ def find_sql_login(flag: str | None) -> str | None:
 
 
 def find_patience(environ: Mapping[str, str] | None = None) -> tuple[float, dict[str, float]]:
-    """For how many seconds runs may wait before that is a problem, by PGSCHED_BACKLOG_S: in any queue, and in certain
-    ones. Raises InputError."""
+    """Return how many seconds runs may wait before that is a problem, from PGSCHED_BACKLOG_S.
+
+    The first value holds for all queues; the second has those with a time of their own. Raises InputError.
+    """
     text = (hidden_environment.environ() if environ is None else environ).get("PGSCHED_BACKLOG_S", "")
     everywhere, queues = BACKLOG_S, {}
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -202,9 +206,12 @@ def require(name: str, value: float, low: float, high: float) -> None:
 
 
 def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None) -> str | None:
-    """The DSN by order of precedence: the flag, PGSCHED_DSN, DATABASE_URL, `otherwise` (the app's), libpq's PGHOST,
-    PGSERVICE and PGDATABASE; None means the embedded server. Raises InputError for one that is given and empty: a
-    secret that was not filled in must not lead to another database."""
+    """Return the DSN, or None for the embedded server.
+
+    The order is: the flag, PGSCHED_DSN, DATABASE_URL, `otherwise` (the app's), then libpq's PGHOST, PGSERVICE and
+    PGDATABASE. Raises InputError for a DSN that is given but empty: a secret that was not filled in must not lead to
+    another database.
+    """
     found = source_of_dsn(flag, environ, otherwise)
     return None if found is None else found[1]
 
@@ -212,7 +219,7 @@ def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwi
 def source_of_dsn(
     flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None
 ) -> tuple[str, str] | None:
-    """The name of what gives the DSN, and the DSN, as in `find_dsn`."""
+    """Return the name of the source of the DSN, and the DSN, as in `find_dsn`."""
     env = hidden_environment.environ() if environ is None else environ
     given = [("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))]
     for name, value in (*given, ("App(dsn=...)", otherwise)):

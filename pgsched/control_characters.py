@@ -1,7 +1,7 @@
-"""Text that others wrote, made safe to show: control characters and invisible ones become escapes.
+"""Make text of others safe to show: control characters and invisible ones become escapes.
 
-Invariant: text that others wrote never reaches a terminal, a page, a log, an alert or a metric's label as it is. A
-control character could move the cursor or forge a line. One that turns the writing direction or cannot be seen could
+Invariant: text of others never reaches a terminal, a page, a log, an alert or a metric's label unchanged. A control
+character could move the cursor or forge a line. A character that turns the writing direction, or cannot be seen, could
 make one name pass for another.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-# C0, DEL, C1, line separators; what shows text in another order; what takes no place; halves of pairs
+# C0, DEL, C1, line separators; changes of the writing direction; invisible characters; surrogates
 CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029"
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -17,13 +17,13 @@ CONTROL = re.compile(
     "\u2800\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
     "\ud800-\udfff]"
 )
-# Emoji, Persian, Indian and Chinese scripts are written with these; behind other letters they are only hidden there.
+# Emoji, Persian, Indian and Chinese scripts need these joiners. After other letters they only hide.
 JOINING = "\u200c\u200d" + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 UNJOINED = re.compile("[\x00-\xa8\xaa-\xad\xaf-\u0530\u1e00-\u1fff]")  # Latin, Greek and Cyrillic; not (c) and (r)
 
 
 def clean(text: str, keep: str = "") -> str:
-    """The text with control and invisible characters as escapes (`\\x1b`), but for those in `keep`."""
+    """Return the text with control and invisible characters as escapes (`\\x1b`), except for those in `keep`."""
 
     def escape(found: re.Match[str]) -> str:
         char, code = found[0], ord(found[0])
@@ -36,7 +36,7 @@ def clean(text: str, keep: str = "") -> str:
 
 
 def joins(text: str, at: int) -> bool:
-    """Does the joiner there stand behind a letter or picture that may be joined, or behind that and one more joiner?"""
+    """Check whether the joiner at `at` follows a character that may be joined, directly or after one other joiner."""
     before = text[at - 1 : at] if at else ""
     if before and before in JOINING:
         before = text[at - 2 : at - 1] if at > 1 else ""

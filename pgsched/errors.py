@@ -1,7 +1,7 @@
-"""Every error pgsched raises on purpose, each with the exit code the CLI gives it.
+"""Every error that pgsched raises on purpose, each with its exit code.
 
-The rule: an error's text is one line that says what happened, why, and what to do next.
-Anything that is not a `PgschedError` is a bug and may show a traceback.
+Invariant: the text of an error is one line: what happened, why, and what to do next. An exception that is not a
+`PgschedError` is a bug, and may show a traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ BUG = 70  # the exit code of a bug
 
 
 class PgschedError(Exception):
-    """Base of all errors raised on purpose. `exit_code` is what a command ends with."""
+    """Base of all errors raised on purpose. `exit_code` is the exit code of a command that ends with the error."""
 
     exit_code = 1
 
@@ -74,15 +74,15 @@ class NotFound(PgschedError):
 
 
 class ClaimLost(PgschedError):
-    """This attempt does not own its run any more: another one does, or the run has ended. Let the handler end."""
+    """The attempt does not own its run any more: another one does, or the run has ended. Let the handler end."""
 
 
 class TimedOut(PgschedError):
-    """An attempt was stopped because its time was over; what `on_error` hooks are given."""
+    """An attempt was stopped because its time was over; `on_error` hooks get this error."""
 
 
 class Crashed(PgschedError):
-    """An attempt took its process down; what `on_error` hooks are given."""
+    """An attempt took its process down; `on_error` hooks get this error."""
 
 
 class EmbeddedUnavailable(PgschedError):
@@ -114,11 +114,11 @@ class AlreadyEnqueued(PgschedError):
 
 
 class LockTimeout(PgschedError):
-    """Another transaction holds what a statement needs, and did not end in time. Nothing was done: try again."""
+    """Another transaction holds a lock that a statement needs, and did not end in time. Nothing was done: try again."""
 
 
 class WrongFleet(PgschedError):
-    """The database is of another fleet than this process: PGSCHED_FLEET, or where it was connected before."""
+    """The database belongs to another fleet than PGSCHED_FLEET names, or than this process was connected to before."""
 
     exit_code = 13
 

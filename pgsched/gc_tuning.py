@@ -1,7 +1,7 @@
-"""When Python looks for garbage.
+"""Tuning of Python's garbage collection, for short commands and for processes that last.
 
-The rule: never among what was imported, nor in a command that ends before there is any: that took a quarter of the time
-of `pgsched status`.
+Invariant: Python never searches imported objects for garbage, nor a command that ends before there is any. That search
+took a quarter of the time of `pgsched status`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,24 @@ from __future__ import annotations
 import gc
 
 MORE_THAN_A_COMMAND_MAKES = 200_000
-LASTING = 20_000  # each run, or request, makes a few dozen objects that are gone at once
+LASTING = 20_000  # each run or request makes a few dozen objects that are freed at once
 
 
 def begin() -> None:
-    """A process of which nobody knows yet for how long it lasts."""
+    """Put the first search off: it is not known yet for how long this process lasts."""
     gc.set_threshold(MORE_THAN_A_COMMAND_MAKES)
 
 
 def last() -> None:
-    """It will last: it has imported what it needs, and looks for garbage from now on, though less often than usual."""
+    """Search from now on, though less often than usual: the process lasts, and has imported all it needs."""
     gc.freeze()
     gc.set_threshold(LASTING)
 
 
 def end() -> None:
-    """It ends. Where there has been a command only, Python need not look through everything once more; what others'
-    code has left in one that lasts (a file that was not closed) is finalized as ever."""
+    """End the process without a further search, if it was only a command.
+
+    In a process that lasts, objects that others' code has left (a file that was not closed) are finalized as usual.
+    """
     if gc.get_threshold()[0] == MORE_THAN_A_COMMAND_MAKES:
         gc.freeze()

@@ -1,10 +1,9 @@
-"""What a worker that runs other people's programs (kinds command and shell) keeps to itself.
+"""Hide the secrets of the environment from the programs that a worker runs (kinds command and shell).
 
-Invariant: once `drop` was called, no process that is started from here inherits a secret of the environment, and while
-the process is hidden nobody but root reads from its /proc directory what the environment was at its start. Our own code
-goes on reading the secrets, by `environ`.
+Invariant: after `drop`, no process that is started from here inherits a secret of the environment. While the process is
+hidden, only root can read its first environment in /proc. The code of pgsched still reads the secrets, by `environ`.
 
-Which variables hold secrets is said here and nowhere else.
+Only this module defines which variables hold secrets.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _kept: dict[str, str] = {}
 
 
 def hide() -> bool:
-    """Let nobody but root read this process's memory and environment; whether the system can do that (Linux)."""
+    """Let only root read this process's memory and environment; return whether the system can do that (Linux can)."""
     _state["hidden"] = True
     if not sys.platform.startswith("linux"):
         return False
@@ -36,33 +35,36 @@ def hide() -> bool:
 
 
 def is_hidden() -> bool:
-    """Was `hide` called?"""
+    """Return whether `hide` was called."""
     return _state["hidden"]
 
 
 def drop() -> None:
-    """In a hidden process: take the secrets out of the environment, for our own code alone."""
+    """Take the secrets out of the environment of a hidden process, so that only pgsched's own code has them."""
     if is_hidden():
         _kept.update({name: os.environ.pop(name) for name in list(os.environ) if SECRET.fullmatch(name)})
 
 
 def parted(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """What another process of ours is started with, which every process of this user may read, and the secrets that it
-    is told by a channel, for `give_back`. All is the former in a process that is not hidden."""
+    """Split the environment for another process of pgsched into a public part and the secrets.
+
+    Every process of this user may read the public part. The secrets go through a channel, for `give_back`. Where the
+    process is not hidden, all is public.
+    """
     secrets = {name: value for name, value in env.items() if SECRET.fullmatch(name)} if is_hidden() else {}
     return {name: value for name, value in env.items() if name not in secrets}, secrets
 
 
 def give_back(secrets: Mapping[str, str]) -> None:
-    """Put what another process of ours dropped into the environment, until `drop`."""
+    """Put the secrets that another process of pgsched dropped into the environment, until `drop`."""
     os.environ.update(secrets)
 
 
 def dropped() -> dict[str, str]:
-    """What `drop` took."""
+    """Return the secrets that `drop` took out."""
     return dict(_kept)
 
 
 def environ() -> Mapping[str, str]:
-    """The environment with what was dropped of it."""
+    """Return the environment, with the secrets that were dropped."""
     return {**_kept, **os.environ} if _kept else os.environ

@@ -1,7 +1,7 @@
-"""Logs are events with fields: a console for people, JSON for programs, and never a password.
+"""Logs: events with fields, as lines for people or as JSON for programs, and never with a password.
 
-The only module that knows structlog, and only once there is an event: importing it takes as long as a short command.
-`configure()` once per process; `get(name)` anywhere.
+Only this module uses structlog. It imports structlog at the first event, because that takes as long as a short command.
+Call `configure()` once per process, and `get(name)` anywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMATS = ("console", "json")
 
 
 class Attempt(NamedTuple):
-    """What log lines say of an attempt where there is no Claim."""
+    """The attempt that log lines name where there is no Claim."""
 
     id: int
     job_id: int | None
@@ -39,13 +39,12 @@ class Attempt(NamedTuple):
     task: str
 
 
-# The attempt that is being made in this context, or was the last: a Claim, or an Attempt. Tasks and threads of a
-# handler inherit it.
+# The attempt of this context, running or last: a Claim or an Attempt. A handler's tasks and threads inherit it.
 ATTEMPT: ContextVar[Any] = ContextVar("pgsched_attempt", default=None)
 
 
 def told() -> dict[str, Any]:
-    """What log lines say of the attempt and the trace they come from; nothing outside of them."""
+    """Return the fields of the current attempt and trace for log lines; empty outside of them."""
     one = ATTEMPT.get()
     found: dict[str, Any] = {}
     if one is not None:
@@ -56,25 +55,27 @@ def told() -> dict[str, Any]:
 
 
 def trace_ids() -> dict[str, str]:
-    """The current trace and span of OpenTelemetry, as hexadecimal text; empty where there is none."""
+    """Return the current trace and span of OpenTelemetry, as hexadecimal text; empty where there is none."""
     api = sys.modules.get("opentelemetry.trace")
     return {} if api is None else ids_of_span(api.get_current_span())
 
 
 def ids_of_span(span: Any) -> dict[str, str]:
-    """The trace and the span, as hexadecimal text; empty where the span is of no trace."""
+    """Return the trace and the span, as hexadecimal text; empty where the span belongs to no trace."""
     found = span.get_span_context()
     return {"trace_id": f"{found.trace_id:032x}", "span_id": f"{found.span_id:016x}"} if found.is_valid else {}
 
 
 def attempt_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor for structlog that adds them; what the event says itself counts."""
+    """Add the fields of attempt and trace to an event; the event's own fields win. A processor of structlog."""
     return {**told(), **event}
 
 
 def redact(text: str) -> str:
-    """The same text with the passwords of connection strings replaced by ***. One that was not escaped ends at the last
-    @ of its line."""
+    """Return the text with the passwords of connection strings replaced by ***.
+
+    A password that was not escaped ends at the last @ of its line.
+    """
     if "@" in text and "://" in text:
         text = "\n".join(map(_hide_in_line, text.split("\n")))
     return PASSWORD.sub(r"\1***", text)
@@ -86,14 +87,17 @@ def _hide_in_line(line: str) -> str:
 
 
 def _hide_before_at(user: re.Pattern[str], text: str) -> str:
-    """Takes time in proportion to the text, whatever it holds: the text may be a stranger's."""
+    """Hide the text between the user and the last @.
+
+    The time is proportional to the length of the text, which may come from a stranger.
+    """
     end = text.rfind("@")
     found = user.search(text, 0, max(end, 0))
     return text if found is None else f"{text[: found.end()]}***{text[end:]}"
 
 
 def _safe_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Without passwords, and without control characters that others' text may hold; a traceback keeps its lines."""
+    """Remove passwords and control characters from an event; a traceback keeps its lines."""
     for key, value in event.items():
         event[key] = _safe(value, "\n\t" if key in ("exception", "stack") else "")
     return event
@@ -132,7 +136,7 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS.get(level, logging.INFO)),
-        logger_factory=structlog.WriteLoggerFactory(cast("Any", Stderr())),  # one write a line: threads log at once
+        logger_factory=structlog.WriteLoggerFactory(cast("Any", Stderr())),  # one write per line: threads log at once
         cache_logger_on_first_use=False,
     )
     mark_records()
@@ -140,8 +144,10 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
 
 
 def mark_records() -> None:
-    """Have each record of `logging` tell pgsched_run, pgsched_attempt, pgsched_job, pgsched_task, pgsched_trace_id and
-    pgsched_span_id to who formats it; empty outside of attempts."""
+    """Give each record of `logging` the fields of its attempt, for formatters; they are empty outside of attempts.
+
+    The fields are pgsched_run, pgsched_attempt, pgsched_job, pgsched_task, pgsched_trace_id and pgsched_span_id.
+    """
     below = logging.getLogRecordFactory()
 
     def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
@@ -155,7 +161,7 @@ def mark_records() -> None:
 
 
 class Unhandled(logging.StreamHandler[Any]):
-    """Shows lines of `logging` that the program has no handler for, like our own."""
+    """A handler that shows lines of `logging` for which the program has no handler, like pgsched's own lines."""
 
     def __init__(self, processors: Sequence[Any]) -> None:
         logging.Handler.__init__(self, logging.WARNING)
@@ -163,10 +169,11 @@ class Unhandled(logging.StreamHandler[Any]):
 
     @property
     def stream(self) -> Any:
-        """What sys.stderr is at the time."""
+        """The present sys.stderr."""
         return sys.stderr
 
     def format(self, line: logging.LogRecord) -> str:
+        """Return the record as a line like pgsched's own."""
         event: Any = {"event": line.getMessage(), "logger": line.name}
         if line.exc_info:
             event["exc_info"] = line.exc_info
@@ -176,17 +183,19 @@ class Unhandled(logging.StreamHandler[Any]):
 
 
 class Stderr:
-    """What sys.stderr is at the time: the output of a handler that logs like us may be kept."""
+    """The present sys.stderr at each write, because a handler that logs may have its output captured."""
 
     def write(self, text: str) -> int:
+        """Write to the present sys.stderr."""
         return sys.stderr.write(text)
 
     def flush(self) -> None:
+        """Flush the present sys.stderr."""
         sys.stderr.flush()
 
 
 class Later:
-    """A logger that becomes one when it is used."""
+    """A logger that imports structlog only when it is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -198,5 +207,5 @@ class Later:
 
 
 def get(name: str) -> FilteringBoundLogger:
-    """A logger whose events carry `part=name`."""
+    """Return a logger whose events carry `part=name`."""
     return cast("FilteringBoundLogger", Later(name))

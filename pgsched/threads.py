@@ -1,7 +1,9 @@
-"""The rule: a thread cannot be killed, so it must be possible to leave one behind.
+"""Threads that run blocking calls and can be left behind.
 
-Unlike those of concurrent.futures, these threads are daemons: a stuck one never holds up the end of the process. The
-worker bounds how many calls run at once; this only keeps up to `size` idle threads for the next calls.
+Invariant: a stuck thread does not delay the end of the process. A thread cannot be killed. So these threads are
+daemons, unlike those of concurrent.futures.
+
+The worker bounds how many calls run at once. This module only keeps up to `size` idle threads for the next calls.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ Work = Callable[[], None]
 
 
 class Threads(Generic[T]):
-    """Runs calls, each in a thread of its own while it lasts. What one raises is raised to whoever awaits it."""
+    """A set of threads in which calls run, each in a thread of its own while it lasts.
+
+    The error of a call is raised where its future is awaited.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -30,7 +35,7 @@ class Threads(Generic[T]):
         self._closed = False
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
-        """Start the call now; the future belongs to the running loop."""
+        """Start the call now; return its future, which belongs to the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -40,7 +45,7 @@ class Threads(Generic[T]):
                 deliver = partial(_deliver, future, context.run(call))
             except BaseException as error:
                 deliver = partial(_deliver_error, future, error)
-            with contextlib.suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed, so the result is not awaited any more
                 loop.call_soon_threadsafe(deliver)
 
         self._start(work)
@@ -67,7 +72,7 @@ class Threads(Generic[T]):
         work: Work | None = first.pop()
         while work is not None:
             work()
-            work = None  # what it holds may be much, and the next one may be long in coming
+            work = None  # free its memory now: the next call may come much later
             with self._lock:
                 if self._closed or self._idle >= self._size:
                     return
@@ -76,9 +81,9 @@ class Threads(Generic[T]):
 
 
 class Signal(threading.Event):
-    """A `threading.Event` that makes the real one when somebody sets it or waits for it.
+    """A `threading.Event` that makes the real event when it is first set or waited for.
 
-    Each attempt has one, and hardly any is ever waited for: making one costs as much as a short handler.
+    Each attempt has one, and hardly any is ever waited for. Making the real event costs as much as a short handler.
     """
 
     def __init__(self) -> None:
@@ -88,22 +93,26 @@ class Signal(threading.Event):
         return self.__dict__.get("event")
 
     def _make(self) -> threading.Event:
-        # setdefault is one step: of threads that are here at once, one makes it, and no lock is to be held over a fork
+        # setdefault is atomic: only one of several threads makes the event, and no lock can be held over a fork
         return self._made() or self.__dict__.setdefault("event", threading.Event())
 
     def is_set(self) -> bool:
+        """Return whether the event is set."""
         event = self._made()
         return event is not None and event.is_set()
 
     def set(self) -> None:
+        """Set the event."""
         self._make().set()
 
     def clear(self) -> None:
+        """Clear the event."""
         event = self._made()
         if event is not None:
             event.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the event is set, or for `timeout` seconds; return whether it is set."""
         return self._make().wait(timeout)
 
     def __reduce__(self) -> NoReturn:
@@ -114,7 +123,7 @@ class Signal(threading.Event):
 
 
 async def apart(call: Callable[[], T]) -> T:
-    """What a call returns, from a thread of its own: handlers may sit in all those of `asyncio.to_thread`."""
+    """Return the result of a call that runs in a new thread: handlers may occupy all those of `asyncio.to_thread`."""
     return await Threads[T](0).submit(call)
 
 
@@ -126,7 +135,8 @@ def _deliver(future: asyncio.Future[T], value: T) -> None:
 def _deliver_error(future: asyncio.Future[T], error: BaseException) -> None:
     if future.done():
         return
-    if isinstance(error, StopIteration) or not isinstance(error, Exception):  # no future takes it, or it ends the loop
+    # a future refuses StopIteration, and an error that is no Exception would end the loop
+    if isinstance(error, StopIteration) or not isinstance(error, Exception):
         raised = RuntimeError(f"a call in a thread raised {type(error).__name__}")
         raised.__cause__ = error
         error = raised
