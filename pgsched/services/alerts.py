@@ -1,4 +1,4 @@
-"""Would anybody hear of an alert? A test tells the sinks, and says what came of it."""
+"""Test of alerting: deliver a test alert to the sinks, and report the result of each delivery."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from pgsched.leader.alerting.sinks import sinks, tell
 
 PATIENCE_S = 30.0
 LOOK_S = 0.2
-OTHERS_S = 1.5  # each sink's row is made by that sink's own thread
+OTHERS_S = 1.5  # time for further sinks: each sink's own thread makes the row of its delivery
 
 
 def rehearse(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
-    """Tell the sinks of `settings` from here, or, where there are none, have the leader tell its own. What each was
-    told: (sink, event, delivered_at, error)."""
+    """Deliver a test alert to the sinks of `settings`, or let the leader deliver it to its own if there are none.
+
+    Returns one row per delivery: (sink, event, delivered_at, error).
+    """
     if settings.webhooks or settings.commands:
         return from_here(conn, settings)
     return by_leader(conn)
 
 
 def from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
-    """Both events, without an incident in the database."""
+    """Deliver both events from this process, without an incident in the database."""
     now = database_now(conn)
     told = []
     for sink in sinks(settings)[1:]:
@@ -39,7 +41,7 @@ def from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, 
 
 
 def by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
-    """An incident that is none; what the processes told of it until all was told, or for a while."""
+    """Open and close a test incident; return its deliveries, once all are done or PATIENCE_S is over."""
     alert_id = alerts.test(conn, "a test")
     told = until_told(conn, alert_id, "opened")
     alerts.test(conn, "", close=True)
@@ -49,12 +51,15 @@ def by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
 
 
 def told_of(conn: Connection[Any], alert_id: int | None) -> list[dict[str, Any]]:
-    """What the sinks have been told of an incident."""
+    """Return the deliveries of one incident."""
     return next((list(one["told"]) for one in alerts.listed(conn, everything=True) if one["id"] == alert_id), [])
 
 
 def until_told(conn: Connection[Any], alert_id: int | None, event: str) -> bool:
-    """Wait until one event has been told, and a little for sinks that are yet to note it; false: nobody tells it."""
+    """Wait until one event has been delivered by all sinks; return False if no process delivers it.
+
+    Sinks that have not noted the event yet get a little more time.
+    """
     until, seen_at = time.monotonic() + PATIENCE_S, None
     while True:
         told = [each for each in told_of(conn, alert_id) if each["event"] == event]

@@ -1,4 +1,4 @@
-"""Who changed what: the changes that a filter means, and each of them in words."""
+"""The log of changes (audit): find the changes that a filter selects, and describe each in words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgsched.db.queries.reports import audit
 from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError
 
-# Of what was made or ended, the columns that say what it is.
+# The main columns of a row that was made or ended.
 TELLING = (
     "task", "schedule", "run_at", "queue", "why", "reason", "state", "run", "job", "from", "to", "concurrency",
     "concurrency_limit", "rate", "max_depth", "resume_at",
@@ -29,7 +29,7 @@ def changes(
     before_id: int | None = None,
     limit: int = 50,
 ) -> list[Row]:
-    """The newest changes first (see audit_list in sql/audit.sql); `before_id` goes on where a page ended.
+    """Return the newest changes first (see audit_list in sql/audit.sql); `before_id` goes on behind a page.
 
     `since`: an instant, or how long ago. Raises InputError.
     """
@@ -41,13 +41,13 @@ def changes(
 
 
 def author(row: dict[str, Any]) -> str:
-    """The person, where a console named one; the user of the database, and the role that it acted as."""
+    """Name the author of a change: the console's user if any, the database user, and the role that it acted as."""
     login = str(row["who"]) if row["acting_as"] is None else f"{row['who']} as {row['acting_as']}"
     return login if row["for_user"] is None else f"{row['for_user']} by {login}"
 
 
 def describe_change(row: dict[str, Any]) -> str:
-    """An edit as `column: before -> after`; of what was made, the columns that say what it is."""
+    """Describe an edit as `column: before -> after`, and a creation or an end by the main columns."""
     values = row["change"] or {}
     if all(isinstance(pair, list) and len(pair) == 2 for pair in values.values()):
         return "; ".join(f"{column}: {short(pair[0])} -> {short(pair[1])}" for column, pair in values.items())
@@ -55,13 +55,13 @@ def describe_change(row: dict[str, Any]) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in a table's cell."""
+    """Return a value as a short text for the cell of a table."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def with_jobs_named(conn: Connection[Any], found: list[Row]) -> list[Row]:
-    """The changes with names instead of the numbers of jobs, and whether the job that each is about is there."""
+    """Replace the job ids in the changes by names, and add to each whether its job still exists (`is_there`)."""
     ids = {n for row in found for value in (row["change"] or {}).get("after_jobs") or () for n in numbers(value)}
     names = {row["name"] for row in found if row["what"] == "job"}
     known = audit.jobs_known(conn, sorted(names), sorted(ids))
@@ -70,13 +70,13 @@ def with_jobs_named(conn: Connection[Any], found: list[Row]) -> list[Row]:
 
 
 def numbers(value: Any) -> list[int]:
-    """The ids in a value of after_jobs."""
+    """Return the job ids in a value of after_jobs."""
     items = value if isinstance(value, list) else [value]
     return [one for one in items if isinstance(one, int) and 0 < one < 2**63]
 
 
 def with_names(change: Any, known: dict[int, str]) -> Any:
-    """The change with the names of the jobs that it is about."""
+    """Return the change with the names of its jobs instead of their ids."""
     if not isinstance(change, dict) or not isinstance(change.get("after_jobs"), list):
         return change
 

@@ -1,4 +1,7 @@
-"""How it has been going lately. The rule: reads are bounded, and what is estimated from a sample says so."""
+"""Charts of recent runs: throughput, waits and lateness, stretch by stretch.
+
+Invariant: reads are bounded, and a figure that is estimated from a sample is marked (`sampled`).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,22 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import charts
 
 STRETCHES = 60
-COUNTED = 20_000  # of the runs that ended in a stretch
-RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of STRETCHES stretches; longer ones: long_charts.py
+COUNTED = 20_000  # runs of a stretch that are counted at most
+RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of the STRETCHES stretches; longer ranges: long_charts.py
 SAMPLE = 300
 DEPTH_COUNTED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Runs that ended within a stretch of time. `per_s`: executed a second. Where `sampled`, its last runs were read
-    and the others counted, up to COUNTED. Waits and lateness in seconds, None without such a run."""
+    """The runs that ended within a stretch of time.
+
+    `per_s`: executed runs per second.
+    `dead`, `missed`, `retried`: numbers of runs.
+    `wait_50`, `wait_95`: percentiles of waits, in seconds; None without a run that waited.
+    `late_50`, `late_95`, `late_max`: lateness in seconds; None without a run that has a slot.
+    `sampled`: only the last runs of the stretch were read; the others were counted, up to COUNTED.
+    """
 
     from_at: datetime
     until_at: datetime
@@ -39,15 +48,16 @@ class Stretch:
 
 
 def rates(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
-    """The last `count` stretches of a range, oldest first."""
+    """Return the last `count` stretches of a range, oldest first."""
     return [stretch(row) for row in charts.finished_by_stretch(conn, RANGES[span], count, SAMPLE, COUNTED)]
 
 
 def stretch(row: Row) -> Stretch:
-    """A row, its counts brought up to the whole stretch where it is a sample.
+    """Return the stretch of a row; where the row is a sample, its counts are scaled to the whole stretch.
 
-    Runs end in bursts: what was read does not say how many there were, only counting does. Beyond COUNTED it is taken
-    that the stretch was as busy as its end, but no less than was counted."""
+    Runs end in bursts, so the runs that were read do not show how many there were; only a count does. Beyond COUNTED,
+    the stretch is assumed to be as busy as its end, but never less than was counted.
+    """
     sampled = row["seen"] >= SAMPLE
     width_s = max((row["until_at"] - row["from_at"]).total_seconds(), 0.1)
     share = row["ended"] / max(row["seen"], 1) if sampled else 1.0
@@ -59,7 +69,7 @@ def stretch(row: Row) -> Stretch:
 
 
 class Recent:
-    """The last STRETCHES stretches of a range. Those that were over at the last look are not read again."""
+    """The last STRETCHES stretches of a range. Stretches that had ended at the last look are not read again."""
 
     def __init__(self, span: str) -> None:
         self.span = span
@@ -67,7 +77,7 @@ class Recent:
         self._lock = Lock()
 
     def look(self, conn: Connection[Any], now: datetime) -> list[Stretch]:
-        """As of now, by the database's clock."""
+        """Return the stretches as of `now`, by the database's clock."""
         width_s = RANGES[self.span]
         with self._lock:
             known = self._known
@@ -79,7 +89,7 @@ class Recent:
 
 
 def rate_of(lately: Sequence[Stretch], seconds: float) -> float:
-    """Executed runs a second over so many seconds before the end of the last of these stretches, or a little more."""
+    """Return the executed runs per second in the last `seconds` of these stretches, or a little more."""
     chosen: list[Stretch] = []
     for part in reversed(lately):
         chosen.append(part)
@@ -91,20 +101,20 @@ def rate_of(lately: Sequence[Stretch], seconds: float) -> float:
 
 
 def depth(conn: Connection[Any]) -> Row:
-    """How many runs have not ended, by state (see runs_open_counted in sql/charts.sql)."""
+    """Count the runs that have not ended, by state (see runs_open_counted in sql/charts.sql)."""
     return charts.open_runs(conn, DEPTH_COUNTED)
 
 
 def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
-    """The newest runs that ended badly."""
+    """Return the newest runs that ended badly."""
     return charts.failed_runs(conn, n)
 
 
 def workers(conn: Connection[Any]) -> list[Row]:
-    """The workers that are alive."""
+    """Return the workers that are alive."""
     return charts.alive_workers(conn)
 
 
 def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
-    """Those that have gone within the last hour."""
+    """Return the workers that have gone within the last hour."""
     return charts.gone_workers(conn, n)

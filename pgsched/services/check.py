@@ -1,7 +1,7 @@
-"""`pgsched check`: would a worker start here, and is anything about this database unwise?
+"""`pgsched check`: whether a worker would start here, and which settings of this database are unwise.
 
-The rule: it starts nothing and writes nothing. Each finding is one line, ok, warn or fail, with what to do; only a
-failure gives an exit code, that of the error a worker would have ended with.
+Invariant: a check starts nothing and writes nothing. Each finding is one line (ok, warn or fail) with the remedy. Only
+a failure gives an exit code: that of the error with which a worker would have ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OLDEST_SERVER = 14
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the check. `exit_code` is 0 unless it failed."""
+    """One line of the check. `exit_code`: 0 unless it failed."""
 
     name: str
     level: Level
@@ -40,19 +40,22 @@ class Finding:
 
 
 def ok(name: str, text: str) -> Finding:
+    """Return a finding that all is well."""
     return Finding(name, "ok", text)
 
 
 def warn(name: str, text: str) -> Finding:
+    """Return a finding that warns."""
     return Finding(name, "warn", text)
 
 
 def fail(name: str, error: PgschedError) -> Finding:
+    """Return a finding that failed with this error, and its exit code."""
     return Finding(name, "fail", str(error), error.exit_code)
 
 
 def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Finding]:
-    """Look at the settings and at the database that they lead to."""
+    """Check the settings, and the database that they lead to."""
     env = os.environ if environ is None else environ
     found = list(settings(env))
     try:
@@ -72,17 +75,17 @@ def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Fi
 
 
 def reachable(flag: str | None, environ: Mapping[str, str] | None = None) -> str | None:
-    """The DSN of a server that runs, without starting one."""
+    """Return the DSN of a server that runs, without starting one; None if there is none."""
     return find_dsn(flag, os.environ if environ is None else environ) or embedded_server()[1]
 
 
 def exit_code(found: list[Finding]) -> int:
-    """The code of the first failure, 0 without one."""
+    """Return the exit code of the first failure, 0 without one."""
     return next((finding.exit_code for finding in found if finding.level == "fail"), 0)
 
 
 def acting(role: str, held: list[str]) -> Iterator[Finding]:
-    """What a role of least privilege is for."""
+    """Report which roles of least privilege a login acts as, and which grants its workers lack."""
     yield ok("grants", f"role {role} acts as pgsched_{', pgsched_'.join(held)}")
     if "worker" not in held:
         yield warn("grants", f"for workers: GRANT pgsched_worker, pgsched_leader TO {role}")
@@ -91,7 +94,7 @@ def acting(role: str, held: list[str]) -> Iterator[Finding]:
 
 
 def settings(env: Mapping[str, str]) -> Iterator[Finding]:
-    """The environment variables that pgsched reads, and those that look as if they were meant to be."""
+    """Check the environment variables that pgsched reads, and those that look as if it should read them."""
     for name, allowed in (("PGSCHED_LOG", tuple(LEVELS)), ("PGSCHED_LOG_FORMAT", FORMATS)):
         value = env.get(name)
         if value is not None and value not in allowed:
@@ -107,7 +110,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def embedded_server() -> tuple[list[Finding], str | None]:
-    """The embedded server, which is not started for this: its DSN if it runs, else whether it could."""
+    """Check the embedded server without starting it; return its DSN if it runs."""
     try:
         home, binaries = server.data_dir(), server.bin_dir()
         cluster = Cluster(home / f"pg{MAJOR}", binaries)
@@ -127,14 +130,14 @@ def embedded_server() -> tuple[list[Finding], str | None]:
 
 
 def room(folder: Path) -> list[Finding]:
-    """Is there space for a database?"""
+    """Warn if there is little space for a database."""
     stat = os.statvfs(folder)
     free_mb = stat.f_bavail * stat.f_frsize // 1_000_000
     return [warn("disk", f"only {free_mb} MB are free in {folder}")] if free_mb < 500 else []
 
 
 def database(dsn: str, wanted: UUID | None = None) -> list[Finding]:
-    """The database behind a DSN. `wanted`: the fleet that it is to be of."""
+    """Check the database behind a DSN. `wanted`: the fleet to which it must belong."""
     try:
         with connect(dsn, purpose="check", timeout_s=10) as conn:
             facts = inspection.server(conn)
@@ -146,13 +149,13 @@ def database(dsn: str, wanted: UUID | None = None) -> list[Finding]:
 
 
 def encryption(conn: Connection[Any]) -> Iterator[Finding]:
-    """Can somebody on the way read along, or pretend to be the server?"""
+    """Warn if the connection can be read on its way, or the server can be impersonated."""
     if problem := ssl_problem(conn):
         yield warn("sslmode", problem)
 
 
 def server_facts(facts: Row) -> Iterator[Finding]:
-    """What no worker can do without."""
+    """Check the version, whether the server takes writes, and the encoding."""
     if facts["version_num"] // 10_000 < OLDEST_SERVER:
         yield fail("version", PgschedError(f"PostgreSQL {OLDEST_SERVER} or newer is needed: upgrade the server"))
     if facts["standby"] or facts["read_only"] == "on":
@@ -166,7 +169,7 @@ def server_facts(facts: Row) -> Iterator[Finding]:
 
 
 def durability(facts: Row) -> Iterator[Finding]:
-    """Settings under which a crash of the server loses what was promised."""
+    """Warn of settings with which a crash of the server loses committed data."""
     for name in ("fsync", "full_page_writes"):
         if facts[name] == "off":
             yield warn(name, f"{name} = off: a crash of the machine can destroy the database; set it to on")
@@ -178,7 +181,7 @@ def durability(facts: Row) -> Iterator[Finding]:
 
 
 def load(facts: Row) -> Iterator[Finding]:
-    """What slows a queue down or stops it soon."""
+    """Warn of circumstances that slow a queue down, or stop it soon."""
     left = facts["max_connections"] - facts["connections"]
     if left < 10:
         text = f"{left} of {facts['max_connections']} connections are left; a worker needs about 5"
@@ -195,7 +198,7 @@ def load(facts: Row) -> Iterator[Finding]:
 
 
 def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Iterator[Finding]:
-    """Is pgsched installed there, in this program's version, and may this role use it?"""
+    """Check whether pgsched is installed in this program's version, and whether this role may use it."""
     try:
         version.check(conn)
     except PgschedError as error:

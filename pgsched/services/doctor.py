@@ -1,8 +1,10 @@
-"""`pgsched doctor`: what is wrong with the running system, who is to blame, and what to do.
+"""`pgsched doctor`: what is wrong with the running system, which session causes it, and what to do.
 
-The rule: everything that `check` looks at, then what only shows while work goes on. A failure holds work up or loses
-it; a warning will, or may. It writes nothing, each question is bounded, and none depends on another's answer: who is in
-the way is asked first, of the server's own views alone.
+It checks all that `check` does, then problems that show only while work goes on. A failure holds work up or loses it; a
+warning means that this will or may happen.
+
+Invariant: doctor writes nothing, each query is bounded, and none depends on another's answer. The first queries find
+blocking sessions, and read only the server's own views.
 """
 
 from __future__ import annotations
@@ -31,17 +33,19 @@ WAITS_S = 2.0
 SKEW_S = 5.0
 NOTIFY_FULL = 0.1
 TREND_S = 1.5
-MOST_DEAD = 3.0  # times what autovacuum comes for
+MOST_DEAD = 3.0  # times the number of dead rows for which autovacuum comes
 FEW_DEAD = 50_000
 LOST_S = 600.0
-LOCK_TIMEOUT_MS = 1000  # what is locked is known by then
+LOCK_TIMEOUT_MS = 1000  # earlier checks have found the locks by then
 OWN_SESSIONS = "this role sees only its own sessions"
 Check = tuple[str, Callable[[Connection[Any]], Iterable[Finding]]]
 
 
 def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: float | None = None) -> list[Finding]:
-    """Look at the settings, the database, and the work that goes on in it. Takes `trend_s` seconds (None: TREND_S) and
-    a little."""
+    """Check the settings, the database, and the work that goes on in it.
+
+    This takes a little longer than `trend_s` seconds (None: TREND_S).
+    """
     dsn = check.reachable(flag, environ)
     blockers = [] if dsn is None else looked(dsn, SESSIONS)
     found = check.check(flag, environ)
@@ -56,7 +60,7 @@ def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: 
 
 
 def looked(dsn: str, checks: Iterable[Check]) -> list[Finding]:
-    """What these checks find on a connection of their own. Where there is none, `check` says why."""
+    """Return the findings of these checks, on a connection of their own. If that fails, `check` gives the reason."""
     try:
         with connect(dsn, purpose="doctor", timeout_s=20, settings={"lock_timeout": str(LOCK_TIMEOUT_MS)}) as conn:
             return list(each(conn, checks))
@@ -65,7 +69,7 @@ def looked(dsn: str, checks: Iterable[Check]) -> list[Finding]:
 
 
 def each(conn: Connection[Any], checks: Iterable[Check]) -> Iterator[Finding]:
-    """Every check by itself: one that fails, or waits in vain for a lock, says so, and the others go on."""
+    """Run every check by itself: one that fails, or waits in vain for a lock, reports that, and the others go on."""
     for name, ask in checks:
         if conn.closed:
             yield wrong(name, "not checked: the connection was lost")
@@ -79,41 +83,41 @@ def each(conn: Connection[Any], checks: Iterable[Check]) -> Iterator[Finding]:
 
 
 def living(conn: Connection[Any]) -> Iterator[Finding]:
-    """Everything that can be seen at one moment."""
+    """Yield the findings of all checks that need only one moment."""
     yield from each(conn, (*SESSIONS, *WORK))
 
 
 def rights(conn: Connection[Any]) -> Iterator[Finding]:
-    """What is not seen because of a missing grant must not look as if it were not there."""
+    """Warn of a missing grant, because sessions that this role cannot see would look absent."""
     if not sees_all(conn):
         yield warn("rights", f"{OWN_SESSIONS}: GRANT pg_monitor TO it (or pg_read_all_stats)")
 
 
 def sees_all(conn: Connection[Any]) -> bool:
-    """May this role see what other roles' sessions do?"""
+    """Return whether this role may see the sessions of other roles."""
     return bool(inspection.replication(conn)["all_queries"])
 
 
 def exit_code(found: list[Finding], strict: bool = False) -> int:
-    """0 if nothing failed, nor, if `strict`, was warned of; else the code of the first failure, 1 for a warning."""
+    """Return the code of the first failure; with `strict`, 1 if there are only warnings; else 0."""
     warned = strict and any(finding.level == "warn" for finding in found)
     return check.exit_code(found) or int(warned)
 
 
 def wrong(name: str, text: str) -> Finding:
-    """Work is held up, or lost."""
+    """Return a failure: work is held up, or lost."""
     return fail(name, PgschedError(text))
 
 
 def shown(row: Row) -> str:
-    """Who a session is and what it does."""
+    """Describe a session: its process, its user, and its query."""
     parts = [f"pid {row['pid']}", f"user {row['who']}", row.get("application") or row.get("by"), row["state"]]
     query = " ".join((row["query"] or "").split())
     return ", ".join(str(part) for part in parts if part) + (f": {query[:120]}" if query else "")
 
 
 def work(conn: Connection[Any]) -> Iterator[Finding]:
-    """What `status` says: problems and notes, each with what to do."""
+    """Report the problems and notes of `status`, each with its remedy."""
     found = status(conn)
     for problem in found.findings:
         yield (warn if problem.note else wrong)("work", f"{problem.text}; {problem.cure}")
@@ -122,7 +126,7 @@ def work(conn: Connection[Any]) -> Iterator[Finding]:
 
 
 def locks(found: list[Row]) -> Iterator[Finding]:
-    """Who has locked whole tables of ours?"""
+    """Report sessions that have locked whole tables of pgsched."""
     for row in found:
         age = "" if row["held_s"] is None else f" for {row['held_s']:.0f} s"
         text = f"{row['tables']}: locked{age} ({row['mode']}) by {shown(row)}: whoever uses them waits"
@@ -130,7 +134,7 @@ def locks(found: list[Row]) -> Iterator[Finding]:
 
 
 def leader(holders: list[Row]) -> Iterator[Finding]:
-    """Is the lock that makes a leader held by one, and does it move?"""
+    """Report a leader's lock that another session holds, and a transaction of the leader that takes too long."""
     for row in holders:
         ours = row["leads"] or (row["application"] or "").startswith("pgsched leader")
         if not ours and row["lock"] == "leader":
@@ -142,13 +146,16 @@ def leader(holders: list[Row]) -> Iterator[Finding]:
 
 
 def undone(conn: Connection[Any]) -> Iterator[Finding]:
-    """A producer sees in `status` that a duty fails, and not with whose row."""
+    """Report the rows and duties that the leader leaves undone, if this role may see them.
+
+    A producer sees in `status` that a duty fails, but not the row of another owner.
+    """
     with contextlib.suppress(NotPermitted):
         yield from left_undone(set_aside.seen(conn))
 
 
 def left_undone(found: list[Row]) -> Iterator[Finding]:
-    """With which rows does the leader fail, and which of its duties fail as a whole?"""
+    """Report the rows with which the leader fails, and the duties that fail as a whole."""
     for row in found:
         again = f"tried again in {max(0.0, row['in_s']):.0f} s"
         if row["row_id"] in ("", "session"):
@@ -161,14 +168,17 @@ def left_undone(found: list[Row]) -> Iterator[Finding]:
 
 
 def waits(found: list[Row]) -> Iterator[Finding]:
-    """Who makes us wait for a lock?"""
+    """Report sessions for whose locks pgsched waits."""
     for row in found:
         text = f"{row['application']} has waited {row['waits_s']:.0f} s for a lock of {shown(row)}"
         yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 
 def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
-    """Who keeps dead rows from being taken away? Not `seen`: others' transactions are hidden from this role."""
+    """Report sessions, slots and standbys that keep dead rows from being removed.
+
+    `seen`: False if this role cannot see the transactions of others.
+    """
     for row in found:
         age = "" if row["age_s"] is None else f" for {row['age_s']:.0f} s"
         if row["what"] == "session":
@@ -188,7 +198,7 @@ def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
 
 
 def objects(conn: Connection[Any]) -> Iterator[Finding]:
-    """Are the tables, indexes and triggers those of this version, and do they work?"""
+    """Check whether tables, indexes and triggers are those of this version, and valid."""
     from pgsched.db.schema import expected_objects
     from pgsched.db.schema.check import drift
 
@@ -207,9 +217,9 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
 
 
 def workers(found: list[Row]) -> Iterator[Finding]:
-    """Do the processes agree on the time and on the tz database, and are they there?"""
+    """Report lost workers, wrong clocks, and processes that differ in their tz database or version."""
     for row in found:
-        if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that `status` tells of it
+        if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that, `status` reports it
             text = f"{row['name']} was last seen {row['seen_s']:.0f} s ago and has not signed off"
             yield warn("worker", f"{text}: its process or its host is gone or cut off; its runs start again elsewhere")
         if abs(row["clock_ahead_s"] or 0) > SKEW_S:
@@ -226,7 +236,7 @@ def workers(found: list[Row]) -> Iterator[Finding]:
 
 
 def notifications(row: Row, seen: bool = True) -> Iterator[Finding]:
-    """Does the queue fill up that every NOTIFY goes through? When it is full, commits that notify fail."""
+    """Check whether the queue of NOTIFY fills up: when it is full, commits that notify fail."""
     used = f"the notification queue is {row['usage']:.0%} full"
     if row["usage"] <= NOTIFY_FULL:
         yield ok("notify", used)
@@ -240,14 +250,14 @@ def notifications(row: Row, seen: bool = True) -> Iterator[Finding]:
 
 
 def replication(facts: Row) -> Iterator[Finding]:
-    """Would a failover lose what was committed?"""
+    """Warn if a failover would lose commits."""
     if facts["standbys"] and not facts["synchronous"]:
         text = f"{facts['standbys']} standbys, none synchronous: a failover forgets the last commits"
         yield warn("standby", f"{text}, and runs that were settled run again (synchronous_standby_names)")
 
 
 def poolers(conn: Connection[Any]) -> Iterator[Finding]:
-    """What is between this command, or a worker, and the server?"""
+    """Report a pooler between the server and this command, or a worker."""
     here, workers = pooler.of(conn), live.workers(conn)
     polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
     if here == "transaction" or polling:
@@ -259,14 +269,14 @@ def poolers(conn: Connection[Any]) -> Iterator[Finding]:
 
 
 def vacuum(conn: Connection[Any], trend_s: float) -> Iterator[Finding]:
-    """Do dead rows pile up? Looks twice."""
+    """Check whether dead rows pile up, by two looks that are `trend_s` seconds apart."""
     before, began = inspection.tables(conn), time.monotonic()
     time.sleep(max(0.0, trend_s))
     yield from dead_rows(before, inspection.tables(conn), time.monotonic() - began)
 
 
 def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Finding]:
-    """Is vacuum keeping up?"""
+    """Compare two looks, to see whether vacuum keeps up."""
     was = {row["name"]: row["dead"] for row in before}
     bad = False
     for row in now:
@@ -287,7 +297,7 @@ def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Fin
         yield ok("vacuum", f"{dead} dead rows in all tables ({(dead - earlier) / seconds:+.0f}/s)")
 
 
-# Who is in the way: these read no table of ours, so they answer also while all of them are locked.
+# Which sessions block others: these checks read no table of pgsched, so they work even while all are locked.
 SESSIONS: tuple[Check, ...] = (
     ("rights", rights),
     ("blocked", lambda conn: locks(inspection.locks(conn, WAITS_S))),

@@ -1,4 +1,4 @@
-"""Why a certain run waits, if somebody's will holds it: pauses and limits."""
+"""The reason why a certain run waits, if pauses or limits hold it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgsched.db.queries.reports.evidence import holding
 
 
 def why(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
-    """What keeps this run from starting, if it is pauses or limits."""
+    """Return which pauses or limits keep this run from starting; None if there are none."""
     if run["state"] not in ("queued", "waiting"):
         return None
     row = holding(conn, run["id"])

@@ -1,4 +1,4 @@
-"""What a live view shows: jobs, newest runs, leader and workers, read in four cheap statements."""
+"""The data of a live view: jobs, newest runs, leader and workers, read in a few cheap statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from pgsched.db.queries.reports import live
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One moment: `now` is the database's clock; each list holds rows as dictionaries (see sql/live_*.sql)."""
+    """One moment of the system.
+
+    `now`: the database's clock. Each list holds rows as dictionaries (see pgsched/db/queries/reports/live.py).
+    """
 
     now: datetime
     jobs: list[dict[str, Any]]
@@ -22,7 +25,7 @@ class Live:
 
 
 def look(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
-    """Read the moment; counts and lateness are over runs since `since`."""
+    """Read the moment; counts and lateness cover the runs since `since`."""
     return Live(
         now=live.database_now(conn),
         jobs=live.jobs(conn, since, n_jobs),

@@ -1,7 +1,7 @@
-"""How it has been going for longer than rows are kept: from the minutes and hours that were counted.
+"""Charts of ranges that are longer than rows are kept, from the minutes and hours that were counted.
 
-The rule: counts are exact; a percentile is found between the two bounds of its bin, so it is wrong by a factor of two
-at worst. A year is estimated from every eleventh hour, but of a job that has few, and says so.
+Invariant: counts are exact. A percentile lies between the two bounds of its bin, so it is wrong by a factor of two at
+worst. A year is estimated from every eleventh hour, unless a job has only few, and the estimate is marked.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pgsched.db.queries.leader.rollups import Stretches
 from pgsched.services.charts import STRETCHES, Stretch, rates
 
 FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as high
-# Seconds of each of STRETCHES stretches, whole minutes or, above three days in all, whole hours.
+# Seconds of each of the STRETCHES stretches: whole minutes, or whole hours for ranges above three days.
 LONGER = {"6h": 360.0, "24h": 1440.0, "7d": 10_800.0, "30d": 43_200.0, "1y": 525_600.0}
-OF_A_JOB = ("7d", "30d", "1y")  # minutes do not tell jobs apart
+OF_A_JOB = ("7d", "30d", "1y")  # counted minutes do not distinguish jobs
 HOUR_S = 3600.0
 NOTHING: Row = {"every": 1, "started": 0, "retried": 0, "dead": 0, "missed": 0, "late_max_s": None,
                 "durations": (), "waits": (), "lates": ()}  # fmt: skip
@@ -29,7 +29,13 @@ NOTHING: Row = {"every": 1, "started": 0, "retried": 0, "dead": 0, "missed": 0, 
 
 @dataclass(frozen=True, slots=True)
 class OfJob:
-    """A stretch of one job: how many runs were executed, and the seconds that half and 95 % of them took at most."""
+    """A stretch of one job.
+
+    `runs`: executed runs.
+    `took_50`, `took_95`: seconds that 50 % and 95 % of the runs took at most.
+    `late_95`: seconds that 95 % of the slots were late at most.
+    `sampled`: the figures are estimated.
+    """
 
     from_at: datetime
     until_at: datetime
@@ -42,21 +48,24 @@ class OfJob:
     sampled: bool
 
 
-Found = list[tuple[datetime, datetime, Row]]  # from, until, what was counted
+Found = list[tuple[datetime, datetime, Row]]  # from, until, the counted figures
 
 
 def lately(conn: Connection[Any], span: str) -> list[Stretch]:
-    """The stretches of any range: from the rows, or, of the ranges LONGER, from what was counted."""
+    """Return the stretches of any range: from the rows, or for the ranges in LONGER from the counted figures."""
     return stretches(conn, span) if span in LONGER else rates(conn, span)
 
 
 def stretches(conn: Connection[Any], span: str) -> list[Stretch]:
-    """The last STRETCHES stretches of a range, oldest first. The newest goes on; its last seconds are to be counted."""
+    """Return the last STRETCHES stretches of a range, oldest first.
+
+    The newest one is not over, and its last seconds are not counted yet.
+    """
     return [stretch(*one) for one in found(conn, span)]
 
 
 def of_job(conn: Connection[Any], job_id: int, span: str) -> list[OfJob]:
-    """The same of one job, for the ranges OF_A_JOB."""
+    """Return the stretches of one job, for the ranges in OF_A_JOB."""
     return [
         OfJob(
             from_at, until_at, row["started"] * row["every"], row["dead"] * row["every"], row["missed"] * row["every"],
@@ -68,7 +77,7 @@ def of_job(conn: Connection[Any], job_id: int, span: str) -> list[OfJob]:
 
 
 def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
-    """What is known of each stretch."""
+    """Return the counted figures of each stretch."""
     width_s = LONGER[span]
     now = rollups.look(conn).now
     newest = datetime.fromtimestamp(now.timestamp() // width_s * width_s, now.tzinfo)
@@ -80,7 +89,7 @@ def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
 
 
 def stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
-    """The figures of one stretch; where not every hour was read they are estimated."""
+    """Return the figures of one stretch; they are estimates where not every hour was read."""
     every = row["every"]
     return Stretch(
         from_at=from_at,
@@ -99,12 +108,12 @@ def stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
 
 
 def capped(value: float | None, most: float | None) -> float | None:
-    """What was found in a bin is never more than the most there was."""
+    """Return the value, but not more than the greatest value that occurred."""
     return value if value is None or most is None else min(value, most)
 
 
 def percentile(bins: Sequence[int], share: float) -> float | None:
-    """Seconds below which that share of them lies; None for none."""
+    """Return the seconds below which this share of the values lies; None if there are none."""
     bins = [count or 0 for count in bins]
     wanted, below = sum(bins) * share, 0.0
     for n, count in enumerate(bins):

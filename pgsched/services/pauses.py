@@ -1,4 +1,4 @@
-"""Let nothing start, while what runs goes on: pauses of everything, of a queue or of a task, and draining a worker."""
+"""Pauses of everything, of a queue or of a task, and draining of a worker; running attempts go on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgsched.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a pause is about: `what` is all, queue or task, and all has no name."""
+    """The object of a pause. `what`: all, queue or task. `name`: empty for all."""
 
     what: str
     name: str = ""
@@ -29,13 +29,13 @@ class Target:
 
     @property
     def words(self) -> str:
-        """`everything`, `queue mail`."""
+        """The target in words: `everything`, `queue mail`."""
         return queues.said(self.what, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A pause that is over, and when that was."""
+    """A pause that was ended, and the instant of its end."""
 
     row: Row
     at: datetime
@@ -48,12 +48,12 @@ def pause(
     by: str | None = None,
     lasts: timedelta | None = None,
 ) -> Row:
-    """Let nothing of the target start, for so long or until it is resumed. `by`: None is the session's user."""
+    """Start no run of the target, for the time `lasts` or until it is resumed. `by`: None is the session's user."""
     return queues.pause(conn, target.what, target.name, reason, by, lasts)
 
 
 def unknown(conn: Connection[Any], target: Target) -> str | None:
-    """A note about a queue or task that nothing in the database names; None if something does."""
+    """Return a note if nothing in the database names the queue or task, else None."""
     return None if target.what == "all" else name_hints.unknown(conn, target.what, target.name)
 
 
@@ -63,5 +63,5 @@ def resume(conn: Connection[Any], target: Target) -> Ended:
 
 
 def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
-    """Let a worker take no more and end; returns its row. Raises NotFound."""
+    """Make a worker take no more runs and end; return its row. Raises NotFound."""
     return workers.drain(conn, worker_id, by)

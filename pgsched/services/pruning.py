@@ -1,12 +1,13 @@
-"""Pruning at once, by whoever asks for it, beside the leader: rows are locked, and the mark of what is counted as well.
+"""Prune at once, on request, while the leader prunes as well; optionally keep the runs in an archive file.
 
-The rule of the archive file: a batch is on the disk before its deletion is committed. What was written and not
-committed is still there at the next start, and its lines are taken back first: no run is lost, and none is in the file
-twice.
+Runs are locked, and so is the mark of counting.
 
-A run that the database refuses to delete (a trigger of a user's, or a foreign key of his to it) stays, and stops no
-other: the batch is done again in pieces until that run is alone. Pruning ends early after a hundred such runs, or after
-ten before any run could be deleted.
+Invariant: a batch is in the archive file, on disk, before its deletion is committed. If it is not committed, its runs
+still exist, and the next start removes its lines first. So no run is lost, and none is in the file twice.
+
+The database may refuse to delete a run: a user's trigger, or a user's foreign key to it. The run then stays, and stops
+no other: the batch is done again in pieces until that run is alone. Pruning ends early after a hundred refused runs, or
+after ten before any run could be deleted.
 """
 
 from __future__ import annotations
@@ -30,19 +31,24 @@ from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import Counting
 
 BATCH = 2000
-FILED = 200  # rows with their output go through this process
-BEGUN = b'{"id":'  # the shortest name comes first in a jsonb
+FILED = 200  # batch size with a file: rows and their output go through this process
+BEGUN = b'{"id":'  # start of a line: in a jsonb the shortest name comes first
 WHOLE = re.compile(rb'\{"id": ?([0-9]{1,19})[,}](?:.*\}|)\n', re.DOTALL)
 PATIENCE_S = 3.0
-STEP = 8  # a piece that fails is followed by one of an eighth, one that goes through by one that is as much larger
-FEW, MOST_REFUSED = 10, 100  # refused runs at which pruning ends: before anything was deleted, and after
+STEP = 8  # after a piece that fails, the next is an eighth as large; after one that succeeds, eight times as large
+FEW, MOST_REFUSED = 10, 100  # refused runs at which pruning ends: before any run was deleted, and after
 OF_ROWS = (Reaction.VALUE, Reaction.BUG, Reaction.RETRY)  # errors that may be about a row
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How many runs went; the age of what is not counted yet, None if all is; the runs that the database refused to
-    delete, with its reasons. `gave_up`: there are too many of them, and not all was tried."""
+    """Result of pruning.
+
+    `deleted`: how many runs were deleted.
+    `behind_s`: age in seconds of the oldest end that is not counted yet, None if all are.
+    `refused`: the runs that the database refused to delete, with the reasons.
+    `gave_up`: too many runs were refused, and not all were tried.
+    """
 
     deleted: int
     behind_s: float | None
@@ -51,8 +57,11 @@ class Done:
 
 
 class File:
-    """A file of JSON lines, one for each archived run, and one command at a time: another would take back what this one
-    has not committed yet. Raises InputError when it cannot be written."""
+    """A file of JSON lines, one for each archived run, that only one command writes at a time.
+
+    Another command would remove the lines that this one has not committed yet. Raises InputError when the file cannot
+    be written.
+    """
 
     def __init__(self, path: str, conn: Connection[Any]) -> None:
         try:
@@ -75,21 +84,25 @@ class File:
             raise InputError(f"archive: cannot write {self._file.name}: {error.strerror}", "archive") from None
 
     def size(self) -> int:
-        """How long it is."""
+        """Return the length of the file in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def cut(self, size: int) -> None:
-        """Take back what was written since it was so long: the runs are still there."""
+        """Remove the lines behind `size` bytes: their runs still exist."""
         self._file.truncate(size)
 
     def close(self) -> None:
-        with suppress(OSError):  # of what keep could not write either
+        """Close the file."""
+        with suppress(OSError):  # closing fails for the same rows that `keep` could not write
             self._file.close()
 
     def _take_back(self, conn: Connection[Any]) -> None:
-        """Cut off the lines of what was not committed, and half a line. Nothing of a file of other things."""
+        """Remove half a line at the end, and the lines of runs whose deletion was not committed.
+
+        Raises InputError, and changes nothing, if the file has other content.
+        """
         end = self._file.seek(0, io.SEEK_END)
-        # one transaction may have a batch for each length of time (Pruner.work)
+        # one transaction may have a batch for each retention time (Pruner.work)
         for start, line in self._last_lines(end, FILED * len(retention.rules(conn).keeps_s)):
             run_id = id_of(line)
             if run_id is None and (line.endswith(b"\n") or not BEGUN.startswith(line[: len(BEGUN)])):
@@ -100,7 +113,7 @@ class File:
         self._file.truncate(end)
 
     def _last_lines(self, end: int, most: int) -> Iterator[tuple[int, bytes]]:
-        """(where it begins, the line), backwards, at most so many and a half line."""
+        """Yield at most `most` lines and half a line, from the last one backwards: (start of the line, the line)."""
         for _ in range(most + 1):
             if end == 0:
                 return
@@ -121,18 +134,18 @@ class File:
 
 
 def for_me(path: str, flags: int) -> int:
-    """A new file is for nobody else to read: it holds what runs were given, and what they said."""
+    """Open a file; a new one is readable only for its owner, because it holds arguments and output of runs."""
     return os.open(path, flags, 0o600)
 
 
 def id_of(line: bytes) -> int | None:
-    """The run that a line is of; None: it is not whole."""
-    found = WHOLE.match(line)  # not read as JSON: Python does not read all that PostgreSQL writes
+    """Return the id of the run of a line; None if the line is not whole."""
+    found = WHOLE.match(line)  # not parsed as JSON: Python does not read all that PostgreSQL writes
     return int(found[1]) if found else None
 
 
 def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
-    """Count what ended, then delete all that may go, but for what the database refuses. Commits batch by batch."""
+    """Count ended runs, then delete all that may go, except those that the database refuses; commit each batch."""
     behind_s = count_all(conn)
     file = None if path is None else File(path, conn)
     try:
@@ -143,7 +156,7 @@ def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
 
 
 def delete_all(conn: Connection[Any], file: File | None) -> Done:
-    """Delete all that may go."""
+    """Delete all runs that may go."""
     pruner = Pruner(None if file is None else file.keep)
     most = size = BATCH if file is None else FILED
     deleted, refused = 0, dict[int, str]()
@@ -153,7 +166,7 @@ def delete_all(conn: Connection[Any], file: File | None) -> Done:
             with conn.transaction():
                 gone = pruner.work(conn, size, list(refused))
         except DatabaseError as error:
-            # a commit that was not answered may have been done: its lines are the next start's to judge
+            # a commit without an answer may have been done: the next start decides about its lines
             if conn.closed or classify(error) not in OF_ROWS:
                 raise
             pruner.undo()
@@ -174,7 +187,7 @@ def delete_all(conn: Connection[Any], file: File | None) -> Done:
 
 
 def count_all(conn: Connection[Any]) -> float | None:
-    """Count what has ended, as the leader does; the age in seconds of what could not be counted soon."""
+    """Count ended runs as the leader does; return the age in seconds of those that could not be counted soon."""
 
     @contextmanager
     def begin() -> Iterator[Connection[Any]]:

@@ -1,4 +1,4 @@
-"""What people set: queues, limits of keys, and how long things are kept."""
+"""Settings in the database: queues, limits of keys, and retention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgsched.errors import InputError
 
 
 def set_queue(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
-    """Set something for a queue, None puts a default back; returns its row. Raises InputError."""
+    """Change settings of a queue (None restores a default); return its row. Raises InputError."""
     on_full = values.get("on_full")
     if on_full is not None and on_full not in policies.ON_FULL:
         raise InputError(f'on-full: "{on_full}" is neither {" nor ".join(policies.ON_FULL)}', "on-full")
@@ -23,27 +23,27 @@ def set_queue(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Ro
 
 
 def unknown_queue(conn: Connection[Any], name: str) -> str | None:
-    """A note about a queue that nothing in the database names yet; None if something does."""
+    """Return a note if nothing in the database names the queue yet, else None."""
     return name_hints.unknown(conn, "queue", name)
 
 
 def set_limit(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
-    """Make a limit of keys or change it, None puts a default back; returns its row. Raises InputError."""
+    """Make or change a limit of keys (None restores a default); return its row. Raises InputError."""
     return queues.set_limit(conn, name, something(values))
 
 
 def remove_limit(conn: Connection[Any], name: str) -> None:
-    """Remove a limit of keys; what it held goes on. Raises NotFound."""
+    """Remove a limit of keys; the runs that it held go on. Raises NotFound."""
     queues.remove_limit(conn, name)
 
 
 def change_retention(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
-    """Set how long everything is kept; returns what holds now. Raises InputError."""
+    """Change how long everything is kept; return all settings of retention. Raises InputError."""
     return retention.change(conn, something(values))
 
 
 def something(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values. Raises InputError where there are none."""
+    """Return the values. Raises InputError where there are none."""
     if not values:
         raise InputError("nothing to set: give at least one field")
     return dict(values)

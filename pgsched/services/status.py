@@ -1,6 +1,7 @@
-"""The rule: status is read at one moment, cheaply, and says by itself whether somebody has to act.
+"""Status: the state of the whole system at one moment, with a judgement whether an operator has to act.
 
-Every figure comes from an index or is bounded (`SAMPLE`, `MOST_OPEN`): asking does not hurt a system in trouble.
+Invariant: every figure comes from an index or is bounded (`SAMPLE`, `MOST_OPEN`), so that reading it does not hurt a
+system in trouble.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ from pgsched.db.queries.reports.health import build
 from pgsched.services.status_model import Attention, Finished, NextFire, Status
 
 SAMPLE = 10_000
-COUNTED = 10  # times as many of the last minutes are counted
-OLDER = 1000  # of those that ended badly more than a day ago
+COUNTED = 10  # times SAMPLE: how many runs of the last minutes are counted
+OLDER = 1000  # runs that are read of those that ended badly more than a day ago
 MOST_OPEN = 200_000
-PUT_OFF = 90  # among the next slots, so many on excluded dates are told from those that will run
+PUT_OFF = 90  # extra slots that are read, because this many may lie on excluded dates
 
 
 def status(conn: Connection[Any], sample: int | None = None) -> Status:
-    """Read the state of everything and judge it; of the finished runs, and of the last day's that ended badly, at most
-    the newest `sample` are read (None: SAMPLE, and COUNTED times as many are counted), and `OLDER` of those that ended
-    badly before."""
+    """Read the state of everything and judge it.
+
+    `sample`: how many finished runs are read at most, the newest ones, and how many of those that ended badly within a
+        day. None means SAMPLE; then COUNTED times as many finished runs are counted. Of runs that ended badly before,
+        at most `OLDER` are read.
+    """
     most = COUNTED * SAMPLE if sample is None else sample
     sample = sample or SAMPLE
     patience = Patience(*find_patience())
     with conn.transaction():
-        # statistics of a queue table are stale by nature; each question below has an index that fits it
+        # statistics of a queue table are stale by nature; each query below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '3s'")
         facts = health.facts(conn, MOST_OPEN)
         finished = newest_finished(conn, sample, most)
@@ -46,7 +50,7 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
 
 
 def newest_finished(conn: Connection[Any], sample: int, most: int) -> Finished:
-    """Counts over the newest finished runs; `sampled_s` and `counted_s` only where there were more than were read."""
+    """Count the newest finished runs; `sampled_s` and `counted_s` are set only where there were more than were read."""
     row = health.finished_lately(conn, sample, most)
     sampled_s = row["sampled_s"] if row["read"] >= sample else None
     counted_s = row["counted_s"] if row["counted"] >= most else None
@@ -54,7 +58,7 @@ def newest_finished(conn: Connection[Any], sample: int, most: int) -> Finished:
 
 
 def next_fires(jobs: list[Row]) -> list[NextFire]:
-    """The jobs' next slots that will run, by time."""
+    """Return the next slots of these jobs that will run, by time."""
     allowed = [(slot, job) for job in jobs if (slot := next_slot(job)) is not None]
     return [
         NextFire(job["name"], slot, (slot - job["now"]).total_seconds(), job["schedule"], job["timezone"])
@@ -63,9 +67,9 @@ def next_fires(jobs: list[Row]) -> list[NextFire]:
 
 
 def next_slot(job: Row) -> datetime | None:
-    """The job's next slot that no calendar excludes."""
+    """Return the job's next slot that no calendar excludes."""
     if job["excluded"] is None:
         return job["next_run_at"]  # type: ignore[no-any-return]
-    from pgsched.core.schedule.preview import next_allowed  # schedules: a fifth of the time that this command takes
+    from pgsched.core.schedule.preview import next_allowed  # importing schedules takes a fifth of this command's time
 
     return next_allowed(job)

@@ -1,4 +1,4 @@
-"""What `status` tells: values, each read at the same moment."""
+"""The values that `status` returns, all read at the same moment."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ from pgsched.core.health import Problem
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Runs executed in the last minutes, and slots of the last day that started late.
+    """Runs that were executed in the last minutes, and slots of the last day that started late.
 
-    Where the system is so busy that only the newest runs were read, `sampled_s` says how far back those reach of which
-    the late ones were counted, and `counted_s` those that were executed; counts over longer times are then too low.
+    `done_1`, `done_5`, `done_15`: runs executed in the last 1, 5 and 15 minutes.
+    `late`: slots of the last day that started late.
+    `sampled_s`: how far back, in seconds, late slots were counted. Set only if the system is so busy that not all were
+        read.
+    `counted_s`: the same for executed runs; counts over longer times are then too low.
     """
 
     done_1: int
@@ -37,15 +40,18 @@ class Finished:
     counted_s: float | None = None
 
     def per_s(self, minutes: int) -> float:
-        """Executed runs a second over the last minutes (or over what was counted of them)."""
+        """Return the executed runs per second over the last `minutes`, or over the part of them that was counted."""
         seconds = min(minutes * 60.0, self.counted_s or minutes * 60.0)
         return float(getattr(self, f"done_{minutes}")) / max(seconds, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Runs that ended badly and are still kept; `_day`: in the last 24 hours. `sampled`: there were more in these than
-    were read, and the counts are of the newest. `uncounted`: so there are in all, of which fewer are read."""
+    """Runs that ended badly and are still kept; names in `_day` mean the last 24 hours.
+
+    `sampled`: more ended badly within the day than were read, so the counts cover only the newest.
+    `uncounted`: more are kept than were read, of the day or of the time before.
+    """
 
     dead: int
     dead_day: int
@@ -57,7 +63,7 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class NextFire:
-    """A slot that comes next, on no excluded date. `in_s`: seconds until then, negative when it is due."""
+    """The next slot of a job that lies on no excluded date. `in_s`: seconds until then, negative when it is due."""
 
     name: str
     next_run_at: datetime
@@ -70,7 +76,7 @@ class NextFire:
 class Status:
     """The whole system at one moment."""
 
-    findings: list[Problem]  # what is wrong, or worth a note, each with its cause and what to do
+    findings: list[Problem]  # problems and notes, each with its cause and the remedy
     leader: Leader | None
     workers: list[LiveWorker]
     queues: list[Queue]
@@ -84,33 +90,33 @@ class Status:
     paused: list[Paused] = field(default_factory=list)
     limits: list[Binding] = field(default_factory=list)
     full: list[FullQueue] = field(default_factory=list)
-    pooler: str | None = None  # session or transaction: what this very connection goes through
+    pooler: str | None = None  # the mode of the pooler of this connection: session or transaction
     lost: list[LostWorker] = field(default_factory=list)
 
     @property
     def healthy(self) -> bool:
-        """Is there nothing that somebody has to act on?"""
+        """Whether there is nothing on which an operator has to act."""
         return not self.problems
 
     @property
     def problems(self) -> list[str]:
-        """What somebody has to act on."""
+        """The texts of the problems on which an operator has to act."""
         return [one.text for one in self.findings if not one.note]
 
     @property
     def notes(self) -> list[Problem]:
-        """What somebody may want to know, and need not act on."""
+        """The notes, which an operator may want to know without having to act."""
         return [one for one in self.findings if one.note]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON can hold it: instants as ISO text."""
+        """Return the same as JSON can hold it: instants as ISO text."""
         plain: dict[str, Any] = {"healthy": self.healthy, "problems": self.problems, **jsonable(asdict(self))}
         plain["throughput_per_s"] = {f"{m}m": round(self.finished.per_s(m), 3) for m in (1, 5, 15)}
         return plain
 
 
 def jsonable(value: Any) -> Any:
-    """Instants become ISO text, at any depth."""
+    """Return the value with instants as ISO text, at any depth."""
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list):

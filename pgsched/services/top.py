@@ -1,5 +1,8 @@
-"""What `pgsched top` shows. The rule: a look asks only what its page shows, and every answer is bounded: the same
-questions as `status` and the console, and those of sql/top_*.sql."""
+"""The data and the actions of `pgsched top`.
+
+Invariant: a look reads only what its page shows, and every answer is bounded. The queries are those of `status`, of the
+console, and of sql/top.sql.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from pgsched.services.runs import changes
 from pgsched.services.status_model import Status
 
 SPAN = "15m"
-SAMPLE = 2500  # of the finished runs
+SAMPLE = 2500  # finished runs that are read at most
 LISTED, DEEP, FRONTS, LATER = 200, 1000, 100, 5000
 LOG_ROWS, LOG_CHARACTERS = 60, 4000
 TIMEOUT_S = 10.0
@@ -35,8 +38,12 @@ SETTINGS = {"enable_seqscan": "off", "jit": "off"}  # the statistics of a queue 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is asked for: a page by its name; `key` is a run's id, or the name of a job or queue; `find`: a part of
-    the names."""
+    """The page that is asked for.
+
+    `name`: name of the page.
+    `key`: a run's id, or the name of a job or queue.
+    `find`: a part of the names to be listed.
+    """
 
     name: str = "overview"
     key: int | str | None = None
@@ -45,7 +52,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One moment: `now` is the database's clock. `rows` are those of the page; `refused`: why there are none."""
+    """One moment of the system, as one page shows it.
+
+    `now`: the database's clock.
+    `place`: name of the database.
+    `rows`: the rows of the page.
+    `refused`: the reason why there are none.
+    """
 
     page: Page
     now: datetime
@@ -56,13 +69,13 @@ class Look:
     refused: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """Return the same for JSON."""
         lately = [{name: getattr(one, name) for name in Stretch.__slots__} for one in self.stretches]
         return {"now": self.now, "status": self.status.to_dict(), "stretches": lately, **self.rows}
 
 
 def opened(dsn: str) -> Connection[Any]:
-    """A connection to look and act through. Raises the PgschedError that says why there is none."""
+    """Open a connection to look and act through. Raises the PgschedError that explains why there is none."""
     conn = connect(dsn, purpose="top", timeout_s=TIMEOUT_S, settings=SETTINGS)
     try:
         check(conn)
@@ -73,13 +86,13 @@ def opened(dsn: str) -> Connection[Any]:
 
 
 class Looking:
-    """Looks, and remembers the stretches of time that are over: they do not change."""
+    """A reader of pages that remembers the stretches of time that have ended, because they do not change."""
 
     def __init__(self) -> None:
         self._recent = charts.Recent(SPAN)
 
     def look(self, conn: Connection[Any], page: Page) -> Look:
-        """See it now."""
+        """Read a page as of now."""
         found = status.status(conn, SAMPLE)
         now = database_now(conn)
         seen = Look(page, now, conn.info.dbname, found, tuple(self._recent.look(conn, now)))
@@ -90,6 +103,7 @@ class Looking:
 
 
 def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the rows of the overview: failures, running runs and open alerts."""
     found = {"failures": charts.failures(conn, 20), **running(conn, page)}
     try:
         return found | {"alerts": alerts.listed(conn, n=5)}
@@ -98,33 +112,39 @@ def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the runs that have run longest."""
     return {"running": top.running_longest(conn, LISTED, DEEP, FRONTS)}
 
 
 def queues(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the queues that have settings or a pause."""
     return {"queues": top.queues(conn)}
 
 
 def listed_jobs(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the jobs that matter most now, or those with `find` in their names, each with its next slot."""
     found = top.jobs(conn, LISTED, page.find or None)
     return {"jobs": [row | {"next_at": next_at(row)} for row in found]}
 
 
 def next_at(job: Row) -> datetime | None:
-    """When the job's next slot is that will run."""
+    """Return the job's next slot that will run; None unless the job is active."""
     return status.next_slot(job) if job["state"] == "active" else None
 
 
 def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the runs that failed and will be tried again, and the newest runs that ended badly."""
     failing = top.failing(conn, LISTED, LATER)
     return {"failing": failing, "failures": charts.failures(conn, LISTED)}
 
 
 def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return nothing: the status has the workers."""
     return {}  # status has them
 
 
 def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return one run, why it is held, and the end of its output."""
     found = runs.show(conn, int(page.key or 0))
     why = held.why(conn, found)
     log = top.log_end(conn, found["id"], LOG_ROWS, LOG_CHARACTERS)
@@ -132,11 +152,13 @@ def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 
 def job(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return one job and its newest runs."""
     found = jobs.show(conn, str(page.key))
     return {"job": [found], "runs": jobs.recent(conn, found["id"], LISTED)}
 
 
 def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+    """Return the runs of a queue that come next or run."""
     return {"runs": top.runs_of_queue(conn, page.key, LISTED)}
 
 
@@ -146,12 +168,12 @@ PAGES: dict[str, Callable[[Connection[Any], Page], dict[str, list[Row]]]] = {
 }  # fmt: skip
 
 
-# ---- what is done
+# ---- actions
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something to do: `verb` with a run, job, queue or worker. `reason`: why, if somebody says so."""
+    """An action on a run, job or queue. `verb`: the action. `reason`: why, if it is given."""
 
     verb: str
     what: str
@@ -160,33 +182,39 @@ class Change:
 
 
 def act(conn: Connection[Any], change: Change) -> str:
-    """Do it; what came of it, in a line. Raises PgschedError."""
+    """Do an action; return its result in one line. Raises PgschedError."""
     return DOING[change.verb, change.what](conn, change)
 
 
 def cancel(conn: Connection[Any], change: Change) -> str:
+    """Cancel a run."""
     return f"run {change.key} {changes.cancel(conn, int(change.key), change.reason).words}"
 
 
 def retry(conn: Connection[Any], change: Change) -> str:
+    """Retry a run."""
     return f"run {change.key} is {changes.retry(conn, int(change.key)).state} again"
 
 
 def pause_job(conn: Connection[Any], change: Change) -> str:
+    """Pause a job."""
     return f"job {change.key} is paused by {job_changes.pause(conn, str(change.key), change.reason)['paused_by']}"
 
 
 def resume_job(conn: Connection[Any], change: Change) -> str:
+    """Resume a job."""
     job_changes.resume(conn, str(change.key))
     return f"job {change.key} is active"
 
 
 def pause_queue(conn: Connection[Any], change: Change) -> str:
+    """Pause a queue."""
     pauses.pause(conn, Target("queue", str(change.key)), change.reason)
     return f"queue {change.key} is paused"
 
 
 def resume_queue(conn: Connection[Any], change: Change) -> str:
+    """Resume a queue."""
     pauses.resume(conn, Target("queue", str(change.key)))
     return f"queue {change.key} goes on"
 
