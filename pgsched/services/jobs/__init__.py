@@ -1,1 +1,1 @@
-"""Use cases about jobs: changes, slots and what became of them, backfills, excluded dates, order."""
+"""Use cases about jobs: changes, the history of slots, backfills, excluded dates, and order."""

@@ -1,4 +1,4 @@
-"""Backfills: say what one would do, ask the leader for it, and end it."""
+"""Backfills: preview one, ask the leader for one, and end one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgsched.db.queries.jobs.backfills import Range, Request
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What a backfill would do: the range that is possible, and the decision for every slot of it."""
+    """A preview of a backfill: the range that is possible, and the decision for every slot in it."""
 
     range: Range
     choices: list[Choice]
@@ -22,7 +22,7 @@ class Foreseen:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel came to: `cancelled`, or `finished` of a backfill that had ended already."""
+    """Result of a cancel. `result`: `cancelled`, or `finished` for a backfill that had ended already."""
 
     id: int
     result: str
@@ -34,15 +34,15 @@ class Cancelled:
 
 
 def preview(conn: Connection[Any], job: str, request: Request) -> Foreseen:
-    """Every slot that a request asks for, with its decision as of now; nothing is written. Raises InputError."""
+    """Return every slot of a request with its decision as of now; nothing is written. Raises InputError."""
     return Foreseen(*backfills.preview(conn, job, request))
 
 
 def start(conn: Connection[Any], job: str, request: Request) -> Row:
-    """Ask the leader for a backfill; returns it. Raises InputError."""
+    """Ask the leader for a backfill; return it. Raises InputError."""
     return backfills.add(conn, job, request)
 
 
 def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -> Cancelled:
-    """End a backfill with its open runs. Raises NotFound."""
+    """End a backfill and its open runs. Raises NotFound."""
     return Cancelled(backfill_id, backfills.cancel(conn, backfill_id, reason))

@@ -13,7 +13,7 @@ from pgsched.db.queries.jobs import calendars
 
 @dataclass(frozen=True, slots=True)
 class ExcludedDates:
-    """The first and the last of some dates, as `2026-12-24`, and why the job does not run on them."""
+    """The first and the last of some excluded dates, as `2026-12-24`, and the reason."""
 
     from_date: str
     until_date: str
@@ -21,19 +21,20 @@ class ExcludedDates:
 
     @classmethod
     def of(cls, row: Row) -> Self:
+        """Build an entry from its row."""
         return cls(str(row["from_date"]), str(row["until_date"]), row["reason"])
 
 
 def exclude(conn: Connection[Any], job: str, first: date, last: date, reason: str | None = None) -> ExcludedDates:
-    """Let the job not run on these dates. NotFound, or InputError where they meet others."""
+    """Exclude these dates from a job. Raises NotFound, or InputError where they overlap excluded ones."""
     return ExcludedDates.of(calendars.add(conn, job, first, last, reason))
 
 
 def allow(conn: Connection[Any], job: str, first: date, last: date) -> list[ExcludedDates]:
-    """Let the job run on these dates again; returns the entries that were cut or removed, as they were."""
+    """Let the job run on these dates again; return the entries that were cut or removed, as they were."""
     return [ExcludedDates.of(row) for row in calendars.remove(conn, job, first, last)]
 
 
 def entries(conn: Connection[Any], job: str) -> list[ExcludedDates]:
-    """All excluded dates of a job. NotFound."""
+    """Return all excluded dates of a job. Raises NotFound."""
     return [ExcludedDates.of(row) for row in calendars.entries(conn, job)]

@@ -1,6 +1,6 @@
-"""`explain`: the facts about one slot, read at one moment, for core.explain to judge.
+"""`explain`: collect the facts about one slot, read at one moment, for core.explain to judge.
 
-The rule: an instant stands for the row that is there, else for the nearest slot of the schedule.
+Invariant: an instant stands for the slot that has a row at it, else for the nearest slot of the schedule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound, ScheduleError
 from pgsched.services import limits
 
-# How far back the latest slot is looked for: most schedules have one within the first of these.
+# How far back the latest slot is searched, step by step: most schedules have one within the first step.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
 COUNTED = 10_000
 OVERLAPPED = re.compile(r"overlap: run (\d{1,18}) was not finished")
@@ -38,9 +38,9 @@ Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
 
 
 def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> Explanation:
-    """What happened to the slot of a job nearest an instant (ISO text in the job's zone; None: the latest due)."""
+    """Explain the slot of a job that is nearest to an instant (ISO text in the job's zone; None: the latest due)."""
     with explained(), conn.transaction():
-        # statistics of a queue table are stale by nature, and each question here has an index in its order
+        # statistics of a queue table are stale by nature, and each query here has an index in its order
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
         job = found_job(conn, name)
         tz = zones.zone(job["timezone"])
@@ -52,7 +52,7 @@ def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> 
 
 
 def found_job(conn: Connection[Any], name: str) -> Row:
-    """The job of that name; or, by its id, one that was deleted but has history."""
+    """Return the job of that name; or by its id a job that was deleted and has history."""
     try:
         return jobs.show(conn, name)
     except NotFound:
@@ -66,7 +66,10 @@ def found_job(conn: Connection[Any], name: str) -> Row:
 
 
 def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
-    """The slot that is meant, and its neighbours where the instant is none. None: the job is in error, and has none."""
+    """Return the slot that is meant, with its neighbours if the instant is no slot.
+
+    None for a job in error that has no slots.
+    """
     if instant is not None:
         exact = evidence.run_at(conn, job["id"], instant)
         if exact is not None:
@@ -80,14 +83,14 @@ def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots
 
 
 def once(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
-    """The slot of a job that runs once, or one that it had before an edit."""
+    """Return the slot of a job that runs once, or one that it had before an edit."""
     if instant is None:
         return job["run_at"], None
     return closest([job["run_at"], *evidence.slots_near(conn, job["id"], instant)], instant, job)
 
 
 def evaluated(job: Row) -> Schedule | None:
-    """The job's schedule; None where it cannot tell its slots."""
+    """Return the job's schedule; None if its slots cannot be computed."""
     if job["schedule"] is None:
         return None
     try:
@@ -98,7 +101,7 @@ def evaluated(job: Row) -> Schedule | None:
 
 
 def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
-    """The nearest slot that has a row."""
+    """Return the nearest slot that has a row."""
     found = evidence.slots_near(conn, job["id"], instant)
     if job["error"] is not None and (instant is None or not found):
         return None
@@ -106,7 +109,7 @@ def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots
 
 
 def latest(schedule: Schedule, job: Row) -> Slots:
-    """The latest slot that is due; the first one to come where there is none."""
+    """Return the latest slot that is due, or else the next one."""
     end = job["now"] if job["ends_at"] is None else min(job["now"], job["ends_at"])
     for reach in REACH:
         if (slot := schedule.last(max(end - reach, EARLIEST), end)) is not None:
@@ -119,7 +122,7 @@ def latest(schedule: Schedule, job: Row) -> Slots:
 
 
 def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
-    """The slot at or next to an instant."""
+    """Return the slot at an instant, or the nearest one."""
     following = schedule.after(instant - INSTANT)
     if following is not None and same(following, instant):
         return following, None
@@ -130,12 +133,15 @@ def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
 
 
 def same(slot: datetime, instant: datetime) -> bool:
-    """Is this the slot that an instant stands for? A whole second stands for a slot within it (`@every` has such)."""
+    """Check whether an instant stands for this slot.
+
+    A whole second also stands for a slot within it, because `@every` has slots at fractions of a second.
+    """
     return slot == instant or (not instant.microsecond and slot.replace(microsecond=0) == instant)
 
 
 def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
-    """The slot that is meant by an instant, or the nearer one of its neighbours."""
+    """Return the slot that an instant stands for, or else the nearer of its neighbours."""
     if not found:
         raise no_slots(job)
     if instant is None:
@@ -150,6 +156,7 @@ def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
 
 
 def no_slots(job: Row) -> InputError:
+    """Return the error for a job without slots."""
     try:
         _ = job["schedule"] and parse(job["schedule"], job["timezone"])
     except ScheduleError as error:
@@ -158,7 +165,7 @@ def no_slots(job: Row) -> InputError:
 
 
 def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | None, nearest: Any) -> Facts:
-    """All that bears on one slot."""
+    """Collect all facts about one slot."""
     run = row_of(conn, job["id"], slot)
     terms = evidence.terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
     passed = evidence.passed_over(conn, job["id"], slot) if run is None else None
@@ -168,7 +175,10 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
 
 
 def behind_last(job: Row, slot: datetime) -> bool:
-    """Do as many undecided slots as the job has runs left lie before this one? Nobody counts very far."""
+    """Check whether at least as many undecided slots as the job has runs left lie before this slot.
+
+    At most COUNTED slots are counted.
+    """
     schedule = None if job["max_runs"] is None else evaluated(job)
     if schedule is None:
         return False
@@ -180,7 +190,7 @@ def behind_last(job: Row, slot: datetime) -> bool:
 
 
 def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
-    """The slot's own run, else that of the narrowest stretch that it lies in."""
+    """Return the slot's own run, else the run of the narrowest stretch in which the slot lies."""
     found = backfills.evidence(conn, job_id, [slot])
     for run in found:
         if run["scheduled_at"] == slot:
@@ -193,7 +203,7 @@ def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
 
 
 def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
-    """What a run that has not ended waits for."""
+    """Return the reasons why a run has not ended yet: other runs, limits, or missing workers."""
     if run["state"] == "skipped":
         return Around(earlier=earlier(conn, run))
     held = limits.why(conn, run)
@@ -211,7 +221,10 @@ def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
 
 
 def earlier(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
-    """What the run is at for which this slot was skipped. None: that is not why, or that run has ended."""
+    """Describe the progress of the unfinished run because of which this slot was skipped.
+
+    None where the slot was skipped for another reason, or that run has ended.
+    """
     named = OVERLAPPED.match(run["reason"] or "")
     try:
         other = None if named is None else runs.show(conn, int(named[1]))

@@ -1,5 +1,7 @@
-"""Jobs as people make, change, pause, run and delete them. The database checks the values; here is what a person
-should be told of a change."""
+"""Changes of jobs: make, edit, pause, resume, run and delete a job.
+
+The database checks the values. This module adds notes that people should read about a change.
+"""
 
 from __future__ import annotations
 
@@ -13,30 +15,33 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports import name_hints
 
-ROUTED = {"task", "kind", "queue", "args"}  # columns that say who runs it, and with what
+ROUTED = {"task", "kind", "queue", "args"}  # columns that decide which worker runs it, and with which arguments
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A job that is gone. `result`: its name, and how many of its runs still run; `declared_by`: the app whose code
-    makes it again, None: no code does."""
+    """A job that was deleted.
+
+    `result`: its name, and how many of its runs are still running.
+    `declared_by`: the app whose code makes the job again, None without one.
+    """
 
     result: Row
     declared_by: str | None
 
 
 def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
-    """Make a job; returns it whole. Raises InputError."""
+    """Make a job; return its whole row. Raises InputError."""
     return jobs.add(conn, values)
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
-    """Change columns of a job; returns it whole. Raises InputError or NotFound."""
+    """Change columns of a job; return its whole row. Raises InputError or NotFound."""
     return jobs.update(conn, name, changes)
 
 
 def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED) -> list[str]:
-    """What a person should know of a job in which these columns were set: it may not do what was meant."""
+    """Return notes about a job in which these columns were set, if it may not do the intended work."""
     found = []
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job"
@@ -47,7 +52,7 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED) ->
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
-    """Stop deciding slots of a job; runs that exist go on. `by`: None is the session's user. Raises NotFound."""
+    """Stop deciding slots of a job; existing runs go on. `by`: None is the session's user. Raises NotFound."""
     return jobs.pause(conn, name, reason, by)
 
 
@@ -57,13 +62,15 @@ def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:
-    """Set a mark that lies ahead of the clock back: (before, mark, now). Raises NotFound."""
+    """Move a high-water mark back that lies ahead of the clock; return (before, mark, now). Raises NotFound."""
     return jobs.reset_mark(conn, name)
 
 
 def run(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
-    """Run a job now, beside its schedule; returns the run's id. `overlap`: the policy that it obeys towards unfinished
-    runs of the job. Raises InputError or NotFound."""
+    """Run a job now, beside its schedule; return the run's id. Raises InputError or NotFound.
+
+    `overlap`: the overlap policy for unfinished runs of the job.
+    """
     return jobs.trigger(conn, name, args, overlap)
 
 

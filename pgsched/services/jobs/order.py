@@ -1,4 +1,4 @@
-"""Jobs that wait for each other (`jobs.after_jobs`), by name: what people know them by."""
+"""The order of jobs: which jobs wait for which (`jobs.after_jobs`), by the names that people know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN = 100
 
 
 def neighbours(conn: Connection[Any], job: Row) -> tuple[list[Row], list[Row]]:
-    """The jobs that this one waits for, and those that wait for it; see jobs_after in sql/charts.sql."""
+    """Return the jobs that this one waits for, and those that wait for it; see jobs_after in sql/charts.sql."""
     found = slots.jobs_in_order(conn, job["id"], job["after_jobs"] or (), SHOWN)
     before, behind = ([row for row in found if row["side"] == side] for side in ("before", "behind"))
     return before, behind

@@ -1,5 +1,7 @@
-"""What became of a job's slots, for people who look at many at once. The rule: days are those of the zone of the job;
-what is read is bounded, and what was left out is said."""
+"""The history of a job's slots: strips of the newest, days of a month, and slots around clock changes.
+
+Invariant: days are those of the job's time zone. Reads are bounded, and the result shows where reading ended.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ SHIFT, AROUND = timedelta(microseconds=1), 5
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """A day of the job's zone: how many slots by what became of them (ran, late, skipped, missed, dead, open)."""
+    """A day in the job's time zone. `counts`: slots by result (ran, late, skipped, missed, dead, open)."""
 
     date: date
     counts: dict[str, int]
@@ -33,7 +35,10 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The days of a month. `read_from`: where the reading ended before the month began; None: all was read."""
+    """The days of a month.
+
+    `read_from`: the instant at which reading ended before it reached the month's begin; None: all was read.
+    """
 
     first: date
     days: tuple[Day, ...]
@@ -41,7 +46,7 @@ class Month:
 
 
 def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
-    """The newest slots of jobs, oldest first, each with its `look`."""
+    """Return the newest slots of each job, oldest first, each with its `look`."""
     found: dict[int, list[Row]] = {}
     for row in slots.newest(conn, job_ids, n):
         found.setdefault(row["job_id"], []).append(row | {"look": look(row)})
@@ -49,12 +54,12 @@ def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dic
 
 
 def look(row: Row) -> str:
-    """The state, or `late` of one that succeeded after it started late."""
+    """Return the state of a slot, or `late` if it succeeded after a late start."""
     return "late" if row["late_s"] is not None and row["state"] == "succeeded" else str(row["state"])
 
 
 def month(conn: Connection[Any], job: Row, first: date) -> Month:
-    """What became of a month's slots, day by day."""
+    """Return the results of a month's slots, day by day."""
     end = (first + 31 * DAY).replace(day=1)
     dates = [first + n * DAY for n in range((end - first).days)]
     edges = [midnight(day, job["timezone"]) for day in (*dates, end)]
@@ -68,23 +73,26 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
 
 
 def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n: int) -> list[Row]:
-    """The slots of a day that have a row (before an instant, if one is given), newest first, each with its `look`."""
+    """Return the slots of a day that have a row, newest first, each with its `look`.
+
+    `until`: only slots before this instant, if given.
+    """
     start, end = (midnight(one, job["timezone"]) for one in (day, day + DAY))
     return between(conn, job["id"], start, min(end, until or end), n)
 
 
 def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
-    """The newest slots of a stretch of time that have a row, newest first, each with its `look`."""
+    """Return the newest slots with a row in a stretch of time, newest first, each with its `look`."""
     return [row | {"look": look(row)} for row in slots.between(conn, job_id, from_at, until_at, n)]
 
 
 def midnight(day: date, timezone: str) -> datetime:
-    """The instant at which a day begins there."""
+    """Return the instant at which a day begins in a time zone."""
     return datetime.combine(day, time(), zones.zone(timezone)).astimezone(UTC)
 
 
 def around_changes(job: Row) -> list[tuple[Change, list[Fire]]]:
-    """The slots around the next changes of the zone's clocks, within a year: what people want to have seen before."""
+    """Return the slots around the clock changes of the next year, so that people can check them before."""
     if job["schedule"] is None:
         return []
     try:
