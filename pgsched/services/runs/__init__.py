@@ -1,1 +1,1 @@
-"""Use cases about runs: one, a page of them, their graph, their output, and a change of many."""
+"""Use cases about runs: one run, pages of runs, graphs, output, and changes of many runs."""

@@ -1,7 +1,7 @@
-"""Retry and cancel: of one run, of many that are named by ids or meant by a filter, and of a graph of runs.
+"""Retry and cancel: one run, many runs by their ids or by a filter, or a graph of runs.
 
-Invariant: of many, what is to be changed is chosen first and shown if somebody asks; what others change in between is
-left alone, and the result says why.
+Invariant: of many runs, those to be changed are chosen first, and can be shown. A run that is changed by others in
+between is left alone, and the result gives the reason.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.errors import InputError
 
 MOST = 10_000  # runs that the console and the API change at once
-REQUESTED = "requested"  # what a cancel comes to while a worker runs it
+REQUESTED = "requested"  # the result of a cancel while a worker runs the run
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What can be done with runs. `states`: in which it can; `usual`: those that a filter means that names none."""
+    """An action on runs: retry or cancel.
+
+    `states`: states in which a run can be changed.
+    `usual`: states that a filter without a state selects.
+    """
 
     name: str
     done: str
@@ -50,7 +54,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel came to: `cancelled`, `requested` of the worker that runs it, or the terminal state it had."""
+    """Result of a cancel: `cancelled`, `requested` where a worker runs the run, or the state in which it had ended."""
 
     id: int
     result: str
@@ -63,8 +67,10 @@ class Cancelled:
 
 
 def retry(conn: Connection[Any], run_id: int, *, now: bool = False) -> Retried:
-    """Revive a run that ended without success. `now`: whatever became of runs that it waited for. Raises InputError or
-    NotFound."""
+    """Revive a run that ended without success. Raises InputError or NotFound.
+
+    `now`: even if runs that it waited for have failed or are not finished.
+    """
     state = runs.retry(conn, run_id, now)
     return Retried(run_id, state, graphs.waits_for(conn, run_id) if state == State.WAITING else [])
 
@@ -79,7 +85,7 @@ def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> Can
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Runs that are to be changed, by ids, as long as they are in one of these states."""
+    """Runs that are to be changed, by ids; only while they are in one of these states."""
 
     verb: Verb
     ids: list[int]
@@ -88,23 +94,23 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What became of each: rows of id, before, after and skipped (null, or why the run was left alone)."""
+    """Result of a change of many runs: rows of id, before, after and skipped (null, or why the run was left alone)."""
 
     rows: list[Row]
 
     @property
     def left(self) -> list[Row]:
-        """Those that were left alone."""
+        """The runs that were left alone."""
         return [row for row in self.rows if row["skipped"] is not None]
 
     @property
     def count(self) -> int:
-        """How many were changed."""
+        """How many runs were changed."""
         return len(self.rows) - len(self.left)
 
     @property
     def words(self) -> str:
-        """`3 of 4 runs`, and how many of them run."""
+        """`3 of 4 runs`, and how many of them are running."""
         return f"{self.count} of {len(self.rows)} runs{requested_words(self.rows)}"
 
     @property
@@ -122,9 +128,9 @@ def choose(
     oldest: int | None = None,
     most: int | None = None,
 ) -> Choice:
-    """The runs that are meant, by ids or by a filter: at most so many of the `oldest`.
+    """Choose runs by ids or by a filter; of a filter, only the `oldest` ones if that number is given.
 
-    Raises InputError for a state in which no run can be changed so, and for more than `most` runs.
+    Raises InputError for a state in which no run can be changed, and for more than `most` runs.
     """
     if isinstance(meant, Filter):
         states = allowed(verb, meant.state)
@@ -138,7 +144,7 @@ def choose(
 
 
 def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
-    """The states that a filter means. Raises InputError."""
+    """Return the states that a filter selects. Raises InputError."""
     if state is None:
         return verb.usual
     if state not in verb.states:
@@ -147,19 +153,19 @@ def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
 
 
 def first(conn: Connection[Any], choice: Choice, n: int) -> list[Row]:
-    """The first runs of a choice, as in a list."""
+    """Return the first `n` runs of a choice, as in a list."""
     return run_filter.by_id(conn, choice.ids[:n])
 
 
 def without_unfit(conn: Connection[Any], choice: Choice) -> tuple[Choice, list[Row]]:
-    """The choice without the runs that are in other states now, and those runs."""
+    """Return the choice without the runs that are in other states now, and those runs."""
     unfit = [run for run in run_filter.by_id(conn, choice.ids) if run["state"] not in choice.states]
     gone = {run["id"] for run in unfit}
     return Choice(choice.verb, [run_id for run_id in choice.ids if run_id not in gone], choice.states), unfit
 
 
 def change(conn: Connection[Any], choice: Choice, *, reason: str | None = None, now: bool = False) -> Changed:
-    """Retry or cancel the runs of a choice. `reason`: of a cancel; `now`: of a retry, as in `retry`."""
+    """Retry or cancel the runs of a choice. `reason`: for a cancel. `now`: for a retry, as in `retry`."""
     if choice.verb is RETRY:
         return Changed(runs.retry_many(conn, choice.ids, choice.states, now))
     return Changed(runs.cancel_many(conn, choice.ids, reason, choice.states))
@@ -169,13 +175,13 @@ def change(conn: Connection[Any], choice: Choice, *, reason: str | None = None, 
 
 
 def graph_choice(conn: Connection[Any], verb: Verb, run_id: int) -> Choice:
-    """The runs of the graph of this run that would be changed. Raises NotFound."""
+    """Choose the runs of this run's graph that can be changed. Raises NotFound."""
     ids = [run["id"] for run in graphs.tree(conn, run_id) if run["state"] in verb.states]
     return Choice(verb, ids, verb.states)
 
 
 def retry_graph(conn: Connection[Any], run_id: int) -> list[Row]:
-    """Revive all runs of the graph that ended and did not succeed: their ids and new states. Raises NotFound."""
+    """Revive all runs of the graph that ended without success; return their ids and new states. Raises NotFound."""
     return graphs.retry(conn, run_id)
 
 
@@ -185,6 +191,6 @@ def cancel_graph(conn: Connection[Any], run_id: int, reason: str | None = None) 
 
 
 def requested_words(rows: list[Row]) -> str:
-    """How many of these runs still run, in brackets; nothing if none do."""
+    """Return in brackets how many of these runs are still running; empty if none are."""
     asked = sum(row["after"] == REQUESTED for row in rows)
     return f" ({asked} of them run: their workers were asked to stop them)" if asked else ""

@@ -1,4 +1,4 @@
-"""One run as a page shows it: what it says of itself, its neighbours, and its life as stretches of time."""
+"""One run as a page shows it: its row, its related runs, its output, and its life as stretches of time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What keeps a run from starting, if anything does. `offered`: a live worker takes it, or it is not queued; `hint`:
-    what workers offer instead of its task; `held_by`: the pauses and limits."""
+    """The reasons that keep a run from starting, if any.
+
+    `offered`: a live worker takes the run, or the run is not queued.
+    `hint`: tasks with similar names that workers offer.
+    `held_by`: the pauses and limits that hold it.
+    """
 
     offered: bool
     hint: str
@@ -40,7 +44,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A run with all that a page shows of it. `before`: the runs it waits for; `behind`: those that wait for it."""
+    """A run with all that a page shows. `before`: the runs it waits for. `behind`: the runs that wait for it."""
 
     run: Row
     standing: Standing
@@ -52,7 +56,7 @@ class Whole:
 
 
 def whole(conn: Connection[Any], run_id: int) -> Whole:
-    """Read it. Raises NotFound."""
+    """Read a run with all that a page shows. Raises NotFound."""
     run = runs.show(conn, run_id)
     related = run_pages.relatives(conn, run_id, RELATIVES)
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
@@ -62,14 +66,14 @@ def whole(conn: Connection[Any], run_id: int) -> Whole:
 
 
 def standing(conn: Connection[Any], run: Row) -> Standing:
-    """Say what keeps a run from starting."""
+    """Return the reasons that keep a run from starting."""
     offered = run["state"] != "queued" or waiting.offered(conn, run)
     hint = "" if offered or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
     return Standing(offered, hint, limits.why(conn, run))
 
 
 def ending(log: list[Row]) -> list[Row]:
-    """The last rows, at most LAST_ROWS of them and about LAST_CHARACTERS."""
+    """Return the last rows: at most LAST_ROWS, and about LAST_CHARACTERS."""
     size, first = 0, len(log)
     while first > max(0, len(log) - LAST_ROWS) and size < LAST_CHARACTERS:
         first -= 1
@@ -78,7 +82,7 @@ def ending(log: list[Row]) -> list[Row]:
 
 
 def spans(run: Row) -> list[Span]:
-    """Its life from being made to its end or now: what was no attempt was waiting."""
+    """Return a run's life, from its creation to its end or now; the time outside of attempts is waiting."""
     tried = [
         Span(one["outcome"], one["started_at"], one["finished_at"], one["attempt"])
         for one in run["attempts"]

@@ -1,4 +1,4 @@
-"""Which runs somebody means, from the texts of options, of a form or of a URL."""
+"""A filter for runs, from the texts of options, of a form or of a URL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ FIELDS = (*TEXTS, *TIMES)
 
 
 def filter_of(given: Callable[[str], str | None], option: Callable[[str], str] = str) -> Filter:
-    """The filter of these texts. `given`: the text of a field, None where there is none; `option`: what a field is
-    called in errors. Raises InputError for a time that is none; what else is wrong a query says."""
+    """Return the filter of these texts. Raises InputError for a text that is no time; a query checks the rest.
+
+    `given`: returns the text of a field, None where there is none.
+    `option`: returns the name of a field in errors.
+    """
     texts: dict[str, Any] = {name: given(name) for name in TEXTS}
     times: dict[str, Any] = {name: moment(option(name), given(name)) for name in TIMES}
     return Filter(**texts, **times)

@@ -1,6 +1,7 @@
-"""Following a run. The rule: whether it has ended is asked before its output is read, so that nothing is missed.
+"""Follow a run: its output as it appears, until it ends.
 
-What an attempt says is written before it is settled.
+Invariant: the state is read before the output, so that nothing is missed. The output of an attempt is written before
+the attempt is settled.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ EVERY_S = 0.5
 
 
 class Seen(NamedTuple):
-    """A look at a run: its row (`run_watch`), the output since the last look, and whether this was the last one."""
+    """A look at a run: its row (`run_watch`), the output since the last look, and whether this was the last look."""
 
     run: Row
     rows: list[Row]
@@ -34,7 +35,7 @@ def output(
     stream: str | None = None,
     after: Place = BEGINNING,
 ) -> Iterator[Row]:
-    """The output that a run has now, oldest first."""
+    """Yield the output that a run has now, oldest first."""
     place = after
     while found := run_output.read(conn, run_id, place, attempt, stream):
         yield from found
@@ -50,8 +51,10 @@ def looks(
     note: Callable[[str], object] = bool,
     every_s: float = EVERY_S,
 ) -> Iterator[Seen]:
-    """Look at a run until it has ended, or only until the attempt with that number has. `note` is told, once, that no
-    worker would take it."""
+    """Look at a run until it has ended, or until its attempt with that number has.
+
+    `note`: called once with a text if no worker would take the run.
+    """
     place, begun, told = BEGINNING, time.monotonic(), False
     while True:
         run = run_output.state(conn, run_id)
@@ -70,5 +73,5 @@ def looks(
 
 
 def is_past(run: Row, attempt: int) -> bool:
-    """Has this attempt of the run ended?"""
+    """Check whether this attempt of the run has ended."""
     return bool(run["attempt"] > attempt or (run["attempt"] == attempt and run["state"] != "running"))

@@ -1,5 +1,8 @@
-"""Pages of runs. The rule: a page reads a bounded part of history, whatever is asked and however little is found; what
-it did not look at it says, and the next page goes on from there."""
+"""Pages of runs, newest first, for a filter.
+
+Invariant: a page reads a bounded part of history, for any filter and however few runs match. It shows which part it did
+not read, and the next page goes on from there.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ FEW = (State.DEAD, State.MISSED)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Runs, newest first. `more`: there are more among those looked at. `end_id` or `end_at`: only runs after it were
-    looked at; both None: all were."""
+    """Runs, newest first.
+
+    `more`: there are more runs among those that were read.
+    `end_id`, `end_at`: only runs after this were read; both None: all runs were read.
+    """
 
     runs: list[Row]
     more: bool
@@ -29,7 +35,7 @@ class Page:
 
 
 def page(conn: Connection[Any], wanted: Filter) -> Page:
-    """The page of at most `limit` runs that a filter begins. Raises InputError, NotFound."""
+    """Return the page of at most `limit` runs with which a filter begins. Raises InputError or NotFound."""
     asked = replace(wanted, limit=wanted.limit + 1)
     run_filter.check(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
@@ -41,20 +47,20 @@ def page(conn: Connection[Any], wanted: Filter) -> Page:
 
 
 def cut(found: list[Row], wanted: Filter, end_id: int | None = None, end_at: datetime | None = None) -> Page:
-    """The page without the run that only says that there are more."""
+    """Return the page without the one run that only shows that there are more."""
     more = len(found) > wanted.limit
     return Page(found[: wanted.limit], more, None if more else end_id, None if more else end_at)
 
 
 def by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
-    """A job's runs: its index is in the order of slots."""
+    """Return a page of a job's runs: its index is in the order of slots."""
     ids = run_pages.newest_of_job(conn, wanted.job, wanted.before_id, asked.limit)
     found = {row["id"]: row for row in run_filter.by_id(conn, ids)} if ids else {}
     return cut([found[run_id] for run_id in ids if run_id in found], wanted)
 
 
 def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
-    """Runs that ended badly: an index has them by their end, and they may be many."""
+    """Return a page of runs that ended badly: their index is in the order of ends, and they may be many."""
     if wanted.ended_since is not None:
         return cut(run_filter.list_runs(conn, asked), wanted)
     until = wanted.ended_until if isinstance(wanted.ended_until, datetime) else None
@@ -63,13 +69,13 @@ def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
 
 
 def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
-    """What no index answers: the newest READ ids are looked at."""
+    """Return a page for a filter that no index answers: the newest READ ids are read."""
     newest = wanted.before_id
     if newest is None:
         newest = run_pages.newest_id(conn) + 1
     end = newest - READ - 1 if newest > READ + 1 else None
     with conn.transaction():
-        # the order by id then comes from the primary key alone, whose range is what bounds the reading
+        # then only the primary key can give the order by id, and its range bounds the reading
         conn.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         found = run_filter.list_runs(conn, replace(asked, after_id=end))
     return cut(found, wanted, end_id=end)

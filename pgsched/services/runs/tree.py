@@ -1,4 +1,4 @@
-"""A graph of runs as a whole: which runs it has, how they stand, and a change of all of them.
+"""A graph of runs, drawn as a tree in text, and its summary.
 
 Invariant: each run has one line, below the last of the runs that it waits for; the others are named beside it.
 """
@@ -18,8 +18,13 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A run in the drawing of its graph: what leads to it, its id, a mark of the run that was asked about, its state
-    (empty for one that is pruned), and the rest."""
+    """A run in the drawing of its graph.
+
+    `lead`: the lines that lead to it.
+    `mark`: a mark if it is the run that was asked about.
+    `state`: its state, empty for a pruned run.
+    `rest`: all other text.
+    """
 
     lead: str
     id: int
@@ -32,7 +37,7 @@ class Line:
 
 
 def lines(found: list[Row], wanted: int) -> Iterator[Line]:
-    """The tree, a line for each run; `wanted` is the run that was asked about."""
+    """Yield the tree, a line for each run; `wanted` is the run that was asked about."""
     runs = {run["id"]: run for run in found}
     below: dict[int | None, list[int]] = defaultdict(list)
     for run in found:
@@ -51,7 +56,7 @@ def lines(found: list[Row], wanted: int) -> Iterator[Line]:
 
 
 def line(lead: str, run: Row, wanted: bool) -> Line:
-    """The line of one run: id, state, task, what else it waits for, and why it is where it is."""
+    """Return the line of one run: id, state, task, which other runs it waits for, and its error or reason."""
     if run["state"] is None:
         return Line(lead, run["id"], "", "", "  (pruned)")
     others = sorted(run["parents"], key=lambda parent: parent["id"])[:-1]
@@ -68,11 +73,11 @@ def line(lead: str, run: Row, wanted: bool) -> Line:
 
 
 def summary(found: list[Row]) -> str:
-    """How many runs, and how they are."""
+    """Return how many runs there are, and how many are in each state."""
     counts = Counter(run["state"] or "pruned" for run in found)
     return f"{amount(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
 def amount(count: int) -> str:
-    """So many runs, in words."""
+    """Return a number of runs in words."""
     return f"{count:,} run{'' if count == 1 else 's'}"

@@ -1,4 +1,7 @@
-"""Waiting for a run or a backfill. The rule: whoever waits is told when nobody is there to do the work."""
+"""Wait for a run or a backfill to end.
+
+Invariant: the caller gets a note if no process is there to do the work.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PATIENCE_S = 3.0
 
 
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
-    """The run once it has ended. `note` is told, once, that no worker would take it."""
+    """Return the run once it has ended. `note`: called once if no worker would take it."""
     begun, told = time.monotonic(), False
     while (run := runs.show(conn, run_id))["state"] not in ENDED_STATES:
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
@@ -34,7 +37,7 @@ def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object
 def progress(
     conn: Connection[Any], backfill_id: int, note: Callable[[str], object], every_s: float = EVERY_S
 ) -> Iterator[Row]:
-    """A backfill as it goes on, the last time when it has ended. `note` is told, once, that nobody leads."""
+    """Yield a backfill as it goes on, the last time when it has ended. `note`: called once if no process leads."""
     begun, told = time.monotonic(), False
     while (found := backfills.show(conn, backfill_id))["finished_at"] is None:
         yield found
@@ -46,10 +49,10 @@ def progress(
 
 
 def offered(conn: Connection[Any], run: Row) -> bool:
-    """Does any live worker take such a run?"""
+    """Check whether a live worker takes this run."""
     return bool(workers_offering(conn, run).get("workers"))
 
 
 def what(run: Row) -> str:
-    """What a worker has to offer to run it."""
+    """Return the task or kind that a worker has to offer to run it."""
     return f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"
