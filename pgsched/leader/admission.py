@@ -1,4 +1,4 @@
-"""Admission of runs that only limits hold; the last pass of admission.
+"""Admission under limits: queue the waiting runs that limits allow. The last of admission's passes.
 
 Counts come from the rows of runs, in the transaction that admits. Invariant: only the fenced leader makes a limited run
 claimable. So between its count and its commit the number of admitted runs (queued or running) can only fall. When a
@@ -22,12 +22,12 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import limits
 
 logger = log.get("leader")
-GROUPS = 5000
+GROUPS = 5000  # groups (queue and key) that one pass reads at most
 BUDGET = 20_000  # candidates that one pass reads at most
 PASS_S = 0.05  # intended time of a pass at most: no slot is decided meanwhile
-FIRST_SHARE, LEAST_SHARE = 0.1, 0.004
+FIRST_SHARE, LEAST_SHARE = 0.1, 0.004  # of GROUPS and BUDGET: in the first pass, and at least
 WRITERS_S = 5.0  # longest wait for transactions that may not have seen a queue's first limit
-LOOK_S = 0.01
+LOOK_S = 0.01  # pause until a full burst is looked at again
 
 
 @dataclass
@@ -50,10 +50,10 @@ class Standing:
     after: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
     turns: dict[str, str] = field(default_factory=dict)  # by queue: the key that had its turn last
     windows: dict[str, Window] = field(default_factory=dict)  # by queue
-    wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: only an event helps
+    wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: until an event
     more: bool = False  # there is more to admit at once
     share: float = FIRST_SHARE  # of GROUPS and BUDGET that a pass takes
-    waits: dict[limits.Changed, Wait] = field(default_factory=dict)  # by changed queue
+    waits: dict[limits.Changed, Wait] = field(default_factory=dict)  # the transactions that each change waits for
 
     def took(self, seconds: float) -> None:
         """Adapt `share` to the seconds that a pass took; a quick pass raises it only if there was more to do."""
@@ -85,7 +85,7 @@ def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, set_aside_
 
 
 def pass_over(conn: Connection[Any], standing: Standing, most: int, set_aside_groups: Collection[str]) -> int:
-    """Do the pass itself."""
+    """Do the pass of `admit`: read the groups, take back the surplus, and admit runs."""
     found, queues = limits.standing(conn, standing.after, min(most, math.ceil(GROUPS * standing.share)), most)
     standing.more = bool(found) and found[-1]["last"]
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
@@ -121,14 +121,14 @@ def pick(
     ordered: set[str],
     standing: Standing,
 ) -> list[tuple[Group, Candidate]]:
-    """Choose the runs that may start now, and take their room and tokens from the gates."""
+    """Choose the runs that may be admitted now, and take their room and tokens from the gates."""
     most = read(conn, groups, queues, gates, ordered, math.ceil(BUDGET * standing.share))
     chosen = []
     for name, members in by_queue(groups).items():
         selected = choose(members, gates[name], queues[name]["fair"])
         standing.turns[name] = selected[-1][0].key if selected else members[-1].key
         chosen += selected
-    # where a group has room left after all candidates that were asked for, there may be more
+    # a group that got all the candidates it asked for, and has room left, may have more
     standing.more |= any(
         0 < n <= len(group.runs) and group.gate.allows() and gates[group.queue].allows()
         for group, n in zip(groups, most, strict=True)
@@ -279,7 +279,7 @@ def aged(row: Row, ageing_s: float | None) -> Candidate:
 
 
 def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
-    """Admit the chosen runs; a run that another transaction has locked gets its room and token back."""
+    """Admit the chosen runs, return how many; the room and token of a locked run go back to its gates."""
     risen = [run for _, run in chosen if run.risen]
     limits.raise_priorities(conn, [run.id for run in risen], [run.priority for run in risen])
     admitted = limits.admit(conn, [(run.id, group.queue, group.key) for group, run in chosen])
@@ -307,7 +307,7 @@ def apply(conn: Connection[Any], standing: Standing) -> int:
     """Take back admitted runs that are beyond changed limits; return how many wait again.
 
     The order matters: read the changes, then the writing transactions, then the counts. A transaction that writes later
-    sees the changes. The runs of earlier ones are counted once those have ended. Until then a queue with its first
+    sees the changes. Runs of earlier transactions are counted once these have ended. Until then a queue with its first
     limit stays shut, but at most WRITERS_S. Then the limit is in force for all runs enqueued from then on.
     """
     changes = limits.unapplied(conn)

@@ -26,9 +26,9 @@ from pgsched.errors import InputError, PgschedError
 from pgsched.leader.isolation.guard import ends_session, is_conflict
 
 logger = log.get("leader")
-BACKFILLS = 20
+BACKFILLS = 20  # backfills that one round works on
 LOOK = 2000  # open backfills that a round reads; nearly always all of them
-SLOTS = 500
+SLOTS = 500  # of one batch
 LONGEST_S = 0.1  # the tick must have its turn
 SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
 LONGEST_PAUSE_S = 1.0

@@ -49,10 +49,9 @@ class Written:
 
 
 def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
-    """Write all of a batch, or nothing.
+    """Write all of a batch, or nothing. Raises DatabaseError, also where a slot has its row already.
 
-    `terminates`: jobs whose running runs lose their claim; those of other jobs are asked to end. Raises DatabaseError,
-        also where a slot has its row already.
+    `terminates`: jobs whose running runs lose their claim; those of other jobs are asked to end.
     """
     parts = end_others(conn, parts, terminates)
     shared = by_outcome(parts)

@@ -24,7 +24,7 @@ from pgsched.leader.timing.pauses import Pauses
 GONE_S = 3.0  # seconds: a term that was begun without the session lock has ended if it was not seen for this long
 HEED_S = 0.05  # seconds after a try in which notifications are ignored: any session may send them
 FEW = 20  # up to this many candidates, each tries at the configured period
-SELDOM = 3.0  # times the period at most: most candidates may have gone at the same moment as the leader
+SELDOM = 3.0  # times the period at most: many candidates may have disappeared together with the leader
 RECOUNT = 64  # tries after which a candidate counts the candidates again; at first after 1, 2, 4 and so on
 
 
@@ -78,10 +78,11 @@ class Candidacy:
         return None, 0.0
 
     def _may_stand(self) -> bool:
+        """Try to get the lock, and check whether this candidate may begin a term."""
         conn = self._conn
         self.locked = not is_shared(conn) and leadership.try_lead(conn)
         if not (self.locked or is_shared(conn)):
-            # ask for it twice in a row: the first time, another candidate may have got the lock just before
+            # contested twice in a row: after one time, another candidate may just have got the lock
             before, self._contested = self._contested, leadership.contested(conn, GONE_S)
             return before and self._contested
         if vacant := self._vacant():
@@ -92,5 +93,6 @@ class Candidacy:
         return False
 
     def _vacant(self) -> bool:
+        """Check whether the last term has ended."""
         gone_s = self._settings.session_timeout_s if is_shared(self._conn) else GONE_S
         return leadership.vacant(self._conn, gone_s, locked=self.locked)

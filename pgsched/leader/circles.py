@@ -148,6 +148,7 @@ class Circles:
         return self._end(lead, walk)
 
     def _end(self, lead: Leading, walk: Walk) -> int:
+        """End the oldest run of the circle that the walk has found, if any; return how many runs were ended."""
         if not walk.circle:
             return 0
         with lead() as conn:

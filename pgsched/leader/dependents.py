@@ -5,6 +5,8 @@ A run that is released here stays `waiting` for the passes after this one.
 Invariant: the leader alone decides an edge, in a fenced transaction, from the state in which its parent has ended. A
 run that ends here is an ended parent, too. So the pass goes on until nothing more follows.
 
+Watching a run means marking its parents, so that the end of a parent wakes the leader.
+
 A slot that waits for slots of other jobs (jobs.after_jobs) gets those jobs' runs of the same instant as parents. It
 waits while one of the jobs has not decided that slot. It is skipped if one of them has no slot at that instant.
 """
@@ -28,7 +30,7 @@ SLOTS, FRESH, ENDED, JUDGED = "dependent slots", "new dependencies", "ended pare
 CIRCLE = 0  # stands for the missing job where a slot would wait for itself
 LONGEST_S = 0.1  # no further step after this: the tick must have its turn, and locked runs are not claimed
 CHUNK = 1000  # runs and edges that a step reads at most, however many edges a run has
-WAITS = 12  # locks that a step may meet: enough to find one locked slot among CHUNK
+WAITS = 12  # locks that a step may meet: enough to find one locked slot among CHUNK by halving
 
 
 @dataclass
@@ -70,7 +72,9 @@ def resolve(
 ) -> int:
     """Decide the edges that can be decided, about `n` in a step; return how many runs were released or ended.
 
-    The result is one higher if there is more to do. `set_aside`: the ids to skip, by SLOTS, FRESH and ENDED.
+    The result is one higher if there is more to do.
+
+    `set_aside`: the ids to skip, by SLOTS, FRESH and ENDED.
     `longest_s`: seconds after which no further step begins (None: LONGEST_S).
     """
     turn, n = turn or Turn(), min(n, CHUNK)

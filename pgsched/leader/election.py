@@ -1,4 +1,4 @@
-"""Leader election: one leader at a time. A term names it, and it locks the term's row in each of its transactions.
+"""Leader election: one leader at a time, named by a term; it locks the term's row in each of its transactions.
 
 If the leader's process freezes, the server ends its session by a timeout. So the candidates need not wait for TCP to
 notice.
@@ -39,9 +39,9 @@ from pgsched.leader.timing.periodic import Sleep
 logger = log.get("leader")
 
 LOCK_TIMEOUT_MS = "300"  # a lock that the leader needs may never be released, and no slot is decided meanwhile
-CALM_S = 60.0  # a session that worked for this long ends a series of errors
+CALM_S = 60.0  # after a session of this length, unforeseen errors are counted anew
 # Errors after which a leader keeps its connection, with the seconds before its first retry. A new connection would not
-# help, and would reap nothing for a lease.
+# help, and a new term reaps nothing for a lease.
 OUTLASTS = {
     Reaction.BACK_OFF: ("the database is short of something", 1.0),
     Reaction.RETRY: ("conflict, trying again", 0.1),
@@ -122,6 +122,7 @@ class Leader:
                 self._cost = None
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
+        """Report an error that no retry can mend."""
         reason = error if isinstance(error, PgschedError) else explain(error)
         logger.error("cannot lead", error=str(reason))
         if self.on_fatal is not None:
@@ -174,7 +175,8 @@ class Leader:
     def _round(self, conn: Connection[Any], loop: LeaderLoop, sleep: Sleep) -> None:
         """Do one round of the loop, and pause.
 
-        A leader stays where the server is short of something, or a table is locked. It then asks less and less often.
+        The leader keeps its connection where the server lacks a resource or a table is locked, and tries less and less
+        often.
         """
         try:
             seconds = loop.run_once()

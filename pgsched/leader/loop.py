@@ -152,6 +152,7 @@ class LeaderLoop:
         self._stepped_s = 0.0
 
     def _give_workers(self, seconds: float) -> None:
+        """Put off all decisions about silent workers by `seconds`."""
         for duty in self.duties:
             duty.give_workers(seconds)
 

@@ -17,11 +17,11 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import ticks
 from pgsched.leader.ticker import Ticked
 
-FIRST_S = 0.01
+FIRST_S = 0.01  # lead of the first batch
 SHORTEST_S = 0.003
 LONGEST_S = 0.25  # jobs are locked for this long, and an edit of one waits
-MARGIN = 1.25
-FADE = 0.1
+MARGIN = 1.25  # lead as a multiple of the time that a batch took
+FADE = 0.1  # share of the difference by which a lead shrinks after a quicker batch
 
 
 class NotAsPrepared(Exception):

@@ -35,7 +35,7 @@ class Pruner:
         self.more = False
         self.picked: Picked | None = None  # picked by the batch that was begun last
         self._keep_rows = keep_rows
-        # by retention time: up to which end, and which id, as many runs may have ended at one instant
+        # by retention time: (end, id) of the last run that was read, because many runs may have ended at one instant
         self._reached: dict[float, tuple[datetime, int]] = {}
         self._before = self._reached
         self._version: str | None = None
@@ -77,6 +77,7 @@ class Pruner:
         return retention.tidy(conn, longest_s, n, keep_workers_s)
 
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, set_aside_ids: Sequence[int]) -> int:
+        """Delete one batch of the runs that have reached the age of `keep_s` seconds; return how many."""
         until = end_of(rules, keep_s)
         after, after_id = self._reached.get(keep_s, (None, 0))
         if until is None or (after is not None and until <= after):

@@ -27,10 +27,10 @@ from pgsched.errors import PgschedError
 
 logger = log.get("leader")
 QUICK_S = 0.02
-SHARE = 20
+SHARE = 20  # slow searches take at most one part in this many of the time
 FIRST_PAUSE_S = 5.0  # longest pause after the first slow search
 LONGEST_S = 60.0
-TIMEOUT_S = 60.0  # limit of the first search; then PATIENCE times the last one's time: a session may never answer
+TIMEOUT_S = 60.0  # limit of a search, or PATIENCE times the last one's time if longer: a session may never answer
 PATIENCE = 10
 LOOK_S = 0.2  # pause between two checks whether the thread has ended
 SETTINGS = BY_INDEX | {"max_parallel_workers_per_gather": "0"}
@@ -52,7 +52,7 @@ class ReapQuery:
 
     @property
     def before_s(self) -> float:
-        """Only leases that had ended at this instant are found; 0 finds none."""
+        """Only leases that had ended by this instant are found; 0 finds none."""
         return self.now_s if self.reaping else 0.0
 
 
@@ -81,11 +81,11 @@ class Search:
         self._dsn = dsn
         self._thread: ReapThread | None = None
         self.apart = False  # searches are slow, and so made in a session of their own
-        self._unheard = False
+        self._unheard = False  # the last thread got no session: search once in the leader's session
         self._pause_s = 0.0
         self._took_s = 0.0
         self.next_at = next_at
-        self.began_s = 0.0  # the last answered search for expired claims, by the database's clock
+        self.began_s = 0.0  # database's clock at the last search for expired claims that was answered
 
     @property
     def busy(self) -> bool:

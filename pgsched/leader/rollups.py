@@ -68,7 +68,7 @@ class Counting:
         return None if self._counts_until is None else rollups.first(conn, self._counts_until, set_aside_ids)
 
     def _safe(self, found: Look) -> datetime | None:
-        """Return the instant up to which nothing can be committed any more.
+        """Return the instant up to which no further end of a run can be committed.
 
         None while transactions that the last look saw are still open.
         """

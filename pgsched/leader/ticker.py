@@ -29,7 +29,7 @@ logger = log.get("leader")
 # A batch ends early, before the session's idle timeout between two statements, and before it fills the memory.
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
-READ_S = 1.0  # part of it for new schedules: reading one that never fires takes some milliseconds
+READ_S = 1.0  # part of LONGEST_S for new schedules: reading one that never fires takes some milliseconds
 # Key of a shape, whose jobs are decided alike. A job with excluded dates has a shape of its own.
 Key = tuple[str, int | None]
 
@@ -85,7 +85,7 @@ def tick(
 class Work:
     """A batch of due jobs, locked, with the facts that are needed to decide them.
 
-    `terminates`: jobs that terminate the runs which their slots replace.
+    `terminates`: jobs that terminate the runs replaced by their slots.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Work:
         return decided
 
     def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
-        """Decide anew, without those slots, the jobs with slots that have a row already.
+        """Decide again the jobs with slots that have a row already, this time without those slots.
 
         This is repeated as long as a slot that is reached instead has a row too.
         """

@@ -17,8 +17,8 @@ from pgsched.leader.alerting.sinks import Sink, tell
 
 logger = log.get("alerts")
 IDLE_S = 30.0  # a connection is kept for this long after the last delivery
-NUDGED_S = 6.0  # and after a nudge without an alert: longer than between two nudges while no process leads
-LOOK_S = 2.0
+NUDGED_S = 6.0  # the same after a nudge in vain: longer than between two nudges while no process leads
+LOOK_S = 2.0  # pause between two looks for alerts
 FAILED_S = 1.0  # pause after an alert that the sink did not take
 
 
@@ -52,10 +52,11 @@ class Courier(threading.Thread):
                         self._deliver(conn)
             except (DatabaseError, PgschedError) as error:  # the next nudge tries again
                 logger.warning("alerts could not be told", error=log.redact(str(error).strip()))
-            except Exception:  # never silent, and never the end of the process
+            except Exception:  # log it, and never end the process
                 logger.error("alerts could not be told", exc_info=True)
 
     def _deliver(self, conn: Connection[Any]) -> None:
+        """Deliver alerts until there was nothing to deliver for a while."""
         quiet = IDLE_S - NUDGED_S
         while not self._ending.is_set() and quiet < IDLE_S:
             if self.deliver_once(conn):

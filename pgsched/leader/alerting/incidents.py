@@ -21,10 +21,10 @@ logger = log.get("alerts")
 EVERY_S = 5.0
 LOOK_S = 0.2  # intended time of a look at most
 FEW = 20  # jobs in the first look
-UNWATCHED_S = 10.0
+UNWATCHED_S = 10.0  # pause while no job is watched
 UNLED_S = 20.0  # a worker checks this often whether a process leads
-CANDIDATE_S = 60.0  # and this often if it would lead itself
-GONE_S = 15.0
+CANDIDATE_S = 60.0  # the same for a worker that would lead itself
+GONE_S = 15.0  # no process leads if the last term was not seen for this long
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
@@ -38,7 +38,10 @@ class Watch:
         self._begins = True  # nudge once: the database does not show which alerts this process's sinks missed
 
     def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
-        """Look at the next jobs; return the seconds until there is more to look at."""
+        """Look at the next jobs; return the seconds until there is more to look at.
+
+        `leads`: this process leads, so an incident about a missing leader is over.
+        """
         watched, pending = alerts.look(conn)
         if pending or self._begins:
             self._nudge()

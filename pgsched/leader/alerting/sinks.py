@@ -37,7 +37,7 @@ logger = log.get("alerts")
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0
 LOOK_S = 0.05
-SAID_BYTES = 300  # of a program's error output that are kept
+SAID_BYTES = 300  # bytes of a program's error output that are kept
 PATIENCE_S = 45.0  # less than alerts.LEASE_S: meanwhile no other process takes the alert
 Tell = Callable[[dict[str, Any]], None]
 
@@ -166,7 +166,7 @@ def webhook(url: str) -> Tell:
 
 @contextmanager
 def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
-    """End the connection after WEBHOOK_S in all, because a socket's own timeout begins anew with each byte."""
+    """End the connection after WEBHOOK_S in all, and set `late`: a socket's own timeout begins anew with each byte."""
 
     def end() -> None:
         late.set()

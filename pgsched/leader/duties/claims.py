@@ -97,10 +97,12 @@ class ClaimsDuty(Duty):
         return shortened
 
     def _take_back(self, run_ids: list[int], before_s: float) -> int:
+        """Take back these claims, in pieces if that fails as a whole; return how many."""
         parts = pieces.claims(self.term, run_ids, lambda some: self._reap(some, before_s))
         return self.term.guard.run(pieces.CLAIMS, lambda: self._reap(run_ids, before_s), parts)
 
     def _reap(self, run_ids: list[int], before_s: float) -> int:
+        """Take back those of these claims whose lease had ended at `before_s` (seconds since 1970); return how many."""
         with self.term.leading() as conn:
             reaped = expired_leases.reap(conn, run_ids, self.term.settings.crash_limit, before_s)
             lost = expired_leases.note_lost(conn, [run["id"] for run in reaped]) if reaped else {}

@@ -69,6 +69,7 @@ class TickDuty(Duty):
         return done.jobs
 
     def _note(self, done: Ticked, took_s: float) -> None:
+        """Set failed jobs aside, begin a lull, and count and log what the batch did."""
         if done.failed:
             rows = ((str(job), first_line(error)) for job, error in done.failed.items())
             self.term.guard.set_aside(pieces.JOBS, rows, proven=done.jobs > 0, doubled_to_s=JOB_MOST_S)

@@ -25,11 +25,10 @@ def apart(
 ) -> list[R]:
     """Write these parts in savepoints: all at once, or in halves where the database refuses that.
 
-    `alone`: called with the one part that is refused, and its error. Returns the results of `write` and `alone`, in
-        order.
+    `alone`: called with a part that is refused alone, and its error.
 
-    Raises the error of the last of IN_VAIN parts that were refused before any was written. Also raises errors that do
-    not concern a part (a lock, a time-out).
+    Returns the results of `write` and `alone`, in order. Raises the error of the last of IN_VAIN parts that were
+    refused before any was written. Also raises errors that do not concern a part (a lock, a time-out).
     """
     return Halving(conn, write, alone).written(parts)
 

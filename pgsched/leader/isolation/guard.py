@@ -84,7 +84,7 @@ class DutyGuard:
         self._set_aside = set_aside
         self._states: dict[str, State] = {}
         self._count = 0  # rows that were set aside so far
-        self._sizes: dict[str, int] = {}  # sizes at which pieces go on that ran out of time
+        self._sizes: dict[str, int] = {}  # by name of pieces that ran out of time: the size to go on with
         self.cost: tuple[str, str, bool] | None = None
 
     def run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces] = ()) -> int:
@@ -126,7 +126,11 @@ class DutyGuard:
     def set_aside(
         self, name: str, rows: Iterable[tuple[str, str]], *, proven: bool, doubled_to_s: float | None = None
     ) -> None:
-        """Skip these rows (each with its error) for a while. `proven`: other rows succeeded."""
+        """Skip these rows (each with its error) for a while.
+
+        `proven`: other rows succeeded.
+        `doubled_to_s`: see SetAside.delay_s.
+        """
         bad = [
             Bad(row, error, self._set_aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
             for row, error in rows
@@ -154,6 +158,7 @@ class DutyGuard:
         return done
 
     def _failed(self, name: str, state: State, error: Exception) -> None:
+        """Log that the duty failed as a whole, and let it back off."""
         text = log.redact(first_line(error))
         state.failures += 1
         delay_s = min(MOST_S, FIRST_S * 2.0 ** min(state.failures - 1, 10))
@@ -163,6 +168,7 @@ class DutyGuard:
         self._put(name, [Bad(WHOLE, text, delay_s)])
 
     def _put(self, name: str, bad: Sequence[Bad]) -> None:
+        """Set rows aside in memory, and in the database if possible."""
         self._set_aside.put(name, bad)  # in memory first: the note may fail
         try:
             with self._leading() as conn:
@@ -187,6 +193,7 @@ class DutyGuard:
                         self._set_aside.drop(conn, duty, rows)
 
     def _is_over(self, duty: str, row: str) -> bool:
+        """Check whether the time of a row to be tried again had come."""
         entry = self._set_aside.entry(duty, row)
         return entry is not None and (row in (WHOLE, SESSION) or entry.until <= time.monotonic())
 
@@ -196,6 +203,10 @@ class DutyGuard:
         return sum(done for done, _ in found), all(healed for _, healed in found)
 
     def _piecewise(self, piece: Pieces) -> tuple[int, bool]:
+        """Do pieces of one kind: smaller ones after a failure, larger ones after a success.
+
+        Returns how much was done, and whether all succeeded but the rows that are set aside now.
+        """
         size, done, until = self._sizes.pop(piece.name, piece.most), 0, time.monotonic() + PIECES_S
         suspects: dict[str, str] = {}
         finished, failed, skipped = False, False, not piece.at_start()
@@ -229,6 +240,7 @@ class DutyGuard:
         return done, finished or done > 0 or not failed
 
     def _first(self, piece: Pieces) -> str | None:
+        """Return the row with which a piece begins, None if that cannot be found out."""
         try:
             return piece.first()
         except Exception as error:

@@ -60,7 +60,7 @@ def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
 def dependents(term: Term, most: int) -> list[Pieces]:
     """Return the pieces of deciding runs that wait for others.
 
-    Runs that cannot be released are set aside one by one, after their edges.
+    Runs that cannot be released are set aside one by one, once their edges are decided.
     """
 
     def judge(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, Mapping[int, Exception]]:

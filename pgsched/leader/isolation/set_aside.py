@@ -18,8 +18,8 @@ from pgsched.db.queries.leader.set_aside import Bad
 
 PROVEN_S = (60.0, 300.0, 1800.0)  # where other rows succeeded: one, five and thirty minutes
 UNPROVEN_MOST_S = 60.0  # where no other row could be tried: one second, then twice as long each time, up to this
-JOB_MOST_S = 300.0
-UNHEARD_S = 60.0
+JOB_MOST_S = 300.0  # for jobs of the tick: one second, then twice as long each time, up to this
+UNHEARD_S = 60.0  # a row is kept for this long after its time had come, if it is not seen again
 IN_A_ROW_S = 600.0  # a session lost later than this after the last one counts as the first; as in set_aside_session
 WHOLE = ""  # row id that stands for the duty itself
 SESSION = "session"  # row id: the leader lost its session in the duty

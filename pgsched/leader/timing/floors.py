@@ -22,7 +22,7 @@ BELOW_EVERY_S = 10.0
 PIECE_EVERY_S = 1.0
 SLOW_S, QUICK_S = 0.05, 0.01  # after a slower look below the next one reads less; after a quicker one, more
 FIRST_PIECE_S = 60.0
-WHOLE_S = 366 * 86400.0  # a piece that is longer becomes all that is left
+WHOLE_S = 366 * 86400.0  # a piece that grows longer takes in all that is left
 ROUNDING_S = 0.001
 
 
@@ -36,7 +36,7 @@ class Floors:
     def __init__(self) -> None:
         self.since = EVER
         self._piece_s = math.inf
-        self._high_s: float | None = None  # this pass has looked at all above this
+        self._high_s: float | None = None  # the present pass has looked at everything above
         self.next_at = 0.0
 
     def reset(self) -> None:
@@ -71,6 +71,7 @@ class Floors:
         return int(self.since != before)
 
     def _measure(self, took_s: float) -> None:
+        """Adapt the length of the pieces to the time that the last one took."""
         if took_s > SLOW_S:
             self._piece_s = min(FIRST_PIECE_S, self._piece_s / 2)
         elif took_s < QUICK_S:

@@ -112,7 +112,7 @@ class Sleep:
 def breather(began: float, times: float = 1.0) -> float:
     """Return when to go on with work of many batches: after a pause `times` as long as the last batch.
 
-    `began`: monotonic instant at which that batch began; so is the result.
+    `began`: when that batch began. Both are monotonic instants.
     """
     now = time.monotonic()
     return now + max(0.005, times * (now - began))
