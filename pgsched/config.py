@@ -37,7 +37,7 @@ WITHDRAW_AFTER_S = 600.0  # for declared jobs; longer than the 5 minutes that Ku
 PROGRAMS = frozenset({"command", "shell"})  # values of core.model.Kind: settings import no module above them
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_LOGIN = "PGSCHED_SQL_LOGIN"
-# libpq's variables for the place of the database. Others (PGPASSWORD and so on) are read by libpq itself.
+# libpq's variables that say where the database is. Others (PGPASSWORD and so on) are read by libpq itself.
 LIBPQ = {
     "PGSERVICE": "service",
     "PGHOST": "host",
@@ -148,8 +148,8 @@ def fleet(environ: Mapping[str, str] | None = None) -> UUID | None:
 def find_sql_dsns(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the databases that SQL jobs may name: PGSCHED_SQL_DSN_NAME of the environment, then each flag NAME=DSN.
 
-    A flag that is only a name stands for the one in the environment, to which a connection string with a password is
-    moved. Raises InputError, which never shows a connection string.
+    A flag that is only a name refers to the environment: the command line moves connection strings with passwords
+    there. Raises InputError, which never shows a connection string.
     """
     env = hidden_environment.environ() if environ is None else environ
     found = {key[len(SQL_DSN) :].lower(): dsn for key, dsn in env.items() if key.startswith(SQL_DSN) and dsn}

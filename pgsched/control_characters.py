@@ -1,6 +1,6 @@
-"""Make text of others safe to show: control characters and invisible ones become escapes.
+"""Make text from others safe to show: control characters and invisible ones become escapes.
 
-Invariant: text of others never reaches a terminal, a page, a log, an alert or a metric's label unchanged. A control
+Invariant: text from others never reaches a terminal, a page, a log, an alert or a metric's label unchanged. A control
 character could move the cursor or forge a line. A character that turns the writing direction, or cannot be seen, could
 make one name pass for another.
 """

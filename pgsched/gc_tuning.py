@@ -1,6 +1,6 @@
 """Tuning of Python's garbage collection, for short commands and for processes that last.
 
-Invariant: Python never searches imported objects for garbage, nor a command that ends before there is any. That search
+Invariant: Python never searches imported objects for garbage, nor the objects of a command that ends soon. That search
 took a quarter of the time of `pgsched status`.
 """
 

@@ -1,7 +1,7 @@
 """Logs: events with fields, as lines for people or as JSON for programs, and never with a password.
 
-Only this module uses structlog. It imports structlog at the first event, because that takes as long as a short command.
-Call `configure()` once per process, and `get(name)` anywhere.
+Only this module uses structlog. It imports structlog at the first event, because the import takes as long as a short
+command. Call `configure()` once per process, and `get(name)` anywhere.
 """
 
 from __future__ import annotations

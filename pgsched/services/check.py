@@ -40,17 +40,17 @@ class Finding:
 
 
 def ok(name: str, text: str) -> Finding:
-    """Return a finding that all is well."""
+    """Return a finding of the level ok."""
     return Finding(name, "ok", text)
 
 
 def warn(name: str, text: str) -> Finding:
-    """Return a finding that warns."""
+    """Return a finding of the level warn."""
     return Finding(name, "warn", text)
 
 
 def fail(name: str, error: PgschedError) -> Finding:
-    """Return a finding that failed with this error, and its exit code."""
+    """Return a finding of the level fail, with the text and exit code of this error."""
     return Finding(name, "fail", str(error), error.exit_code)
 
 

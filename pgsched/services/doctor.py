@@ -33,10 +33,10 @@ WAITS_S = 2.0
 SKEW_S = 5.0
 NOTIFY_FULL = 0.1
 TREND_S = 1.5
-MOST_DEAD = 3.0  # times the number of dead rows for which autovacuum comes
+MOST_DEAD = 3.0  # times the number of dead rows at which autovacuum starts
 FEW_DEAD = 50_000
 LOST_S = 600.0
-LOCK_TIMEOUT_MS = 1000  # earlier checks have found the locks by then
+LOCK_TIMEOUT_MS = 1000  # short, because earlier checks have already found the locks
 OWN_SESSIONS = "this role sees only its own sessions"
 Check = tuple[str, Callable[[Connection[Any]], Iterable[Finding]]]
 

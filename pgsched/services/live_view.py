@@ -14,7 +14,8 @@ from pgsched.db.queries.reports import live
 class Live:
     """One moment of the system.
 
-    `now`: the database's clock. Each list holds rows as dictionaries (see pgsched/db/queries/reports/live.py).
+    `now`: the database's clock.
+    `jobs`, `runs`, `leader`, `workers`: rows as dictionaries (see pgsched/db/queries/reports/live.py).
     """
 
     now: datetime

@@ -1,7 +1,7 @@
 """Charts of ranges that are longer than rows are kept, from the minutes and hours that were counted.
 
 Invariant: counts are exact. A percentile lies between the two bounds of its bin, so it is wrong by a factor of two at
-worst. A year is estimated from every eleventh hour, unless a job has only few, and the estimate is marked.
+worst. A year is estimated from every eleventh hour, unless a job has only few hours; an estimate is marked.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def pause(
     by: str | None = None,
     lasts: timedelta | None = None,
 ) -> Row:
-    """Start no run of the target, for the time `lasts` or until it is resumed. `by`: None is the session's user."""
+    """Pause the target, for the time `lasts` or until it is resumed. `by`: None is the session's user."""
     return queues.pause(conn, target.what, target.name, reason, by, lasts)
 
 

@@ -88,12 +88,12 @@ class File:
         return os.fstat(self._file.fileno()).st_size
 
     def cut(self, size: int) -> None:
-        """Remove the lines behind `size` bytes: their runs still exist."""
+        """Shorten the file to `size` bytes: the runs of the removed lines still exist."""
         self._file.truncate(size)
 
     def close(self) -> None:
         """Close the file."""
-        with suppress(OSError):  # closing fails for the same rows that `keep` could not write
+        with suppress(OSError):  # closing writes the rest, which `keep` may have failed to write
             self._file.close()
 
     def _take_back(self, conn: Connection[Any]) -> None:

@@ -28,9 +28,9 @@ PUT_OFF = 90  # extra slots that are read, because this many may lie on excluded
 def status(conn: Connection[Any], sample: int | None = None) -> Status:
     """Read the state of everything and judge it.
 
-    `sample`: how many finished runs are read at most, the newest ones, and how many of those that ended badly within a
-        day. None means SAMPLE; then COUNTED times as many finished runs are counted. Of runs that ended badly before,
-        at most `OLDER` are read.
+    At most `sample` runs are read of the finished ones, and of those that ended badly within a day, always the newest.
+    None means SAMPLE; then COUNTED times as many finished runs are counted. Of runs that ended badly before that day,
+    at most `OLDER` are read.
     """
     most = COUNTED * SAMPLE if sample is None else sample
     sample = sample or SAMPLE

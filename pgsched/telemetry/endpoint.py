@@ -68,7 +68,7 @@ class Endpoint:
     def _run(self) -> None:
         try:
             self._loop.run_until_complete(self._serve())
-        except Exception:  # never silent
+        except Exception:  # an error must be seen
             logger.error("the endpoint for probes and metrics failed", exc_info=True)
         finally:
             self._loop.close()

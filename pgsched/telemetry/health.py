@@ -48,12 +48,15 @@ def lines(reasons: list[str]) -> bytes:
 
 
 def starting() -> Health:
-    """Return the health of a process that has just begun: alive, and not ready."""
+    """Return the health of a process that has just begun: alive, so that it is not killed, but not ready."""
     return Health([], [STARTING])
 
 
 def together(children: Mapping[str, Health | None]) -> Health:
-    """Return the health of a parent: alive, and ready, as long as one of its workers is. None: no answer came."""
+    """Return the health of a parent: alive, and ready, as long as one of its workers is.
+
+    `children`: by name of the worker; None where it gave no answer.
+    """
     answers = {name: health or Health(["it gives no answer"], []) for name, health in children.items()}
     if not answers:
         return Health([], ["no worker has been started"])

@@ -1,7 +1,7 @@
 """Counters, gauges and histograms of one process.
 
-Invariant: a batch of values takes one lock, and values are collected only at a scrape. A snapshot is plain lists and
-numbers, so that workers can send theirs to the parent that serves them.
+Invariant: values come in batches, each batch takes the lock once, and values are read only at a scrape. A snapshot is
+plain lists and numbers, so that workers can send theirs to the parent that serves them.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def latest(schedule: Schedule, job: Row) -> Slots:
 
 
 def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
-    """Return the slot at an instant, or the nearest one."""
+    """Return the slot at an instant, or else the nearer of its neighbours."""
     following = schedule.after(instant - INSTANT)
     if following is not None and same(following, instant):
         return following, None

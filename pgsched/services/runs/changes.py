@@ -69,7 +69,7 @@ class Cancelled:
 def retry(conn: Connection[Any], run_id: int, *, now: bool = False) -> Retried:
     """Revive a run that ended without success. Raises InputError or NotFound.
 
-    `now`: even if runs that it waited for have failed or are not finished.
+    `now`: start it even if the runs that it waited for have failed or are not finished.
     """
     state = runs.retry(conn, run_id, now)
     return Retried(run_id, state, graphs.waits_for(conn, run_id) if state == State.WAITING else [])
@@ -153,7 +153,7 @@ def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
 
 
 def first(conn: Connection[Any], choice: Choice, n: int) -> list[Row]:
-    """Return the first `n` runs of a choice, as in a list."""
+    """Return the first `n` runs of a choice, as rows of a list."""
     return run_filter.by_id(conn, choice.ids[:n])
 
 

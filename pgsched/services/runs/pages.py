@@ -35,7 +35,7 @@ class Page:
 
 
 def page(conn: Connection[Any], wanted: Filter) -> Page:
-    """Return the page of at most `limit` runs with which a filter begins. Raises InputError or NotFound."""
+    """Return the page of at most `limit` runs that a filter selects. Raises InputError or NotFound."""
     asked = replace(wanted, limit=wanted.limit + 1)
     run_filter.check(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
