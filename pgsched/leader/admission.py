@@ -50,7 +50,7 @@ class Standing:
     after: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
     turns: dict[str, str] = field(default_factory=dict)  # by queue: the key that had its turn last
     windows: dict[str, Window] = field(default_factory=dict)  # by queue
-    wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: until an event
+    wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: only an event helps
     more: bool = False  # there is more to admit at once
     share: float = FIRST_SHARE  # of GROUPS and BUDGET that a pass takes
     waits: dict[limits.Changed, Wait] = field(default_factory=dict)  # the transactions that each change waits for

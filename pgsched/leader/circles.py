@@ -3,8 +3,7 @@
 A transaction that would close a circle is refused if it sees the other edges. Two transactions that do not see each
 other's edges can still close one together, and so can a retry.
 
-Invariant: a circle's oldest run, which waits for a later one, ends. The `on_failure` of the others decides what becomes
-of them.
+Invariant: a circle's oldest run, which waits for a later one, ends. The other runs then follow their `on_failure`.
 
 A look takes LONGEST_S, and each of its statements reads at most EDGES edges. A run that waits for many others is put
 off: every other look continues with one of those runs, from where the last look stopped.

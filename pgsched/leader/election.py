@@ -68,7 +68,7 @@ class Leader:
         self.nudge: Callable[[], object] = bool  # called when there may be alerts to deliver
         self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while no process leads
         self._broken_off = 0  # failed rounds in a row
-        self._cost: tuple[str, str, bool] | None = None  # where the last session was lost: see DutyGuard
+        self._cost: tuple[str, str, bool] | None = None  # the duty in which the last session was lost: DutyGuard.cost
 
     @property
     def heard_at(self) -> float | None:

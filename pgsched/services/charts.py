@@ -28,8 +28,8 @@ class Stretch:
 
     `per_s`: executed runs per second.
     `dead`, `missed`, `retried`: numbers of runs.
-    `wait_50`, `wait_95`: median and 95th percentile of the waits, in seconds; None without such a run.
-    `late_50`, `late_95`, `late_max`: the same of lateness, and the greatest, in seconds; None without such a run.
+    `wait_50`, `wait_95`: median and 95th percentile of the waits, in seconds; None if no run waited.
+    `late_50`, `late_95`, `late_max`: the same of lateness, and the greatest, in seconds; None without a run of a slot.
     `sampled`: only the last runs of the stretch were read; the others were counted, up to COUNTED.
     """
 

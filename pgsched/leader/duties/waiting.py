@@ -135,5 +135,5 @@ class AdmissionDuty(Duty):
 
 
 def may_release(this_round: Round) -> bool:
-    """Check whether a run may have nothing to wait for any more, also because of what this round has freed."""
+    """Check whether a run may have nothing to wait for any more, also because this round has freed runs."""
     return this_round.look.runs or this_round.look.waiting or this_round.freed > 0

@@ -3,9 +3,10 @@
 Invariant: when the database's clock is moved, no healthy worker loses a claim, and no claim outlives its lease.
 
 A lease ends at an instant of the database's clock. If the clock is moved ahead, all leases end at once. If it is moved
-back, the claims of a dead worker stay valid for as long as the clock went back. Monotonic time shows both.
+back, the claims of a dead worker stay valid for as long as the clock went back. A comparison with monotonic time shows
+both.
 
-A clock that has jumped ahead by more than DOUBT_S is not trusted until that much time has passed. Decisions by it
+A clock that has jumped ahead by more than DOUBT_S is not trusted until it has stayed there for DOUBT_S. Decisions by it
 (slots, deadlines, pruning) could not be taken back once the clock is right again.
 """
 
