@@ -21,7 +21,7 @@ from pgsched.db.queries.leader.rollups import Look
 
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 BATCH = 5000
-STALE = timedelta(minutes=10)
+STALE = timedelta(minutes=10)  # the mark moves at least this often
 
 
 class Counting:

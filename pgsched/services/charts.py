@@ -18,8 +18,8 @@ from pgsched.db.queries.reports import charts
 STRETCHES = 60
 COUNTED = 20_000  # runs of a stretch that are counted at most
 RANGES = {"15m": 15.0, "1h": 60.0}  # seconds of each of the STRETCHES stretches; longer ranges: long_charts.py
-SAMPLE = 300
-DEPTH_COUNTED = 50_000
+SAMPLE = 300  # runs of a stretch that are read at most
+DEPTH_COUNTED = 50_000  # open runs that are counted at most
 
 
 @dataclass(frozen=True, slots=True)

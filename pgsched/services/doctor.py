@@ -28,14 +28,14 @@ from pgsched.services import check
 from pgsched.services.check import Finding, fail, ok, warn
 from pgsched.services.status import status
 
-PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0
-WAITS_S = 2.0
-SKEW_S = 5.0
-NOTIFY_FULL = 0.1
-TREND_S = 1.5
+PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0  # age of a transaction that keeps dead rows: warning, and failure
+WAITS_S = 2.0  # a lock that is held or waited for longer is reported
+SKEW_S = 5.0  # a worker's clock that differs by more is reported
+NOTIFY_FULL = 0.1  # share of the queue above which it is reported
+TREND_S = 1.5  # between the two looks at dead rows
 MOST_DEAD = 3.0  # times the number of dead rows at which autovacuum starts
 FEW_DEAD = 50_000
-LOST_S = 600.0
+LOST_S = 600.0  # a worker that was not seen for longer is reported
 LOCK_TIMEOUT_MS = 1000  # short, because earlier checks have already found the locks
 OWN_SESSIONS = "this role sees only its own sessions"
 Check = tuple[str, Callable[[Connection[Any]], Iterable[Finding]]]

@@ -18,10 +18,10 @@ from pgsched.db.queries.reports import health, slots
 from pgsched.db.queries.reports.health import build
 from pgsched.services.status_model import Attention, Finished, NextFire, Status
 
-SAMPLE = 10_000
+SAMPLE = 10_000  # finished runs that are read at most
 COUNTED = 10  # times SAMPLE: how many runs of the last minutes are counted
 OLDER = 1000  # runs that are read of those that ended badly more than a day ago
-MOST_OPEN = 200_000
+MOST_OPEN = 200_000  # open runs that are counted at most
 PUT_OFF = 90  # extra slots that are read, because this many may lie on excluded dates
 
 

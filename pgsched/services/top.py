@@ -30,7 +30,7 @@ from pgsched.services.status_model import Status
 
 SPAN = "15m"
 SAMPLE = 2500  # finished runs that are read at most
-LISTED, DEEP, FRONTS, LATER = 200, 1000, 100, 5000
+LISTED, DEEP, FRONTS, LATER = 200, 1000, 100, 5000  # rows of a page, and bounds of reading (see sql/top.sql)
 LOG_ROWS, LOG_CHARACTERS = 60, 4000
 TIMEOUT_S = 10.0
 SETTINGS = {"enable_seqscan": "off", "jit": "off"}  # the statistics of a queue table are always stale

@@ -20,7 +20,7 @@ from pgsched.telemetry.system_health import SystemHealth
 
 logger = log.get("metrics")
 EVERY_S = 15.0
-SHARE = 20
+SHARE = 20  # reading takes at most one part in this many of the time
 TIMEOUT_S = 10.0
 LOOK_S = 0.5
 

@@ -27,7 +27,7 @@ from pgsched.errors import InputError
 logger = log.get("endpoint")
 HEAD_BYTES = 8192
 HEAD_S = 5.0
-ANSWER_S = 10.0
+ANSWER_S = 10.0  # to make and send an answer
 MOST = 32
 PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 

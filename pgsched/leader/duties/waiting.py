@@ -14,8 +14,8 @@ from pgsched.leader.isolation import pieces
 from pgsched.leader.term import Term
 from pgsched.leader.timing.floors import Floors
 
-WAITING_PAUSE_S = 1.0
-UNAPPLIED_PAUSE_S = 0.2
+WAITING_PAUSE_S = 1.0  # between two checks of waiting runs
+UNAPPLIED_PAUSE_S = 0.2  # between two tries to put a changed limit in force
 
 
 class ChangedLimitsDuty(Duty):

@@ -25,7 +25,7 @@ from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable
 from pgsched.leader.isolation.set_aside import SESSION, WHOLE, SetAside
 
 logger = log.get("leader")
-FIRST_S, MOST_S = 1.0, 60.0
+FIRST_S, MOST_S = 1.0, 60.0  # back-off of a duty that fails: at first, and at most
 CONFLICTS = 3  # conflicts in a row that are taken for chance: a locked row, a deadlock
 FEW = 10  # rows that may be at fault although no other row could be tried
 PIECES_S = 1.0  # time for the pieces of one duty in one round

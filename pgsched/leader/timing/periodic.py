@@ -15,10 +15,10 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership
 
 LONGEST_PAUSE_S = 2.5  # longest pause of the leader: how late a lost notification may be noticed
-FIRST_S, LATER = 0.02, 10.0
+FIRST_S, LATER = 0.02, 10.0  # the first nap, and how many times longer each further one is
 AHEAD_S = 5.5  # how far ahead the leader announces its pause: longer than any pause
-RENEW_S = 3.0
-DEAF_S, FEW_IN_VAIN, MOST_IN_VAIN = 0.005, 3, 13
+RENEW_S = 3.0  # announce again when less than this is left
+DEAF_S, FEW_IN_VAIN, MOST_IN_VAIN = 0.005, 3, 13  # deafness per useless notification beyond the first few, up to most
 
 
 class Periodic:

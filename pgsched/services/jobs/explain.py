@@ -30,7 +30,7 @@ from pgsched.services import limits
 
 # How far back the latest slot is searched, step by step: most schedules have one within the first step.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
-COUNTED = 10_000
+COUNTED = 10_000  # undecided slots that are counted at most
 OVERLAPPED = re.compile(r"overlap: run (\d{1,18}) was not finished")
 INSTANT = timedelta(microseconds=1)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,8 +19,8 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import slots
 from pgsched.errors import ScheduleError
 
-SHOWN = 50
-READ = 4000
+SHOWN = 50  # slots of a strip
+READ = 4000  # rows that a month reads at most
 DAY, WEEK, YEAR = timedelta(days=1), timedelta(days=7), timedelta(days=366)
 SHIFT, AROUND = timedelta(microseconds=1), 5
 

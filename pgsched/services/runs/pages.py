@@ -16,7 +16,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_filter, run_pages
 from pgsched.db.queries.runs.run_filter import Filter
 
-READ, BAD = 100_000, 2000
+READ, BAD = 100_000, 2000  # ids, and runs that ended badly, that a page reads at most
 FEW = (State.DEAD, State.MISSED)
 
 

@@ -18,7 +18,7 @@ from pgsched.db.queries.reports.name_hints import not_offered
 from pgsched.db.queries.runs import runs
 
 EVERY_S = 0.2
-PATIENCE_S = 3.0
+PATIENCE_S = 3.0  # until the note
 
 
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
