@@ -1,4 +1,4 @@
-"""What the tests of enqueueing share: runs are counted, and ended by hand."""
+"""What the tests of enqueueing share: runs and what they wait for are looked at, and ended by hand."""
 
 from __future__ import annotations
 
@@ -16,3 +16,11 @@ def end(db: psycopg.Connection[Any], run_id: int, state: str = "succeeded", resu
 def count(db: psycopg.Connection[Any]) -> int:
     row = db.execute("SELECT count(*) FROM pgsched.runs").fetchone()
     return int(row[0]) if row else 0
+
+
+def edges(db: psycopg.Connection) -> list[tuple[int, int, str, bool]]:
+    return db.execute("SELECT run_id, parent_id, on_failure, any_of FROM pgsched.dependencies ORDER BY 1, 2").fetchall()
+
+
+def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
+    return db.execute("SELECT id, state, args, queue FROM pgsched.runs ORDER BY id").fetchall()

@@ -1,0 +1,16 @@
+"""An app whose runs wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pgsched import App
+
+
+@pytest.fixture
+def app(dsn: str) -> Iterator[App]:
+    made = App("graphs", dsn=dsn)
+    yield made
+    made.close()
