@@ -1,4 +1,4 @@
-"""Handlers in child processes under real workers are settled as what they are. (Nobody is left: test_process_pool.)"""
+"""Handlers in child processes of real workers are settled as what they are. (Nobody is left: test_ended_children.)"""
 
 from __future__ import annotations
 
