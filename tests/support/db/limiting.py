@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
 
+from pgsched.core.model import Claim, Result
+from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.leader import ticks
+from pgsched.db.queries.runs.claims import settle
 from pgsched.leader import admission
+from tests.support.db.setting import done, take
+from tests.support.fleet import one
 
 
 def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
@@ -42,3 +48,30 @@ def admit(db: psycopg.Connection, standing: admission.Standing | None = None) ->
 
 def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = %s", [state, run_id])
+
+
+STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
+
+
+def states(db: psycopg.Connection) -> dict[str, int]:
+    return dict(db.execute(STATES).fetchall())
+
+
+def applied(db: psycopg.Connection) -> bool:
+    """After a further round, are all limits of queues?"""
+    admit(db)
+    return bool(one(db, "SELECT bool_and(applied_at IS NOT NULL) FROM pgsched.queues"))
+
+
+def claim_all(db: psycopg.Connection, n: int = 1000) -> list[int]:
+    return [claim.id for claim in take(db, n)]
+
+
+def release(dsn: str, claim: Claim) -> list[str]:
+    """Give a claim back unstarted, as a worker does."""
+
+    async def settled() -> list[str]:
+        async with await aconnect(dsn) as conn:
+            return await settle(conn, [done(claim, Result.RELEASED)], "w")
+
+    return asyncio.run(settled())

@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import psycopg
 import pytest
 
 from pgsched.chaos.checks.limits import Attempt, check
 from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
-from pgsched.core.model import Claim, Result
-from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import leadership, limits, ticks
 from pgsched.db.queries.leader.leadership import NotLeading
-from pgsched.db.queries.runs.claims import settle
-from pgsched.db.statements import sql
 from pgsched.leader import admission
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.term import Term
-from tests.support.db.limiting import add, admit, end, limit, limit_queue
-from tests.support.db.setting import CLAIMS, Open, cut, done, let_expire, reap, row_of, take, text_without
+from tests.support.db.limiting import add, admit, claim_all, end, limit, limit_queue, release, states
+from tests.support.db.setting import Open, cut, let_expire, reap, row_of, take
 from tests.support.fleet import one
-from tests.support.waiting import wait_until
-
-STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
-
-
-def states(db: psycopg.Connection) -> dict[str, int]:
-    return dict(db.execute(STATES).fetchall())
-
-
-def applied(db: psycopg.Connection) -> bool:
-    """After a further round, are all limits of queues?"""
-    admit(db)
-    return bool(one(db, "SELECT bool_and(applied_at IS NOT NULL) FROM pgsched.queues"))
-
-
-def claim_all(db: psycopg.Connection, n: int = 1000) -> list[int]:
-    return [claim.id for claim in take(db, n)]
-
-
-def release(dsn: str, claim: Claim) -> list[str]:
-    """Give a claim back unstarted, as a worker does."""
-
-    async def settled() -> list[str]:
-        async with await aconnect(dsn) as conn:
-            return await settle(conn, [done(claim, Result.RELEASED)], "w")
-
-    return asyncio.run(settled())
 
 
 def retry_in(db: psycopg.Connection, run_id: int, delay: str) -> None:
@@ -177,81 +144,6 @@ def test_in_an_ordered_key_a_paused_task_holds_the_key(db: psycopg.Connection) -
     assert row_of(db, paused)["state"] == "queued"
 
 
-# ---- limits change while they are in use
-
-
-def test_a_limit_holds_for_what_was_queued_before_it(db: psycopg.Connection) -> None:
-    add(db, 10)
-    limit_queue(db, concurrency_limit=2)
-    assert admit(db) == 8
-    assert states(db) == {"queued": 2, "waiting": 8}
-    wait_until(lambda: applied(db), what="transactions of other databases to end")
-
-
-def test_a_limit_of_keys_holds_for_what_was_admitted_before_it(db: psycopg.Connection) -> None:
-    add(db, 10, "customer:1")
-    admit(db)
-    limit(db, "customer", 3)
-    admit(db)
-    assert states(db) == {"queued": 3, "waiting": 7}
-
-
-def test_a_limit_is_not_called_applied_while_an_older_transaction_may_still_add_runs(
-    db: psycopg.Connection, connect: Open
-) -> None:
-    slow = connect(autocommit=False)
-    add(slow, 5)
-    limit_queue(db, concurrency_limit=2)
-    admit(db)
-    assert one(db, "SELECT applied_at IS NULL FROM pgsched.queues"), "it may have missed the queue's bit"
-    slow.commit()
-    admit(db)
-    assert states(db) == {"queued": 2, "waiting": 3}
-    wait_until(lambda: applied(db), what="transactions of other databases to end")
-
-
-def test_a_lowered_limit_takes_back_what_has_not_started(db: psycopg.Connection) -> None:
-    limit(db, "k", 5)
-    add(db, 10, "k")
-    admit(db)
-    take(db, 2)
-    db.execute("UPDATE pgsched.limits SET concurrency = 3")
-    admit(db)
-    assert states(db) == {"queued": 1, "running": 2, "waiting": 7}
-    db.execute("UPDATE pgsched.limits SET concurrency = 0")
-    admit(db)
-    assert states(db) == {"running": 2, "waiting": 8}
-
-
-def test_without_its_limit_everything_goes_on(db: psycopg.Connection) -> None:
-    limit(db, "k", 1)
-    limit_queue(db, "q", concurrency_limit=1)
-    add(db, 3, "k")
-    add(db, 3, queue="q")
-    admit(db)
-    db.execute("DELETE FROM pgsched.limits")
-    db.execute("DELETE FROM pgsched.queues")
-    admit(db)
-    assert states(db) == {"queued": 6}
-    with db.transaction():
-        limits.forget(db)
-    assert one(db, "SELECT last_value FROM pgsched.gated_queues") == 0
-    add(db, 1, queue="q")
-    assert states(db) == {"queued": 7}
-
-
-def test_the_bit_of_a_queue_survives_whoever_sets_another_at_the_same_time(
-    db: psycopg.Connection, connect: Open
-) -> None:
-    other = connect(autocommit=False)
-    other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 0)")
-    with db.transaction():
-        limits.forget(db)  # while somebody changes the table nothing is taken out
-    other.commit()
-    add(db, 1, queue="a")
-    assert states(db) == {"waiting": 1}
-
-
 # ---- every way back
 
 
@@ -375,110 +267,6 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
     assert len(claim_all(db)) == (1 if guarded else 2)
 
 
-# ---- rates, turns, age
-
-
-def test_a_rate_admits_a_burst_and_then_goes_at_its_pace(db: psycopg.Connection) -> None:
-    limit(db, "api", rate=100, rate_period="100 seconds", rate_burst=4)
-    add(db, 20, "api:1")
-    add(db, 20, "api:2")
-    standing = admission.Standing()
-    assert admit(db, standing) == 8, "each key has its own bucket"
-    assert standing.wait_s is not None
-    claim_all(db)
-    wait_until(lambda: admit(db, standing), what="the next token")
-    assert states(db)["waiting"] >= 20
-
-
-def test_what_is_admitted_and_has_not_started_holds_its_token(db: psycopg.Connection) -> None:
-    limit(db, "api", rate=1000, rate_period="1 second", rate_burst=3)
-    add(db, 50, "api")
-    for _ in range(20):
-        admit(db)
-    assert states(db)["queued"] == 3, "or they would all start in one moment when a worker comes"
-
-
-def test_a_claim_that_is_given_back_unstarted_has_paid(db: psycopg.Connection, dsn: str) -> None:
-    limit(db, "api", rate=1, rate_period="1 day", rate_burst=2)
-    add(db, 3, "api")
-    assert admit(db) == 2
-    claims = take(db, 2)
-    assert admit(db) == 0
-    release(dsn, claims[0])
-    wait_until(lambda: admit(db) == 1, what="its token, which lacks what the bucket may have lost since")
-    assert claim_all(db) == [claims[0].id]
-    assert admit(db) == 0
-
-
-def test_many_claims_given_back_long_after_they_were_made_do_not_all_start_anew(
-    db: psycopg.Connection, dsn: str
-) -> None:
-    """What came in since they were claimed others may have used."""
-    limit(db, "api", rate=100, rate_period="1 second", rate_burst=1)
-    add(db, 8, "api")
-    standing, claims = admission.Standing(), list[Claim]()
-    while len(claims) < 8:
-        admit(db, standing)
-        claims += take(db, 8)
-    db.execute("UPDATE pgsched.runs SET started_at = started_at - interval '1 minute'")
-    for claim in claims:
-        release(dsn, claim)
-    started = 0
-    for _ in range(3):
-        admit(db, standing)
-        started += len(take(db, 8))
-    assert one(db, "SELECT count(*) FROM pgsched.refunds") == 0
-    spread = "SELECT extract(epoch FROM max(started_at) - min(started_at))::float8 FROM pgsched.runs"
-    assert started <= 1 + 100 * (one(db, spread) or 0.0) + 1e-6
-
-
-def test_a_retry_costs_a_token(db: psycopg.Connection) -> None:
-    limit(db, "api", rate=1, rate_period="1 day", rate_burst=1)
-    (first,) = add(db, 1, "api")
-    admit(db)
-    claim_all(db)
-    db.execute("UPDATE pgsched.runs SET state = 'scheduled', available_at = clock_timestamp() WHERE id = %s", [first])
-    assert admit(db) == 0
-    assert row_of(db, first)["state"] == "waiting"
-
-
-def test_one_tenants_backlog_does_not_delay_anothers_first_run(db: psycopg.Connection) -> None:
-    limit_queue(db, fair=True)
-    add(db, 20_000, "big")
-    standing = admission.Standing()
-    admit(db, standing)
-    ahead = states(db)["queued"]
-    assert ahead <= gates.SMALLEST_WINDOW
-    (small,) = add(db, 1, "small")
-    claim_all(db)
-    admit(db, standing)
-    assert row_of(db, small)["state"] == "queued"
-
-
-def test_many_keys_take_turns_however_few_go_at_a_time(db: psycopg.Connection) -> None:
-    limit_queue(db, fair=True, concurrency_limit=1)
-    for key in ("a", "b", "c"):
-        add(db, 3, key)
-    standing, order = admission.Standing(), []
-    for _ in range(9):
-        admit(db, standing)
-        (run_id,) = claim_all(db)
-        order.append(row_of(db, run_id)["concurrency_key"])
-        end(db, run_id)
-    assert order == ["a", "b", "c"] * 3
-
-
-def test_a_low_priority_rises_with_age(db: psycopg.Connection) -> None:
-    limit_queue(db, ageing="1 minute", concurrency_limit=1)
-    (old,) = add(db, 1, priority=9)
-    (new,) = add(db, 1, priority=6)
-    db.execute("UPDATE pgsched.runs SET ready_at = ready_at - interval '4 minutes' WHERE id = %s", [old])
-    admit(db)
-    assert claim_all(db) == [old]
-    assert row_of(db, old)["priority"] == 5
-    assert row_of(db, new)["priority"] == 6
-
-
 # ---- the checker itself
 
 
@@ -488,99 +276,6 @@ def test_the_checker_sees_what_is_wrong() -> None:
     c = Attempt(2, "q", "k:1", 2.0, 3.0, "succeeded", 0.2)
     assert check([a, c], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"]) == []
     assert gates.default_burst(5) == 1
-
-
-@pytest.mark.parametrize("first", ["the run", "the limit"])
-def test_what_an_older_transaction_adds_does_not_slip_past_a_queues_first_limit(
-    first: str, db: psycopg.Connection, connect: Open
-) -> None:
-    slow, person, standing = connect(autocommit=False), connect(autocommit=False), admission.Standing()
-    if first == "the limit":  # not committed: it is not seen, though its transaction is the older one
-        limit_queue(person, concurrency_limit=2)
-        add(slow, 5)
-    else:
-        add(slow, 5)
-        limit_queue(person, concurrency_limit=2)
-    person.commit()
-    admit(db, standing)
-    slow.commit()
-    assert take(db, 5) == []
-    admit(db, standing)
-    assert states(db) == {"queued": 2, "waiting": 3}
-    assert len(take(db, 5)) == 2
-
-
-@pytest.mark.parametrize("how", ["insert", "retry"])
-def test_a_snapshot_that_is_older_than_a_queues_first_limit_does_not_pass_it(
-    how: str, db: psycopg.Connection, connect: Open
-) -> None:
-    (dead,) = add(db, 1)
-    end(db, dead, "dead")
-    old = connect(autocommit=False)
-    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    one(old, "SELECT count(*) FROM pgsched.queues")
-    limit_queue(db, concurrency_limit=0)
-    wait_until(lambda: applied(db), what="the limit to be applied")
-    add(old, 1) if how == "insert" else one(old, "SELECT pgsched.retry(%s)", dead)
-    old.commit()
-    assert take(db, 5) == []
-
-
-def test_a_limit_that_is_changed_while_it_is_applied_is_applied_again(db: psycopg.Connection, connect: Open) -> None:
-    add(db, 5)
-    limit_queue(db, concurrency_limit=5)
-    with db.transaction():
-        changes = limits.unapplied(db)
-        connect().execute("UPDATE pgsched.queues SET concurrency_limit = 2")
-        assert limits.applied(db, changes) == 0
-    admit(db)
-    assert states(db) == {"queued": 2, "waiting": 3}
-
-
-def test_a_limit_of_very_many_is_kept_and_opens_its_queue(db: psycopg.Connection) -> None:
-    add(db, 21_500)
-    limit_queue(db, concurrency_limit=21_000)
-    admit(db)
-    assert states(db) == {"queued": 21_000, "waiting": 500}
-    assert admit(db) == 0
-    assert len(take(db, 5)) == 5
-
-
-def test_a_queue_that_is_renamed_while_its_first_limit_is_applied_is_not_shut(
-    db: psycopg.Connection,
-) -> None:
-    limit_queue(db, "a", concurrency_limit=1)
-    db.execute("UPDATE pgsched.queues SET name = 'b'")
-    admit(db)
-    with db.transaction():
-        limits.forget(db)
-    assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-@pytest.mark.parametrize("guarded", [True, False])
-def test_nothing_starts_in_a_queue_while_its_first_limit_is_applied(
-    guarded: bool, name: str, db: psycopg.Connection
-) -> None:
-    add(db, 5)
-    limit_queue(db, concurrency_limit=2)
-    text = sql(name) if guarded else text_without(name, ", ('limit', %(queue)s)")
-    assert len(take(db, 5, text=text)) == (0 if guarded else 5)
-    if guarded:
-        admit(db)
-        assert len(take(db, 5)) == 2
-        db.execute("UPDATE pgsched.queues SET concurrency_limit = 3")
-        assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0, "only the first one"
-
-
-def test_a_long_backlog_is_taken_back_whole_before_anything_starts(db: psycopg.Connection) -> None:
-    add(db, 25_000)
-    limit_queue(db, concurrency_limit=2)
-    admit(db)
-    assert take(db, 5) == []
-    admit(db)
-    assert states(db) == {"queued": 2, "waiting": 24_998}
-    assert len(take(db, 5)) == 2
 
 
 # ---- one leader
