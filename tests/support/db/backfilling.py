@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import psycopg
 
 from pgsched.db.queries.jobs import backfills
+from pgsched.db.queries.jobs.backfills import Request
 from pgsched.leader import backfill
 
 DAY = timedelta(days=1)
@@ -39,3 +41,7 @@ def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
             return
         yield open_slots(db)
         finish(db)
+
+
+def ask(db: psycopg.Connection, days: int = 7, **more: Any) -> int:
+    return int(backfills.add(db, "a", Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
