@@ -1,0 +1,239 @@
+"""Runs that wait for others while somebody enqueues, locks, cancels or deletes. Guards have a twin without them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from pgsched.core.model import Claim
+from pgsched.db.queries.runs import dependencies
+from pgsched.db.queries.runs.claims import ended
+from pgsched.db.statements import sql
+from pgsched.leader.dependents import Sweep, Turn, resolve
+from pgsched.leader.pruner import Pruner
+from pgsched.leader.rollups import Counting
+from tests.support.db.dependencies import add, admit, end, states
+from tests.support.db.pruning import keep, prune
+from tests.support.db.setting import Aside, Open, cut, row_of, take, wait_until_blocked
+
+
+def test_a_child_or_a_parent_that_somebody_has_locked_is_looked_at_again(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    b = add(db, a)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
+    admit(db)
+    person.rollback()
+    end(db, a)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [b])
+    admit(db)
+    assert states(db, b) == ["waiting"]
+    person.rollback()
+    admit(db)
+    admit(db)
+    assert states(db, b) == ["queued"]
+
+
+def end_long_ago(db: psycopg.Connection, *run_ids: int) -> None:
+    end(db, *run_ids)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = ANY (%s)", [list(run_ids)])
+
+
+def test_what_an_old_snapshot_still_sees_is_waited_for_only_if_it_is_there(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b, c = add(db), add(db), add(db)
+    take(db, 3)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, a)
+    assert prune(db, 1.0) == 1
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    end_long_ago(db, b, c)
+    with old.transaction():
+        child = add(old, b)
+    assert prune(db, 1.0) == 1, "c goes, b is waited for"
+    old.commit()
+    admit(db)
+    assert states(db, child) == ["queued"]
+
+
+def test_what_a_run_of_an_old_snapshot_waits_for_is_claimed_before_it_is_made_or_after(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b = add(db), add(db)
+    old = connect(autocommit=False)
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    assert [claim.id for claim in take(db)] == [a]
+    with pytest.raises(psycopg.errors.SerializationFailure):
+        add(old, a)
+    old.rollback()
+    old.execute("SELECT count(*) FROM pgsched.runs")
+    add(old, b)
+    assert take(db) == []
+    old.commit()
+    assert [claim.id for claim in take(db)] == [b]
+
+
+def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    slow = connect(autocommit=False)
+    slow.execute("SELECT count(*) FROM pgsched.runs")
+    child = add(slow, a)
+    end(db, a)
+    keep(db, any="0")
+    counting, pruner = Counting(), Pruner()
+
+    @contextmanager
+    def begin() -> Iterator[psycopg.Connection]:
+        with db.transaction():
+            yield db
+
+    for _ in range(3):
+        counting.work(db, begin)
+        with db.transaction():
+            assert pruner.work(db, 100) == 0
+    slow.commit()
+    assert states(db, child) == ["waiting"]
+    admit(db)
+    assert states(db, child) == ["queued"]
+    counting.work(db, begin)
+    assert prune(db, 0.0) == 0, "its child has not ended"
+
+
+def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
+    db: psycopg.Connection, connect: Open
+) -> None:
+    a, b = add(db), add(db)
+    add(db, b)
+    admit(db)
+    db.execute("SELECT pgsched.leader_sleeps(60)")
+    (listener := connect()).execute("LISTEN pgsched_leader")
+    claims = {claim.id: claim for claim in take(db, 2)}
+    settle(db, claims[a])
+    assert [note.payload for note in listener.notifies(timeout=0.1)] == []
+    settle(db, claims[b])
+    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["runs"]
+
+
+def settle(db: psycopg.Connection, claim: Claim) -> None:
+    assert db.execute(sql("settle_succeeded"), ended([claim.id], [claim.token])).rowcount == 1
+
+
+def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:
+    a, b = add(db), add(db)
+    cancelled, anyway, untouched = add(db, a, b), add(db, a, on_failure="run_anyway"), add(db, b)
+    admit(db)
+    db.execute("DELETE FROM pgsched.runs WHERE id = %s", [a])
+    sweep = Sweep()
+    for _ in range(4):
+        with db.transaction():
+            sweep.work(db, 1)
+    admit(db)
+    assert states(db, cancelled, anyway, untouched) == ["cancelled", "queued", "waiting"]
+    assert row_of(db, cancelled)["reason"] == f"dependency: run {a} is gone"
+
+
+def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = [add(db) for _ in range(35)]
+    child = add(db, *parents)
+    admit(db)
+    end(db, *parents)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [child])
+    steps = []
+    judged = dependencies.release
+    monkeypatch.setattr(dependencies, "release", lambda *given: (steps.append(given), judged(*given))[1])
+    with db.transaction():
+        assert resolve(db, 10) == 0
+    assert len(steps) == 1
+
+
+def test_locked_children_do_not_hold_up_those_of_other_parents(db: psycopg.Connection, connect: Open) -> None:
+    parents = [add(db) for _ in range(7)]
+    children = [add(db, parent) for parent in parents]
+    admit(db)
+    end(db, *parents)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    turn = Turn()
+    for _ in range(4):
+        with db.transaction():
+            resolve(db, 2, turn)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2, turn)
+    assert states(db, *children) == ["queued"] * 7, "it goes on from the start"
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_locked_children_do_not_hold_up_others_of_the_same_parent(db: psycopg.Connection, connect: Open) -> None:
+    parent = add(db)
+    children = [add(db, parent) for _ in range(7)]
+    admit(db)
+    end(db, parent)
+    person = connect(autocommit=False)
+    person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
+    person.rollback()
+    with db.transaction():
+        resolve(db, 2)
+    assert states(db, *children) == ["queued"] * 7
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin of test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished."""
+    a = add(db)
+    add(db, a)
+    end(db, a)
+    admit(db)
+    db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = %s", [a])
+    cut(monkeypatch, "prune_delete", " AND r.id NOT IN (SELECT w.id FROM wanted w)", "")
+    assert prune(db, 1.0, 100) == 1
+
+
+def test_a_run_that_somebody_is_cancelling_is_left_alone_and_found_again(db: psycopg.Connection, connect: Open) -> None:
+    a = add(db)
+    b = add(db, a)
+    admit(db)
+    end(db, a)
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [b])
+    admit(db)
+    person.commit()
+    admit(db)
+    assert states(db, b) == ["cancelled"]
+    assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
+
+
+def test_without_skipping_locked_children_the_leader_waits_for_a_person(
+    db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = add(db)
+    b = add(db, a)
+    admit(db)
+    end(db, a)
+    lock = "WHERE c.id = d.run_id FOR NO KEY UPDATE"
+    cut(monkeypatch, "dependencies_release", f"{lock} SKIP LOCKED", lock)
+    person = connect(autocommit=False)
+    person.execute("SELECT pgsched.cancel(%s)", [b])
+    aside = Aside(lambda: admit(db))
+    wait_until_blocked(connect(), db)
+    person.rollback()
+    aside.result()
