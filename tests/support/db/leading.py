@@ -1,4 +1,4 @@
-"""A leader in this process."""
+"""A leader in this process, or its ticks alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pgsched.db.queries.leader.leadership import Firsts, elect, fence
 from pgsched.leader.duty import Duty
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.term import Term
+from pgsched.leader.ticker import tick
 from pgsched.leader.timing.floors import Floors
+from tests.support.db.setting import Open
 
 AnyDuty = TypeVar("AnyDuty", bound=Duty)
 
@@ -57,3 +59,31 @@ def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **column
     row = db.execute("SELECT DISTINCT next_run_at FROM pgsched.jobs").fetchone()
     assert row is not None
     return datetime.fromisoformat(str(row[0]))
+
+
+def tick_all(conn: psycopg.Connection, batch: int) -> int:
+    """Tick without any fence until no job is due; how many rows this made."""
+    made = 0
+    while True:
+        with conn.transaction():
+            made += tick(conn, batch).slots
+        row = conn.execute("SELECT count(*) FROM pgsched.jobs WHERE next_run_at <= clock_timestamp()").fetchone()
+        if row == (0,):
+            return made
+
+
+def run_counts(db: psycopg.Connection) -> list[int]:
+    return [row[0] for row in db.execute("SELECT DISTINCT run_count FROM pgsched.jobs ORDER BY 1").fetchall()]
+
+
+def ticked(conn: psycopg.Connection) -> int:
+    """Tick once; how many rows this made."""
+    with conn.transaction():
+        return tick(conn, 100).slots
+
+
+def in_transaction(connect: Open) -> psycopg.Connection:
+    """A connection that is inside a transaction already, as the leader's is when it ticks."""
+    conn = connect(autocommit=False)
+    conn.execute("SELECT 1")
+    return conn
