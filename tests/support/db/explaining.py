@@ -42,3 +42,14 @@ def why(db: psycopg.Connection, at: datetime | str | None = None, name: str = "a
 
 def stamp(instant: datetime) -> str:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> None:
+    """A run of the schedule as it may be found."""
+    columns = {"scheduled_at": slot, "created_at": slot, "state": state, "task": "t", "origin": "schedule"} | more
+    if state in ("succeeded", "dead", "cancelled", "skipped", "missed"):
+        columns = {"finished_at": slot + timedelta(seconds=3)} | columns
+    db.execute(
+        f"INSERT INTO pgsched.runs (job_id, {', '.join(columns)}) SELECT id{', %s' * len(columns)} FROM pgsched.jobs",
+        list(columns.values()),
+    )
