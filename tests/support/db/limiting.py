@@ -15,6 +15,8 @@ from pgsched.leader import admission
 from tests.support.db.setting import done, take
 from tests.support.fleet import one
 
+STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
+
 
 def add(db: psycopg.Connection, n: int, key: str | None = None, queue: str = "default", **columns: Any) -> list[int]:
     given = {"task": "t"} | columns
@@ -48,9 +50,6 @@ def admit(db: psycopg.Connection, standing: admission.Standing | None = None) ->
 
 def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = %s", [state, run_id])
-
-
-STATES = "SELECT state, count(*) FROM pgsched.runs GROUP BY state ORDER BY state"
 
 
 def states(db: psycopg.Connection) -> dict[str, int]:
