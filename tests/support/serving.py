@@ -18,6 +18,7 @@ from tests.support.db.setting import row_of
 from tests.support.workers import becomes, play
 
 app = load("tests.support.apps.contract:app")
+PLACES = ("loop", "thread", "process")
 
 
 def add(db: psycopg.Connection, task: str, **args: Any) -> int:
@@ -48,3 +49,7 @@ def serve(
 
 def state(db: psycopg.Connection, run_id: int) -> str:
     return str(row_of(db, run_id)["state"])
+
+
+def written(db: psycopg.Connection) -> list[str]:
+    return [what for (what,) in db.execute("SELECT what FROM public.written ORDER BY what").fetchall()]

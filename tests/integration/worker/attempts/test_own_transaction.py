@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
-import sqlalchemy.orm
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from pgsched import ClaimLost, InputError, Run, TaskError
-from pgsched.app.control import Own
-from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.worker.attempts import attempt
-from tests.support.apps import contract
-from tests.support.db.engines import url
-from tests.support.db.setting import Aside, Open, cut, row_of, take
+from tests.support.db.setting import Aside, Open, cut, row_of
 from tests.support.db.settling import TOKEN
-from tests.support.serving import add, serve, state
+from tests.support.serving import PLACES, add, serve, state, written
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.scram
-PLACES = ("loop", "thread", "process")
+pytestmark = [pytest.mark.scram, pytest.mark.usefixtures("tables")]
+
 TRANSACTING = [*(f"transacts.{place}" for place in PLACES), "transacts_async.loop", "transacts_async.process"]
-
-
-@pytest.fixture(autouse=True)
-def tables(db: psycopg.Connection) -> None:
-    db.execute(contract.TABLES)
-
-
-def written(db: psycopg.Connection) -> list[str]:
-    return [what for (what,) in db.execute("SELECT what FROM public.written ORDER BY what").fetchall()]
 
 
 @pytest.mark.parametrize("task", TRANSACTING)
@@ -174,197 +156,3 @@ def test_a_statement_is_cancelled_although_handlers_sit_in_all_threads_of_the_lo
     asyncio.run(main())
     with pytest.raises(psycopg.errors.QueryCanceled):
         sleeping.result()
-
-
-# ---- the caller's own connection
-
-
-@pytest.fixture
-def run(db: psycopg.Connection, dsn: str) -> Run:
-    add(db, "t")
-    (claim,) = take(db)
-    return Run(claim.id, None, None, 1, claim.token, own=Own(dsn=dsn))
-
-
-def test_the_transaction_may_be_on_a_connection_of_the_handlers(
-    run: Run, db: psycopg.Connection, connect: Open
-) -> None:
-    for mine in (connect(), connect(autocommit=False)):
-        db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
-        run.own.settled = False
-        with run.transaction(mine) as conn:
-            assert conn is mine
-            contract.write(conn, run, "inside")
-        assert state(db, run.id) == "succeeded"
-        assert mine.execute("SHOW enable_seqscan").fetchone() == ("on",)
-    assert written(db) == ["inside", "inside"]
-
-
-def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, connect: Open) -> None:
-    busy = connect(autocommit=False)
-    busy.execute("SELECT 1")
-    with pytest.raises(InputError, match="in a transaction already"), run.transaction(busy):
-        pass
-    with pytest.raises(InputError, match="`with` needs a psycopg Connection, got str"), run.transaction("dsn"):
-        pass
-
-    async def within() -> None:
-        async with run.transaction(connect()):
-            pass
-
-    with pytest.raises(InputError, match="`async with` needs a psycopg AsyncConnection, got Connection"):
-        asyncio.run(within())
-
-
-def test_an_isolation_that_the_renewal_of_the_lease_would_break_is_refused(
-    run: Run, dsn: str, db: psycopg.Connection, connect: Open
-) -> None:
-    strict = connect(autocommit=False)
-    strict.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    with pytest.raises(InputError, match="repeatable read"), run.transaction(strict):
-        pass
-
-    async def within() -> None:
-        async with await psycopg.AsyncConnection.connect(dsn) as conn:
-            await conn.set_isolation_level(psycopg.IsolationLevel.SERIALIZABLE)
-            async with run.transaction(conn):
-                pass
-
-    with pytest.raises(InputError, match="serializable"):
-        asyncio.run(within())
-    with strict.transaction():
-        run.assert_claim(strict)
-        db.execute("UPDATE pgsched.runs SET lease_until = now()")
-        with pytest.raises(psycopg.errors.SerializationFailure), strict.transaction():
-            handler_transaction.settle(strict, run.id, run.token, None)
-
-
-def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:
-    with pytest.raises(TaskError, match="only inside"):
-        run.set_result(1)
-    with pytest.raises(TaskError, match="object is not JSON"), run.transaction():
-        run.set_result(object())
-
-
-def test_a_result_goes_with_the_transaction_that_was_rolled_back(run: Run, db: psycopg.Connection) -> None:
-    with pytest.raises(ZeroDivisionError), run.transaction():
-        run.set_result({"paid": 5})
-        raise ZeroDivisionError
-    with run.transaction():
-        pass
-    assert row_of(db, run.id)["state"] == "succeeded"
-    assert row_of(db, run.id)["result"] is None
-
-
-def test_a_run_of_no_worker_has_no_database_of_its_own() -> None:
-    run = Run(1, None, None, 1, uuid4())
-    with pytest.raises(TaskError, match="belongs to no worker"), run.transaction():
-        pass
-    assert (run.deadline, run.seconds_left(), run.extend(5)) == (None, None, None)
-
-
-# ---- assert_claim
-
-
-@pytest.mark.parametrize("lost", [False, True])
-def test_the_claim_is_asserted_on_every_kind_of_connection(
-    lost: bool, run: Run, dsn: str, db: psycopg.Connection, connect: Open
-) -> None:
-    if lost:
-        db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")
-    expected = pytest.raises(ClaimLost, match="claim of run 1 is lost") if lost else contextlib.nullcontext()
-    with expected:
-        run.assert_claim(connect(autocommit=False))
-    with sqlalchemy.create_engine(url("psycopg", dsn)).connect() as conn, expected:
-        run.assert_claim(conn)
-    with sqlalchemy.orm.Session(sqlalchemy.create_engine(url("psycopg", dsn))) as session, expected:
-        run.assert_claim(session)
-
-    async def asynchronously() -> None:
-        async with await psycopg.AsyncConnection.connect(dsn) as conn:
-            with expected:
-                await run.assert_claim(conn)
-        engine = create_async_engine(url("psycopg", dsn))
-        async with engine.connect() as connection:
-            with expected:
-                await run.assert_claim(connection)
-        async with AsyncSession(engine) as session:
-            with expected:
-                await run.assert_claim(session)
-        await engine.dispose()
-
-    asyncio.run(asynchronously())
-
-
-def test_a_claim_asserted_for_no_time_is_refused(run: Run, db: psycopg.Connection) -> None:
-    with pytest.raises(InputError, match="commits by itself"):
-        run.assert_claim(db)
-    with db.transaction():
-        run.assert_claim(db)
-    with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection, got str"):
-        run.assert_claim("dsn")
-
-
-# ---- the time limit
-
-
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("seconds", [30, 0.001])
-def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, db: psycopg.Connection) -> None:
-    before, runs = add(db, f"extends.{place}", seconds=30), list[int]()
-
-    def meanwhile() -> None:
-        """The limit takes in the start of a process: this one has run another attempt."""
-        wait_until(lambda: state(db, before) == "succeeded", 60, "the one before")
-        with db.transaction():
-            runs.append(add(db, f"extends.{place}", seconds=seconds))
-            db.execute("UPDATE pgsched.runs SET timeout = '2 s', max_attempts = 1 WHERE id = %s", runs)
-
-    serve(dsn, lambda: state(db, runs[0]) in ("succeeded", "dead"), meanwhile)
-    run = row_of(db, runs[0])
-    if seconds > 1:
-        assert run["state"] == "succeeded"
-        left, extended = run["result"]
-        assert 0 < left <= 2 and left + seconds - 1 < extended <= left + seconds
-    elif place != "loop":  # there it blocks the loop, and what was done in spite of the timeout counts
-        assert (run["state"], run["error"]) == ("dead", "timed out after 2.001 s")
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_an_extension_is_a_positive_time(seconds: float, run: Run) -> None:
-    with pytest.raises(ValueError, match="extend: expected"):
-        run.extend(seconds)
-
-
-def test_connections_are_used_again_and_begin_as_new_ones_would(run: Run, dsn: str, db: psycopg.Connection) -> None:
-    pids = []
-    for _ in range(3):
-        db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
-        run.own.settled = False
-        with run.transaction() as conn:
-            pids.append(conn.info.backend_pid)
-            left = "SELECT current_setting('work_mem'), to_regclass('pg_temp.t'), current_setting('lock_timeout')"
-            assert conn.execute(left).fetchone() == ("4MB", None, "0")
-            conn.row_factory = psycopg.rows.dict_row
-            conn.execute("SET work_mem = '1MB'; SET lock_timeout = 5; CREATE TEMP TABLE t (n int);")
-            conn.execute("SELECT pg_advisory_lock(5)")
-    assert len(set(pids)) == 1
-    db.execute("SELECT pg_terminate_backend(%s)", [pids[0]])
-    db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
-    run.own.settled = False
-    with run.transaction() as conn:
-        assert conn.info.backend_pid != pids[0]
-    asyncio.run(idle(dsn).close())
-
-
-def test_a_connection_that_its_handler_closed_or_changed_is_not_used_again(
-    run: Run, dsn: str, db: psycopg.Connection
-) -> None:
-    pids = []
-    for spoil in (lambda conn: conn.execute("SELECT pg_terminate_backend(pg_backend_pid())"), lambda conn: None):
-        with contextlib.suppress(psycopg.Error), run.transaction() as conn:
-            pids.append(conn.info.backend_pid)
-            spoil(conn)
-        assert run.own.settled is (len(pids) == 2)
-    assert len(set(pids)) == 2
-    asyncio.run(idle(dsn).close())
