@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from pgsched.worker.worker import Worker
 from tests.support.waiting import wait_until
 
 SETTINGS = WorkerSettings(concurrency=2, lease_s=3, poll_s=0.1, grace_s=0, leader=False)
+Claiming = Callable[..., Awaitable[list[Claim]]]
 
 
 class Handler:
