@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pgsched.cli.top.control import press
+from pgsched.cli.top.frame import frame
 from pgsched.cli.top.state import State
 from pgsched.core.facts import JobCounts, JobError, Leader, LiveWorker, Paused, Queue
 from pgsched.core.health import Problem
@@ -134,3 +136,16 @@ def state(name: str = "overview", width: int = 80, height: int = 24, **more: Any
     else:
         made = State(width, height, tab=name, look=look(name))
     return replace(made, **more)
+
+
+def text(shown: State) -> str:
+    return "\n".join(line.plain.rstrip() for line in frame(shown)) + "\n"
+
+
+def typed(shown: State, *pressed: str) -> tuple[State, list[Any]]:
+    """The state after these keys, and what is to be done for them."""
+    wanted = []
+    for key in pressed:
+        shown, one = press(shown, key)
+        wanted += [] if one is None else [one]
+    return shown, wanted

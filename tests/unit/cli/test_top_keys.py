@@ -1,0 +1,233 @@
+"""The keys of `pgsched top` without a terminal: each makes another state, and what it asks for is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pgsched.cli.top.control import QUIT, press
+from pgsched.cli.top.frame import chosen, frame, items
+from pgsched.cli.top.keys import keys
+from pgsched.cli.top.state import State
+from pgsched.services.top import Change, Page
+from tests.support.cli.top_sample import ROWS, job, look, run, state, text, typed
+
+# ---- keys
+
+
+def test_bytes_become_keys() -> None:
+    assert keys(b"q\x1b[A\x1b[B\x1bOC\x1b[5~\x1b[1;5D\r\t\x1b[Z\x7f\x0c") == (
+        ["q", "up", "down", "right", "pgup", "left", "enter", "tab", "backtab", "backspace", "ctrl-l"],
+        b"",
+    )
+    assert keys("ü日👍".encode()) == (["ü", "日", "👍"], b"")
+
+
+def test_a_key_that_comes_in_pieces_is_waited_for() -> None:
+    for whole, name in ((b"\x1b[6~", "pgdn"), ("日".encode(), "日"), (b"\x1bOA", "up")):
+        for cut in range(1, len(whole)):
+            found, rest = keys(whole[:cut])
+            assert (found, rest) == ([], whole[:cut])
+            assert keys(rest + whole[cut:]) == ([name], b"")
+
+
+def test_an_escape_alone_is_the_key() -> None:
+    assert keys(b"\x1b", all_there=True) == (["esc"], b"")
+    assert keys(b"\x1b\x1b[A") == (["esc", "up"], b"")
+
+
+def test_an_unknown_sequence_presses_nothing() -> None:
+    assert keys(b"\x1b[24;5~\x1b[<0;10;10M\x1b[?1;2c") == ([], b"")
+
+
+def test_pasted_text_is_no_command() -> None:
+    found, rest = keys(b"\x1b[200~cyq\r\n\x1b[201~")
+    assert (found, rest) == (["paste:cyq\r\n"], b"")
+    assert typed(state("running"), *found) == (state("running"), [])
+    shown, wanted = typed(state("running"), "c", "y", *found, "enter")
+    assert wanted == [Change("cancel", "run", 50, "cyq")]
+    assert shown.prompt is None
+
+
+# ---- where one looks
+
+
+def test_numbers_and_tab_choose_a_page() -> None:
+    assert typed(state(), "4")[0].page == Page("jobs")
+    assert typed(state(), "tab")[0].page == Page("running")
+    assert typed(state(), "backtab")[0].page == Page("workers")
+    assert typed(state(), "9", "0", "²")[0].page == Page("overview")
+
+
+def test_enter_goes_in_and_escape_comes_back() -> None:
+    shown, _ = typed(state("jobs"), "j", "enter")
+    assert shown.page == Page("job", "nightly")
+    shown = replace(shown, look=look("job", "nightly"))
+    shown, _ = typed(shown, "j", "enter")
+    assert shown.page == Page("run", 41)
+    assert typed(shown, "esc")[0].page == Page("job", "nightly")
+    assert typed(shown, "esc", "left")[0].page == Page("jobs")
+    assert typed(shown, "esc", "esc", "esc")[0].page == Page("jobs")
+    assert typed(shown, "3")[0].page == Page("queues")
+
+
+def test_the_selection_follows_its_line() -> None:
+    shown, _ = typed(state("running"), "down")
+    there = ROWS["running"]["running"]
+    turned = look("running", rows={"running": [there[2], there[0], there[1]]})
+    found = chosen(replace(shown, look=turned))
+    assert found is not None
+    assert found.target == ("run", 51)
+
+
+def test_a_selected_line_that_goes_leaves_the_one_in_its_place() -> None:
+    shown, _ = typed(state("running"), "end")
+    there = ROWS["running"]["running"]
+    found = chosen(replace(shown, look=look("running", rows={"running": there[:2]})))
+    assert found is not None
+    assert found.target == ("run", 51)
+    assert chosen(replace(shown, look=look("running", rows={"running": []}))) is None
+
+
+@pytest.mark.parametrize("name", ["jobs", "failures", "job", "overview"])
+def test_every_line_can_be_reached_and_is_seen_when_selected(name: str) -> None:
+    rows = {
+        "jobs": {"jobs": [job(f"job {n}") for n in range(99)]},
+        "failures": {"failing": [run(n, "scheduled") for n in range(30)],
+                     "failures": [run(n, "dead") for n in range(30, 90)]},
+        "job": {"job": [job("nightly")], "runs": [run(n) for n in range(60)]},
+        "overview": ROWS["overview"],
+    }[name]  # fmt: skip
+    shown = state(name)
+    shown = replace(shown, look=look(shown.page.name, shown.page.key, rows))
+    for item in items(shown):
+        found = chosen(shown)
+        assert found is not None
+        assert found.target == item.target
+        assert sum(line.plain.startswith(">") for line in frame(shown)) == 1
+        shown, _ = press(shown, "down")
+    shown, _ = press(shown, "home")
+    found = chosen(shown)
+    assert found is not None
+    assert found.target == items(shown)[0].target
+
+
+def test_a_filter_leaves_the_lines_with_the_words() -> None:
+    shown, _ = typed(state("running"), "/", *"COPY")
+    assert len(items(shown)) == 0, "progress is drawn, not searched"
+    shown, _ = typed(state("failures"), "/", *"too la", "enter")
+    assert [item.target for item in items(shown)] == [("run", 40)]
+    assert " /too la" in text(shown)
+    shown, _ = typed(shown, "/", "backspace", "ctrl-u", *"xyz")
+    assert items(shown) == []
+    shown, _ = typed(shown, "esc")
+    assert len(items(shown)) == 4
+    assert press(shown, "q") == (shown, QUIT)
+
+
+def test_the_filter_of_jobs_is_asked_of_the_database() -> None:
+    shown, _ = typed(state("jobs"), "/", *"nig", "enter")
+    assert shown.page == Page("jobs", find="nig")
+    assert shown.fresh is not None, "what was read before is shown meanwhile"
+
+
+def test_a_long_run_page_follows_its_end_until_it_is_scrolled() -> None:
+    log = [{"attempt": 1, "seq": 1, "stream": "stdout", "chunk": "".join(f"line {n}\n" for n in range(100))}]
+    shown = state("run", look=look("run", 50, {"run": [run(50)], "log": log}))
+    assert "line 99" in text(shown)
+    assert "run 50 nightly: running" in text(shown)
+    up, _ = press(shown, "up")
+    assert "line 98" in text(up)
+    assert "line 99" not in text(up)
+    top, _ = press(up, "home")
+    assert "line 0\n" in text(top)
+    assert "line 98" not in text(top)
+    assert typed(top, "G")[0].scroll is None
+    down = top
+    while down.scroll is not None:
+        down, _ = press(down, "pgdn")
+    assert "line 99" in text(down)
+
+
+# ---- what one does
+
+
+def test_a_cancel_is_asked_about_and_takes_a_reason() -> None:
+    shown, wanted = typed(state("running"), "c")
+    assert wanted == []
+    assert "cancel run 50 nightly? y/N" in text(shown)
+    shown, wanted = typed(shown, "y")
+    assert wanted == []
+    shown, wanted = typed(shown, *"wrong dxx", "backspace", "backspace", *"ata", "enter")
+    assert wanted == [Change("cancel", "run", 50, "wrong data")]
+    assert shown.prompt is None
+
+
+@pytest.mark.parametrize("said_no", ["c n", "c enter", "c esc", "c y esc", "c y x esc"])
+def test_no_means_no(said_no: str) -> None:
+    shown, wanted = typed(state("running"), *said_no.split())
+    assert wanted == []
+    assert shown.prompt is None
+
+
+def test_what_is_changed_is_what_was_selected_when_the_key_was_pressed() -> None:
+    shown, _ = typed(state("running"), "c", "y")
+    shown = replace(shown, look=look("running", rows={"running": ROWS["running"]["running"][1:]}))
+    assert typed(shown, "enter")[1] == [Change("cancel", "run", 50)]
+
+
+def test_a_dead_run_is_retried() -> None:
+    shown, _ = typed(state("failures"), "down", "down")
+    assert typed(shown, "r", "y")[1] == [Change("retry", "run", 41)]
+    dead = look("run", 41, {"run": [ROWS["failures"]["failures"][0]], "log": []})
+    assert typed(State(trail=(("run", 41),), look=dead), "r", "y")[1] == [Change("retry", "run", 41)]
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    for shown, key, said_so in (
+        (state("running"), "r", "only dead, cancelled, missed and skipped runs"),
+        (typed(state("failures"), "down", "down")[0], "c", "run 41 nightly: it has ended"),
+        (state("jobs"), "c", "no run is selected to cancel"),
+        (state("running"), "p", "p pauses a job or a queue"),
+        (state("workers"), "o", "no run of a job is selected"),
+    ):
+        after, wanted = typed(shown, key)
+        assert wanted == []
+        assert said_so in text(after)
+
+
+def test_a_job_and_a_queue_are_paused_with_a_reason_and_resumed() -> None:
+    on_job, _ = typed(state("jobs"), "down")
+    assert typed(on_job, "p", *"why", "enter")[1] == [Change("pause", "job", "nightly", "why")]
+    assert typed(on_job, "down", "p", "y")[1] == [Change("resume", "job", "weekly")]
+    assert typed(state("queues"), "p", "enter")[1] == [Change("pause", "queue", "default")]
+    assert typed(state("queues"), "down", "p", "y")[1] == [Change("resume", "queue", "mail")]
+
+
+def test_on_the_page_of_a_job_or_queue_p_is_about_that() -> None:
+    assert typed(state("job"), "p", "enter")[1] == [Change("pause", "job", "nightly")]
+    paused = look("job", "nightly", {"job": [job("nightly", "paused")], "runs": [run(50)]})
+    assert typed(state("job", look=paused), "p", "y")[1] == [Change("resume", "job", "nightly")]
+    assert typed(state("queue"), "p", "enter")[1] == [Change("pause", "queue", "default")]
+
+
+def test_from_a_run_one_comes_to_its_job() -> None:
+    assert typed(state("run"), "o")[0].page == Page("job", "nightly")
+    assert typed(state("failures"), "down", "o")[0].page == Page("job", "nightly")
+
+
+def test_while_something_is_asked_no_key_is_a_command() -> None:
+    shown, wanted = typed(state("jobs"), "p", *"q4r?")
+    assert wanted == []
+    assert shown.page == Page("jobs")
+    assert shown.prompt is not None
+    assert shown.prompt.text == "q4r?"
+
+
+def test_the_help_names_every_key_and_any_key_ends_it() -> None:
+    shown, _ = typed(state(), "?")
+    assert all(f" {key} " in text(shown) for key in ("Enter", "o", "c", "r", "p", "/", "q,"))
+    assert "…" not in text(shown)
+    assert not typed(shown, "x")[0].help
+    assert typed(shown, "q")[1] == [QUIT]
