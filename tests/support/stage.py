@@ -58,3 +58,14 @@ class Stage:
 def play(stage: Stage, scene: Scene) -> None:
     asyncio.run(asyncio.wait_for(scene(stage), 20))
     assert stage.bugs == []
+
+
+def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
+    """A runner that makes the first steps of attempts themselves, or leave it to the executor."""
+    stage = Stage(handlers)
+    executor = stage.runner.executors["task"]
+    assert isinstance(executor, PythonExecutor)
+    executor.attach(stage.runner.attempt_of, "")
+    if not at_once:
+        stage.runner.inline.handler_of = lambda _: None
+    return stage

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,8 +12,7 @@ import pytest
 from pgsched import Retry, Run
 from pgsched.core.model import Outcome
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker.attempts.attempt import Ended
-from tests.support.stage import Stage, play
+from tests.support.stage import Stage, play, staged
 
 
 async def returns() -> int:
@@ -165,17 +162,6 @@ HANDLERS = [
 ]  # fmt: skip
 
 
-def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
-    """A runner that makes the first steps of attempts themselves, or leave it to the executor."""
-    stage = Stage(handlers)
-    executor = stage.runner.executors["task"]
-    assert isinstance(executor, PythonExecutor)
-    executor.attach(stage.runner.attempt_of, "")
-    if not at_once:
-        stage.runner.inline.handler_of = lambda _: None
-    return stage
-
-
 def told(handler: Callable[..., Any], *, at_once: bool) -> list[tuple[str, Outcome]]:
     """What becomes of two attempts of it and of one of another task, in one place."""
     if not inspect.iscoroutinefunction(handler):
@@ -224,73 +210,6 @@ def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
-    seen: list[list[tuple[str, bool]]] = []
-
-    async def looks() -> None:
-        task = asyncio.current_task()
-        seen.append([(one.claim.task, one.is_made_by(task)) for one in stage.runner.running()])
-
-    stage = staged({"looks": looks}, at_once=at_once)
-
-    async def scene(stage: Stage) -> None:
-        stage.give("looks", "looks")
-        await stage.all_told(2)
-
-    play(stage, scene)
-    assert seen == [[("looks", True)]] * 2
-    assert stage.runner.running() == []
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_once: bool) -> None:
-    seen: list[bool] = []
-
-    async def waits(run: Run) -> None:
-        run.log("said")
-        try:
-            await asyncio.sleep(10)
-        finally:
-            seen.append(run.cancelled.is_set())
-
-    stage = staged({"waits": waits}, at_once=at_once)
-
-    async def scene(stage: Stage) -> None:
-        claims = stage.give("waits")
-        await asyncio.sleep(0.01)
-        assert stage.runner.attempt_of(claims[0].key) is not None
-        stage.runner.end([claims[0].key], Ended.CANCEL)
-        await stage.all_told(1)
-
-    play(stage, scene)
-    assert seen == [True]
-    (_, outcome), = stage.told  # fmt: skip
-    assert (str(outcome.result), outcome.error, outcome.log_tail) == ("cancelled", Ended.CANCEL.value, "said\n")
-
-
-@pytest.mark.parametrize("extends", [True, False])
-@pytest.mark.parametrize("at_once", [True, False])
-def test_what_a_handler_asks_before_it_waits_holds_afterwards(at_once: bool, extends: bool) -> None:
-    left: list[float | None] = []
-
-    async def slow(run: Run) -> None:
-        if extends:
-            run.extend(20)
-        left.append(run.seconds_left())
-        await asyncio.sleep(0.1)
-
-    stage = staged({"slow": slow}, at_once=at_once)
-
-    async def scene(stage: Stage) -> None:
-        stage.give("slow", timeout=timedelta(seconds=0.05))
-        await stage.all_told(1)
-
-    play(stage, scene)
-    assert stage.results() == [("slow", "succeeded" if extends else "timed_out")]
-    assert left[0] is not None and (left[0] > 19) is extends
-
-
 @pytest.mark.parametrize("args", [{}, {"n": 2}])
 def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
     async def doubles(run: Run, n: int = 1) -> int:
@@ -327,47 +246,6 @@ def test_what_fits_is_asked_of_each_of_a_task(at_once: bool) -> None:
         ("succeeded", 1, None), ("succeeded", 2, None), ("failed", None, None), ("failed", None, None),
         ("succeeded", 2, None),
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_said_after_an_attempt_is_none_of_it(at_once: bool, waits: bool) -> None:
-    runs: list[Run] = []
-
-    async def keeps(run: Run) -> None:
-        runs.append(run)
-        if waits:
-            await asyncio.sleep(0)
-
-    stage = staged({"keeps": keeps}, at_once=at_once)
-
-    async def scene(stage: Stage) -> None:
-        stage.give("keeps")
-        await stage.all_told(1)
-        runs[0].log("too late")
-
-    play(stage, scene)
-    assert runs[0].record is not None and runs[0].record.closed and not runs[0].record.said
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_a_handler_that_held_up_the_loop_beyond_its_time_and_ends_at_once_has_succeeded(at_once: bool) -> None:
-    async def late(run: Run) -> None:
-        time.sleep(0.03)  # noqa: ASYNC251
-        await asyncio.sleep(0)
-
-    async def too_late(run: Run) -> None:
-        await late(run)
-        await asyncio.sleep(0.1)
-
-    stage = staged({"late": late, "too late": too_late}, at_once=at_once)
-
-    async def scene(stage: Stage) -> None:
-        stage.give("late", "too late", timeout=timedelta(seconds=0.02))
-        await stage.all_told(2)
-
-    play(stage, scene)
-    assert stage.results() == [("late", "succeeded"), ("too late", "timed_out")]
 
 
 def test_a_functions_own_attributes_are_none_of_its_task() -> None:
