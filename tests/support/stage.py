@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -69,3 +70,15 @@ def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
     if not at_once:
         stage.runner.inline.handler_of = lambda _: None
     return stage
+
+
+async def quick() -> None:
+    pass
+
+
+async def briefly() -> None:
+    await asyncio.sleep(0)
+
+
+async def busy() -> None:
+    time.sleep(0.001)  # noqa: ASYNC251
