@@ -58,7 +58,7 @@ def test_a_quick_drain_compares_pgsched_with_the_raw_ceiling(
 def test_a_run_costs_the_processors_no_more_than_it_should(tmp_path: Path) -> None:
     """1.0 to 1.15 times what its statements cost in a bare loop, and 1.6 to 1.85 times the raw loop: processor's time,
     the median of five rounds. On a machine whose two processors slow each other down it is 1.33 to 1.55, 1.84 to 2.36
-    times. Five more rounds where the five were unlucky. (tests/unit/worker/attempts/test_slots.py counts the calls.)"""
+    times. Five more rounds where the five were unlucky. (tests/unit/worker/attempts/test_runner.py counts calls.)"""
     command = [sys.executable, "-m", "bench", "costs", "--n", "20000", "--rounds", "5", "--out", str(tmp_path)]
     found: dict[str, list[dict[str, float]]] = {RAW.name: [], STATEMENTS.name: [], PGSCHED.name: []}
     times = (0.0, 0.0)
