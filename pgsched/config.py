@@ -46,7 +46,7 @@ LIBPQ = {
     "PGDATABASE": "dbname",
     "PGUSER": "user",
 }
-LEADING = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
+REQUIRED_ANY_OF_LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
 SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 
@@ -178,7 +178,7 @@ def find_sql_login(flag: str | None) -> str | None:
     return found
 
 
-def find_patience(environ: Mapping[str, str] | None = None) -> tuple[float, dict[str, float]]:
+def find_backlog_limits(environ: Mapping[str, str] | None = None) -> tuple[float, dict[str, float]]:
     """Return how many seconds runs may wait before that is a problem, from PGSCHED_BACKLOG_S.
 
     The first value holds for all queues; the second has those with a time of their own. Raises InputError.
@@ -212,11 +212,11 @@ def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwi
     PGDATABASE. Raises InputError for a DSN that is given but empty: a secret that was not filled in must not lead to
     another database.
     """
-    found = source_of_dsn(flag, environ, otherwise)
+    found = find_dsn_source(flag, environ, otherwise)
     return None if found is None else found[1]
 
 
-def source_of_dsn(
+def find_dsn_source(
     flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None
 ) -> tuple[str, str] | None:
     """Return the name of the source of the DSN, and the DSN, as in `find_dsn`."""
@@ -227,7 +227,7 @@ def source_of_dsn(
             if not value.strip():
                 raise InputError(f"dsn: {name} is given, but empty: fill it in, or leave it out", "dsn")
             return name, value
-    if not any(env.get(name) for name in LEADING):
+    if not any(env.get(name) for name in REQUIRED_ANY_OF_LIBPQ):
         return None
     parts = {name: value for name in LIBPQ if (value := env.get(name))}
     quoted = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in parts.items()}

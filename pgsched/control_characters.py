@@ -22,12 +22,12 @@ JOINING = "\u200c\u200d" + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0
 UNJOINED = re.compile("[\x00-\xa8\xaa-\xad\xaf-\u0530\u1e00-\u1fff]")  # Latin, Greek and Cyrillic; not (c) and (r)
 
 
-def clean(text: str, keep: str = "") -> str:
+def escape_controls(text: str, keep: str = "") -> str:
     """Return the text with control and invisible characters as escapes (`\\x1b`), except for those in `keep`."""
 
     def escape(found: re.Match[str]) -> str:
         char, code = found[0], ord(found[0])
-        if char in keep or (char in JOINING and joins(text, found.start())):
+        if char in keep or (char in JOINING and is_joined(text, found.start())):
             return char
         named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
         return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}")
@@ -35,7 +35,7 @@ def clean(text: str, keep: str = "") -> str:
     return CONTROL.sub(escape, text)
 
 
-def joins(text: str, at: int) -> bool:
+def is_joined(text: str, at: int) -> bool:
     """Check whether the joiner at `at` follows a character that may be joined, directly or after one other joiner."""
     before = text[at - 1 : at] if at else ""
     if before and before in JOINING:

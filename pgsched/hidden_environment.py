@@ -45,22 +45,22 @@ def drop() -> None:
         _kept.update({name: os.environ.pop(name) for name in list(os.environ) if SECRET.fullmatch(name)})
 
 
-def parted(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def split_environment(env: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Split the environment for another process of pgsched into a public part and the secrets.
 
-    Every process of this user may read the public part. The secrets go through a channel, for `give_back`. Where the
-    process is not hidden, all is public.
+    Every process of this user may read the public part. The secrets go through a channel, for
+    `restore_secrets`. Where the process is not hidden, all is public.
     """
     secrets = {name: value for name, value in env.items() if SECRET.fullmatch(name)} if is_hidden() else {}
     return {name: value for name, value in env.items() if name not in secrets}, secrets
 
 
-def give_back(secrets: Mapping[str, str]) -> None:
+def restore_secrets(secrets: Mapping[str, str]) -> None:
     """Put the secrets that another process of pgsched dropped into the environment, until `drop`."""
     os.environ.update(secrets)
 
 
-def dropped() -> dict[str, str]:
+def dropped_secrets() -> dict[str, str]:
     """Return the secrets that `drop` took out."""
     return dict(_kept)
 

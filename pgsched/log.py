@@ -13,7 +13,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -25,7 +25,7 @@ PASSWORD = re.compile(
 USER = re.compile(r"://[^:/@\s]*:")
 POSTGRES_USER = re.compile(r"(?i)postgres(?:ql)?(?:\+\w+)?://[^:@\s]*:")
 SECRET = re.compile(r"(?i)://|password|secret|scram_")
-TOLD = ("run", "attempt", "job", "task", "trace_id", "span_id")
+FIELD_NAMES = ("run", "attempt", "job", "task", "trace_id", "span_id")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("console", "json")
 
@@ -43,7 +43,7 @@ class Attempt(NamedTuple):
 ATTEMPT: ContextVar[Any] = ContextVar("pgsched_attempt", default=None)
 
 
-def told() -> dict[str, Any]:
+def bound_fields() -> dict[str, Any]:
     """Return the fields of the current attempt and trace for log lines; empty outside of them."""
     one = ATTEMPT.get()
     found: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def ids_of_span(span: Any) -> dict[str, str]:
 
 def attempt_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Add the fields of attempt and trace to an event; the event's own fields win. A processor of structlog."""
-    return {**told(), **event}
+    return {**bound_fields(), **event}
 
 
 def redact(text: str) -> str:
@@ -105,7 +105,7 @@ def _safe_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapp
 
 def _safe(value: Any, keep: str = "") -> Any:
     if isinstance(value, str):
-        return clean(redact(value) if SECRET.search(value) else value, keep)
+        return escape_controls(redact(value) if SECRET.search(value) else value, keep)
     if isinstance(value, Mapping):
         return {_safe(name): _safe(item, keep) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -152,8 +152,8 @@ def mark_records() -> None:
 
     def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
         made = below(*args, **kwargs)
-        said = told()
-        made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in TOLD})
+        said = bound_fields()
+        made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in FIELD_NAMES})
         return made
 
     if getattr(below, "__name__", "") != marked.__name__:
@@ -194,7 +194,7 @@ class Stderr:
         sys.stderr.flush()
 
 
-class Later:
+class LazyLogger:
     """A logger that imports structlog only when it is used."""
 
     def __init__(self, name: str) -> None:
@@ -208,4 +208,4 @@ class Later:
 
 def get(name: str) -> FilteringBoundLogger:
     """Return a logger whose events carry `part=name`."""
-    return cast("FilteringBoundLogger", Later(name))
+    return cast("FilteringBoundLogger", LazyLogger(name))

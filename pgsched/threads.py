@@ -80,7 +80,7 @@ class Threads(Generic[T]):
             work = self._work.get()
 
 
-class Signal(threading.Event):
+class LazyEvent(threading.Event):
     """A `threading.Event` that makes the real event when it is first set or waited for.
 
     Each attempt has one, and hardly any is ever waited for. Making the real event costs as much as a short handler.
@@ -122,7 +122,7 @@ class Signal(threading.Event):
         return f"<Signal: {'set' if self.is_set() else 'unset'}>"
 
 
-async def apart(call: Callable[[], T]) -> T:
+async def run_in_thread(call: Callable[[], T]) -> T:
     """Return the result of a call that runs in a new thread: handlers may occupy all those of `asyncio.to_thread`."""
     return await Threads[T](0).submit(call)
 

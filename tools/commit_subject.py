@@ -14,7 +14,7 @@ MOST = 72
 BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ")
 
 
-def faults(message: str) -> list[str]:
+def find_faults(message: str) -> list[str]:
     """Return what is wrong with a message. Lines that begin with # are not part of it."""
     lines = [line for line in message.splitlines() if not line.startswith("#")] or [""]
     subject, found = lines[0], []
@@ -35,7 +35,7 @@ def faults(message: str) -> list[str]:
 
 def main() -> int:
     """Print a line for each fault; return the exit code, 0 without faults and 1 with some."""
-    found = faults(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    found = find_faults(Path(sys.argv[1]).read_text(encoding="utf-8"))
     for fault in found:
         print(fault, file=sys.stderr)
     return 1 if found else 0

@@ -28,7 +28,7 @@ from bench.measures.history import took
 from bench.report import Result, number, progress, quantile
 from bench.server import Server
 from pgsched.db.connection.connect import connect
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 
 RANGES = ("15m", "1h", "6h", "24h", "7d", "30d", "1y")
 PAGES = (
@@ -162,7 +162,7 @@ def of_status(dsn: str, times: int) -> Asked:
     with connect(dsn, purpose="bench") as conn:
         for _ in range(times + 1):
             began = time.perf_counter()
-            status(conn)
+            read_status(conn)
             ms.append((time.perf_counter() - began) * 1000)
     return Asked("`status`, the snapshot", *spread(ms[1:]), quantile(ms[1:], 0.99), 0, times)
 

@@ -118,11 +118,11 @@ def one_pass(server: Server) -> float:
                 "INSERT INTO pgsched.runs (task, concurrency_key)"
                 " SELECT 'noop', 'c:' || n % 1000 FROM generate_series(1, 100000) n"
             )
-            standing, took = admission.Standing(share=1.0), []
+            standing, took = admission.AdmissionState(share=1.0), []
             for _ in range(9):
                 began = time.monotonic()
                 with conn.transaction():
-                    assert admission.admit(conn, standing) == 1000
+                    assert admission.admit_limited_runs(conn, standing) == 1000
                 took.append(1000 * (time.monotonic() - began))
                 conn.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'")
             return statistics.median(took)

@@ -31,7 +31,7 @@ from pgsched.db.connection.connect import BY_INDEX, Connection, connect
 from pgsched.db.queries.leader import rollups
 from pgsched.leader.pruner import PAUSE_FACTOR, Pruner
 from pgsched.leader.rollups import BATCH
-from pgsched.leader.timing.periodic import breather
+from pgsched.leader.timing.periodic import next_batch_at
 
 JOBS = 50
 ENOUGH = 75_000  # no pruner deletes more rows per second
@@ -116,7 +116,7 @@ def count_all(dsn: str) -> float:
     """Return how many microseconds per run counting takes."""
     took, runs = 0.0, 0
     with connect(dsn, purpose="bench", settings=BY_INDEX) as conn:
-        safe = rollups.look(conn).now
+        safe = rollups.find_uncounted(conn).now
         while True:
             began = time.monotonic()
             with conn.transaction():
@@ -270,7 +270,7 @@ def in_the_leaders_rhythm(conn: Connection[Any], batch: Callable[[], int]) -> It
                 return
             batches.spent = Cpu.of(conn.info.backend_pid).seconds - server, time.thread_time() - client
             batches.append((rows, time.monotonic() - began, time.monotonic()))
-            time.sleep(max(0.0, breather(began, PAUSE_FACTOR) - time.monotonic()))
+            time.sleep(max(0.0, next_batch_at(began, PAUSE_FACTOR) - time.monotonic()))
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -24,7 +24,7 @@ from bench.server import Server
 from pgsched import App
 from pgsched.core.model import DONE, Claim, Settlement
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
-from pgsched.db.queries.runs.claims import Wanted, claim, settle
+from pgsched.db.queries.runs.claims import WorkerOffer, claim, settle
 from pgsched.db.schema import migrate
 
 BATCH = 200
@@ -47,7 +47,7 @@ async def spent(conn: AsyncConnection[object], work: Callable[[], Awaitable[obje
 
 async def one_round(conn: AsyncConnection[object], n: int) -> dict[str, float]:
     """Enqueue `n` runs one by one, claim and settle them in batches; return the CPU time per run, in microseconds."""
-    wanted = Wanted(1, 60.0, [], ["noop"])
+    wanted = WorkerOffer(1, 60.0, [], ["noop"])
     taken: list[list[Claim]] = []
 
     async def make() -> None:

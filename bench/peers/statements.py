@@ -17,7 +17,7 @@ from bench.peers.verbs import main
 from pgsched import gc_tuning
 from pgsched.core.model import DONE, Claim, Settlement
 from pgsched.db.connection.connect import BY_KEY, aconnect
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, settle
+from pgsched.db.queries.runs.claims import FROM_THE_START, WorkerOffer, claim, settle
 from pgsched.worker.claiming.cursor import Cursor
 
 LEASE_S = 600.0
@@ -28,7 +28,7 @@ class Statements(Pgsched):
     """pgsched's statements without a worker."""
 
     async def work(self, record: Callable[[int], None], sleep_s: float) -> None:
-        gc_tuning.last()  # as a worker does
+        gc_tuning.tune_for_long_run()  # as a worker does
         self.record, self.sleep_s = record, sleep_s
         ready: asyncio.Queue[list[Claim]] = asyncio.Queue(1)
         done: asyncio.Queue[list[Claim]] = asyncio.Queue(AHEAD)
@@ -47,7 +47,7 @@ class Statements(Pgsched):
             await asyncio.sleep(self.sleep_s)
 
     async def _claim(self, ready: asyncio.Queue[list[Claim]]) -> None:
-        wanted, cursor = Wanted(0, LEASE_S, [], ["noop"]), Cursor()
+        wanted, cursor = WorkerOffer(0, LEASE_S, [], ["noop"]), Cursor()
         async with await aconnect(dsn(), settings=BY_KEY) as conn:
             while True:
                 after, sent_at = cursor.after(time.monotonic()), time.monotonic()

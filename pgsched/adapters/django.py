@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.adapters.sqlalchemy import made_by
+from pgsched.adapters.sqlalchemy import is_from_package
 from pgsched.errors import InputError
 
 
-def django_held(given: Any) -> Any:
+def django_driver_connection(given: Any) -> Any:
     """Return the driver's connection of a Django connection, opened if needed; any other object unchanged.
 
     Raises InputError for a database other than PostgreSQL.
     """
-    if not made_by(given, "django") or not hasattr(given, "ensure_connection"):
+    if not is_from_package(given, "django") or not hasattr(given, "ensure_connection"):
         return given
     if given.vendor != "postgresql":
         raise InputError(f"connection: it is of {given.vendor}, and runs are in PostgreSQL", "connection")

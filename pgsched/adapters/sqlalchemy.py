@@ -28,7 +28,11 @@ def held(given: Any) -> Any:
 
     Raises InputError for another driver.
     """
-    if not made_by(given, "sqlalchemy") or made_by(given, ASYNC) or not hasattr(type(given), "connection"):
+    if (
+        not is_from_package(given, "sqlalchemy")
+        or is_from_package(given, ASYNC)
+        or not hasattr(type(given), "connection")
+    ):
         return given
     connection = given.connection() if callable(given.connection) else given
     check_driver(connection.dialect)
@@ -39,7 +43,7 @@ def held(given: Any) -> Any:
 
 async def held_async(given: Any) -> Any:
     """Return the psycopg connection of an AsyncConnection or AsyncSession: the asyncio form of `held`."""
-    if not made_by(given, ASYNC) or not hasattr(type(given), "connection"):
+    if not is_from_package(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
     connection = given if hasattr(given, "get_raw_connection") else await given.connection()
     check_driver(connection.dialect)
@@ -50,9 +54,9 @@ async def held_async(given: Any) -> Any:
 
 def is_async(given: Any) -> bool | None:
     """Check whether a SQLAlchemy Connection or Session is to be awaited; None if it is neither."""
-    if not made_by(given, "sqlalchemy") or not hasattr(type(given), "execute"):
+    if not is_from_package(given, "sqlalchemy") or not hasattr(type(given), "execute"):
         return None
-    return made_by(given, ASYNC)
+    return is_from_package(given, ASYNC)
 
 
 def ask(given: Any, question: str, values: dict[str, Any]) -> None:
@@ -85,7 +89,7 @@ def check_still_open(began: Any, begins: Any) -> None:
         )
 
 
-def made_by(given: Any, package: str) -> bool:
+def is_from_package(given: Any, package: str) -> bool:
     """Check whether the object's class, or one of its base classes, is of that package."""
     return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(given).__mro__)
 

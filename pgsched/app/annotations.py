@@ -36,7 +36,7 @@ def describe(hint: Any) -> str:
 
 def carries_json(hint: Any) -> bool:
     """Check whether some JSON value can fit this annotation."""
-    hint, origin = _plain(hint), get_origin(_plain(hint))
+    hint, origin = unwrap_annotation(hint), get_origin(unwrap_annotation(hint))
     if origin in UNIONS:
         return any(carries_json(option) for option in get_args(hint))
     if origin in ARRAYS or origin in OBJECTS:
@@ -48,19 +48,19 @@ def carries_json(hint: Any) -> bool:
     return hint in SIMPLE or hint in ARRAYS or hint in OBJECTS or hint is object
 
 
-def fitting(hint: Any) -> frozenset[type]:
+def exact_types(hint: Any) -> frozenset[type]:
     """Return types whose every value fits the annotation. Values of other types may fit too."""
-    plain = _plain(hint)
+    plain = unwrap_annotation(hint)
     if plain is float:
         return frozenset({float, int})
     return frozenset({plain}) if plain in (str, int, bool) else frozenset()
 
 
-def mismatch(value: Any, hint: Any, path: str) -> str | None:
+def describe_mismatch(value: Any, hint: Any, path: str) -> str | None:
     """Return None if the value fits the annotation, otherwise `path: expected ..., got ...`."""
-    hint, origin = _plain(hint), get_origin(_plain(hint))
+    hint, origin = unwrap_annotation(hint), get_origin(unwrap_annotation(hint))
     if origin in UNIONS:
-        fits = any(mismatch(value, option, path) is None for option in get_args(hint))
+        fits = any(describe_mismatch(value, option, path) is None for option in get_args(hint))
     elif origin is Literal:
         fits = any(value == option and type(value) is type(option) for option in get_args(hint))
     elif origin in ARRAYS or hint in ARRAYS:
@@ -72,7 +72,7 @@ def mismatch(value: Any, hint: Any, path: str) -> str | None:
     return None if fits else _expected(value, hint, path)
 
 
-def _plain(hint: Any) -> Any:
+def unwrap_annotation(hint: Any) -> Any:
     """Return the annotation without Annotated, NewType and type aliases around it."""
     while True:
         if get_origin(hint) is typing.Annotated:
@@ -101,7 +101,7 @@ def _array(value: Any, hint: Any, path: str) -> str | None:
     if not isinstance(value, (list, tuple)):
         return _expected(value, hint, path)
     items = get_args(hint)[:1]
-    found = (mismatch(item, items[0], f"{path}[{index}]") for index, item in enumerate(value) if items)
+    found = (describe_mismatch(item, items[0], f"{path}[{index}]") for index, item in enumerate(value) if items)
     return next((text for text in found if text), None)
 
 
@@ -112,5 +112,5 @@ def _object(value: Any, hint: Any, path: str) -> str | None:
     if odd is not None:
         return f"{path}: expected text as keys, got {type(odd).__name__} {str(odd)[:60]}"
     values = get_args(hint)[1:2]
-    found = (mismatch(item, values[0], f"{path}[{key!r}]") for key, item in value.items() if values)
+    found = (describe_mismatch(item, values[0], f"{path}[{key!r}]") for key, item in value.items() if values)
     return next((text for text in found if text), None)

@@ -15,7 +15,7 @@ from pgsched.errors import TaskError
 importing = False  # True while a child process imports its worker's app
 
 
-class Homed(Protocol):
+class LocatedApp(Protocol):
     """The attributes of an app that this module uses."""
 
     path: str | None
@@ -23,7 +23,7 @@ class Homed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class AppLocation:
     """What a child process needs to have the same app.
 
     `path`: `module:name` of the app.
@@ -36,15 +36,15 @@ class Home:
     search: tuple[str, ...]
 
 
-def home(app: Homed | None) -> Home:
+def locate_app(app: LocatedApp | None) -> AppLocation:
     """Return where the app can be imported from. Raises TaskError if no importable module holds it."""
-    path = None if app is None else app.path or bound(app)
+    path = None if app is None else app.path or find_name_of(app)
     if app is None or path is None:
         raise TaskError(
             'run_in="process": a child process must import the app, but no module that can be imported holds it; '
             "bind it to a name of a module and start the worker with --app"
         )
-    return Home(path, app.dsn, tuple(entry for entry in sys.path if isinstance(entry, str)))
+    return AppLocation(path, app.dsn, tuple(entry for entry in sys.path if isinstance(entry, str)))
 
 
 def refuse_while_importing() -> None:
@@ -58,7 +58,7 @@ def refuse_while_importing() -> None:
         )
 
 
-def bound(app: Any) -> str | None:
+def find_name_of(app: Any) -> str | None:
     """Return `module:name` of the app if a module holds it, otherwise None."""
     from pgsched.app.naming import main_module
 

@@ -16,7 +16,7 @@ from functools import partial
 from inspect import Parameter, Signature
 from typing import Any
 
-from pgsched.app.annotations import carries_json, describe, fitting, mismatch
+from pgsched.app.annotations import carries_json, describe, describe_mismatch, exact_types
 from pgsched.app.run import Run
 from pgsched.core import payload
 from pgsched.core.text import did_you_mean
@@ -52,9 +52,9 @@ class Parameters:
     exact: dict[str, frozenset[type]]
 
 
-def read(task: str, function: Callable[..., Any]) -> Parameters:
+def read_parameters(task: str, function: Callable[..., Any]) -> Parameters:
     """Return the parameters of a handler. Raises TaskError if no JSON value could ever fit one of them."""
-    full, hints = inspect.signature(function), resolved(function)
+    full, hints = inspect.signature(function), resolve_annotations(function)
     run_names = [name for name in full.parameters if is_run(hints.get(name))]
     if len(run_names) > 1:
         raise TaskError(f"task {task}: more than one parameter is annotated Run: {', '.join(run_names)}")
@@ -71,11 +71,11 @@ def read(task: str, function: Callable[..., Any]) -> Parameters:
         plain=frozenset(p.name for p in rest) if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
         required=frozenset(p.name for p in rest if p.default is EMPTY),
         order=tuple(p.name for p in rest if p.kind is Parameter.POSITIONAL_OR_KEYWORD),
-        exact={p.name: fitting(hints.get(p.name, Any)) for p in rest},
+        exact={p.name: exact_types(hints.get(p.name, Any)) for p in rest},
     )
 
 
-def anything(**args: Any) -> None:
+def any_arguments(**args: Any) -> None:
     """Stand in for the handler of a batched task, which gets a list of runs: take any arguments by name."""
 
 
@@ -98,7 +98,7 @@ def check_parameter(task: str, parameter: Parameter, hint: Any) -> None:
         )
 
 
-def resolved(function: Callable[..., Any]) -> dict[str, Any]:
+def resolve_annotations(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the annotations as objects, without those that cannot be resolved (imported for type checking only)."""
     plain = inspect.unwrap(function)
     names = getattr(plain, "__globals__", {})
@@ -120,7 +120,7 @@ def is_run(hint: Any) -> bool:
 
 def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return the JSON text of a call's arguments. Raises TaskError if they do not fit."""
-    carried = by_name(parameters, args, kwargs)
+    carried = bind_quickly(parameters, args, kwargs)
     if carried is None:
         bound = bind(parameters, args, kwargs)
         for name, value in bound.arguments.items():
@@ -134,7 +134,7 @@ def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
         raise TaskError(f"task {parameters.task}: the arguments together: {error}") from None
 
 
-def by_name(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def bind_quickly(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """Do `bind` and `check_value` at a fraction of their cost; return None if the call is not an ordinary one."""
     if parameters.plain is None or len(args) > len(parameters.order):
         return None
@@ -150,11 +150,11 @@ def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArgumen
     try:
         return parameters.given.bind(*args, **kwargs)
     except TypeError as error:
-        meant = unknown(parameters, kwargs, str(error))
+        meant = describe_unknown(parameters, kwargs, str(error))
         raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}{meant}") from None
 
 
-def unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
+def describe_unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
     """Return the end of a message about arguments that do not fit.
 
     It names the first argument without a parameter, unless `said` already contains it, and suggests a similar name.
@@ -173,7 +173,7 @@ def check_value(parameters: Parameters, name: str, value: Any) -> None:
         hint = list[hint]  # type: ignore[valid-type]
     elif kind is Parameter.VAR_KEYWORD:
         hint = dict[str, hint]  # type: ignore[valid-type]
-    problem = mismatch(value, hint, name)
+    problem = describe_mismatch(value, hint, name)
     if problem is None and not carries_json(hint):
         problem = f"{name}: {describe(hint)} does not travel as JSON"
     if problem is None:
@@ -198,7 +198,7 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
     return carried
 
 
-def prepare(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
+def prepare_call(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
     """Return the call of a handler with arguments that came as JSON. Raises TaskError if they do not fit."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
     plain = parameters.plain

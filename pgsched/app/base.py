@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pgsched.app.declarations import JobDeclaration, text
 from pgsched.app.hooks import Hooks
 from pgsched.config import find_dsn
-from pgsched.db.enqueuer import Enqueueing
+from pgsched.db.enqueuer import Enqueuer
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class AppBase:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
         self.hooks = Hooks()
-        self.database = Enqueueing(lambda: self.dsn or find_dsn(None))
+        self.database = Enqueuer(lambda: self.dsn or find_dsn(None))
 
 
 def load(path: str) -> AppBase:
@@ -73,14 +73,14 @@ def _import(module_name: str, path: str) -> Any:
             raise InputError(
                 f"app: there is no module {missing!r} (looked in {Path.cwd()} and sys.path)", "app"
             ) from None
-        raise not_imported(module_name, error, str(error)) from error
+        raise import_error(module_name, error, str(error)) from error
     except SystemExit as error:
-        raise not_imported(module_name, error, f"it ended the program: sys.exit({error.code!r})") from error
+        raise import_error(module_name, error, f"it ended the program: sys.exit({error.code!r})") from error
     except Exception as error:
-        raise not_imported(module_name, error, f"{type(error).__name__}: {error}") from error
+        raise import_error(module_name, error, f"{type(error).__name__}: {error}") from error
 
 
-def not_imported(module_name: str, error: BaseException, what: str) -> InputError:
+def import_error(module_name: str, error: BaseException, what: str) -> InputError:
     """Return an InputError that names the last place in the user's own code from which the error came."""
     ours = Path(__file__).parents[1]
     frames = [
@@ -92,10 +92,10 @@ def not_imported(module_name: str, error: BaseException, what: str) -> InputErro
         frames.append((Path(error.filename), error.lineno or 0))
     libraries = {Path(path) for kind in ("stdlib", "purelib", "platlib") if (path := sysconfig.get_path(kind))}
     own = [frame for frame in frames if libraries.isdisjoint(frame[0].parents)] or frames
-    at = f"{shortest(own[-1][0])}:{own[-1][1]}: " if own else ""
+    at = f"{shorten_path(own[-1][0])}:{own[-1][1]}: " if own else ""
     return InputError(f"app: importing {module_name} failed: {at}{what} (PGSCHED_LOG=debug shows the traceback)", "app")
 
 
-def shortest(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """Return the path relative to the working directory if it lies below it, otherwise the path itself."""
     return str(path.relative_to(Path.cwd()) if Path.cwd() in path.parents else path)

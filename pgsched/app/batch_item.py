@@ -39,7 +39,7 @@ class Item:
         return f"<Item run {self.run.id}>"
 
 
-def alone(function: Callable[..., Any], args: Any, run: Any) -> Callable[[], Any]:
+def call_with_one_item(function: Callable[..., Any], args: Any, run: Any) -> Callable[[], Any]:
     """Return a batched handler's call for one run, as tests make it; it returns or raises that run's outcome."""
     said: list[tuple[Any, BaseException | None]] = []
     item = Item(args, run, lambda value, error: said.append((value, error)))

@@ -18,7 +18,7 @@ class Gathering:
     wait_s: float
 
 
-def gathering(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
+def check_batch_options(task: str, batch: Any, batch_wait: Any, run_in: str | None, capture: bool) -> Gathering | None:
     """Return the checked options of a batched task, or None without `batch`. Raises TaskError for a wrong value."""
     if batch is None:
         if batch_wait is not None:

@@ -34,7 +34,7 @@ class Control(Protocol):
         ...
 
 
-class Own:
+class AttemptState:
     """The state of what a handler does about its own attempt.
 
     `inside`: a transaction that settles the run is open.

@@ -138,7 +138,7 @@ LABEL = text(200)
 OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 
 
-def kept(name: str, value: Any) -> dict[str, str]:
+def keep_intervals(name: str, value: Any) -> dict[str, str]:
     """Check how long ended runs are kept, and return the intervals by outcome.
 
     The value is seconds or a timedelta for all runs, or a mapping from outcomes (or "any") to these.
@@ -180,7 +180,7 @@ POLICIES: dict[str, Check] = {
     "concurrency_limit": integer(0, 1_000_000),
     "after_jobs": jobs_named,
     "paused": boolean,
-    "keep": kept,
+    "keep": keep_intervals,
     "alert_after_failures": integer(1, 1000),
     "max_lateness": duration(1),
     "max_duration": duration(1),
@@ -188,7 +188,7 @@ POLICIES: dict[str, Check] = {
 }
 
 
-def checked(given: dict[str, Any]) -> dict[str, Any]:
+def check_policies(given: dict[str, Any]) -> dict[str, Any]:
     """Return the policies as values of their columns. Raises InputError, naming the policy, for a wrong one."""
     for name in given:
         if name not in POLICIES:

@@ -99,7 +99,7 @@ class Graph:
         Raises QueueFull, DatabaseUnreachable, and PgschedError if the graph is enqueued already.
         """
         new = self._begin()
-        with tracing.sending([run.values for run in new], batch=True) as sent:
+        with tracing.start_send_span([run.values for run in new], batch=True) as sent:
             ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new))
             sent.note_runs(len(ids))
         return self._end(ids)
@@ -107,7 +107,7 @@ class Graph:
     async def enqueue_async(self) -> list[int]:
         """Enqueue all runs like `enqueue`, without blocking the event loop."""
         new = self._begin()
-        with tracing.sending([run.values for run in new], batch=True) as sent:
+        with tracing.start_send_span([run.values for run in new], batch=True) as sent:
             ids = await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
             sent.note_runs(len(ids))
         return self._end(ids)

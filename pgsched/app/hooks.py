@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pgsched import log
 from pgsched.app.run import Run
-from pgsched.app.signals import Snooze, meaning_of, one_line
+from pgsched.app.signals import Snooze, effective_error, format_error
 from pgsched.errors import PgschedError, TaskError
 from pgsched.threads import Threads
 
@@ -62,9 +62,9 @@ class Hooks:
                         middleware=[name_of(hook) for hook in self.around_plain])  # fmt: skip
         for hook in self.on_start:
             try:
-                await awaited(hook())
+                await await_if_needed(hook())
             except Exception as error:
-                raise PgschedError(f"on_start hook {name_of(hook)} failed: {one_line(error)}") from error
+                raise PgschedError(f"on_start hook {name_of(hook)} failed: {format_error(error)}") from error
 
     async def shutdown(self, within_s: float = SHUTDOWN_S) -> None:
         """Call the on_shutdown hooks, the last registered first.
@@ -98,7 +98,7 @@ class Hooks:
 
         `plainly` calls a plain hook where it does not block the event loop.
         """
-        if isinstance(meaning_of(error), Snooze):
+        if isinstance(effective_error(error), Snooze):
             return
         for hook in self.on_error:
             await self._guarded("on_error", partial(hook, run, error), ON_ERROR_S, plainly)
@@ -114,7 +114,7 @@ class Hooks:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise  # the task itself is being cancelled, not the hook
-            logger.error(f"{event} hook failed", hook=name, error=one_line(error), exc_info=error)
+            logger.error(f"{event} hook failed", hook=name, error=format_error(error), exc_info=error)
 
 
 def check(event: str, hook: Any) -> None:
@@ -136,20 +136,20 @@ def name_of(hook: Any) -> str:
     return str(getattr(hook, "__qualname__", None) or type(hook).__qualname__)
 
 
-async def awaited(value: Any) -> Any:
+async def await_if_needed(value: Any) -> Any:
     """Return the value, or await it and return its result."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def in_thread(threads: Threads[Any], call: Call) -> Any:
     """Make a plain call in a thread while the event loop goes on; return or raise what it does."""
-    value, error = await threads.submit(lambda: caught(call))
+    value, error = await threads.submit(lambda: call_catching(call))
     if error is not None:
         raise error
     return value
 
 
-def caught(call: Call) -> tuple[Any, BaseException | None]:
+def call_catching(call: Call) -> tuple[Any, BaseException | None]:
     """Make a call; return its result and None, or None and the error."""
     try:
         return call(), None

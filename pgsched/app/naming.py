@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 
-def where(function: Any) -> str:
+def source_location(function: Any) -> str:
     """Return the file and line of a function, for messages."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}" if code else repr(function)

@@ -54,7 +54,7 @@ class HasId(Protocol):
 Parent = int | HasId
 
 
-class Given(TypedDict, total=False):
+class OptionKeywords(TypedDict, total=False):
     """The keywords of `Task.options`: the fields of `Options`, where each is explained."""
 
     queue: str | None

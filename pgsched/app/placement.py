@@ -15,7 +15,7 @@ MOST_MB = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HandlerPlacement:
     """Where a handler runs.
 
     `run_in`: "loop" (the worker's event loop), "thread", or "process" (a child process).
@@ -26,7 +26,7 @@ class Place:
     memory_mb: int | None = None
 
 
-def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: bool) -> Place:
+def choose_placement(task: str, run_in: str | None, memory_mb: int | None, *, is_async: bool) -> HandlerPlacement:
     """Return where a task runs: by default on the loop for an async function, in a thread for any other.
 
     Raises TaskError for a choice that is impossible.
@@ -43,10 +43,10 @@ def place(task: str, run_in: str | None, memory_mb: int | None, *, is_async: boo
         )
     if memory_mb is not None:
         check_memory(task, run_in, memory_mb)
-    return Place(run_in, memory_mb)
+    return HandlerPlacement(run_in, memory_mb)
 
 
-def captured(task: str, capture: bool) -> bool:
+def check_capture(task: str, capture: bool) -> bool:
     """Return whether what the handler prints and logs is kept. Raises TaskError if it is not a bool."""
     if not isinstance(capture, bool):
         raise TaskError(f"task {task}: capture: expected True or False, got {capture!r}")

@@ -50,7 +50,7 @@ def releases(tasks: Iterable[Task[..., Any]]) -> list[TaskRelease]:
 
 def release_of(task: Task[..., Any]) -> TaskRelease:
     """Return the release of one task."""
-    given = {name: plain(task.values[name]) for name in INHERITED if task.values[name] is not None}
+    given = {name: option_as_json(task.values[name]) for name in INHERITED if task.values[name] is not None}
     schema = schema_of(task.parameters)
     if len(json.dumps(schema)) > LONGEST:
         schema = {}
@@ -58,7 +58,7 @@ def release_of(task: Task[..., Any]) -> TaskRelease:
     return TaskRelease(task.name, hashlib.sha256(text.encode()).hexdigest()[:16], given, schema)
 
 
-def plain(value: Any) -> Any:
+def option_as_json(value: Any) -> Any:
     """Return an option as JSON has it: a duration in seconds."""
     return value.total_seconds() if isinstance(value, timedelta) else value
 

@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pgsched.app.control import Own
+from pgsched.app.control import AttemptState
 from pgsched.app.transaction import Transaction
 from pgsched.core import payload
-from pgsched.core.text import log_line
+from pgsched.core.text import format_log_line
 from pgsched.db.connection.connect import aconnect, connect
 from pgsched.db.queries.runs import dependencies, handler_transaction
 from pgsched.db.queries.runs.dependencies import Parent
 from pgsched.errors import TaskError
-from pgsched.threads import Signal
+from pgsched.threads import LazyEvent
 
 INFINITE = math.inf
 
@@ -42,18 +42,18 @@ class Run:
     scheduled_at: datetime | None
     attempt: int
     token: UUID
-    cancelled: threading.Event = field(default_factory=Signal, repr=False, compare=False)
+    cancelled: threading.Event = field(default_factory=LazyEvent, repr=False, compare=False)
     task: str = ""
     queue: str = "default"
     max_attempts: int = 1
-    own: Own = field(default_factory=Own, repr=False, compare=False)
+    own: AttemptState = field(default_factory=AttemptState, repr=False, compare=False)
     # A Record of execute.output, whose `write` and `progress` take the attempt's output; or None.
     record: Any = field(default=None, repr=False, compare=False)
 
     def log(self, text: str, **fields: Any) -> None:
         """Add a line to the run's output, followed by `name=value` for each field. `pgsched run logs` shows it."""
         if self.record is not None:
-            self.record.write("log", log_line(text, fields))
+            self.record.write("log", format_log_line(text, fields))
 
     def progress(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """Report how far the attempt is: `done` of `total`, and a note.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 
 Kinds = tuple[type[BaseException], ...]
 ERROR_CHARACTERS = 1000
@@ -25,7 +25,7 @@ class Retry(Exception):
 
     def __init__(self, after: float | timedelta | None = None, message: str = "") -> None:
         super().__init__(message)
-        self.after = None if after is None else wait("Retry", after)
+        self.after = None if after is None else check_wait("Retry", after)
 
 
 class Snooze(Exception):
@@ -36,7 +36,7 @@ class Snooze(Exception):
 
     def __init__(self, after: float | timedelta, message: str = "") -> None:
         super().__init__(message)
-        self.after = wait("Snooze", after)
+        self.after = check_wait("Snooze", after)
 
 
 class Discard(Exception):
@@ -46,7 +46,7 @@ class Discard(Exception):
         super().__init__(message)
 
 
-def wait(signal: str, after: float | timedelta) -> timedelta:
+def check_wait(signal: str, after: float | timedelta) -> timedelta:
     """Return the time to wait. Raises ValueError if the database cannot store it."""
     found = after if isinstance(after, timedelta) else timedelta(seconds=after)
     if not timedelta(0) <= found <= LONGEST_WAIT:
@@ -54,7 +54,7 @@ def wait(signal: str, after: float | timedelta) -> timedelta:
     return found
 
 
-def one_line(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return `TypeName: message` in one line, whatever the exception's own text does.
 
     For a group, the message includes the group's first error.
@@ -67,12 +67,12 @@ def one_line(error: BaseException) -> str:
     except BaseException as second:
         message = f"(its text raises {type(second).__name__})"
     name = type(error).__name__
-    message = " ".join(storable(message[: 4 * ERROR_CHARACTERS]).split())
+    message = " ".join(replace_unstorable(message[: 4 * ERROR_CHARACTERS]).split())
     line = f"{name}: {message}" if message else name
     return line if len(line) <= ERROR_CHARACTERS else line[: ERROR_CHARACTERS - 3] + "..."
 
 
-def meaning_of(error: BaseException) -> BaseException:
+def effective_error(error: BaseException) -> BaseException:
     """Return the exception that counts: usually `error` itself.
 
     A group of only Snooze or only Retry counts as the one of them with the longest wait.
@@ -90,7 +90,7 @@ def wait_of(error: BaseException) -> timedelta | None:
     try:
         after: Any = error.after  # type: ignore[attr-defined]
         seconds = after.total_seconds() if isinstance(after, timedelta) else after
-        return None if seconds is None else wait(type(error).__name__, seconds)
+        return None if seconds is None else check_wait(type(error).__name__, seconds)
     except BaseException:
         return None
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, over
 
 from pgsched.app import arguments
 from pgsched.app.arguments import Encoded, Parameters
-from pgsched.app.batch_item import alone
-from pgsched.app.batch_options import Gathering, gathering
+from pgsched.app.batch_item import call_with_one_item
+from pgsched.app.batch_options import Gathering, check_batch_options
 from pgsched.app.declarations import text
-from pgsched.app.options import AFTER, KEYS, OPTIONS, Given, Options
-from pgsched.app.placement import Place, captured, place
+from pgsched.app.options import AFTER, KEYS, OPTIONS, OptionKeywords, Options
+from pgsched.app.placement import HandlerPlacement, check_capture, choose_placement
 from pgsched.app.run import Run
 from pgsched.core.model import RunId
 from pgsched.errors import InputError, TaskError
@@ -63,13 +63,15 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         self.values = defaults.checked()
         self.is_async = inspect.iscoroutinefunction(function)
-        self.place: Place = place(self.name, run_in, memory_mb, is_async=self.is_async)
-        self.no_retry = exceptions(self.name, no_retry)
-        self.capture = captured(self.name, capture)
-        self.gathering: Gathering | None = gathering(self.name, batch, batch_wait, run_in, self.capture)
+        self.place: HandlerPlacement = choose_placement(self.name, run_in, memory_mb, is_async=self.is_async)
+        self.no_retry = check_no_retry(self.name, no_retry)
+        self.capture = check_capture(self.name, capture)
+        self.gathering: Gathering | None = check_batch_options(self.name, batch, batch_wait, run_in, self.capture)
         if self.gathering is not None:
             arguments.check_batched(name, function)
-        self.parameters = arguments.read(name, function if self.gathering is None else arguments.anything)
+        self.parameters = arguments.read_parameters(
+            name, function if self.gathering is None else arguments.any_arguments
+        )
         self.takes_run = self.parameters.run_name is not None  # an attribute, because it is read for every run
 
     @property
@@ -131,7 +133,7 @@ class Task(Generic[P, R]):
         """Make runs like `enqueue_many`, without blocking the event loop."""
         return await Request(self, self.values, connection).enqueue_many_async(calls)
 
-    def options(self, *, connection: Sync | Async | None = None, **options: Unpack[Given]) -> Request[P]:
+    def options(self, *, connection: Sync | Async | None = None, **options: Unpack[OptionKeywords]) -> Request[P]:
         """Return the task with other options, as in `task.options(delay=60, queue="mail").enqueue(...)`.
 
         The options are those of `Options`, and `connection`. Raises InputError for an unknown option or a wrong value.
@@ -142,14 +144,14 @@ class Task(Generic[P, R]):
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
         """Return the call that an executor makes. Raises TaskError if the arguments do not fit."""
         if self.gathering is not None:
-            return alone(self.function, args, run)
-        return arguments.prepare(self.parameters, self.function, args, run)
+            return call_with_one_item(self.function, args, run)
+        return arguments.prepare_call(self.parameters, self.function, args, run)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
 
-def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
+def check_no_retry(task: str, given: Any) -> tuple[type[BaseException], ...]:
     """Return exception classes, given as one class or a tuple. Raises TaskError for anything else."""
     found = given if isinstance(given, tuple) else (given,)
     for kind in found:
@@ -158,7 +160,7 @@ def exceptions(task: str, given: Any) -> tuple[type[BaseException], ...]:
     return found
 
 
-def held_back(
+def split_dependencies(
     parameters: Parameters, values: dict[str, Any], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Move `after`, `after_any` and `on_failure` from a call's arguments to its options; return options and arguments.
@@ -213,7 +215,7 @@ class Request(Generic[P]):
         Raises InputError for options that name one run, or for runs to wait for.
         """
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
-        with tracing.sending([values], batch=True) as sent:
+        with tracing.start_send_span([values], batch=True) as sent:
             count = self._task.app.database.enqueue_many(self._connection, encoded, values)
             sent.note_runs(count)
         return count
@@ -221,7 +223,7 @@ class Request(Generic[P]):
     async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
         """Make runs like `enqueue_many`, without blocking the event loop."""
         encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
-        with tracing.sending([values], batch=True) as sent:
+        with tracing.start_send_span([values], batch=True) as sent:
             count = await self._task.app.database.enqueue_many_async(self._connection, encoded, values)
             sent.note_runs(count)
         return count
@@ -237,14 +239,14 @@ class Request(Generic[P]):
 
     def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
         values = self.values(args, kwargs)
-        with tracing.sending([values]) as sent:
+        with tracing.start_send_span([values]) as sent:
             found = self._task.app.database.enqueue(self._connection, values)
             sent.note_runs(found)
         return found
 
     async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
         values = self.values(args, kwargs)
-        with tracing.sending([values]) as sent:
+        with tracing.start_send_span([values]) as sent:
             found = await self._task.app.database.enqueue_async(self._connection, values)
             sent.note_runs(found)
         return found
@@ -253,5 +255,5 @@ class Request(Generic[P]):
         """Return the run that these arguments make, as the database takes it. Raises InputError or TaskError."""
         task, values = self._task, self._values
         if "after" in kwargs or "after_any" in kwargs:
-            values, kwargs = held_back(task.parameters, values, kwargs)
+            values, kwargs = split_dependencies(task.parameters, values, kwargs)
         return {**values, "task": task.name, "args": arguments.encode(task.parameters, args, kwargs)}

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 from uuid import UUID
 
-from pgsched.app.control import Own
+from pgsched.app.control import AttemptState
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import TaskError
@@ -22,7 +22,7 @@ from pgsched.errors import TaskError
 class Transaction:
     """One transaction that settles a run, for `with` or `async with`; `run.transaction()` returns it."""
 
-    def __init__(self, own: Own, run_id: int, token: UUID, conn: Any) -> None:
+    def __init__(self, own: AttemptState, run_id: int, token: UUID, conn: Any) -> None:
         self._own = own
         self._run_id = run_id
         self._token = token
@@ -55,7 +55,7 @@ class Transaction:
         self._own.begin()
         done = False
         try:
-            with handler_transaction.opened(self._conn, self._dsn) as conn, conn.transaction():
+            with handler_transaction.handler_connection(self._conn, self._dsn) as conn, conn.transaction():
                 if self._conn is not None:
                     handler_transaction.check_isolation(conn)
                 handler_transaction.assert_claim(conn, self._run_id, self._token)

@@ -22,12 +22,12 @@ class Violation:
     text: str
 
 
-def troubles(history: History) -> Iterator[str]:
+def check_troubles(history: History) -> Iterator[str]:
     """Check that the fault ran to its end without an exception."""
     yield from (trouble.text for trouble in history.troubles)
 
 
-def figures(history: History) -> Iterator[str]:
+def check_figures(history: History) -> Iterator[str]:
     """Check that no figure is above its bound."""
     for one in history.figures:
         if one.bound is not None and one.value > one.bound:
@@ -35,28 +35,28 @@ def figures(history: History) -> Iterator[str]:
 
 
 CHECKS: dict[str, Check] = {
-    "fault": troubles,
-    "figures": figures,
-    "slots-lost": slots.lost,
-    "slots-twice": slots.twice,
-    "slots-invented": slots.invented,
+    "fault": check_troubles,
+    "figures": check_figures,
+    "slots-lost": slots.check_none_lost,
+    "slots-twice": slots.check_none_twice,
+    "slots-invented": slots.check_none_invented,
     "one-owner": owners.one_at_a_time,
-    "taken-early": owners.taken_early,
+    "taken-early": owners.check_lease_respected,
     "ended-once": owners.ended_once,
     "events-by-owners": owners.events_by_owners,
-    "settled-by-last": owners.settled_by_the_last,
+    "settled-by-last": owners.check_settled_by_last_owner,
     "acknowledged": promises.acknowledged,
     "all-ended": promises.all_ended,
     "enqueued-once": promises.enqueued_once,
-    "ran": promises.ran,
-    "stuck": progress.stuck,
+    "ran": promises.check_succeeded_runs_ran,
+    "stuck": progress.check_expired_claims_reaped,
     "marks-rise": progress.marks_rise,
     "terms-rise": progress.terms_rise,
     "terms-overlap": progress.terms_overlap,
-    "limits": limits.at_every_instant,
-    "fates": processes.fates,
-    "stops": processes.stops,
-    "leaks": processes.leaks,
+    "limits": limits.check_recorded_limits,
+    "fates": processes.check_fates,
+    "stops": processes.check_stops,
+    "leaks": processes.check_leaks,
 }
 
 

@@ -32,7 +32,7 @@ LOOK_S = 0.05
 PATIENCE_S = 30.0
 # A transaction with assert_claim locks the run's row. The server ends it after this time if its host is gone.
 SETTINGS = {"idle_in_transaction_session_timeout": "2s"}
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
+CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.IdleInTransactionSessionTimeout)
 
 app = App("chaos")
 mine = threading.local()
@@ -60,7 +60,7 @@ def connection(name: str = "PGSCHED_CHAOS_LEDGER") -> psycopg.Connection:
     return conn
 
 
-def patiently(run: Run, work: Callable[[], None]) -> None:
+def retry_while_away(run: Run, work: Callable[[], None]) -> None:
     """Do `work`, and repeat it while the server is away.
 
     Raises the last error once the run is asked to stop, or after 30 s.
@@ -69,7 +69,7 @@ def patiently(run: Run, work: Callable[[], None]) -> None:
     while True:
         try:
             return work()
-        except AWAY:
+        except CONNECTION_ERRORS:
             if time.monotonic() > deadline or run.cancelled.wait(LOOK_S * 4):
                 raise
 
@@ -81,7 +81,7 @@ def write(run_id: int, token: UUID, event: str) -> None:
 
 def note(run: Run, event: str) -> None:
     """Write an event, whether or not the claim still holds."""
-    patiently(run, lambda: write(run.id, run.token, event))
+    retry_while_away(run, lambda: write(run.id, run.token, event))
 
 
 def finish(run: Run) -> None:
@@ -95,7 +95,7 @@ def finish(run: Run) -> None:
             write(run.id, run.token, "end")
 
     try:
-        patiently(run, guarded)
+        retry_while_away(run, guarded)
     except psycopg.errors.ObjectNotInPrerequisiteState:
         note(run, "refused")
 
@@ -111,7 +111,7 @@ def wait_for_gate(run: Run, gate: str) -> bool:
         try:
             if is_open(gate):
                 return True
-        except AWAY:
+        except CONNECTION_ERRORS:
             pass  # the server is away: the gate counts as closed
         if run.cancelled.wait(LOOK_S):
             return False

@@ -47,7 +47,7 @@ def at_rest(members: list[Member], before: dict[int, dict[str, int]]) -> bool:
     return True
 
 
-def left_over(db: psycopg.Connection[Any]) -> list[Leak]:
+def find_leaks(db: psycopg.Connection[Any]) -> list[Leak]:
     """Return the sessions and advisory locks that are left in this database after all its processes have ended."""
     found = [Leak("session", " ".join(map(str, row))) for row in db.execute(SESSIONS).fetchall()]
     return found + [Leak("lock", " ".join(map(str, row))) for row in db.execute(LOCKS).fetchall()]

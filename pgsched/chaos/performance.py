@@ -29,7 +29,7 @@ ROLL_CALL_S, REST_S, STOP_S = 30.0, 10.0, 20.0
 COMPLAINTS = ("warning", "error", "critical")
 
 
-def trouble(error: BaseException) -> Trouble:
+def describe_error(error: BaseException) -> Trouble:
     """Return the error in one line, with the place that raised it.
 
     Raises KeyboardInterrupt if an interrupt caused the error: code that was interrupted may have raised another error.
@@ -44,7 +44,7 @@ def trouble(error: BaseException) -> Trouble:
     return Trouble(f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})")
 
 
-class Performance:
+class FaultRun:
     """One fault on its stage, and what was recorded of it so far."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
@@ -65,7 +65,7 @@ class Performance:
             try:
                 step()
             except Exception as error:
-                self.troubles.append(trouble(error))
+                self.troubles.append(describe_error(error))
         return self.history()
 
     def warm_up(self) -> None:
@@ -123,7 +123,7 @@ class Performance:
                 stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
             seen = {row[0] for row in stage.ledger.execute(SEEN, [since]).fetchall()}
         for member in stage.workers:
-            self.fates[member.pid] = "worked" if member.pid in seen else fate(member, logged.get(member.pid, 0))
+            self.fates[member.pid] = "worked" if member.pid in seen else fate_of(member, logged.get(member.pid, 0))
         stage.wait(lambda: stage.one(OPEN_RUNS) == 0, 10, "the roll call to end")
 
     def settle_down(self) -> None:
@@ -144,8 +144,8 @@ class Performance:
         self.stage.close()
         with psycopg.connect(self.stage.dsn, autocommit=True, application_name="chaos stage") as db:
             with contextlib.suppress(WaitedTooLong):
-                self.stage.wait(lambda: not leftovers.left_over(db), REST_S, "all sessions to end")
-            self.leaks = leftovers.left_over(db)
+                self.stage.wait(lambda: not leftovers.find_leaks(db), REST_S, "all sessions to end")
+            self.leaks = leftovers.find_leaks(db)
 
     def history(self) -> History:
         """Return the history of this fault, with settings, figures, processes, troubles and leaks."""
@@ -179,7 +179,7 @@ def holdings_by_pid(members: list[Member]) -> dict[int, dict[str, int]]:
     return {member.pid: found for member in members if (found := leftovers.holdings(member.pid)) is not None}
 
 
-def fate(member: Member, logged: int) -> str:
+def fate_of(member: Member, logged: int) -> str:
     """Return what became of a process that ran nothing: "exited", "unhealthy" or "silent".
 
     A process is unhealthy if it has logged a warning or an error after the first `logged` bytes of its log.

@@ -76,7 +76,7 @@ def load() -> dict[str, Fault]:
     return dict(FAULTS)
 
 
-def chosen(names: list[str], tier: Tier) -> list[Fault]:
+def select_faults(names: list[str], tier: Tier) -> list[Fault]:
     """Return the named faults, or without names all faults of the tier. "full" includes the quick faults.
 
     Raises InputError for an unknown name.

@@ -18,11 +18,11 @@ from pgsched.chaos import ledger
 from pgsched.chaos.checker import Violation, check
 from pgsched.chaos.fleet import Fleet
 from pgsched.chaos.history import History
-from pgsched.chaos.performance import Performance, trouble
+from pgsched.chaos.performance import FaultRun, describe_error
 from pgsched.chaos.registry import Fault
 from pgsched.chaos.site import requirements
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.chaos.site.site import Places
+from pgsched.chaos.site.site import ChaosSites
 from pgsched.chaos.stage import Stage
 
 Say = Callable[[str], None]
@@ -47,7 +47,7 @@ class Result:
 
 
 def run_fault(
-    fault: Fault, places: Places, seed: int, say: Say, app: str = APP, env: Mapping[str, str] | None = None
+    fault: Fault, places: ChaosSites, seed: int, say: Say, app: str = APP, env: Mapping[str, str] | None = None
 ) -> Result:
     """Run one fault and check its history. `app` and `env` are passed to its workers."""
     result = Result(fault, skipped=requirements.missing(fault.needs))
@@ -56,9 +56,9 @@ def run_fault(
     began, logs = time.monotonic(), Path(tempfile.mkdtemp(prefix="pgsched-chaos-logs-"))
     try:
         with stage_of(fault, places, logs, seed, say, app, env or {}) as stage:
-            result.history = Performance(stage, seed).perform()
+            result.history = FaultRun(stage, seed).perform()
     except Exception as error:
-        result.history.troubles.append(trouble(error))
+        result.history.troubles.append(describe_error(error))
     finally:
         result.seconds = time.monotonic() - began
         result.violations = check(result.history)
@@ -71,7 +71,7 @@ def run_fault(
 
 @contextmanager
 def stage_of(
-    fault: Fault, places: Places, logs: Path, seed: int, say: Say, app: str, env: Mapping[str, str]
+    fault: Fault, places: ChaosSites, logs: Path, seed: int, say: Say, app: str, env: Mapping[str, str]
 ) -> Iterator[Stage]:
     """Set up the stage of a fault; everything started on the stage ends with the block."""
     with contextlib.ExitStack() as stack:

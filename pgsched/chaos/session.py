@@ -13,25 +13,27 @@ from pgsched.chaos import history
 from pgsched.chaos.checker import check
 from pgsched.chaos.registry import Fault
 from pgsched.chaos.runner import Result, run_fault
-from pgsched.chaos.site.site import places
+from pgsched.chaos.site.site import open_sites
 from pgsched.errors import InputError
 
-Tell = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
+Progress = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
 
 
-def run(faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Tell) -> Iterator[Result]:
+def run(
+    faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Progress
+) -> Iterator[Result]:
     """Run each fault once; with `seconds`, repeat faults in an order drawn from the seed until this time is over.
 
     `tell` is called with the kind of line ("fault" or "figure") and its text.
     """
-    with places(binaries) as where:
-        for number, (fault, part) in enumerate(order(faults, seed, seconds), 1):
+    with open_sites(binaries) as where:
+        for number, (fault, part) in enumerate(schedule_faults(faults, seed, seconds), 1):
             count = f"[{number}/{len(faults)}]" if seconds is None else f"[{number}]"
             tell("fault", f"{count} {fault.name}: {fault.says}")
             yield run_fault(fault, where, part, lambda text: tell("figure", text))
 
 
-def order(faults: list[Fault], seed: int, seconds: float | None) -> Iterator[tuple[Fault, int]]:
+def schedule_faults(faults: list[Fault], seed: int, seconds: float | None) -> Iterator[tuple[Fault, int]]:
     """Yield the faults to run, each with its seed."""
     if seconds is None:
         yield from ((fault, seed) for fault in faults)

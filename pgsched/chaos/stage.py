@@ -19,7 +19,7 @@ from pgsched.chaos.history import Outage
 from pgsched.chaos.load import Acknowledged, Producer
 from pgsched.chaos.registry import Fault, Options
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.chaos.site.site import Place
+from pgsched.chaos.site.site import ChaosSite
 
 T = TypeVar("T")
 LEASE_S, REAP_S = 30.0, 5.0  # the product's defaults
@@ -40,7 +40,7 @@ class Stage:
     """
 
     def __init__(
-        self, fault: Fault, place: Place, proxy: Proxy | None, fleet: Fleet, seed: int, say: Callable[[str], None]
+        self, fault: Fault, place: ChaosSite, proxy: Proxy | None, fleet: Fleet, seed: int, say: Callable[[str], None]
     ) -> None:
         self.fault = fault
         self.server = place.server

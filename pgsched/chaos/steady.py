@@ -18,9 +18,9 @@ module: Any = election
 straight = module.connect
 
 
-def kept(dsn: str, *, settings: Mapping[str, str], **given: Any) -> Any:
+def connect_without_idle_limits(dsn: str, *, settings: Mapping[str, str], **given: Any) -> Any:
     """Connect without the settings by which the server ends idle sessions."""
     return straight(dsn, settings={k: v for k, v in settings.items() if not k.startswith("idle_")}, **given)
 
 
-module.connect = kept
+module.connect = connect_without_idle_limits

@@ -80,14 +80,14 @@ def make_app(word: str | None = None) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
-    app.callback(invoke_without_command=True)(root)
+    app.callback(invoke_without_command=True)(print_version)
     for name in [name for name, words in MODULES.items() if word in words] or MODULES:
         importlib.import_module(f"{__name__}.{name}").register(app)
-    finish(app)
+    add_common_parts(app)
     return app
 
 
-def finish(app: typer.Typer) -> None:
+def add_common_parts(app: typer.Typer) -> None:
     """Give all commands their common parts, in this group and in the groups below.
 
     - The help ends with the exit codes, as the help of the program does.
@@ -101,13 +101,13 @@ def finish(app: typer.Typer) -> None:
             command.cls = OnceCommand
     for group in app.registered_groups:
         if (inner := group.typer_instance) is not None:
-            finish(inner)
+            add_common_parts(inner)
             callback = inner.registered_callback
             if callback is not None and callback.invoke_without_command:  # also a command, such as `alerts`
                 group.epilog = EXIT_CODES
 
 
-def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def print_version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Handle the options of the program itself: print the version for --version."""
     if version:
         import pgsched
@@ -130,10 +130,10 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        code = broken_pipe()
+        code = silence_stdout()
     except OSError as error:
-        broken_pipe()
-        code = complain(f"the output cannot be written: {error.strerror}", 1)
+        silence_stdout()
+        code = print_error(f"the output cannot be written: {error.strerror}", 1)
     sys.exit(code)
 
 
@@ -143,25 +143,25 @@ def run(args: list[str]) -> int:
         for text in args:
             text.encode()
     except UnicodeEncodeError:
-        return complain("an argument is not valid UTF-8", 2)
+        return print_error("an argument is not valid UTF-8", 2)
     try:
         code = make_app(args[0] if args else None)(args, prog_name="pgsched", standalone_mode=False)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
-        return complain(str(end.code), 1)
+        return print_error(str(end.code), 1)
     except typer.Abort as end:
-        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else complain("given up", 1)
+        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else print_error("given up", 1)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        return broken_pipe()
+        return silence_stdout()
     except Exception as error:
-        return misused(error) if hasattr(error, "format_message") else report(error)
+        return report_usage_error(error) if hasattr(error, "format_message") else report_error(error)
     return code if isinstance(code, int) else 0
 
 
-def misused(error: Any) -> int:
+def report_usage_error(error: Any) -> int:
     """Print one line about wrong arguments and where to read the help; return the exit code.
 
     A group without a command prints its help instead. typer's own message is not used, because typer prints arguments
@@ -175,11 +175,11 @@ def misused(error: Any) -> int:
         if path == "pgsched" and text in ("No such option: --dsn", "No such option: --json"):
             option = text.split()[3]
             text = f"{option} goes after the command: pgsched status {option}{' DSN' if option == '--dsn' else ''}"
-        complain(f"{text}{' See:' if text.endswith('?') else '; see:'} {path} --help", int(error.exit_code))
+        print_error(f"{text}{' See:' if text.endswith('?') else '; see:'} {path} --help", int(error.exit_code))
     return int(error.exit_code)
 
 
-def report(error: Exception) -> int:
+def report_error(error: Exception) -> int:
     """Print one line for an error and return its exit code; PGSCHED_LOG=debug adds the traceback."""
     from pgsched.errors import BUG, PgschedError
 
@@ -194,26 +194,26 @@ def report(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, PgschedError):
-        return complain(str(error), error.exit_code)
+        return print_error(str(error), error.exit_code)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
-        broken_pipe()
-        return complain(f"the output cannot be written: {error.strerror}", 1)
+        silence_stdout()
+        return print_error(f"the output cannot be written: {error.strerror}", 1)
     what = f"{type(error).__name__}: {error}"
-    return complain(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG)
+    return print_error(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG)
 
 
-def complain(text: str, code: int) -> int:
+def print_error(text: str, code: int) -> int:
     """Print an error on stderr as one line, with control characters escaped, and return `code`."""
-    from pgsched.control_characters import clean
+    from pgsched.control_characters import escape_controls
 
     try:
-        print(f"error: {clean(' '.join(text.split()))}", file=sys.stderr)
+        print(f"error: {escape_controls(' '.join(text.split()))}", file=sys.stderr)
     except BrokenPipeError:
-        return broken_pipe()
+        return silence_stdout()
     return code
 
 
-def broken_pipe() -> int:
+def silence_stdout() -> int:
     """Send further output to /dev/null after the reader has gone (`pgsched run list | head`); return 1.
 
     Python flushes stdout at exit: the flush then finds an open file and prints no error.

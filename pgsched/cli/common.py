@@ -24,14 +24,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Cluster:
     """The database that a command uses: its DSN, and whether it is the embedded PostgreSQL."""
 
     dsn: str
     embedded: bool
 
 
-def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
+def find_database(dsn: str | None, app_dsn: str | None = None) -> Cluster:
     """Find the database to use, and start the embedded PostgreSQL if nothing names a database.
 
     The first that is given counts: `dsn` (--dsn), PGSCHED_DSN, DATABASE_URL, `app_dsn` (the DSN of the app that is
@@ -42,7 +42,7 @@ def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
 
     found = find_dsn(dsn, otherwise=app_dsn)
     if found is not None:
-        return Place(found, embedded=False)
+        return Cluster(found, embedded=False)
     from pgsched.db.embedded import server
 
     where = server.data_dir()
@@ -53,13 +53,13 @@ def locate(dsn: str | None, app_dsn: str | None = None) -> Place:
     )
     cluster = server.acquire()
     cluster.keep_running()
-    return Place(cluster.dsn, embedded=True)
+    return Cluster(cluster.dsn, embedded=True)
 
 
 @contextmanager
-def database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
+def migrated_database(dsn: str | None, app_dsn: str | None = None) -> Iterator[str]:
     """Yield the DSN of the database to use, after migrating it if it is the embedded one."""
-    place = locate(dsn, app_dsn)
+    place = find_database(dsn, app_dsn)
     if place.embedded:
         migrate_embedded(place.dsn)
     yield place.dsn
@@ -90,6 +90,6 @@ def session(dsn: str | None) -> Iterator[Connection[Any]]:
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import version
 
-    with database(dsn) as address, connect(address) as conn:
+    with migrated_database(dsn) as address, connect(address) as conn:
         version.check(conn)
         yield conn

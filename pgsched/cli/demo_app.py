@@ -40,7 +40,7 @@ VALUES ('demo-retry', 'demo.third_time_lucky', 3, '1 second')""",
 }
 TABLE = """CREATE TABLE IF NOT EXISTS pgsched.demo_readings
     (at timestamptz NOT NULL DEFAULT now(), value double precision NOT NULL)"""
-AGAIN = "UPDATE pgsched.jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
+RETRY_NOW = "UPDATE pgsched.jobs SET run_at = clock_timestamp() WHERE name = 'demo-retry'"
 RESUME = "UPDATE pgsched.jobs SET paused = false WHERE name LIKE 'demo-%' AND paused"
 PAUSE = """UPDATE pgsched.jobs SET paused = true, paused_reason = 'the demo ended'
 WHERE name LIKE 'demo-%' AND schedule IS NOT NULL"""
@@ -68,10 +68,10 @@ def statements(existing: set[str], file: Path) -> list[str]:
     path = json.dumps(str(file))[1:-1].replace("'", "''")
     wanted = [TABLE] if not existing else [RESUME]
     wanted += [text.replace("{file}", path) for name, text in INSERTS.items() if name not in existing]
-    return [*wanted, AGAIN] if RETRY in existing else wanted
+    return [*wanted, RETRY_NOW] if RETRY in existing else wanted
 
 
-def existing(conn: Connection[Any]) -> set[str]:
+def existing_names(conn: Connection[Any]) -> set[str]:
     """Return the names of the demo's jobs that an earlier demo created."""
     return {row["name"] for row in demo_jobs(conn)}
 
@@ -84,7 +84,7 @@ def expected_slots(job: dict[str, Any], start: datetime, end: datetime) -> set[d
     return set(parse(job["schedule"], job["timezone"], job["anchor_at"]).between(begin, end))
 
 
-def due_slots(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, int]:
+def count_due_slots(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, int]:
     """Count the slots of each demo job that were due in (start, end]."""
     return {row["name"]: len(expected_slots(row, start, end)) for row in demo_jobs(conn)}
 
@@ -94,7 +94,7 @@ def demo_jobs(conn: Connection[Any]) -> list[dict[str, Any]]:
     return [row for row in jobs.list_jobs(conn) if row["name"] in NAMES]
 
 
-def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
+def unfinished_slots(conn: Connection[Any], start: datetime, end: datetime) -> dict[str, list[datetime]]:
     """Return, by job, the slots due in (start, end] without a run that succeeded."""
     found: dict[str, list[datetime]] = {}
     for job in demo_jobs(conn):
@@ -105,6 +105,6 @@ def unfinished(conn: Connection[Any], start: datetime, end: datetime) -> dict[st
     return found
 
 
-def open_runs(conn: Connection[Any]) -> int:
+def count_open_runs(conn: Connection[Any]) -> int:
     """Count the runs of the demo's jobs that have not ended."""
-    return live.open_runs(conn, NAMES)
+    return live.count_open_runs_of(conn, NAMES)

@@ -11,12 +11,12 @@ from pgsched.core.input_values import LONGEST, json_arguments
 from pgsched.errors import InputError
 
 
-def arguments(text: str | None) -> Any:
+def parse_arguments(text: str | None) -> Any:
     """Parse the JSON of --args: the text itself, the file of `@FILE`, or standard input for `-`."""
-    return None if text is None else json_arguments(source(text))
+    return None if text is None else json_arguments(read_source(text))
 
 
-def source(text: str) -> str:
+def read_source(text: str) -> str:
     """Return the text that an option names: standard input for `-`, the file of `@FILE`, else the text itself.
 
     At most LONGEST + 1 characters are read: enough to refuse a text that is too long.
@@ -33,7 +33,7 @@ def source(text: str) -> str:
     return text
 
 
-def columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[str, Any]:
+def merge_columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[str, Any]:
     """Merge the columns of --set into the columns that other options set.
 
     An empty value in --set becomes None, which puts the default of the column back.
@@ -46,5 +46,5 @@ def columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[
             raise InputError(f'set: "{assignment}" is not column=value', "set")
         if column in found:
             raise InputError(f"{column}: given twice", column)
-        found[column] = (arguments(value) if column == "args" else value) if value else None
+        found[column] = (parse_arguments(value) if column == "args" else value) if value else None
     return found

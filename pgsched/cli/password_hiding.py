@@ -17,15 +17,18 @@ from pgsched.cli import MAY_HOLD_SECRETS
 from pgsched.config import SQL_DSN, SQL_LOGIN
 from pgsched.log import redact
 
-WHOLE = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
-SECRET = {"--alert-webhook": "PGSCHED_ALERT_WEBHOOK", "--password-hash": "PGSCHED_WEB_PASSWORD_HASH"}  # always moved
-NAMED = ("--sql-dsn",)
+CONNECTION_OPTIONS = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
+SECRET_OPTIONS = {
+    "--alert-webhook": "PGSCHED_ALERT_WEBHOOK",
+    "--password-hash": "PGSCHED_WEB_PASSWORD_HASH",
+}  # always moved
+NAMED_CONNECTION_OPTIONS = ("--sql-dsn",)
 
 
 def hide_passwords() -> None:
     """Replace this process by one without secrets on its command line; return if there is no secret."""
     given = sys.argv[1:]
-    found = hidden(given, os.environ)
+    found = move_secrets(given, os.environ)
     if found is None:
         return
     args, environ = found
@@ -33,7 +36,7 @@ def hide_passwords() -> None:
     os.execve(sys.executable, [sys.executable, *before[1:], *args], environ)
 
 
-def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
+def move_secrets(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], dict[str, str]] | None:
     """Return the arguments without secrets and the environment with them, or None if there are no secrets.
 
     The name of a named connection string (--sql-dsn NAME=DSN) stays an argument. Several webhooks become one variable,
@@ -50,14 +53,14 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
         if flag not in MAY_HOLD_SECRETS or not (equals or (value := next(remaining, ""))):
             kept.append(arg)
             continue
-        if flag in SECRET and value.strip() and " " not in value:
-            before = moved.get(SECRET[flag])
-            moved[SECRET[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
+        if flag in SECRET_OPTIONS and value.strip() and " " not in value:
+            before = moved.get(SECRET_OPTIONS[flag])
+            moved[SECRET_OPTIONS[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
             continue
-        name = variable(flag, value)
+        name = variable_of_option(flag, value)
         if redact(value) == value or name is None:
             kept += [arg] if equals else [arg, value]
-        elif flag in WHOLE:
+        elif flag in CONNECTION_OPTIONS:
             moved[name] = value
         else:
             label, _, moved[name] = value.partition("=")
@@ -65,9 +68,9 @@ def hidden(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[str], 
     return (kept, {**environ, **moved}) if moved else None
 
 
-def variable(flag: str, value: str) -> str | None:
+def variable_of_option(flag: str, value: str) -> str | None:
     """Return the environment variable that stands for an option and its value; None if there is none."""
-    if flag not in NAMED:
-        return WHOLE.get(flag)
+    if flag not in NAMED_CONNECTION_OPTIONS:
+        return CONNECTION_OPTIONS.get(flag)
     name = value.partition("=")[0]
     return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None

@@ -17,10 +17,10 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, over
 from pgsched.app import arguments
 from pgsched.app.base import AppBase
 from pgsched.app.batch_item import Item
-from pgsched.app.declarations import JobDeclaration, checked, text
+from pgsched.app.declarations import JobDeclaration, check_policies, text
 from pgsched.app.graph import Graph
 from pgsched.app.hooks import Hook
-from pgsched.app.naming import task_name, where
+from pgsched.app.naming import source_location, task_name
 from pgsched.app.options import INHERITED, OnConflict, Options, Parent, UniqueScope
 from pgsched.app.run import Run
 from pgsched.app.run_batch import Batch
@@ -133,7 +133,7 @@ class App(AppBase):
         from pgsched.core.schedule.cron import parse
 
         parse(schedule, timezone)
-        columns = checked(policies)
+        columns = check_policies(policies)
 
         def declare(function: Any) -> Any:
             task = function if isinstance(function, Task) else self._register(function, None, Options())
@@ -141,7 +141,7 @@ class App(AppBase):
             if any(job.name == job_name for job in self.jobs):
                 raise TaskError(f"job {job_name}: declared twice; give each its own name")
             given = json.loads(_job_args(task, {} if args is None else args))
-            inherited = checked({key: getattr(task.defaults, key) for key in INHERITED})
+            inherited = check_policies({key: getattr(task.defaults, key) for key in INHERITED})
             self.jobs.append(JobDeclaration(job_name, task.name, schedule, timezone, given, {**inherited, **columns}))
             return task
 
@@ -237,7 +237,8 @@ class App(AppBase):
         task: Task[..., Any] = Task(self, function, name or task_name(function), defaults, *handling)
         known = self.tasks.get(task.name)
         if known is not None:
-            raise TaskError(f"task {task.name}: registered twice, from {where(known.function)} and {where(function)}")
+            places = f"{source_location(known.function)} and {source_location(function)}"
+            raise TaskError(f"task {task.name}: registered twice, from {places}")
         self.tasks[task.name] = task
         return task
 

@@ -132,13 +132,13 @@ def tokens_now(
     if bucket is None:
         return float(burst - unstarted)
     then, elapsed_s, unstarted_then = bucket
-    gained = then + max(0.0, elapsed_s) * rate / period_s + refund(rate / period_s, given_back)
+    gained = then + max(0.0, elapsed_s) * rate / period_s + refund_tokens(rate / period_s, given_back)
     # Runs that were unstarted then and whose claims were given back since have not started.
     unstarted_then -= sum(age_s < elapsed_s for age_s in given_back)
     return min(gained, float(burst - max(unstarted_then, unstarted)))
 
 
-def refund(per_s: float, ages_s: Iterable[float]) -> float:
+def refund_tokens(per_s: float, ages_s: Iterable[float]) -> float:
     """Return the tokens to give back for claims that were given back unstarted.
 
     `per_s`: tokens gained each second.
@@ -158,7 +158,7 @@ def default_burst(rate: int) -> int:
     return max(1, rate // 10)
 
 
-def choose(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[Group, Candidate]]:
+def choose_runs(groups: Sequence[Group], queue_gate: Gate, fair: bool) -> list[tuple[Group, Candidate]]:
     """Choose the runs of one queue that are admitted, in order, and take their room in the gates.
 
     `fair`: the keys take turns; the groups are in the order of their turns.
@@ -194,7 +194,9 @@ def in_turns(groups: Sequence[Group]) -> Iterator[tuple[Group, Candidate]]:
         left = again
 
 
-def wanted(groups: Sequence[Group], queue_gates: Mapping[str, Gate], fair: Container[str], budget: int) -> list[int]:
+def candidates_to_read(
+    groups: Sequence[Group], queue_gates: Mapping[str, Gate], fair: Container[str], budget: int
+) -> list[int]:
     """Return how many candidates of each group to read.
 
     Not more than could pass, and at least one; about `budget` in total.

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pgsched.core.policies import BACKOFF
 
 
-def delay(
+def retry_delay(
     attempt: int, backoff: str, base: timedelta, maximum: timedelta, jitter: float, random: Callable[[], float]
 ) -> timedelta:
     """Return how long to wait after attempt number `attempt` failed; the first attempt is 1.

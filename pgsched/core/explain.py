@@ -1,6 +1,6 @@
 """Explain what happened to one slot of a job, in particular why it did not run.
 
-Pure: `Facts` is all that the database knows about the slot at one moment.
+Pure: `SlotFacts` is all that the database knows about the slot at one moment.
 
 Invariant: every slot has exactly one answer, the first one that the facts support.
 """
@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from pgsched.core.explanations import Answer, Around, answer_of, at, before_revival, span, stretch, told
+from pgsched.core.explanations import (
+    Answer,
+    RunContext,
+    answer_before_revival,
+    answer_from_row,
+    answer_of,
+    describe_stretch,
+    format_instant,
+    format_timedelta,
+)
 from pgsched.core.leader_absence import absences
 
 Row = Mapping[str, Any]
@@ -22,7 +31,7 @@ NOT_LATE = ("paused", "excluded", "after_end", "max_runs")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SlotFacts:
     """What the database knows about one slot of a job.
 
     `asked`: the instant that was asked about.
@@ -37,7 +46,7 @@ class Facts:
     asked: datetime | None = None
     nearest: tuple[datetime | None, datetime | None] | None = None
     run: Row | None = None  # the slot's own row, else the row of the stretch that contains it
-    around: Around = field(default_factory=Around)
+    around: RunContext = field(default_factory=RunContext)
     terms: Sequence[Row] = ()
     passed_over: Row | None = None
     excluded: str | None = None
@@ -65,10 +74,10 @@ class Explanation:
     details: dict[str, Any]
 
 
-def explain(facts: Facts) -> Explanation:
+def explain(facts: SlotFacts) -> Explanation:
     """Return the answer for one slot."""
     found = by_row(facts) if facts.run is not None else without_row(facts)
-    text = f"{preface(facts)}Slot {at(facts.slot)} of job {facts.job['name']}: {found.text}."
+    text = f"{describe_nearest_slots(facts)}Slot {format_instant(facts.slot)} of job {facts.job['name']}: {found.text}."
     run_id = None if facts.run is None else facts.run["id"]
     return Explanation(facts.job["name"], facts.asked, facts.slot, facts.nearest is None, facts.nearest, found.answer,
                        text, run_id, found.details)  # fmt: skip
@@ -82,68 +91,68 @@ def without_slot(job: Row, asked: datetime | None) -> Explanation:
 
 def in_error(job: Row) -> str:
     """Return since when the job has been in error, and why."""
-    return f"has been in error since {at(job['error_at'])}: {job['error']}"
+    return f"has been in error since {format_instant(job['error_at'])}: {job['error']}"
 
 
-def preface(facts: Facts) -> str:
+def describe_nearest_slots(facts: SlotFacts) -> str:
     """Return a sentence that the instant asked about is no slot; empty where it is one."""
     if facts.nearest is None or facts.asked is None:
         return ""
     job, slots = facts.job, [slot for slot in facts.nearest if slot is not None]
     whose = f"{job['schedule']} ({job['timezone']})" if job["schedule"] else f"job {job['name']}"
-    nearest = f"the nearest {'is' if len(slots) == 1 else 'are'} {' and '.join(at(slot) for slot in slots)}"
-    asked = at(facts.asked) if not facts.asked.microsecond else f"{facts.asked:%Y-%m-%d %H:%M:%S.%f} UTC"
+    nearest = f"the nearest {'is' if len(slots) == 1 else 'are'} {' and '.join(format_instant(slot) for slot in slots)}"
+    asked = format_instant(facts.asked) if not facts.asked.microsecond else f"{facts.asked:%Y-%m-%d %H:%M:%S.%f} UTC"
     return f"{asked} is not a slot of {whose}; {nearest}. "
 
 
-def by_row(facts: Facts) -> Answer:
+def by_row(facts: SlotFacts) -> Answer:
     """Return the answer that the slot's row gives, and how the row was made."""
     run = facts.run
     assert run is not None
     if run["scheduled_at"] == facts.slot:
-        found = told(run, facts.around)
-        return Answer(found.answer, f"run {run['id']}: {found.text}{came_about(facts, run, found.answer)}",
+        found = answer_from_row(run, facts.around)
+        return Answer(found.answer, f"run {run['id']}: {found.text}{describe_origin(facts, run, found.answer)}",
                       found.details | details(run, gaps_before(facts, run)))  # fmt: skip
     revived = run["covers_state"] is not None
     said = (
         {**run, "state": run["covers_state"], "reason": run["covers_reason"], "origin": "schedule"} if revived else run
     )
-    found = before_revival(run) if revived else told({**run, "covers_from": None}, facts.around)
+    found = answer_before_revival(run) if revived else answer_from_row({**run, "covers_from": None}, facts.around)
     answer = found.answer if said["state"] in ("skipped", "missed") else "coalesced"
-    one_row = f"one row, that of slot {at(run['scheduled_at'])}, run {run['id']}"
-    where = f"it lies in a stretch of {stretch(run)}, which has {one_row}"
-    if begins := begins_later(facts):
-        where = f"{begins}; of the one before, {stretch(run)} have {one_row}"
-    text = f"{where}: {found.text}{came_about(facts, said, answer)}"
+    one_row = f"one row, that of slot {format_instant(run['scheduled_at'])}, run {run['id']}"
+    where = f"it lies in a stretch of {describe_stretch(run)}, which has {one_row}"
+    if begins := describe_later_schedule(facts):
+        where = f"{begins}; of the one before, {describe_stretch(run)} have {one_row}"
+    text = f"{where}: {found.text}{describe_origin(facts, said, answer)}"
     if revived:
-        text += f". Later run {run['id']} was revived, for slot {at(run['scheduled_at'])} alone"
+        text += f". Later run {run['id']} was revived, for slot {format_instant(run['scheduled_at'])} alone"
     return Answer(answer, text, found.details | details(said, gaps_before(facts, run)))
 
 
-def begins_later(facts: Facts) -> str:
+def describe_later_schedule(facts: SlotFacts) -> str:
     """Return since when the present schedule applies, if the slot lies before that; otherwise an empty string.
 
     Stretches before that instant need not contain slots of this schedule.
     """
     if facts.job["schedule"] is None or facts.slot >= facts.job["anchor_at"]:
         return ""
-    return f"the schedule of today begins at {at(facts.job['anchor_at'])}"
+    return f"the schedule of today begins at {format_instant(facts.job['anchor_at'])}"
 
 
-def gaps_before(facts: Facts, run: Row) -> list[tuple[datetime, datetime]]:
+def gaps_before(facts: SlotFacts, run: Row) -> list[tuple[datetime, datetime]]:
     """Return the times without a leader from the slot until its row was made."""
     return absences(facts.terms, facts.slot, run["created_at"])
 
 
-def came_about(facts: Facts, run: Row, answer: str) -> str:
+def describe_origin(facts: SlotFacts, run: Row, answer: str) -> str:
     """Describe what asked for the run (a person or a backfill), or why it was decided late."""
     if run["origin"] == "manual":
         return ". It was asked for by hand"
     if run["origin"] != "schedule":
         return f". Backfill {run['backfill_id']} asked for it"
     by = run["created_at"] - facts.slot
-    late = "" if by <= LATE or answer in NOT_LATE else f". It was decided {span(by)} late"
-    return late + because(gaps_before(facts, run), facts.slot) if late else ""
+    late = "" if by <= LATE or answer in NOT_LATE else f". It was decided {format_timedelta(by)} late"
+    return late + describe_absences(gaps_before(facts, run), facts.slot) if late else ""
 
 
 def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, Any]:
@@ -153,85 +162,89 @@ def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, An
     return {name: run[name] for name in (*names, *more)} | {"no_leader": [list(gap) for gap in gaps]}
 
 
-def because(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
+def describe_absences(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
     """Return `, because nobody led from A to B`, the reason why a slot was decided late.
 
     If a process led when the slot came, the gap is not the reason, but still a fact: `; meanwhile ...`.
     """
     if not gaps:
         return ""
-    nobody = "nobody led " + " and ".join(f"from {at(a)} to {at(b)}" for a, b in gaps)
+    nobody = "nobody led " + " and ".join(f"from {format_instant(a)} to {format_instant(b)}" for a, b in gaps)
     return f", because {nobody}" if gaps[0][0] - slot <= LATE else f"; meanwhile {nobody}"
 
 
-def without_row(facts: Facts) -> Answer:
+def without_row(facts: SlotFacts) -> Answer:
     """Return the answer of the first rule that fits a slot without a row."""
     for rule in RULES:
         if (found := rule(facts)) is not None:
             return found
-    decided = at(facts.job["decided_until"])
+    decided = format_instant(facts.job["decided_until"])
     why = "history is pruned after a while, or somebody deleted it"
     return Answer(
         "forgotten", f"it was decided, as all slots until {decided} are, but its row is no longer kept: {why}"
     )
 
 
-def held_up(facts: Facts) -> tuple[list[str], list[str]]:
+def describe_obstacles(facts: SlotFacts) -> tuple[list[str], list[str]]:
     """Return what keeps an undecided slot from being decided: words for programs, and texts for people."""
     job, found = facts.job, []
     if job["error"] is not None:
         found.append(("job_in_error", f"the job {in_error(job)}"))
     if job["paused"]:
         why = f": {job['paused_reason']}" if job["paused_reason"] else ""
-        found.append(("paused", f"the job has been paused since {at(job['paused_at'])} by {job['paused_by']}{why}"))
+        found.append(
+            ("paused", f"the job has been paused since {format_instant(job['paused_at'])} by {job['paused_by']}{why}")
+        )
     gaps = absences(facts.terms, facts.now - 2 * LATE, facts.now)
     if gaps and gaps[-1][1] == facts.now:
         found.append(("no_leader", "nobody leads now (start a pgsched worker)"))
     return [word for word, _ in found], [text for _, text in found]
 
 
-def to_come(facts: Facts) -> Answer | None:
+def answer_future(facts: SlotFacts) -> Answer | None:
     """Answer for a slot in the future."""
     mark = facts.job["decided_until"]
-    if facts.slot <= facts.now or ended(facts) or used_up(facts) or before(facts):
+    if facts.slot <= facts.now or answer_after_end(facts) or answer_max_runs(facts) or answer_before_start(facts):
         return None
     if mark is not None and facts.slot <= mark:
-        why = f"all slots until {at(mark)} are: the clock has stepped back, or somebody moved the mark"
-        return noted(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: {why}")
+        why = f"all slots until {format_instant(mark)} are: the clock has stepped back, or somebody moved the mark"
+        return answer_passed_over(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: {why}")
     if facts.behind_last:
         unless = "unless slots before it are skipped or missed"
-        return Answer("max_runs", f"it lies behind the last run, {unless}: {left(facts)}")
-    words, texts = held_up(facts)
+        return Answer("max_runs", f"it lies behind the last run, {unless}: {describe_runs_left(facts)}")
+    words, texts = describe_obstacles(facts)
     if facts.excluded is not None:
         words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]
-    text = f"it is still to come, in {span(facts.slot - facts.now)}"
+    text = f"it is still to come, in {format_timedelta(facts.slot - facts.now)}"
     return Answer("future", "; but ".join([text, "; and ".join(texts)] if texts else [text]), {"held_up_by": words})
 
 
-def before(facts: Facts) -> Answer | None:
+def answer_before_start(facts: SlotFacts) -> Answer | None:
     """Answer for a slot before the schedule began."""
     job, slot = facts.job, facts.slot
     if job["schedule"] is None:
         return None
     if slot <= job["created_at"]:
-        return Answer("before_creation", f"the job was created later, at {at(job['created_at'])}; "
+        return Answer("before_creation", f"the job was created later, at {format_instant(job['created_at'])}; "
                                          "pgsched backfill can run earlier slots")  # fmt: skip
     if job["starts_at"] is not None and slot < job["starts_at"]:
-        return Answer("before_start", f"the job starts later: its starts_at is {at(job['starts_at'])}")
+        return Answer("before_start", f"the job starts later: its starts_at is {format_instant(job['starts_at'])}")
     if slot < job["anchor_at"] or slot == job["anchor_at"] != job["starts_at"]:
-        return Answer("before_edit", f"the schedule was edited later, at {at(job['anchor_at'])}, and begins there")
+        return Answer(
+            "before_edit", f"the schedule was edited later, at {format_instant(job['anchor_at'])}, and begins there"
+        )
     return None
 
 
-def ended(facts: Facts) -> Answer | None:
+def answer_after_end(facts: SlotFacts) -> Answer | None:
     """Answer for a slot after the job's end."""
     ends_at = facts.job["ends_at"]
     if ends_at is None or facts.slot <= ends_at:
         return None
-    return Answer("after_end", f"it lies behind the end of the job: its ends_at is {at(ends_at)}")
+    return Answer("after_end", f"it lies behind the end of the job: its ends_at is {format_instant(ends_at)}")
 
 
-def used_up(facts: Facts) -> Answer | None:
+def answer_max_runs(facts: SlotFacts) -> Answer | None:
     """Answer for a slot of a job that has had all its runs."""
     most, mark = facts.job["max_runs"], facts.job["decided_until"]
     if most is None or facts.job["run_count"] < most or (mark is not None and facts.slot <= mark):
@@ -239,30 +252,30 @@ def used_up(facts: Facts) -> Answer | None:
     return Answer("max_runs", f"the job has had all its runs: its max_runs is {most}")
 
 
-def left(facts: Facts) -> str:
+def describe_runs_left(facts: SlotFacts) -> str:
     """Return how many runs the job may still have."""
     most = facts.job["max_runs"]
     runs = most - facts.job["run_count"]
     return f"its max_runs is {most}, and {runs} run{' is' if runs == 1 else 's are'} left for the slots until then"
 
 
-def noted(facts: Facts) -> Answer | None:
+def answer_passed_over(facts: SlotFacts) -> Answer | None:
     """Answer for a slot that an edit or a resume passed over a moment ago."""
     if facts.passed_over is None:
         return None
     reason = facts.passed_over["reason"]
-    begins = begins_later(facts)
+    begins = describe_later_schedule(facts)
     what = f"{begins}; slots of the one before" if begins else "it"
     text = f"{what} did not run: {reason}. The leader has not recorded it yet"
     return Answer(answer_of(facts.passed_over["state"], reason), text)
 
 
-def undecided(facts: Facts) -> Answer | None:
+def answer_undecided(facts: SlotFacts) -> Answer | None:
     """Answer for a slot that is due and not decided yet."""
     mark = facts.job["decided_until"]
     if mark is not None and facts.slot <= mark:
         return None
-    words, texts = held_up(facts)
+    words, texts = describe_obstacles(facts)
     early = words[:1] == ["paused"] and facts.slot < facts.job["paused_at"]
     gaps = absences(facts.terms, facts.slot, facts.job["paused_at"] if early else facts.now)
     more = {"held_up_by": words, "no_leader": [list(gap) for gap in gaps]}
@@ -272,18 +285,26 @@ def undecided(facts: Facts) -> Answer | None:
         return Answer(words[0], f"it is not decided, because {'; and because '.join(texts)}", more)
     if gaps:
         leaderless = ": nobody leads now (start a pgsched worker)" if texts else ""
-        return Answer("no_leader", "it is not decided yet" + because(gaps, facts.slot) + leaderless, more)
-    since = span(facts.now - facts.slot)
+        return Answer("no_leader", "it is not decided yet" + describe_absences(gaps, facts.slot) + leaderless, more)
+    since = format_timedelta(facts.now - facts.slot)
     return Answer("undecided", f"it has been due for {since}, and the leader is about to decide it", more)
 
 
-def before_the_pause(facts: Facts, pause: str, gaps: Sequence[tuple[datetime, datetime]]) -> str:
+def before_the_pause(facts: SlotFacts, pause: str, gaps: Sequence[tuple[datetime, datetime]]) -> str:
     """Explain a slot that was due before the job was paused: the pause alone is not the reason."""
-    by = span(facts.job["paused_at"] - facts.slot)
+    by = format_timedelta(facts.job["paused_at"] - facts.slot)
     return (
-        f"it was due {by} before the pause, and was not decided until then{because(gaps, facts.slot)}. Now {pause}; "
-        "on resuming it is recorded as missed, or left to the catch-up policy with --from pause"
+        f"it was due {by} before the pause, and was not decided until then"
+        f"{describe_absences(gaps, facts.slot)}. Now {pause}; on resuming it is recorded as missed,"
+        " or left to the catch-up policy with --from pause"
     )
 
 
-RULES: tuple[Callable[[Facts], Answer | None], ...] = (to_come, ended, noted, before, used_up, undecided)
+RULES: tuple[Callable[[SlotFacts], Answer | None], ...] = (
+    answer_future,
+    answer_after_end,
+    answer_passed_over,
+    answer_before_start,
+    answer_max_runs,
+    answer_undecided,
+)

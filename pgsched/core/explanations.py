@@ -12,7 +12,7 @@ from typing import Any
 
 from pgsched.core.model import Kind
 from pgsched.core.planning.overlap import IN_TURN
-from pgsched.core.units import elapsed
+from pgsched.core.units import format_elapsed
 
 Row = Mapping[str, Any]
 Seconds = timedelta | float
@@ -39,7 +39,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RunContext:
     """Other facts that bear on a run.
 
     `others`: the job's other open runs.
@@ -59,20 +59,20 @@ class Around:
     hint: str = ""
 
 
-def at(instant: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Format an instant: `2026-05-01 02:00:00 UTC`."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def span(length: timedelta) -> str:
+def format_timedelta(length: timedelta) -> str:
     """Format a length of time: `0.4 seconds`, `3 minutes`, `1 minute 41 seconds`."""
     seconds = length.total_seconds()
-    return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else elapsed(length)
+    return f"{round(max(seconds, 0), 3):g} seconds" if seconds < 1 else format_elapsed(length)
 
 
-def told(run: Row, around: Around) -> Answer:
+def answer_from_row(run: Row, around: RunContext) -> Answer:
     """Return the answer for a run's row (the columns of run_show, and its `attempts`)."""
-    return TELL[run["state"]](run, around)
+    return ANSWERS[run["state"]](run, around)
 
 
 def first_start(run: Row) -> datetime | None:
@@ -81,7 +81,7 @@ def first_start(run: Row) -> datetime | None:
     return min((start for start in starts if start is not None), default=None)
 
 
-def tries(run: Row) -> str:
+def describe_attempts(run: Row) -> str:
     """Describe how many attempts there were, and the last error."""
     count = f"{run['attempt']} attempt{'' if run['attempt'] == 1 else 's'}"
     error = last_error(run)
@@ -94,48 +94,51 @@ def last_error(run: Row) -> str | None:
     return str(error).splitlines()[0] if error else None
 
 
-def late(run: Row) -> tuple[str, timedelta | None]:
+def describe_lateness(run: Row) -> tuple[str, timedelta | None]:
     """Return how late the run started, in words and as a length of time."""
     start = first_start(run)
     if start is None:
         return "it never started", None
     by = start - run["scheduled_at"]
-    return f"it started at {at(start)}, {span(by)} after the slot", by
+    return f"it started at {format_instant(start)}, {format_timedelta(by)} after the slot", by
 
 
-def ran(run: Row, _: Around) -> Answer:
+def ran(run: Row, _: RunContext) -> Answer:
     """Answer for a run that succeeded."""
-    words, by = late(run)
-    how = f"after {tries(run)}" if run["attempt"] > 1 else "at the first attempt"
-    text = f"it ran: {words}, and succeeded at {at(run['finished_at'])} {how}"
-    return Answer("ran", text + stood_for(run), {"late_s": None if by is None else by.total_seconds()})
+    words, by = describe_lateness(run)
+    how = f"after {describe_attempts(run)}" if run["attempt"] > 1 else "at the first attempt"
+    text = f"it ran: {words}, and succeeded at {format_instant(run['finished_at'])} {how}"
+    return Answer("ran", text + describe_covered_slots(run), {"late_s": None if by is None else by.total_seconds()})
 
 
-def stood_for(run: Row) -> str:
+def describe_covered_slots(run: Row) -> str:
     """Name the other slots that the run stood for; a row revived for its own slot stood for none of them."""
     if run["origin"] != "schedule" or run["covers_state"] or run["covers_from"] in (None, run["covers_until"]):
         return ""
-    return f"; it ran once for {stretch(run)}"
+    return f"; it ran once for {describe_stretch(run)}"
 
 
-def stretch(run: Row) -> str:
+def describe_stretch(run: Row) -> str:
     """Describe the stretch of slots that a row stands for."""
     count = f"{run['covers_count']} slots" if run["covers_count"] is not None else "the slots"
-    return f"{count} from {at(run['covers_from'])} to {at(run['covers_until'])}"
+    return f"{count} from {format_instant(run['covers_from'])} to {format_instant(run['covers_until'])}"
 
 
-def failed(run: Row, _: Around) -> Answer:
+def failed(run: Row, _: RunContext) -> Answer:
     """Answer for a dead run."""
-    words, by = late(run)
-    text = f"it failed: {words}, and was given up at {at(run['finished_at'])} after {tries(run)}"
+    words, by = describe_lateness(run)
+    text = (
+        f"it failed: {words}, and was given up at {format_instant(run['finished_at'])} after {describe_attempts(run)}"
+    )
     why = f" ({run['reason']})" if run["reason"] else ""
     return Answer("failed", text + why, {"late_s": None if by is None else by.total_seconds()})
 
 
-def cancelled(run: Row, _: Around) -> Answer:
+def cancelled(run: Row, _: RunContext) -> Answer:
     """Answer for a cancelled run."""
     return Answer(
-        "cancelled", f"it was cancelled at {at(run['finished_at'])}: {run['reason'] or 'no reason was given'}"
+        "cancelled",
+        f"it was cancelled at {format_instant(run['finished_at'])}: {run['reason'] or 'no reason was given'}",
     )
 
 
@@ -145,35 +148,35 @@ def answer_of(state: str, reason: str) -> str:
     return next((answer for start, answer in REASONS if reason.startswith(start)), otherwise)
 
 
-def never_ran(run: Row, around: Around) -> Answer:
+def never_ran(run: Row, around: RunContext) -> Answer:
     """Answer for a skipped or missed slot, with the reason in its row."""
     reason = run["reason"] or "no reason was recorded"
     answer = answer_of(run["state"], reason)
     step = f"; {around.earlier}" if around.earlier else ""
-    when = f"recorded as {run['state']} at {at(run['finished_at'])}"
+    when = f"recorded as {run['state']} at {format_instant(run['finished_at'])}"
     return Answer(answer, f"it did not run, and was {when}: {reason}{step}")
 
 
-def unfinished(run: Row, around: Around) -> str:
+def describe_unfinished(run: Row, around: RunContext) -> str:
     """Describe why an unfinished run is not finished, for a slot that was skipped because of it."""
-    return f"run {run['id']} is not finished yet: {told(run, around).text}"
+    return f"run {run['id']} is not finished yet: {answer_from_row(run, around).text}"
 
 
-def before_revival(run: Row) -> Answer:
+def answer_before_revival(run: Row) -> Answer:
     """Answer for a stretch of slots whose row was later revived for one of them, from the row's former state."""
     state, reason = run["covers_state"], run["covers_reason"]
     if state in ("skipped", "missed"):
-        return never_ran({**run, "state": state, "reason": reason, "finished_at": run["created_at"]}, Around())
+        return never_ran({**run, "state": state, "reason": reason, "finished_at": run["created_at"]}, RunContext())
     ended = {"succeeded": "succeeded", "cancelled": "was cancelled"}.get(state, "failed")
     why = f" ({reason})" if reason and state != "succeeded" else ""
     return Answer("coalesced", f"that run was for all of them, and {ended}{why}")
 
 
-def queued(run: Row, around: Around) -> Answer:
+def queued(run: Row, around: RunContext) -> Answer:
     """Answer for a queued run."""
-    since = f"it has been queued since {at(run['available_at'])} on queue {run['queue']}"
+    since = f"it has been queued since {format_instant(run['available_at'])} on queue {run['queue']}"
     if run["attempt"]:
-        since += f", to be tried again after {tries(run)}"
+        since += f", to be tried again after {describe_attempts(run)}"
     if around.held is not None:
         return Answer("paused", f"{since}, and does not start: {around.held}")
     needs = f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"
@@ -188,27 +191,31 @@ def queued(run: Row, around: Around) -> Answer:
     return Answer("queued", f"{since}, and waits for {workers} {needs} to be free")
 
 
-def running(run: Row, _: Around) -> Answer:
+def running(run: Row, _: RunContext) -> Answer:
     """Answer for a running run."""
-    words, by = late(run)
+    words, by = describe_lateness(run)
     where = f"on worker {run['worker']}" if run["worker"] else "on a worker that is no longer known"
     attempt = f"attempt {run['attempt']} of {run['max_attempts']}"
-    text = f"it has been running {where} since {at(run['started_at'])} ({attempt}); {words}"
+    text = f"it has been running {where} since {format_instant(run['started_at'])} ({attempt}); {words}"
     if run["cancel_requested_at"] is not None:
-        text += f"; its worker was asked to stop it at {at(run['cancel_requested_at'])}: {run['cancel_reason']}"
+        text += (
+            f"; its worker was asked to stop it at {format_instant(run['cancel_requested_at'])}: {run['cancel_reason']}"
+        )
     return Answer("running", text, {"late_s": None if by is None else by.total_seconds()})
 
 
-def waiting(run: Row, around: Around) -> Answer:
+def waiting(run: Row, around: RunContext) -> Answer:
     """Answer for a waiting run."""
     if around.held is not None:
-        return Answer("limited", f"it waits for its limits since {at(run['ready_at'])}: {around.held}")
+        return Answer("limited", f"it waits for its limits since {format_instant(run['ready_at'])}: {around.held}")
     if around.parents is not None:
         return waiting_for_parents(around.parents)
     before = [other for other in around.others if other["id"] != run["id"]]
-    names = ", ".join(f"run {other['id']} ({other['state']}, slot {at(other['scheduled_at'])})" for other in before[:3])
+    names = ", ".join(
+        f"run {other['id']} ({other['state']}, slot {format_instant(other['scheduled_at'])})" for other in before[:3]
+    )
     whom = names + (f" and {len(before) - 3} more" if len(before) > 3 else "") if before else "the leader to release it"
-    until = f", until {at(run['held_until'])} at the latest" if run.get("held_until") else ""
+    until = f", until {format_instant(run['held_until'])} at the latest" if run.get("held_until") else ""
     in_turn = run["reason"] == IN_TURN
     why = "late slots are caught up one after the other" if in_turn else "its overlap policy holds it back"
     return Answer("waiting", f"{why}: it waits for {whom}{until}", {"waits_for": [other["id"] for other in before]})
@@ -227,18 +234,18 @@ def waiting_for_parents(parents: Sequence[Row]) -> Answer:
                   {"waits_for": ids})  # fmt: skip
 
 
-def scheduled(run: Row, _: Around) -> Answer:
+def scheduled(run: Row, _: RunContext) -> Answer:
     """Answer for a scheduled run: a retry, or a start that jitter has moved."""
     if run["attempt"]:
         failure = (
             f"attempt {run['attempt']} of {run['max_attempts']} failed: {last_error(run) or 'no error was recorded'}"
         )
-        return Answer("retrying", f"it is to be tried again at {at(run['available_at'])}; {failure}")
-    by = span(run["available_at"] - run["scheduled_at"])
-    return Answer("scheduled", f"it starts at {at(run['available_at'])}: the job's jitter moves it by {by}")
+        return Answer("retrying", f"it is to be tried again at {format_instant(run['available_at'])}; {failure}")
+    by = format_timedelta(run["available_at"] - run["scheduled_at"])
+    return Answer("scheduled", f"it starts at {format_instant(run['available_at'])}: the job's jitter moves it by {by}")
 
 
-TELL: dict[str, Callable[[Row, Around], Answer]] = {
+ANSWERS: dict[str, Callable[[Row, RunContext], Answer]] = {
     "succeeded": ran, "dead": failed, "cancelled": cancelled, "skipped": never_ran, "missed": never_ran,
     "queued": queued, "running": running, "waiting": waiting, "scheduled": scheduled,
 }  # fmt: skip

@@ -117,7 +117,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningTask:
     """The running runs of one task in a queue.
 
     `oldest_s`, `newest_s`: seconds since the first and the last of them started.
@@ -214,7 +214,7 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
+class ShutQueue:
     """A queue that got its first limit, and from which nothing is claimed until that limit is in force.
 
     `waits_for`: pids of sessions with open transactions that wrote runs before the limit was set.
@@ -226,7 +226,7 @@ class Shut:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class BindingLimit:
     """A limit that holds runs now.
 
     `admitted`: runs that it has admitted; for a queue's limit, how many run.
@@ -264,7 +264,7 @@ class OpenAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Unpruned:
+class OverdueRun:
     """A run that should have been deleted: it ended `age_s` seconds ago, and is kept for `keep_s` seconds."""
 
     run_id: int
@@ -285,17 +285,17 @@ class Facts:
     workers: list[LiveWorker]
     jobs: JobCounts
     queues: list[Queue] = field(default_factory=list)
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningTask] = field(default_factory=list)
     unroutable: list[Unroutable] = field(default_factory=list)
     releases: list[AwaitedRelease] = field(default_factory=list)
     errors: list[JobError] = field(default_factory=list)
     paused: list[Paused] = field(default_factory=list)
-    shut: list[Shut] = field(default_factory=list)
-    limits: list[Binding] = field(default_factory=list)
+    shut: list[ShutQueue] = field(default_factory=list)
+    limits: list[BindingLimit] = field(default_factory=list)
     full: list[FullQueue] = field(default_factory=list)
     alerts: list[OpenAlert] = field(default_factory=list)
     lost: list[LostWorker] = field(default_factory=list)
     ahead: list[MarkedAhead] = field(default_factory=list)
-    unpruned: Unpruned | None = None
+    unpruned: OverdueRun | None = None
     notify_usage: float = 0.0
     counted_all: bool = True

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from pgsched.config import BACKLOG_S
-from pgsched.core.backlog import STUCK_S, backlog, listed, span
+from pgsched.core.backlog import STUCK_S, find_backlog_problems, format_seconds, format_task_counts
 from pgsched.core.facts import Facts, JobCounts, Leader, LiveWorker, Queue
-from pgsched.core.units import counted
+from pgsched.core.units import format_count
 
 TERMS_A_MINUTE = 6
 OVERDUE_S = 10.0
@@ -51,7 +51,7 @@ class Patience:
         return self.queues.get(queue, self.backlog_s)
 
 
-def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
+def find_problems(facts: Facts, patience: Patience | None = None) -> list[Problem]:
     """Return all problems and notes, the gravest kinds first."""
     return [
         *leader_problems(facts),
@@ -60,14 +60,14 @@ def judge(facts: Facts, patience: Patience | None = None) -> list[Problem]:
         *unroutable_problems(facts),
         *release_problems(facts),
         *shut_problems(facts),
-        *(Problem(*found) for found in backlog(facts, (patience or Patience()).of)),
+        *(Problem(*found) for found in find_backlog_problems(facts, (patience or Patience()).of)),
         *full_problems(facts),
         *job_problems(facts),
         *mark_problems(facts),
         *pruning_problems(facts),
         *notify_problems(facts),
         *alert_problems(facts),
-        *lost_workers(facts),
+        *lost_worker_notes(facts),
     ]
 
 
@@ -75,20 +75,20 @@ def leader_problems(facts: Facts) -> Iterator[Problem]:
     """Report that no process leads, if work waits for a leader."""
     leader, jobs = facts.leader, facts.jobs
     if leader is not None and leader.alive:
-        yield from slow_leader(leader, jobs)
+        yield from slow_leader_problems(leader, jobs)
         return
     held = sum(queue.scheduled + queue.waiting for queue in facts.queues)
     if not jobs.planned and not held:
         if not facts.workers:
-            text = f"nobody works: no live worker, and {absent(leader)}; nothing waits for them"
+            text = f"nobody works: no live worker, and {describe_absence(leader)}; nothing waits for them"
             yield Problem("leader", text, "start a `pgsched worker`", note=True)
         return
-    what = f"{counted(jobs.planned, 'job')} and {counted(held, 'held run')} wait for one"
+    what = f"{format_count(jobs.planned, 'job')} and {format_count(held, 'held run')} wait for one"
     cure = "start a `pgsched worker`; if one runs, `pgsched doctor` says what keeps it from leading"
-    yield Problem("leader", f"no live leader: {absent(leader)}; {what}", cure)
+    yield Problem("leader", f"no live leader: {describe_absence(leader)}; {what}", cure)
 
 
-def absent(leader: Leader | None) -> str:
+def describe_absence(leader: Leader | None) -> str:
     """Describe why no process leads."""
     if leader is None:
         return "nobody has ever led"
@@ -97,7 +97,7 @@ def absent(leader: Leader | None) -> str:
     return f"{leader.holder} was last seen {leader.seen_s:.0f} s ago"
 
 
-def slow_leader(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
+def slow_leader_problems(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
     """Report a leader that is late, and leaders that change often."""
     if jobs.overdue_s is not None and jobs.overdue_s > OVERDUE_S:
         text = f"the leader is {jobs.overdue_s:.0f} s behind with due slots"
@@ -114,24 +114,24 @@ def duty_problems(leader: Leader | None) -> Iterator[Problem]:
     for one in leader.failing:
         if one.since_s >= FAILING_S:
             what = "is left undone, because it has cost the leader its session" if one.left else "has failed"
-            text = f"the leader's duty {one.duty} {what} for {span(one.since_s)}"
+            text = f"the leader's duty {one.duty} {what} for {format_seconds(one.since_s)}"
             yield Problem("duty", text, "`pgsched doctor` says with which error; it is tried again by itself")
 
 
 def worker_problems(facts: Facts) -> Iterator[Problem]:
     """Report that no live worker takes queued runs, and workers in trouble."""
-    queued = sum(queue.queued for queue in going_on(facts))
+    queued = sum(queue.queued for queue in unpaused_queues(facts))
     if queued and not any(not worker.stopping for worker in facts.workers):
-        text = f"no live worker, and {counted(queued, 'run')} {'is' if queued == 1 else 'are'} queued"
+        text = f"no live worker, and {format_count(queued, 'run')} {'is' if queued == 1 else 'are'} queued"
         yield Problem("worker", text, "start a `pgsched worker`")
     for worker in facts.workers:
-        yield from troubled(worker)
+        yield from problems_of_worker(worker)
 
 
-def troubled(worker: LiveWorker) -> Iterator[Problem]:
+def problems_of_worker(worker: LiveWorker) -> Iterator[Problem]:
     """Report abandoned handlers and a blocked event loop of one worker."""
     if worker.abandoned:
-        text = f"worker {worker.name}: {counted(worker.abandoned, 'abandoned handler')} still at work in it"
+        text = f"worker {worker.name}: {format_count(worker.abandoned, 'abandoned handler')} still at work in it"
         cure = f"restart it (SIGTERM to {worker.pid} on {worker.hostname}): such a handler ignores its timeout"
         yield Problem("worker", text, cure)
     if worker.blocked_s is not None:
@@ -142,7 +142,7 @@ def troubled(worker: LiveWorker) -> Iterator[Problem]:
         yield Problem("worker", text, "make that handler a plain function, which has a thread of its own")
 
 
-def going_on(facts: Facts) -> list[Queue]:
+def unpaused_queues(facts: Facts) -> list[Queue]:
     """Return the queues that are not paused; runs of a paused queue wait on purpose."""
     if any(pause.what == "all" for pause in facts.paused):
         return []
@@ -173,8 +173,8 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
     for one in gone[:LISTED]:
         verb = "waits" if one.count == 1 else "wait"
         text = (
-            f"{counted(one.count, 'run')} of task {one.task} {verb} for its newest release, and no live worker has had"
-            f" it for {span(one.gone_s)}: the arguments fit no release that is there"
+            f"{format_count(one.count, 'run')} of task {one.task} {verb} for its newest release, and no live worker"
+            f" has had it for {format_seconds(one.gone_s)}: the arguments fit no release that is there"
         )
         cure = (
             f"start a worker of that release; if it was taken back, `pgsched run cancel --task {quote(one.task)}"
@@ -182,7 +182,7 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
         )
         yield Problem("unroutable", text, cure)
     if len(gone) > LISTED:
-        text = f"runs of {counted(len(gone) - LISTED, 'further task')} wait for a release that no live worker has"
+        text = f"runs of {format_count(len(gone) - LISTED, 'further task')} wait for a release that no live worker has"
         yield Problem("unroutable", text, "`pgsched run list --state scheduled` shows them")
 
 
@@ -192,7 +192,7 @@ def shut_problems(facts: Facts) -> Iterator[Problem]:
         if one.since_s > SHUT_S:
             pids = ", ".join(str(pid) for pid in one.waits_for[:LISTED])
             whom = f"it waits for transactions of pid {pids}" if pids else "the leader has not put it in force"
-            text = f"queue {one.queue} has been shut for {span(one.since_s)} for its first limit: {whom}"
+            text = f"queue {one.queue} has been shut for {format_seconds(one.since_s)} for its first limit: {whom}"
             cure = "end them: SELECT pg_terminate_backend(PID)" if pids else "see the leader's log"
             yield Problem("limit", text, cure)
 
@@ -220,7 +220,7 @@ def mark_problems(facts: Facts) -> Iterator[Problem]:
         if job.ahead_s > AHEAD_S:
             text = (
                 f"job {job.name}: its slots count as decided until {job.until:%Y-%m-%d %H:%M:%S} UTC,"
-                f" {span(job.ahead_s)} ahead of the clock: none runs until then"
+                f" {format_seconds(job.ahead_s)} ahead of the clock: none runs until then"
             )
             yield Problem("mark", text, f"`pgsched job reset-mark {quote(job.name)}`")
 
@@ -231,9 +231,8 @@ def pruning_problems(facts: Facts) -> Iterator[Problem]:
         return
     fails = any(one.duty == "pruning" for one in facts.leader.failing)
     why = ": it fails, `pgsched doctor` says why" if fails else ""
-    text = (
-        f"pruning is stuck: run {found.run_id} ended {span(found.age_s)} ago and is kept for {span(found.keep_s)}{why}"
-    )
+    age, keep = format_seconds(found.age_s), format_seconds(found.keep_s)
+    text = f"pruning is stuck: run {found.run_id} ended {age} ago and is kept for {keep}{why}"
     yield Problem("pruning", text, "`pgsched prune` does it now, and says what is in the way")
 
 
@@ -248,17 +247,17 @@ def alert_problems(facts: Facts) -> Iterator[Problem]:
     """Report open alerts."""
     for one in facts.alerts[:LISTED]:
         about = f"job {one.job}, " if one.job else ""
-        text = f"alert {one.id}, open for {span(one.since_s)}: {about}{one.kind}: {one.details}"
+        text = f"alert {one.id}, open for {format_seconds(one.since_s)}: {about}{one.kind}: {one.details}"
         yield Problem("alert", text, f"`pgsched job show {quote(one.job)}`" if one.job else "`pgsched alerts`")
     if len(facts.alerts) > LISTED:
         yield Problem("alert", f"{len(facts.alerts) - LISTED} further alerts are open", "`pgsched alerts`")
 
 
-def lost_workers(facts: Facts) -> Iterator[Problem]:
+def lost_worker_notes(facts: Facts) -> Iterator[Problem]:
     """Note workers that vanished lately, and the runs that they held."""
     for one in facts.lost[:LISTED]:
-        held = listed(one.held) if one.held else counted(one.running, "run")
-        text = f"worker {one.name} was lost {span(one.seen_s)} ago; it held {held}"
+        held = format_task_counts(one.held) if one.held else format_count(one.running, "run")
+        text = f"worker {one.name} was lost {format_seconds(one.seen_s)} ago; it held {held}"
         cure = "what it held starts again elsewhere; see why its process or host went"
         yield Problem("worker", text, cure, note=True)
     if len(facts.lost) > LISTED:

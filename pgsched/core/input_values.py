@@ -21,7 +21,13 @@ UNITS = {
     "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks",
 }  # fmt: skip
 NONE = "none"  # removes a setting
-WRITTEN = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))  # milliseconds in each unit
+UNIT_SIZES_MS = (
+    (86_400_000, "d"),
+    (3_600_000, "h"),
+    (60_000, "m"),
+    (1000, "s"),
+    (1, "ms"),
+)  # milliseconds in each unit
 # The settings of retention that are lengths of time.
 RETENTION_TIMES = ("keep_minutes", "keep_hours", "keep_audit")
 DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
@@ -29,7 +35,7 @@ DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "10
 LONGEST = 4 * MAX_PAYLOAD_BYTES
 
 
-def moment(option: str, text: str | None) -> datetime | timedelta | None:
+def parse_age_or_instant(option: str, text: str | None) -> datetime | timedelta | None:
     """Parse an age such as `2h` to a timedelta, or ISO text to an instant (UTC where it has no offset)."""
     if text is None:
         return None
@@ -46,20 +52,20 @@ def moment(option: str, text: str | None) -> datetime | timedelta | None:
     return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
 
 
-def fixed_instant(option: str, text: str | None) -> datetime | None:
+def parse_instant(option: str, text: str | None) -> datetime | None:
     """Parse an instant; None where there is no text. Raises InputError for an age."""
-    found = moment(option, text)
+    found = parse_age_or_instant(option, text)
     if isinstance(found, timedelta):
         raise InputError(f"{option}: is not an instant", option)
     return found
 
 
-def instant(option: str, text: str | None) -> datetime:
+def parse_past_instant(option: str, text: str | None) -> datetime:
     """Parse an instant, or an age to the instant that long ago.
 
     Raises InputError outside the bounds of a job's instants, the years 1970 to 8999.
     """
-    when = moment(option, text)
+    when = parse_age_or_instant(option, text)
     try:
         found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
         if 1970 <= found.astimezone(UTC).year < 9000:
@@ -69,7 +75,7 @@ def instant(option: str, text: str | None) -> datetime:
     raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
 
 
-def span(option: str, text: str) -> timedelta:
+def parse_duration(option: str, text: str) -> timedelta:
     """Parse a length of time: `90s`, `10m`, `1h`."""
     found = SPAN.fullmatch(text)
     try:
@@ -80,22 +86,22 @@ def span(option: str, text: str) -> timedelta:
         raise InputError(f'{option}: "{text}" is not a time such as 90s, 10m, 1h or 2d', option) from None
 
 
-def span_text(value: timedelta) -> str:
+def format_duration_option(value: timedelta) -> str:
     """Format a length of time as options and forms take it: `90s`, `10m`."""
     ms = round(value.total_seconds() * 1000)
-    size, unit = next((size, unit) for size, unit in WRITTEN if ms % size == 0)
+    size, unit = next((size, unit) for size, unit in UNIT_SIZES_MS if ms % size == 0)
     return f"{ms // size}{unit}"
 
 
-def rate_of(text: str) -> tuple[int, timedelta]:
+def parse_rate(text: str) -> tuple[int, timedelta]:
     """Parse a rate to a count and its period: `100/m` or `5/10s`."""
     found = RATE.fullmatch(text)
     if found is None or not int(found[1]) or found[2] == "0":
         raise InputError(f'rate: "{text}" is not N/PERIOD, such as 100/m or 5/10s', "rate")
-    return int(found[1]), span("rate", (found[2] or "1") + found[3])
+    return int(found[1]), parse_duration("rate", (found[2] or "1") + found[3])
 
 
-def whole(option: str, text: str, least: int) -> int | None:
+def parse_whole_number(option: str, text: str, least: int) -> int | None:
     """Parse a whole number of at least `least`; None for `none`."""
     if text == NONE:
         return None
@@ -104,24 +110,24 @@ def whole(option: str, text: str, least: int) -> int | None:
     return int(text)
 
 
-def bounds(column: str, concurrency: str | None, rate: str | None, burst: str | None) -> dict[str, Any]:
+def limit_columns(column: str, concurrency: str | None, rate: str | None, burst: str | None) -> dict[str, Any]:
     """Return the columns that --concurrency, --rate and --burst set; None restores the default.
 
     `column`: the name of the column for `concurrency`.
     """
     found: dict[str, Any] = {}
     if concurrency is not None:
-        found[column] = whole("concurrency", concurrency, 0)
+        found[column] = parse_whole_number("concurrency", concurrency, 0)
     if rate == NONE:
         found |= {"rate": None, "rate_period": None, "rate_burst": None}
     elif rate is not None:
-        found["rate"], found["rate_period"] = rate_of(rate)
+        found["rate"], found["rate_period"] = parse_rate(rate)
     if burst is not None and rate != NONE:
-        found["rate_burst"] = whole("burst", burst, 1)
+        found["rate_burst"] = parse_whole_number("burst", burst, 1)
     return found
 
 
-def span_of(text: str) -> tuple[date, date]:
+def parse_dates(text: str) -> tuple[date, date]:
     """Parse a date or a range of dates: `2026-12-25` or `2026-12-24..2026-12-26`."""
     first, dots, last = text.partition("..")
     try:
@@ -133,7 +139,7 @@ def span_of(text: str) -> tuple[date, date]:
     return found
 
 
-def kept(given: Iterable[str] | None) -> dict[str, str] | None:
+def parse_keep(given: Iterable[str] | None) -> dict[str, str] | None:
     """Parse retention times such as `7d` and `dead=90d` to the column `keep`; None where none is given.
 
     The database checks the outcomes.
@@ -144,24 +150,24 @@ def kept(given: Iterable[str] | None) -> dict[str, str] | None:
         outcome = outcome if sign else "any"
         if outcome in found:
             raise InputError(f"keep: {outcome} is given twice", "keep")
-        found[outcome] = f"{span('keep', time).total_seconds():.15g} seconds"
+        found[outcome] = f"{parse_duration('keep', time).total_seconds():.15g} seconds"
     return found or None
 
 
-def within(option: str, text: str | None, least: str, most: str) -> timedelta | None:
+def parse_bounded_duration(option: str, text: str | None, least: str, most: str) -> timedelta | None:
     """Parse how long figures are kept. Raises InputError unless the time lies between `least` and `most`."""
-    found = span(option, text) if text else None
+    found = parse_duration(option, text) if text else None
     if found is not None and not DAYS[least] <= found / timedelta(days=1) <= DAYS[most]:
         raise InputError(f"{option}: {text} is not between {least} and {most}", option)
     return found
 
 
-def retention_texts(found: Mapping[str, Any]) -> dict[str, Any]:
+def retention_as_json(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return retention settings for JSON: times as text, in the form that the options take.
 
     The times in `keep` are text already.
     """
-    return {name: span_text(value) if name in RETENTION_TIMES else value for name, value in found.items()}
+    return {name: format_duration_option(value) if name in RETENTION_TIMES else value for name, value in found.items()}
 
 
 def json_arguments(text: str) -> Any:

@@ -18,8 +18,8 @@ from uuid import UUID
 
 Key = tuple[int, int]
 # A run whose available_at lies in this year or later waits for other runs: migrations/1000_initial/43_dependencies.sql
-HELD_BACK = 8998
-How = Literal["created", "existing", "replaced", "repeated"]
+WAITS_FOR_OTHERS_YEAR = 8998
+EnqueueResult = Literal["created", "existing", "replaced", "repeated"]
 
 
 Row = dict[str, Any]  # a row of a statement's result, by column name
@@ -80,9 +80,9 @@ class RunId(int):
     - `repeated`: the idempotency key was used before, and this is the run of that first request.
     """
 
-    how: How = "created"
+    how: EnqueueResult = "created"
 
-    def __new__(cls, run_id: int, how: How = "created") -> RunId:
+    def __new__(cls, run_id: int, how: EnqueueResult = "created") -> RunId:
         """Build an id; `how` is stored only where it is not `created`."""
         made = super().__new__(cls, run_id)
         if how != "created":

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def similar(word: str, known: Iterable[str]) -> list[str]:
+def similar_names(word: str, known: Iterable[str]) -> list[str]:
     """Return up to three known names that a person who wrote `word` may have meant.
 
     A name matches if it differs only in upper and lower case, ends in `word` (`touch` for `app.touch`), or is spelt
@@ -23,11 +23,11 @@ def similar(word: str, known: Iterable[str]) -> list[str]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: `; did you mean app.touch?`, or an empty string."""
-    found = similar(word, known) if len(word) <= 200 else []
+    found = similar_names(word, known) if len(word) <= 200 else []
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
-def figure(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number for people: three significant digits, no exponent.
 
     From 100 on: a whole number with thousands separators.
@@ -38,17 +38,17 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if "e" in text else text
 
 
-def storable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """Return the text with visible replacements for what PostgreSQL refuses: NUL characters and lone surrogates."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def escaped(text: str) -> str:
+def escape_non_ascii(text: str) -> str:
     """Return the text in ASCII with escapes, for a database whose encoding lacks some characters."""
     return text.encode("ascii", "backslashreplace").decode()
 
 
-def log_line(text: str, fields: Mapping[str, Any]) -> str:
+def format_log_line(text: str, fields: Mapping[str, Any]) -> str:
     """Format `text name=value ...` with a newline at its end; values with spaces are quoted.
 
     One call always gives one line of output, because line breaks in values are escaped.

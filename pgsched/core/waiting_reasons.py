@@ -9,25 +9,25 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.units import elapsed
+from pgsched.core.units import format_elapsed
 
 Row = Mapping[str, Any]
 # The beginning of `runs.reason` for a run that no live release of its task takes.
 NEWEST_RELEASE = "waits for a worker of the newest release"
 
 
-def why(held: Row, state: str, queue: str) -> str | None:
+def describe_holds(held: Row, state: str, queue: str) -> str | None:
     """Return the pauses and limits that hold a queued or waiting run; None where none does.
 
     `held`: a row of `run_holding`.
     """
-    parts = [paused(pause) for pause in held["pauses"] or ()]
+    parts = [describe_pause(pause) for pause in held["pauses"] or ()]
     if state == "waiting":
         parts += [text for text in (key_limit(held), queue_limit(held, queue)) if text]
     return "; ".join(parts) or None
 
 
-def paused(pause: Row) -> str:
+def describe_pause(pause: Row) -> str:
     """Describe one pause."""
     what = "everything" if pause["what"] == "all" else f"{pause['what']} {pause['name']}"
     return f"{what} is paused by {pause['paused_by']}" + (f": {pause['reason']}" if pause["reason"] else "")
@@ -45,7 +45,7 @@ def key_limit(held: Row) -> str | None:
             f" {held['admitted']} are queued or running{behind}"
         )
     if held["rate"] is not None:
-        return f"limit {held['limit_name']}: {pace(held['rate'], held['period_s'])} of key {held['key']}{behind}"
+        return f"limit {held['limit_name']}: {format_rate(held['rate'], held['period_s'])} of key {held['key']}{behind}"
     return f"limit {held['limit_name']} of key {held['key']}{behind}"
 
 
@@ -55,10 +55,10 @@ def queue_limit(held: Row, queue: str) -> str | None:
     if most is not None and held["queue_admitted"] >= most:
         return f"queue {queue}: {most} at once, {held['queue_admitted']} are queued or running"
     if held["queue_rate"] is not None:
-        return f"queue {queue}: {pace(held['queue_rate'], held['queue_period_s'])}"
+        return f"queue {queue}: {format_rate(held['queue_rate'], held['queue_period_s'])}"
     return f"queue {queue}: keys take turns" if held["fair"] else None
 
 
-def pace(rate: int, period_s: float) -> str:
+def format_rate(rate: int, period_s: float) -> str:
     """Format a rate: `100 starts in 1 minute`."""
-    return f"{rate} starts in {elapsed(timedelta(seconds=period_s))}"
+    return f"{rate} starts in {format_elapsed(timedelta(seconds=period_s))}"

@@ -9,7 +9,7 @@ from typing import Any
 UNITS = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
-def duration(seconds: float | timedelta | None) -> str:
+def format_short_duration(seconds: float | timedelta | None) -> str:
     """Format a length of time in at most two units: 90 seconds as `1m 30s`.
 
     Below ten seconds with decimals, below one second in milliseconds; None as `-`.
@@ -30,15 +30,15 @@ def duration(seconds: float | timedelta | None) -> str:
     return sign + " ".join(parts[:2])
 
 
-def ago(moment: datetime | None, now: datetime) -> str:
+def format_age(moment: datetime | None, now: datetime) -> str:
     """Format how far an instant is from now: `3m 5s ago`, `in 20s`."""
     if moment is None:
         return "-"
     seconds = (now - moment).total_seconds()
-    return f"{duration(seconds)} ago" if seconds >= 0 else f"in {duration(-seconds)}"
+    return f"{format_short_duration(seconds)} ago" if seconds >= 0 else f"in {format_short_duration(-seconds)}"
 
 
-def due(run: Mapping[str, Any]) -> datetime:
+def due_at(run: Mapping[str, Any]) -> datetime:
     """Return when a run without a slot may start or might have started.
 
     - A run that waits for other runs: when it was created.
@@ -51,7 +51,7 @@ def due(run: Mapping[str, Any]) -> datetime:
     return min(at, run["started_at"]) if ended else at
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Return the text, shortened to `most` characters with `…` at its end."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -64,7 +64,7 @@ def describe_limit(row: dict[str, Any], concurrency: int | None) -> str:
     if row["rate"] is not None:
         period = row["rate_s"] if "rate_s" in row else row["rate_period"]
         burst = row["rate_burst"] or max(1, row["rate"] // 10)
-        parts.append(f"{row['rate']} in {duration(period)}, burst {burst}")
+        parts.append(f"{row['rate']} in {format_short_duration(period)}, burst {burst}")
     if row.get("ordered"):
         parts.append("in order")
     return ", ".join(parts) or "not limited"
@@ -76,7 +76,7 @@ def describe_queue(row: dict[str, Any]) -> str:
     if row["fair"]:
         parts.append("keys take turns")
     if row["ageing"] is not None:
-        parts.append(f"priorities rise every {duration(row['ageing'])}")
+        parts.append(f"priorities rise every {format_short_duration(row['ageing'])}")
     if row["max_depth"] is not None:
         parts.append(f"at most {row['max_depth']} wait, then {row['on_full']}")
     if row.get("keep"):
@@ -88,8 +88,8 @@ def describe_keep(keep: Mapping[str, Any] | None) -> str:
     """Format retention times: `dead 90 days, any other 7 days`."""
     if not keep:
         return "-"
-    named = [f"{outcome} {readable(time)}" for outcome, time in keep.items() if outcome != "any"]
-    rest = [("all " if not named else "any other ") + readable(keep["any"])] if "any" in keep else []
+    named = [f"{outcome} {readable_keep_time(time)}" for outcome, time in keep.items() if outcome != "any"]
+    rest = [("all " if not named else "any other ") + readable_keep_time(keep["any"])] if "any" in keep else []
     return ", ".join(named + rest)
 
 
@@ -98,7 +98,7 @@ def describe_keep_of_all(keep: Mapping[str, Any]) -> str:
     return describe_keep({"any": "7 days", **keep})
 
 
-def readable(time: str) -> str:
+def readable_keep_time(time: str) -> str:
     """Format `604800 seconds` as `7 days`; text in other units stays as it was typed."""
     number, _, unit = time.partition(" ")
     if unit != "seconds" or not number.isdigit():

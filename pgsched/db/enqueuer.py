@@ -17,15 +17,15 @@ from weakref import WeakKeyDictionary
 
 from psycopg import pq
 
-from pgsched.adapters.django import django_held
+from pgsched.adapters.django import django_driver_connection
 from pgsched.adapters.sqlalchemy import held, held_async
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
 from pgsched.db.connection.failures import QUEUE_FULL, WRONG_FLEET, explain
 from pgsched.db.queries.runs import enqueue as statements
-from pgsched.db.queries.runs.queue_room import patience, when_there_is_room, when_there_is_room_async
+from pgsched.db.queries.runs.queue_room import retry_while_full, seconds_to_wait, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
-from pgsched.threads import apart
+from pgsched.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class PerLoop:
         self.conn: AsyncConnection[Any] | None = None
 
 
-class Enqueueing:
+class Enqueuer:
     """Enqueues runs on the caller's connection, or on one of its own.
 
     `find_dsn`: returns the DSN to use; None: the embedded server.
@@ -53,27 +53,29 @@ class Enqueueing:
 
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
         """Enqueue one run, and return its id."""
-        return when_there_is_room(
-            lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values)), patience(conn, values)
+        return retry_while_full(
+            lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values)), seconds_to_wait(conn, values)
         )
 
     def enqueue_many(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
         """Enqueue one run for each of `args`, and return how many were made."""
-        return when_there_is_room(
-            lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values)), patience(conn, values)
+        return retry_while_full(
+            lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values)),
+            seconds_to_wait(conn, values),
         )
 
     async def enqueue_async(self, conn: Any, values: dict[str, Any]) -> RunId:
         """Enqueue one run: the asyncio form of `enqueue`."""
         return await when_there_is_room_async(
-            lambda: self.send_async(conn, lambda mine: statements.enqueue_async(mine, **values)), patience(conn, values)
+            lambda: self.send_async(conn, lambda mine: statements.enqueue_async(mine, **values)),
+            seconds_to_wait(conn, values),
         )
 
     async def enqueue_many_async(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
         """Enqueue many runs: the asyncio form of `enqueue_many`."""
         return await when_there_is_room_async(
             lambda: self.send_async(conn, lambda mine: statements.enqueue_many_async(mine, args, values)),
-            patience(conn, values),
+            seconds_to_wait(conn, values),
         )
 
     def first_result(self, key: str) -> FirstResult | None:
@@ -88,13 +90,13 @@ class Enqueueing:
         """Call `send` with the caller's connection, or with our own, and return its result."""
         if conn is not None:
             try:
-                return send(conn if isinstance(conn, Connection) else held(django_held(conn)))
+                return send(conn if isinstance(conn, Connection) else held(django_driver_connection(conn)))
             except DatabaseError as error:
-                raise refusal(error) from error
+                raise error_on_own_connection(error) from error
         try:
             return send(self._connection())
         except DatabaseError as error:
-            raise reported(error) from error
+            raise error_on_our_connection(error) from error
 
     async def send_async(self, conn: Any, send: Callable[[Any], Awaitable[T]]) -> T:
         """Call the coroutine function `send` with a connection: the asyncio form of the method `send`."""
@@ -102,13 +104,13 @@ class Enqueueing:
             try:
                 return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
             except DatabaseError as error:
-                raise refusal(error) from error
+                raise error_on_own_connection(error) from error
         mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
         try:
             async with mine.lock:
                 return await send(await self._connection_async(mine))
         except DatabaseError as error:
-            raise reported(error) from error
+            raise error_on_our_connection(error) from error
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -138,7 +140,7 @@ class Enqueueing:
         if mine.conn is None or not is_alive(mine.conn):
             if mine.conn is not None:
                 await mine.conn.close()
-            dsn = await apart(self.dsn)
+            dsn = await run_in_thread(self.dsn)
             mine.conn = await aconnect(dsn, purpose="enqueue")
         return mine.conn
 
@@ -173,7 +175,7 @@ def is_alive(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
     return not look.poll(0)
 
 
-def refusal(error: DatabaseError) -> Exception:
+def error_on_own_connection(error: DatabaseError) -> Exception:
     """Return the error for a caller that passed its own connection.
 
     pgsched's refusals get pgsched's error. Failures of the connection or the transaction stay the driver's errors.
@@ -182,7 +184,7 @@ def refusal(error: DatabaseError) -> Exception:
     return explain(error) if ours or error.sqlstate == WRONG_FLEET else error
 
 
-def reported(error: DatabaseError) -> PgschedError:
+def error_on_our_connection(error: DatabaseError) -> PgschedError:
     """Return the error for the caller; where the run may have been made all the same, its text says so."""
     told = explain(error)
     if isinstance(told, DatabaseUnreachable):

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from psycopg import AsyncConnection, Connection
 
 from pgsched import config
-from pgsched.db.connection.dsn import in_use
+from pgsched.db.connection.dsn import connection_parameters
 
 ADDRESS = ("host", "hostaddr", "port", "dbname", "user")
 Either = Connection[Any] | AsyncConnection[Any]
@@ -21,7 +21,7 @@ _addresses: WeakKeyDictionary[Either, str] = WeakKeyDictionary()
 _met: dict[str, UUID] = {}
 
 
-def expected(conn: Either) -> UUID | None:
+def expected_fleet(conn: Either) -> UUID | None:
     """Return the fleet that the database behind this connection must belong to; None: any.
 
     Raises InputError where PGSCHED_FLEET is wrong.
@@ -29,7 +29,7 @@ def expected(conn: Either) -> UUID | None:
     return config.fleet() or _met.get(_address(conn))
 
 
-def met(conn: Either, fleet: UUID | None) -> None:
+def remember_fleet(conn: Either, fleet: UUID | None) -> None:
     """Record that a database of this fleet answered a statement on this connection."""
     if fleet is not None:
         _met.setdefault(_address(conn), fleet)
@@ -38,6 +38,6 @@ def met(conn: Either, fleet: UUID | None) -> None:
 def _address(conn: Either) -> str:
     address = _addresses.get(conn)
     if address is None:
-        given = in_use(conn)
+        given = connection_parameters(conn)
         address = _addresses[conn] = " ".join(given.get(name, "") for name in ADDRESS)
     return address

@@ -1,7 +1,7 @@
 """Fetch the rows of statements by column name: dicts, values of a class, or the only column.
 
-Invariant: neither this module nor its callers depend on the order of columns. `rows` and `one` raise PgschedError for
-everything that the database refuses. The other functions raise the driver's errors, for loops to classify.
+Invariant: neither this module nor its callers depend on the order of columns. `rows` and `first_row` raise PgschedError
+for everything that the database refuses. The other functions raise the driver's errors, for loops to classify.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from psycopg.rows import class_row, dict_row, tuple_row
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explained
+from pgsched.db.connection.failures import raise_explained
 from pgsched.db.statements import sql
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ Statement = bytes | composing.Composed
 
 
 @contextmanager
-def acting(conn: Connection[Any]) -> Iterator[None]:
+def acting_for_user(conn: Connection[Any]) -> Iterator[None]:
     """Tell the audit for which person the block's statements are sent, if the connection names one.
 
     SET LOCAL is used, because behind a pooler the next transaction belongs to another client.
@@ -46,7 +46,7 @@ def fetch(
 ) -> list[Row]:
     """Return the rows of a statement, named or composed, as dicts. `prepare`: as for psycopg's `execute`."""
     text = sql(statement) if isinstance(statement, str) else statement
-    with acting(conn), conn.cursor(row_factory=dict_row) as cursor:
+    with acting_for_user(conn), conn.cursor(row_factory=dict_row) as cursor:
         # Never pass None: psycopg would leave %% doubled in statements without parameters.
         return cursor.execute(text, params or {}, prepare=prepare).fetchall()
 
@@ -70,13 +70,13 @@ def values_of(kind: type[T]) -> Callable[[psycopg.Cursor[Any]], Callable[[Sequen
 
 def fetch_as(conn: Connection[Any], kind: type[T], statement: str, params: Mapping[str, Any] | None = None) -> list[T]:
     """Return the rows as values of `kind`, whose fields have the names of the columns."""
-    with acting(conn), conn.cursor(row_factory=values_of(kind)) as cursor:
+    with acting_for_user(conn), conn.cursor(row_factory=values_of(kind)) as cursor:
         return cursor.execute(sql(statement), params or {}).fetchall()
 
 
 def column(conn: Connection[Any], statement: str, params: Mapping[str, Any] | None = None) -> list[Any]:
     """Return the values of a statement's only column."""
-    with acting(conn), conn.cursor(row_factory=tuple_row) as cursor:
+    with acting_for_user(conn), conn.cursor(row_factory=tuple_row) as cursor:
         return [found for (found,) in cursor.execute(sql(statement), params or {}).fetchall()]
 
 
@@ -88,11 +88,11 @@ def value(conn: Connection[Any], statement: str, params: Mapping[str, Any] | Non
 
 def rows(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> list[Row]:
     """Return the rows as `fetch` does; raise errors as PgschedError."""
-    with explained():
+    with raise_explained():
         return fetch(conn, statement, params)
 
 
-def one(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> Row | None:
+def first_row(conn: Connection[Any], statement: str | Statement, params: Mapping[str, Any] | None = None) -> Row | None:
     """Return the first row; None without a row."""
     found = rows(conn, statement, params)
     return found[0] if found else None

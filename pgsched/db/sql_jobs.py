@@ -105,11 +105,11 @@ class SqlJob:
                     await conn.execute(LOOK_FOR_CLIENT)
                 await become_owner(conn, text.owner, local=False)  # before BEGIN, because a ROLLBACK undoes settings
             await begin_async(conn)
-            self._pid, begun = await transaction(conn)
+            self._pid, begun = await transaction_identity(conn)
             await become_owner(conn, text.owner)
-            rows = await conn.wait(drain(conn.pgconn, merged(conn, text)))
+            rows = await conn.wait(count_rows(conn.pgconn, merge_parameters(conn, text)))
             within = conn.info.transaction_status is pq.TransactionStatus.INTRANS
-            if not within or await transaction(conn) != (self._pid, begun):
+            if not within or await transaction_identity(conn) != (self._pid, begun):
                 raise TransactionEnded
             if text.claim is not None:  # if the claim is lost, the statements roll back
                 await conn.execute(AS_OURSELVES)
@@ -149,14 +149,14 @@ class SqlJob:
                 await conn.execute("SELECT pg_terminate_backend(%(pid)s)", {"pid": self._pid})
 
 
-async def transaction(conn: AsyncConnection[Any]) -> tuple[int, str]:
+async def transaction_identity(conn: AsyncConnection[Any]) -> tuple[int, str]:
     """Return the server process of the open transaction, and the id that no other transaction has."""
     row = await (await conn.execute(TRANSACTION)).fetchone()
     assert row is not None  # each transaction holds a lock on its own id
     return int(row[0]), str(row[1])
 
 
-def elsewhere(name: str, dsn: str) -> str:
+def other_database_dsn(name: str, dsn: str) -> str:
     """Return the connection string of another database, which may be read-only. Raises InputError."""
     try:
         given = parameters(dsn)
@@ -171,7 +171,7 @@ async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: 
         await conn.execute(BECOME_OWNER, {"owner": owner, "local": local})
 
 
-def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
+def merge_parameters(conn: AsyncConnection[Any], text: SqlText) -> bytes:
     """Return the text with its parameters filled in.
 
     The client does that, because the server accepts several statements only without parameters.
@@ -183,7 +183,7 @@ def merged(conn: AsyncConnection[Any], text: SqlText) -> bytes:
     return AsyncClientCursor(conn).mogrify(text.statements, values).encode(conn.info.encoding)
 
 
-def drain(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
+def count_rows(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
     """Send the statements, discard each row as it comes, and count the rows.
 
     Raises the first error, or TransactionEnded.

@@ -14,7 +14,7 @@ import tempfile
 from typing import IO
 
 
-def anonymous_file() -> IO[bytes]:
+def open_anonymous_file() -> IO[bytes]:
     """Return an empty, unbuffered file, open for reading and writing, that disappears with its last descriptor.
 
     Raises OSError where there is neither memory nor a directory for the file.

@@ -7,7 +7,7 @@ cancellation the executor:
 
 - stops its work, softly first, and by force after `kill_after`,
 - leaves no process or connection behind,
-- raises CancelledError (`Stopped` where there is output to keep). The worker decides which outcome this is.
+- raises CancelledError (`AttemptCancelled` where there is output to keep). The worker decides which outcome this is.
 
 `execute` raises nothing else: each error in the user's work becomes an outcome. A second cancellation skips the rest of
 the soft stop.
@@ -26,10 +26,10 @@ from pgsched.core.model import Claim, Outcome
 from pgsched.execute.python.handler import InlineHandler
 
 KILL_AFTER_S = 10.0
-ITSELF = "CancelledError: the task cancelled itself"
+CANCELLED_ITSELF = "CancelledError: the task cancelled itself"
 
 
-class Stopped(asyncio.CancelledError):
+class AttemptCancelled(asyncio.CancelledError):
     """The cancellation of `execute`, with the work's output up to then."""
 
     def __init__(self, log_tail: str | None) -> None:
@@ -103,10 +103,10 @@ def cap_kill_after(claims: list[Claim], most_s: float) -> None:
     The producer chooses `kill_after`, but the worker chooses how long its own stop may take.
     """
     for place, claim in enumerate(claims):
-        if kill_after_s(claim) > most_s:
+        if get_kill_after_s(claim) > most_s:
             claims[place] = claim._replace(kill_after=timedelta(seconds=most_s))
 
 
-def kill_after_s(claim: Claim) -> float:
+def get_kill_after_s(claim: Claim) -> float:
     """Return how many seconds work may take to stop softly, before it is stopped by force."""
     return KILL_AFTER_S if claim.kill_after is None else claim.kill_after.total_seconds()

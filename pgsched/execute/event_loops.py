@@ -17,7 +17,7 @@ T = TypeVar("T")
 ENDS_LOOP = (SystemExit, KeyboardInterrupt)
 
 
-def finish(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = ENDS_LOOP) -> T:
+def run_until_done(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = ENDS_LOOP) -> T:
     """Run the task's loop until the task has ended, and return or raise its result.
 
     `tolerated`: exceptions of other tasks that do not end the loop.
@@ -31,7 +31,7 @@ def finish(task: asyncio.Task[T], tolerated: tuple[type[BaseException], ...] = E
 
 
 @contextlib.contextmanager
-def outside() -> Iterator[None]:
+def outside_loop() -> Iterator[None]:
     """Hide the running loop in this block: plain code may call `asyncio.run` there, as in a thread.
 
     The block must not await. asyncio documents the private functions used here for authors of event loops and tasks.

@@ -20,13 +20,13 @@ from pgsched.app.signals import (
     Retry,
     Snooze,
     consists_of,
-    meaning_of,
-    one_line,
+    effective_error,
+    format_error,
     wait_of,
 )
 from pgsched.core import payload
 from pgsched.core.model import DONE, Outcome, Result
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 
 OURS = tuple(f"{Path(__file__).parents[1] / part}{os.sep}" for part in ("app", "execute", "worker"))
 TRACEBACK_CHARACTERS = 16_000
@@ -38,39 +38,39 @@ def traceback_text(error: BaseException) -> str | None:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
         frames = frames.tb_next  # pgsched's own frames, which called the handler
     try:
-        text = storable("".join(traceback.format_exception(type(error), error, frames)))
+        text = replace_unstorable("".join(traceback.format_exception(type(error), error, frames)))
     except BaseException as second:
         return f"(the traceback cannot be shown: {type(second).__name__})"
     half = TRACEBACK_CHARACTERS // 2
     return text if len(text) <= 2 * half else f"{text[:half]}\n[... cut ...]\n{text[-half:]}"
 
 
-def failed(error: BaseException, no_retry: Kinds = ()) -> Outcome:
+def outcome_of_error(error: BaseException, no_retry: Kinds = ()) -> Outcome:
     """Return the outcome of an attempt that raised; exceptions of the kinds `no_retry` are not retried."""
-    meant = meaning_of(error)
+    meant = effective_error(error)
     if isinstance(meant, Snooze):
-        return Outcome(Result.SNOOZED, error=one_line(meant), retry_in=wait_of(meant))
+        return Outcome(Result.SNOOZED, error=format_error(meant), retry_in=wait_of(meant))
     return Outcome(
         Result.FAILED,
-        error=one_line(error),
+        error=format_error(error),
         traceback=traceback_text(error),
         retry=isinstance(meant, Retry) or not consists_of(error, (Discard, *no_retry)),
         retry_in=wait_of(meant) if isinstance(meant, Retry) else None,
     )
 
 
-def refused(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:
+def refusal_outcome(message: str, *, retry: bool = False, log_tail: str | None = None) -> Outcome:
     """Return the outcome of an attempt that failed by a rule of pgsched and not by an exception."""
-    line = storable(message)[:ERROR_CHARACTERS]
+    line = replace_unstorable(message)[:ERROR_CHARACTERS]
     return Outcome(Result.FAILED, error=line, retry=retry, log_tail=log_tail)
 
 
-async def never_fits(task: str, error: str) -> Outcome:
+async def refuse_misfit(task: str, error: str) -> Outcome:
     """Return the outcome of an attempt with wrong arguments, where no other release of the task exists."""
-    return refused(error)
+    return refusal_outcome(error)
 
 
-def succeeded(value: Any) -> Outcome:
+def outcome_of_value(value: Any) -> Outcome:
     """Return the outcome of an attempt that returned `value`.
 
     The attempt failed for good where the value cannot be stored as a result.
@@ -80,16 +80,16 @@ def succeeded(value: Any) -> Outcome:
     try:
         payload.encode(value)
     except ValueError as error:
-        return refused(f"the result ({type(value).__name__}) {storable(str(error))}")
+        return refusal_outcome(f"the result ({type(value).__name__}) {replace_unstorable(str(error))}")
     return Outcome(Result.SUCCEEDED, value=value)
 
 
-def kept(value: Any) -> Outcome:
+def outcome_of_copied_value(value: Any) -> Outcome:
     """Return `succeeded(value)` with a copy of the value, because the handler may change the value later.
 
     The result of a batch's next item may be the same dict with other contents.
     """
-    outcome = succeeded(value)
+    outcome = outcome_of_value(value)
     if outcome.value is None or isinstance(value, str | int | float):
         return outcome
     return replace(outcome, value=json.loads(payload.encode(value)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from pgsched.app.app_location import Homed
+from pgsched.app.app_location import LocatedApp
 from pgsched.app.hooks import Hooks
 from pgsched.config import WorkerSettings
 from pgsched.core.model import Kind
@@ -18,13 +18,13 @@ from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.execute.python.handler import Handler
 from pgsched.execute.sql import SqlExecutor
-from pgsched.execute.subprocess.account import account
+from pgsched.execute.subprocess.account import find_account
 from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
 
 
-class Tasks(Homed, Protocol):
+class Tasks(LocatedApp, Protocol):
     """An app, reduced to the parts that executors need."""
 
     @property
@@ -38,7 +38,7 @@ class Tasks(Homed, Protocol):
         ...
 
 
-def executors(
+def make_executors(
     app: Tasks | None, settings: WorkerSettings, dsn: str, journal: Journal | None = None
 ) -> dict[str, Executor]:
     """Return an executor for each allowed kind, by the kind's name.
@@ -47,7 +47,7 @@ def executors(
     connection string or user.
     """
     allow, login = settings.allow, settings.sql_login
-    processes = Processes(journal, None if settings.run_as is None else account(settings.run_as))
+    processes = Processes(journal, None if settings.run_as is None else find_account(settings.run_as))
     hooks = app.hooks if app else None
     made: dict[Kind, Executor] = {
         Kind.TASK: PythonExecutor(app.tasks if app else {}, settings.concurrency, app, journal, hooks),

@@ -15,17 +15,17 @@ from collections.abc import Iterable
 _heard: set[int] = set()
 
 
-def hear_alone(numbers: Iterable[int]) -> None:
+def reset_in_children(numbers: Iterable[int]) -> None:
     """Reset these signals in every process that is forked from now on."""
     _heard.update(numbers)
 
 
-def forget() -> None:
+def clear_reset_signals() -> None:
     """Let forked processes inherit all signal handlers again."""
     _heard.clear()
 
 
-def _as_usual() -> None:
+def _reset_signal_handlers() -> None:
     """Reset the recorded signals in a forked child, as in a new process."""
     if _heard:
         signal.set_wakeup_fd(-1)
@@ -34,4 +34,4 @@ def _as_usual() -> None:
     _heard.clear()
 
 
-os.register_at_fork(after_in_child=_as_usual)
+os.register_at_fork(after_in_child=_reset_signal_handlers)

@@ -19,11 +19,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from pgsched.app.signals import one_line
+from pgsched.app.signals import format_error
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
-from pgsched.db.sql_jobs import SqlJob, SqlText, TransactionEnded, elsewhere
-from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.outcomes import refused
+from pgsched.db.sql_jobs import SqlJob, SqlText, TransactionEnded, other_database_dsn
+from pgsched.execute.base import AttemptCancelled, get_kill_after_s
+from pgsched.execute.outcomes import refusal_outcome
 from pgsched.execute.output.record import Journal
 from pgsched.telemetry import tracing
 
@@ -44,38 +44,40 @@ class SqlExecutor:
         `named`: connection strings of other databases, by the name that runs use.
         """
         self._dsn = dsn
-        self._named = {name: elsewhere(name, other) for name, other in (named or {}).items()}
+        self._named = {name: other_database_dsn(name, other) for name, other in (named or {}).items()}
         self._fenced = fenced
         self._journal = journal or Journal()
 
     async def execute(self, claim: Claim) -> Outcome:
         """Run the statements of one claim in one transaction."""
         if isinstance(claim.args, Unreadable):
-            return refused(f"args: {claim.args.reason}")
+            return refusal_outcome(f"args: {claim.args.reason}")
         if claim.args and not isinstance(claim.args, dict):
-            return refused(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
+            return refusal_outcome(f"args: expected an object of named parameters, got {type(claim.args).__name__}")
         if claim.owner is None:  # the database sets an owner: a row without one bypassed the interface
-            return refused("owner: an SQL run has no owner whose rights it could run with")
+            return refusal_outcome("owner: an SQL run has no owner whose rights it could run with")
         parameters = dict(claim.args or {})
         name = parameters.pop("dsn", None)
         if name is not None and not (isinstance(name, str) and name in self._named):
             # Retried: another worker may know this name, or this worker may after its next start.
-            return refused(f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True)
+            return refusal_outcome(
+                f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True
+            )
         notices = self._journal.record(claim)
         held = (claim.id, claim.token) if self._fenced and name is None else None
-        text = SqlText(f"{claim.task}{comment()}", parameters, claim.owner if name is None else None, held)
+        text = SqlText(f"{claim.task}{trace_comment()}", parameters, claim.owner if name is None else None, held)
         dsn = self._dsn if name is None else self._named[name]
         job = SqlJob(dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
         try:
             rowcount = await asyncio.shield(work)
         except asyncio.CancelledError:
-            await job.stop(work, kill_after_s(claim))
-            if not committed(work):
-                raise Stopped(notices.output.text()) from None
+            await job.stop(work, get_kill_after_s(claim))
+            if not has_committed(work):
+                raise AttemptCancelled(notices.output.text()) from None
             rowcount = work.result()
         except Exception as error:
-            return refused(in_words(error), retry=not is_hopeless(error), log_tail=notices.output.text())
+            return refusal_outcome(describe_error(error), retry=not is_hopeless(error), log_tail=notices.output.text())
         finally:
             notices.close()
         return Outcome(Result.SUCCEEDED, value={"rowcount": rowcount}, log_tail=notices.output.text())
@@ -99,18 +101,18 @@ def is_unsent(error: Exception) -> bool:
     return type(error).__name__ == "ProgrammingError" and getattr(error, "sqlstate", "") is None
 
 
-def in_words(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return the error as one line, with advice about a literal percent sign where it helps."""
     hint = "; a run with args writes a percent sign as %%" if is_unsent(error) and "placeholder" in str(error) else ""
-    return one_line(error) + hint
+    return format_error(error) + hint
 
 
-def comment() -> str:
+def trace_comment() -> str:
     """Return the trace's id as an SQL comment for the server's logs and pg_stat_activity; "" without a trace."""
-    found = tracing.carried().get("traceparent")
+    found = tracing.current_headers().get("traceparent")
     return "" if found is None else f"\n/*traceparent='{found}'*/"
 
 
-def committed(work: asyncio.Task[int]) -> bool:
+def has_committed(work: asyncio.Task[int]) -> bool:
     """Check whether the job committed before its stop took effect."""
     return work.done() and not work.cancelled() and work.exception() is None

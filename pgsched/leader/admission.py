@@ -15,23 +15,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgsched import log
-from pgsched.core.admission import UNLIMITED, Candidate, Gate, Group, Window, choose, default_burst, tokens_now, wanted
+from pgsched.core.admission import (
+    UNLIMITED,
+    Candidate,
+    Gate,
+    Group,
+    Window,
+    candidates_to_read,
+    choose_runs,
+    default_burst,
+    tokens_now,
+)
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import limits
 
-logger = log.get("leader")
-GROUPS = 5000  # groups (queue and key) that one pass reads at most
-BUDGET = 20_000  # candidates that one pass reads at most
-PASS_S = 0.05  # intended time of a pass at most: no slot is decided meanwhile
-FIRST_SHARE, LEAST_SHARE = 0.1, 0.004  # of GROUPS and BUDGET: in the first pass, and at least
-WRITERS_S = 5.0  # longest wait for transactions that may not have seen a queue's first limit
-LOOK_S = 0.01  # pause until a full burst is looked at again
+MAX_GROUPS = 5000  # groups (queue and key) that one pass reads at most
+MAX_CANDIDATES = 20_000  # candidates that one pass reads at most
+TARGET_PASS_S = 0.05  # intended time of a pass at most: no slot is decided meanwhile
+FIRST_SHARE, LEAST_SHARE = 0.1, 0.004  # of MAX_GROUPS and MAX_CANDIDATES: in the first pass, and at least
+FULL_BURST_RECHECK_S = 0.01  # pause until a full burst is looked at again
 
 
 @dataclass
-class Wait:
+class WriterWait:
     """The transactions that a changed limit waits for: those that wrote runs when the change was seen."""
 
     writers: dict[str, int]  # by virtual transaction: the pid of its session
@@ -44,7 +51,7 @@ class Wait:
 
 
 @dataclass
-class Standing:
+class AdmissionState:
     """State that a leader keeps from pass to pass: hints, never counts."""
 
     after: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
@@ -52,13 +59,13 @@ class Standing:
     windows: dict[str, Window] = field(default_factory=dict)  # by queue
     wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: only an event helps
     more: bool = False  # there is more to admit at once
-    share: float = FIRST_SHARE  # of GROUPS and BUDGET that a pass takes
-    waits: dict[limits.Changed, Wait] = field(default_factory=dict)  # the transactions that each change waits for
+    share: float = FIRST_SHARE  # of MAX_GROUPS and MAX_CANDIDATES that a pass takes
+    waits: dict[limits.Changed, WriterWait] = field(default_factory=dict)  # the transactions that each change waits for
 
     def took(self, seconds: float) -> None:
         """Adapt `share` to the seconds that a pass took; a quick pass raises it only if there was more to do."""
-        if seconds > PASS_S or self.more:
-            self.share = min(1.0, max(LEAST_SHARE, self.share * min(2.0, PASS_S / max(seconds, 0.001))))
+        if seconds > TARGET_PASS_S or self.more:
+            self.share = min(1.0, max(LEAST_SHARE, self.share * min(2.0, TARGET_PASS_S / max(seconds, 0.001))))
 
 
 def group_name(row: Row) -> str:
@@ -68,25 +75,29 @@ def group_name(row: Row) -> str:
 
 def first_group(conn: Connection[Any], after: tuple[str, str]) -> str | None:
     """Return the first group that a pass behind the group `after` would read."""
-    found, _ = limits.standing(conn, after, 1, 1)
+    found, _ = limits.list_waiting_groups(conn, after, 1, 1)
     return group_name(found[0]) if found else None
 
 
-def admit(conn: Connection[Any], standing: Standing, n: int = GROUPS, set_aside_groups: Collection[str] = ()) -> int:
+def admit_limited_runs(
+    conn: Connection[Any], standing: AdmissionState, n: int = MAX_GROUPS, set_aside_groups: Collection[str] = ()
+) -> int:
     """Do one pass over at most `n` waiting groups; return how many runs were admitted or taken back.
 
     A pass is kept short so that slots are on time; the next one continues behind it. Groups in `set_aside_groups` wait.
     """
     began = time.monotonic()
-    done = pass_over(conn, standing, n, set_aside_groups)
-    if n == GROUPS:
+    done = run_pass(conn, standing, n, set_aside_groups)
+    if n == MAX_GROUPS:
         standing.took(time.monotonic() - began)
     return done
 
 
-def pass_over(conn: Connection[Any], standing: Standing, most: int, set_aside_groups: Collection[str]) -> int:
-    """Do the pass of `admit`: read the groups, take back the surplus, and admit runs."""
-    found, queues = limits.standing(conn, standing.after, min(most, math.ceil(GROUPS * standing.share)), most)
+def run_pass(conn: Connection[Any], standing: AdmissionState, most: int, set_aside_groups: Collection[str]) -> int:
+    """Do the pass of `admit_limited_runs`: read the groups, take back the surplus, and admit runs."""
+    found, queues = limits.list_waiting_groups(
+        conn, standing.after, min(most, math.ceil(MAX_GROUPS * standing.share)), most
+    )
     standing.more = bool(found) and found[-1]["last"]
     standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None
@@ -96,36 +107,40 @@ def pass_over(conn: Connection[Any], standing: Standing, most: int, set_aside_gr
     bound = {row["key"]: row for row in found if row["concurrency"] is not None or row["rate"] is not None}
     now = queues[""]["now"]
     rows = {name: queues[name] for name in {row["queue"] for row in found}}
-    give_back(conn, rows, bound)
-    queue_gates = {name: queue_gate(row, standing, now) for name, row in rows.items()}
-    key_gates = {key: gate_of(row, now) for key, row in bound.items()}
-    done = take_back(conn, queue_gates, key_gates)
+    add_refund_ages(conn, rows, bound)
+    queue_gates = {name: build_queue_gate(row, standing, now) for name, row in rows.items()}
+    key_gates = {key: build_gate(row, now) for key, row in bound.items()}
+    done = take_back_surplus(conn, queue_gates, key_gates)
     groups = [
-        Group(row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"], first(row, queues))
+        Group(
+            row["queue"], row["key"], key_gates.get(row["key"]) or Gate(), row["weight"], first_candidate(row, queues)
+        )
         for row in found
         if not queues[row["queue"]]["paused"]
     ]
     ordered = {key for key, row in bound.items() if row["ordered"]}
     groups = [g for g in groups if g.gate.allows() and queue_gates[g.queue].allows()]
-    chosen = pick(conn, in_turn(groups, queues, queue_gates, standing), queues, queue_gates, ordered, standing)
-    done += let_go(conn, chosen, queue_gates)
-    note(conn, standing, now, queues, bound, queue_gates, key_gates)
+    chosen = choose_candidates(
+        conn, select_groups_in_turn(groups, queues, queue_gates, standing), queues, queue_gates, ordered, standing
+    )
+    done += admit_chosen(conn, chosen, queue_gates)
+    save_tokens(conn, standing, now, queues, bound, queue_gates, key_gates)
     return done
 
 
-def pick(
+def choose_candidates(
     conn: Connection[Any],
     groups: list[Group],
     queues: dict[str, Row],
     gates: dict[str, Gate],
     ordered: set[str],
-    standing: Standing,
+    standing: AdmissionState,
 ) -> list[tuple[Group, Candidate]]:
     """Choose the runs that may be admitted now, and take their room and tokens from the gates."""
-    most = read(conn, groups, queues, gates, ordered, math.ceil(BUDGET * standing.share))
+    most = read_candidates(conn, groups, queues, gates, ordered, math.ceil(MAX_CANDIDATES * standing.share))
     chosen = []
-    for name, members in by_queue(groups).items():
-        selected = choose(members, gates[name], queues[name]["fair"])
+    for name, members in group_by_queue(groups).items():
+        selected = choose_runs(members, gates[name], queues[name]["fair"])
         standing.turns[name] = selected[-1][0].key if selected else members[-1].key
         chosen += selected
     # a group that got all the candidates it asked for, and has room left, may have more
@@ -136,9 +151,9 @@ def pick(
     return chosen
 
 
-def note(
+def save_tokens(
     conn: Connection[Any],
-    standing: Standing,
+    standing: AdmissionState,
     now: datetime,
     queues: dict[str, Row],
     bound: dict[str, Row],
@@ -148,13 +163,13 @@ def note(
     """Save the tokens that are left, and compute when to look again."""
     rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
     rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
-    limits.save(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
+    limits.save_buckets(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
     for name in standing.windows.keys() & queue_gates.keys():
         standing.windows[name].left, standing.windows[name].at = queue_gates[name].unstarted, now
     standing.wait_s = next_token_s(rated, queues, bound)
 
 
-def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
+def group_by_queue(groups: list[Group]) -> dict[str, list[Group]]:
     """Return the groups of each queue, in the order of their keys."""
     found: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
@@ -162,29 +177,31 @@ def by_queue(groups: list[Group]) -> dict[str, list[Group]]:
     return found
 
 
-def in_turn(groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], standing: Standing) -> list[Group]:
+def select_groups_in_turn(
+    groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], standing: AdmissionState
+) -> list[Group]:
     """Return the groups to read: in a fair queue, those behind the key served last, as many as there is room for."""
     found = []
-    for name, members in by_queue(groups).items():
+    for name, members in group_by_queue(groups).items():
         if queues[name]["fair"]:
             last = standing.turns.get(name, "")
             turns = [g for g in members if g.key > last] + [g for g in members if g.key <= last]
-            found += turns[: max(1, int(min(gates[name].room, GROUPS)))]
+            found += turns[: max(1, int(min(gates[name].room, MAX_GROUPS)))]
         else:
             found += members
     return found
 
 
-def give_back(conn: Connection[Any], queues: dict[str, Row], bound: dict[str, Row]) -> None:
+def add_refund_ages(conn: Connection[Any], queues: dict[str, Row], bound: dict[str, Row]) -> None:
     """Add to the rows of limits with a rate the ages in seconds of the claims that were given back unstarted."""
     rated = [{name: row for name, row in rows.items() if row["rate"] is not None} for rows in (queues, bound)]
-    for one in limits.refunds(conn, list(rated[0]), list(rated[1])):
+    for one in limits.take_refunds(conn, list(rated[0]), list(rated[1])):
         for row in (rated[0].get(one["queue"]), rated[1].get(one["key"])):
             if row is not None:
                 row.setdefault("given_back", []).append(one["age_s"])
 
 
-def gate_of(row: Row, now: Any) -> Gate:
+def build_gate(row: Row, now: Any) -> Gate:
     """Build the gate of a limit; a negative room means that runs have to be taken back."""
     gate = Gate(unstarted=row["unstarted"])
     if row["concurrency"] is not None:
@@ -200,13 +217,13 @@ def gate_of(row: Row, now: Any) -> Gate:
     return gate
 
 
-def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) -> Gate:
+def build_queue_gate(row: Row, standing: AdmissionState, now: Any, *, shrink: bool = False) -> Gate:
     """Build the gate of a queue.
 
     In a fair or ageing queue it admits no more than the workers take at once, because nothing overtakes an admitted
     run. With `shrink` the room is negative where more are admitted, so that the surplus is taken back.
     """
-    gate = gate_of(row, now)
+    gate = build_gate(row, now)
     if row["fair"] or row["ageing_s"] is not None:
         window = standing.windows.setdefault(row["queue"], Window())
         space = window.most(row["slots"], row["unstarted"], now) - row["unstarted"]
@@ -214,24 +231,24 @@ def queue_gate(row: Row, standing: Standing, now: Any, *, shrink: bool = False) 
     return gate
 
 
-def take_back(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: dict[str, Gate]) -> int:
+def take_back_surplus(conn: Connection[Any], queue_gates: dict[str, Gate], key_gates: dict[str, Gate]) -> int:
     """Make the admitted runs beyond a limit wait again; return how many."""
     gates: list[tuple[str | None, str | None, Gate]] = [(name, None, gate) for name, gate in queue_gates.items()]
     gates += [(None, key, gate) for key, gate in key_gates.items()]
-    over = [one for one in gates if excess_of(one[2]) > 0]
-    taken = limits.take_back(conn, [(queue, key, excess_of(gate)) for queue, key, gate in over])
+    over = [one for one in gates if count_excess(one[2]) > 0]
+    taken = limits.take_back(conn, [(queue, key, count_excess(gate)) for queue, key, gate in over])
     for (_, _, gate), n in zip(over, taken, strict=True):
         gate.room += n
         gate.give_back(n)
     return sum(taken)
 
 
-def excess_of(gate: Gate) -> int:
+def count_excess(gate: Gate) -> int:
     """Return how many admitted runs that have not started are beyond the limit."""
     return int(max(0, min(gate.unstarted, max(-gate.room, gate.unstarted - gate.burst))))
 
 
-def read(
+def read_candidates(
     conn: Connection[Any],
     groups: list[Group],
     queues: dict[str, Row],
@@ -241,13 +258,13 @@ def read(
 ) -> list[int]:
     """Fill the groups with their first runs; return how many runs of each group were asked for.
 
-    A group for which one run is enough may have it already (see `first`).
+    A group for which one run is enough may have it already (see `first_candidate`).
     """
-    most = wanted(groups, gates, {name for name, row in queues.items() if row["fair"]}, budget)
+    most = candidates_to_read(groups, gates, {name for name, row in queues.items() if row["fair"]}, budget)
     pairs = [(group, n) for group, n in zip(groups, most, strict=True) if n > 1 or not group.runs]
     groups = [group for group, _ in pairs]
     ageing = [queues[group.queue]["ageing_s"] for group in groups]
-    rows = limits.candidates(
+    rows = limits.first_waiting_runs(
         conn,
         [group.queue for group in groups],
         [group.key for group in groups],
@@ -259,7 +276,7 @@ def read(
         group.runs = ()
     runs: dict[int, list[Candidate]] = defaultdict(list)
     for row in rows:
-        runs[row["n"] - 1].append(aged(row, ageing[row["n"] - 1]))
+        runs[row["n"] - 1].append(build_candidate(row, ageing[row["n"] - 1]))
     for place, found in runs.items():
         if ageing[place] is not None:
             found.sort(key=lambda run: (run.priority, run.ready_at, run.id))
@@ -267,18 +284,18 @@ def read(
     return most
 
 
-def first(row: Row, queues: dict[str, Row]) -> list[Candidate]:
+def first_candidate(row: Row, queues: dict[str, Row]) -> list[Candidate]:
     """Return the first run of a group, if it is known and only limits hold it."""
-    return [aged(row, None)] if row["free"] and queues[row["queue"]]["ageing_s"] is None else []
+    return [build_candidate(row, None)] if row["free"] and queues[row["queue"]]["ageing_s"] is None else []
 
 
-def aged(row: Row, ageing_s: float | None) -> Candidate:
+def build_candidate(row: Row, ageing_s: float | None) -> Candidate:
     """Build a candidate with the priority that the run has risen to."""
     risen = 0 if ageing_s is None else min(row["priority"], int(max(0.0, row["waited_s"]) / ageing_s))
     return Candidate(row["id"], row["priority"] - risen, row["ready_at"], risen > 0)
 
 
-def let_go(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
+def admit_chosen(conn: Connection[Any], chosen: list[tuple[Group, Candidate]], queue_gates: dict[str, Gate]) -> int:
     """Admit the chosen runs, return how many; the room and token of a locked run go back to its gates."""
     risen = [run for _, run in chosen if run.risen]
     limits.raise_priorities(conn, [run.id for run in risen], [run.priority for run in risen])
@@ -299,50 +316,5 @@ def next_token_s(rated: dict[str, Gate], queues: dict[str, Row], bound: dict[str
             continue
         # a full burst that has not started gains no token: look again soon
         full = gate.burst - gate.unstarted < 1
-        waits.append(LOOK_S if full else max(0.001, (1 - gate.tokens) * row["period_s"] / row["rate"]))
+        waits.append(FULL_BURST_RECHECK_S if full else max(0.001, (1 - gate.tokens) * row["period_s"] / row["rate"]))
     return min(waits, default=None)
-
-
-def apply(conn: Connection[Any], standing: Standing) -> int:
-    """Take back admitted runs that are beyond changed limits; return how many wait again.
-
-    The order matters: read the changes, then the writing transactions, then the counts. A transaction that writes later
-    sees the changes. Runs of earlier transactions are counted once these have ended. Until then a queue with its first
-    limit stays shut, but at most WRITERS_S. Then the limit is in force for all runs enqueued from then on.
-    """
-    changes = limits.unapplied(conn)
-    wait_for_writers(conn, standing, [change for change in changes if change.queue is not None])
-    queues = limits.queues(conn)
-    names = [change.queue for change in changes if change.queue is not None]
-    gates = {name: queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
-    keys = {}
-    for row in limits.open_keys(conn):
-        gate = keys[row["key"]] = Gate(unstarted=row["unstarted"])
-        gate.room = UNLIMITED if row["concurrency"] is None else row["concurrency"] - row["admitted"]
-        gate.burst = UNLIMITED if row["rate"] is None else row["burst"] or default_burst(row["rate"])
-    taken = take_back(conn, gates, keys)
-    # a count that was cut short does not prove that the limit holds
-    calm = {name for name, gate in gates.items() if excess_of(gate) <= 0 and queues[name]["counted"]}
-    calm_keys = all(excess_of(gate) <= 0 for gate in keys.values())
-    now = time.monotonic()
-    opened = [c for c in changes if c.queue in calm and standing.waits[c].is_over(now)]
-    limits.applied(conn, opened + [c for c in changes if c.queue is None and calm_keys])
-    for change in opened:
-        if pids := sorted(standing.waits[change].writers.values()):
-            logger.warning("a limit is in force although a transaction may not have seen it", queue=change.queue,
-                           pids=pids)  # fmt: skip
-    return taken
-
-
-def wait_for_writers(conn: Connection[Any], standing: Standing, changes: list[limits.Changed]) -> None:
-    """Note which transactions each change waits for, and show one of them in `pgsched.pauses`."""
-    writers, now = limits.writers(conn), time.monotonic()
-    known = {change: standing.waits.get(change, Wait(writers, now + WRITERS_S)) for change in changes}
-    shut = {}
-    for change, wait in known.items():
-        wait.writers = {one: pid for one, pid in wait.writers.items() if one in writers}
-        first = min(wait.writers.values(), default=None)
-        if change.queue is not None and first is not None and wait.shown_pid != first:
-            shut[change.queue] = wait.shown_pid = first
-    limits.shut(conn, shut)
-    standing.waits = known

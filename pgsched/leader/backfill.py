@@ -17,17 +17,17 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.model import Row
-from pgsched.core.planning.backfill import Choice, Late, batch, count_on, up_to
+from pgsched.core.planning.backfill import Choice, Late, batch, count_on, first_startable
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.backfills import decided, left_out
+from pgsched.db.queries.jobs.backfills import decide_slots, excluded_dates
 from pgsched.db.queries.leader import backfills
 from pgsched.errors import InputError, PgschedError
 from pgsched.leader.isolation.guard import ends_session, is_conflict
 
 logger = log.get("leader")
 BACKFILLS = 20  # backfills that one round works on
-LOOK = 2000  # open backfills that a round reads; nearly always all of them
+MAX_READ = 2000  # open backfills that a round reads; nearly always all of them
 SLOTS = 500  # of one batch
 LONGEST_S = 0.1  # the tick must have its turn
 SHORTEST_PAUSE_S = 0.1  # how late the end of a short run may be noticed
@@ -35,7 +35,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 @dataclass
-class Turn:
+class BackfillCursor:
     """Position of a leader among the open backfills.
 
     `after`: id of the backfill that was read last.
@@ -53,7 +53,7 @@ class Turn:
 
 
 @dataclass
-class Done:
+class BackfillResult:
     """Result of one round.
 
     `more`: more can be done at once.
@@ -66,15 +66,17 @@ class Done:
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
-def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequence[int] = ()) -> Done:
+def run_backfills(
+    conn: Connection[Any], turn: BackfillCursor | None = None, set_aside_ids: Sequence[int] = ()
+) -> BackfillResult:
     """Start the runs that the open backfills may start, in the caller's transaction.
 
     Backfills in `set_aside_ids` wait. A backfill that is blocked now (a run or the job is locked) must not stop the
     others.
     """
-    turn, done = turn or Turn(), Done()
+    turn, done = turn or BackfillCursor(), BackfillResult()
     until = time.monotonic() + LONGEST_S
-    looked = backfills.open_backfills(conn, BACKFILLS, LOOK, turn.after, set_aside_ids)
+    looked = backfills.open_backfills(conn, BACKFILLS, MAX_READ, turn.after, set_aside_ids)
     found = [row for row in looked if row["id"] is not None]
     for place, wanted in enumerate(found):
         if place and time.monotonic() > until:  # do at least one, however long the query took
@@ -83,7 +85,7 @@ def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequenc
         turn.after = wanted["id"]
         try:
             with conn.transaction():
-                done.more |= step(conn, wanted, turn, lambda: time.monotonic() > until)
+                done.more |= run_batch(conn, wanted, turn, lambda: time.monotonic() > until)
         except Exception as error:
             if ends_session(conn, error):
                 raise
@@ -99,34 +101,34 @@ def work(conn: Connection[Any], turn: Turn | None = None, set_aside_ids: Sequenc
     return done
 
 
-def step(conn: Connection[Any], wanted: Row, turn: Turn, late: Late) -> bool:
+def run_batch(conn: Connection[Any], wanted: Row, turn: BackfillCursor, late: Late) -> bool:
     """Do one batch of one backfill; return whether it can go on at once.
 
     It can where there is still room for runs, or where time ran out (`late`) before its slots were counted or read.
     """
     if not wanted["job_exists"]:
-        return ended(conn, wanted, f"job {wanted['job']} was deleted")
+        return close_backfill(conn, wanted, f"job {wanted['job']} was deleted")
     try:
         schedule = parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"])
-        if wanted["slots"] is None and not counted(conn, wanted, schedule, turn, late):
+        if wanted["slots"] is None and not count_slots(conn, wanted, schedule, turn, late):
             return True
         found = batch(schedule, wanted, SLOTS, late)
     except PgschedError as error:
-        return ended(conn, wanted, str(error))
+        return close_backfill(conn, wanted, str(error))
     if not found.slots:
         if found.over:
-            return False if wanted["active"] else ended(conn, wanted, None)
-        advance(conn, wanted, cursor_at=found.cursor)
+            return False if wanted["active"] else close_backfill(conn, wanted, None)
+        save_progress(conn, wanted, cursor_at=found.cursor)
         return True
     room = wanted["max_active"] - wanted["active"]
-    dates = left_out(conn, wanted["job_id"], wanted["timezone"])
-    chosen = up_to(decided(conn, wanted["job_id"], wanted["mode"], found.slots, dates), room)
-    started = start(conn, wanted, chosen)
-    advance(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
+    dates = excluded_dates(conn, wanted["job_id"], wanted["timezone"])
+    chosen = first_startable(decide_slots(conn, wanted["job_id"], wanted["mode"], found.slots, dates), room)
+    started = start_runs(conn, wanted, chosen)
+    save_progress(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
     return bool(started < room)
 
 
-def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, late: Late) -> bool:
+def count_slots(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: BackfillCursor, late: Late) -> bool:
     """Count the slots of a backfill from where earlier rounds stopped; return whether the count is complete.
 
     Raises InputError where there are too many slots, or none.
@@ -142,21 +144,21 @@ def counted(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Turn, 
     return True
 
 
-def start(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
+def start_runs(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
     """Create or revive the runs of the chosen slots; return how many."""
     new = [choice.slot for choice in chosen if choice.action == "run"]
     again = [choice.run_id for choice in chosen if choice.action == "again"]
     return backfills.insert_runs(conn, wanted, new) + backfills.rerun(conn, wanted, again)
 
 
-def ended(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
+def close_backfill(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
     """Close a backfill because nothing is left to start, or because of an error; return False."""
-    advance(conn, wanted, finished=True, error=error)
+    save_progress(conn, wanted, finished=True, error=error)
     logger.info("backfill ended", id=wanted["id"], job=wanted["job"], error=error)
     return False
 
 
-def advance(
+def save_progress(
     conn: Connection[Any], wanted: Row, *, cursor_at: Any = None, considered: int = 0, started: int = 0,
     finished: bool = False, error: str | None = None,
 ) -> None:  # fmt: skip

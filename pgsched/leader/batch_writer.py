@@ -21,7 +21,7 @@ from pgsched.core.planning.plan import Advance, Decided
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.isolation.bisecting import apart
+from pgsched.leader.isolation.bisecting import write_bisecting
 
 logger = log.get("leader")
 # one job's part of a batch: its id and its decisions
@@ -29,7 +29,7 @@ Part = tuple[int, Decided]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """Result of writing a batch.
 
     `jobs`: jobs that have moved on.
@@ -43,51 +43,51 @@ class Written:
     refused: int = 0
     failed: dict[int, DatabaseError] = field(default_factory=dict)
 
-    def __add__(self, other: Written) -> Written:
+    def __add__(self, other: WriteResult) -> WriteResult:
         numbers = (self.jobs + other.jobs, self.slots + other.slots, self.refused + other.refused)
-        return Written(*numbers, self.failed | other.failed)
+        return WriteResult(*numbers, self.failed | other.failed)
 
 
-def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
+def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> WriteResult:
     """Write all of a batch, or nothing. Raises DatabaseError, also where a slot has its row already.
 
     `terminates`: jobs whose running runs lose their claim; those of other jobs are asked to end.
     """
     parts = end_others(conn, parts, terminates)
-    shared = by_outcome(parts)
+    shared = group_by_outcome(parts)
     slots = [(jobs, row) for decided, jobs in shared for row in decided.rows]
     inserted = ticks.insert_slots(conn, slots)
     ticks.advance_jobs(conn, [(jobs, decided.advance) for decided, jobs in shared])
-    return Written(len(parts), inserted)
+    return WriteResult(len(parts), inserted)
 
 
-def write_apart(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Written:
+def write_accepted(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> WriteResult:
     """Write the rows that the database accepts, and report the jobs whose rows it refuses.
 
     Where a slot got its row from another process meanwhile, its job stays due: the next tick decides it with that row.
     """
 
-    def alone(part: Part, error: DatabaseError) -> Written:
-        if ticks.slot_taken(error):
+    def alone(part: Part, error: DatabaseError) -> WriteResult:
+        if ticks.is_slot_taken(error):
             logger.warning("a slot got its row meanwhile; its job stays due", job=part[0])
-            return Written()
-        if ticks.own_value(error):
-            return mark(conn, part[0], f"the database refuses its row: {first_line(error)}")
-        return Written(failed={part[0]: error})
+            return WriteResult()
+        if ticks.is_bad_value(error):
+            return mark_job_in_error(conn, part[0], f"the database refuses its row: {first_line(error)}")
+        return WriteResult(failed={part[0]: error})
 
-    return sum(apart(conn, parts, lambda some: write(conn, some, terminates), alone), Written())
+    return sum(write_bisecting(conn, parts, lambda some: write(conn, some, terminates), alone), WriteResult())
 
 
-def mark(conn: Connection[Any], job: int, error: str) -> Written:
+def mark_job_in_error(conn: Connection[Any], job: int, error: str) -> WriteResult:
     """Mark a job with its error, if the database accepts that."""
     try:
         with conn.transaction():
             ticks.advance_jobs(conn, [((job,), Advance(None, None, error=error))])
-            return Written(1, 0, 1)
+            return WriteResult(1, 0, 1)
     except DatabaseError as refusal:
-        if not ticks.refused(refusal):
+        if not ticks.is_fault_of_row(refusal):
             raise
-        return Written(failed={job: refusal})
+        return WriteResult(failed={job: refusal})
 
 
 def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> Sequence[Part]:
@@ -99,7 +99,7 @@ def end_others(conn: Connection[Any], parts: Sequence[Part], terminates: Contain
     return [part for part in parts if part[0] not in busy] if busy else parts
 
 
-def by_outcome(parts: Sequence[Part]) -> list[tuple[Decided, list[int]]]:
+def group_by_outcome(parts: Sequence[Part]) -> list[tuple[Decided, list[int]]]:
     """Group jobs by their outcome: jobs of one shape share it, and their rows are written together."""
     found: dict[int, tuple[Decided, list[int]]] = {}
     for job, decided in parts:

@@ -1,11 +1,11 @@
 """One session's attempts to become the leader, until it may begin a term.
 
 A candidate asks for a session lock about once a second, and never waits for it in the server. Where there are many
-candidates, each asks less often (`pace_s`).
+candidates, each asks less often (`try_period_s`).
 
 The lock is only a cheap way to wait, because any session may take it. Two cases are different:
 
-- A session that does not lead holds the lock. Then a candidate stands once the last term was not seen for GONE_S.
+- A session that does not lead holds the lock. Then a candidate stands once the last term was not seen for TERM_GONE_S.
 - A pooler lends sessions for one transaction, so that no session can hold a lock. Then a candidate stands once the last
   term has resigned, or was not seen for as long as a leader's session would have lasted.
 """
@@ -21,16 +21,16 @@ from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.leader.timing.pauses import Pauses
 
-GONE_S = 3.0  # seconds: a term that was begun without the session lock has ended if it was not seen for this long
-HEED_S = 0.05  # seconds after a try in which notifications are ignored: any session may send them
-FEW = 20  # up to this many candidates, each tries at the configured period
-SELDOM = 3.0  # times the period at most: many candidates may have disappeared together with the leader
+TERM_GONE_S = 3.0  # seconds: a term that was begun without the session lock has ended if it was not seen for this long
+DEAF_S = 0.05  # seconds after a try in which notifications are ignored: any session may send them
+FULL_RATE_CANDIDATES = 20  # up to this many candidates, each tries at the configured period
+MAX_PERIOD_FACTOR = 3.0  # times the period at most: many candidates may have disappeared together with the leader
 RECOUNT = 64  # tries after which a candidate counts the candidates again; at first after 1, 2, 4 and so on
 
 
-def pace_s(settings: LeaderSettings, candidates: int) -> float:
+def try_period_s(settings: LeaderSettings, candidates: int) -> float:
     """Return the seconds between two tries: up to three times the period where there are more than `FEW` candidates."""
-    seconds = settings.election_every_s * min(max(candidates / FEW, 1.0), SELDOM)
+    seconds = settings.election_every_s * min(max(candidates / FULL_RATE_CANDIDATES, 1.0), MAX_PERIOD_FACTOR)
     # the server ends the session of a candidate that asks too seldom, as if its process were frozen
     return min(seconds, settings.session_timeout_s / 2)
 
@@ -52,10 +52,10 @@ class Candidacy:
             if self._may_stand():
                 return True
             if tries == recount:
-                seconds = pace_s(self._settings, leadership.candidates(self._conn))
+                seconds = try_period_s(self._settings, leadership.count_candidates(self._conn))
                 recount += min(max(tries, 1), RECOUNT)
             tries += 1
-            self._pauses.pause(self._conn, seconds, HEED_S)
+            self._pauses.pause(self._conn, seconds, DEAF_S)
         return False
 
     def begin_term(self, holder: str) -> tuple[int | None, float]:
@@ -83,7 +83,7 @@ class Candidacy:
         self.locked = not is_shared(conn) and leadership.try_lead(conn)
         if not (self.locked or is_shared(conn)):
             # contested twice in a row: after one time, another candidate may just have got the lock
-            before, self._contested = self._contested, leadership.contested(conn, GONE_S)
+            before, self._contested = self._contested, leadership.is_lock_contested(conn, TERM_GONE_S)
             return before and self._contested
         if vacant := self._vacant():
             return vacant
@@ -94,5 +94,5 @@ class Candidacy:
 
     def _vacant(self) -> bool:
         """Check whether the last term has ended."""
-        gone_s = self._settings.session_timeout_s if is_shared(self._conn) else GONE_S
-        return leadership.vacant(self._conn, gone_s, locked=self.locked)
+        gone_s = self._settings.session_timeout_s if is_shared(self._conn) else TERM_GONE_S
+        return leadership.is_vacant(self._conn, gone_s, locked=self.locked)

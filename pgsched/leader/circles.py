@@ -28,8 +28,8 @@ EVERY_S = 1.0
 RUNS = 100  # runs that wait for a later one and that one look reads; there is hardly ever one
 EDGES = 200  # edges that one statement reads
 STEPS = 2  # statements for one run before it is put off
-LARGE = 1000  # runs that are put off at most; further ones are looked at again later
-LARGEST = 200_000  # runs that one run waits for, directly or not: among more, no circle is searched
+MAX_LARGE_RUNS = 1000  # runs that are put off at most; further ones are looked at again later
+MAX_WALK_RUNS = 200_000  # runs that one run waits for, directly or not: among more, no circle is searched
 LONGEST_S = 0.01  # no further statement is sent after this time: the tick must have its turn
 PAUSE_FACTOR = 20.0  # pause until the next look, as a multiple of the time that the last one took
 Leading = Callable[[], AbstractContextManager[Connection[Any]]]
@@ -55,7 +55,7 @@ class Walk:
         first = [] if self._partly is None else [self._partly.run_id]
         run_ids = first + [run_id for run_id in islice(self._todo, edges) if run_id not in first]
         after = self.run_id - 1 if self._partly is None else self._partly.parent_id
-        found = dependencies.above(conn, run_ids, after, self.run_id, edges)
+        found = dependencies.edges_above(conn, run_ids, after, self.run_id, edges)
         for link in found:
             if not link.open:
                 continue
@@ -66,7 +66,7 @@ class Walk:
                 self._waits[link.parent_id] = link.run_id
                 self._todo[link.parent_id] = None
         self._note_read(run_ids, found, whole=len(found) < edges)
-        self.over = not self._todo or len(self._waits) > LARGEST
+        self.over = not self._todo or len(self._waits) > MAX_WALK_RUNS
         if self._todo and self.over:
             logger.warning("no circle is looked for among so many runs", run=self.run_id, runs=len(self._waits))
 
@@ -93,7 +93,7 @@ class Walk:
         return way
 
 
-class Circles:
+class CircleSearch:
     """Position of a leader among the runs that wait for a later one. `at`: monotonic instant of the next look."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Circles:
 
     def _look(self, conn: Connection[Any], lead: Leading, until: float) -> int:
         """Look at the next runs that wait for a later one; return how many were ended."""
-        last, run_ids = dependencies.backward(conn, self._after, RUNS)
+        last, run_ids = dependencies.find_backward_waits(conn, self._after, RUNS)
         ended = 0
         for run_id in run_ids:
             self._after = run_id
@@ -124,7 +124,7 @@ class Circles:
                 while not walk.over and steps < STEPS:
                     walk.go_on(conn, EDGES)
                     steps += 1
-                if not walk.over and len(self._large) < LARGE:
+                if not walk.over and len(self._large) < MAX_LARGE_RUNS:
                     self._large[run_id] = None
                 ended += self._end(lead, walk)
             if time.monotonic() > until:

@@ -22,15 +22,17 @@ BATCH = 500
 APP = itemgetter("app")
 
 
-def work(conn: Connection[Any], begin: Callable[[], AbstractContextManager[Connection[Any]]], grace_s: float) -> int:
+def remove_undeclared_jobs(
+    conn: Connection[Any], begin: Callable[[], AbstractContextManager[Connection[Any]]], grace_s: float
+) -> int:
     """Delete the jobs that no process has declared for `grace_s` seconds; return how many.
 
     Nearly always there are none, which costs one query. `begin` begins a transaction of the leader.
     """
-    if not registration.withdrawn(conn, grace_s, 1):
+    if not registration.find_undeclared(conn, grace_s, 1):
         return 0
     with begin() as proved:
-        gone = sorted(registration.withdraw(proved, grace_s, BATCH), key=APP)
+        gone = sorted(registration.delete_undeclared(proved, grace_s, BATCH), key=APP)
     for app, rows in groupby(gone, APP):
         logger.warning("jobs removed: no process declares them any more", app=app, jobs=[row["name"] for row in rows])
     return len(gone)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pgsched.db.queries.leader.leadership import Look
+from pgsched.db.queries.leader.leadership import DueWork
 from pgsched.leader.isolation.guard import Pieces
 from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Periodic
@@ -31,7 +31,7 @@ class Round:
     """
 
     began: float
-    look: Look
+    look: DueWork
     figures: bool
     trusted_at: float = -math.inf
     freed: int = 0

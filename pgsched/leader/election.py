@@ -27,11 +27,11 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership, set_aside
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.errors import PgschedError
-from pgsched.leader.alerting.incidents import Watch
+from pgsched.leader.alerting.incidents import IncidentWatch
 from pgsched.leader.candidacy import Candidacy
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.metrics import LeaderMeter
-from pgsched.leader.reaper import Search
+from pgsched.leader.reaper import LeaseSearch
 from pgsched.leader.term import Term
 from pgsched.leader.timing.pauses import Pauses
 from pgsched.leader.timing.periodic import Sleep
@@ -39,10 +39,10 @@ from pgsched.leader.timing.periodic import Sleep
 logger = log.get("leader")
 
 LOCK_TIMEOUT_MS = "300"  # a lock that the leader needs may never be released, and no slot is decided meanwhile
-CALM_S = 60.0  # after a session of this length, unforeseen errors are counted anew
+ERRORS_RESET_S = 60.0  # after a session of this length, unforeseen errors are counted anew
 # Errors after which a leader keeps its connection, with the seconds before its first retry. A new connection would not
 # help, and a new term reaps nothing for a lease.
-OUTLASTS = {
+SURVIVED_REACTIONS = {
     Reaction.BACK_OFF: ("the database is short of something", 1.0),
     Reaction.RETRY: ("conflict, trying again", 0.1),
 }
@@ -100,7 +100,7 @@ class Leader:
                 logger.warning("connection lost", error=log.redact(str(error)), retry_in_s=round(delay, 2))
                 self.pauses.pause(None, delay)
             except Exception as error:  # an error outside of any duty
-                bugs = 0 if time.monotonic() > began + CALM_S else bugs
+                bugs = 0 if time.monotonic() > began + ERRORS_RESET_S else bugs
                 logger.error("leader failed", exc_info=bugs == 0, error=repr(error))
                 bugs += 1
                 if bugs >= UNFORESEEN:  # a process that can no longer lead must not look healthy
@@ -153,8 +153,8 @@ class Leader:
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
         term = Term(conn, number, self.settings, locked=candidacy.locked, meter=self.counted)
-        search = Search(self.dsn, time.monotonic() + FIRST_LOOK_S)
-        loop = LeaderLoop(term, time.monotonic() + grace_s, search=search, watch=Watch(self._nudged))
+        search = LeaseSearch(self.dsn, time.monotonic() + FIRST_LOOK_S)
+        loop = LeaderLoop(term, time.monotonic() + grace_s, search=search, watch=IncidentWatch(self._nudged))
         sleep = Sleep()
         term.set_aside.load(conn)
         try:
@@ -183,15 +183,15 @@ class Leader:
             self._broken_off = 0
         except NotLeading:
             # A candidate may hold the fence for a moment: only a newer term means that another process leads.
-            if leadership.newest(conn) != loop.term.number:
+            if leadership.newest_term(conn) != loop.term.number:
                 raise
             self.pauses.pause(conn, 0.1)
         except DatabaseError as error:
             reaction = classify(error)
-            if reaction not in OUTLASTS or conn.closed:
+            if reaction not in SURVIVED_REACTIONS or conn.closed:
                 raise
             self._broken_off += 1
-            what, first_s = OUTLASTS[reaction]
+            what, first_s = SURVIVED_REACTIONS[reaction]
             delay = min(back_off_s(self._broken_off, first_s), self.settings.session_timeout_s / 2)
             logger.warning(what, error=log.redact(str(error)), retry_in_s=round(delay, 2))
             if notifications_full(error):

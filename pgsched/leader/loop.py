@@ -15,8 +15,8 @@ from functools import partial
 from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.leader import expired_leases, leadership
-from pgsched.leader.admission import Standing
-from pgsched.leader.alerting.incidents import Watch
+from pgsched.leader.admission import AdmissionState
+from pgsched.leader.alerting.incidents import IncidentWatch
 from pgsched.leader.duties.claims import ClaimsDuty
 from pgsched.leader.duties.housekeeping import (
     AlertsDuty,
@@ -30,7 +30,7 @@ from pgsched.leader.duties.slots import BackfillsDuty, LookBelowDuty, PassedOver
 from pgsched.leader.duties.waiting import AdmissionDuty, ChangedLimitsDuty, CirclesDuty, DependenciesDuty, LimitsDuty
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
-from pgsched.leader.reaper import Search
+from pgsched.leader.reaper import LeaseSearch
 from pgsched.leader.term import Term
 from pgsched.leader.timing.clock_step import DatabaseClock
 from pgsched.leader.timing.floors import Floors
@@ -38,8 +38,10 @@ from pgsched.leader.timing.periodic import LONGEST_PAUSE_S
 from pgsched.leader.timing.stall_detector import StallDetector
 
 logger = log.get("leader")
-UNHEARD_PAUSE_S = 1.0  # longest pause behind a pooler (no notification comes), or if candidates watch the term's row
-HELD_UP_PAUSE_S = 0.2
+LONGEST_PAUSE_WITHOUT_NOTIFICATIONS_S = (
+    1.0  # longest pause behind a pooler (no notification comes), or if candidates watch the term's row
+)
+LONGEST_PAUSE_WHILE_BLOCKED_S = 0.2
 
 
 class LeaderLoop:
@@ -57,8 +59,8 @@ class LeaderLoop:
         term: Term,
         reap_from: float,
         *,
-        search: Search | None = None,
-        watch: Watch | None = None,
+        search: LeaseSearch | None = None,
+        watch: IncidentWatch | None = None,
         floors: Floors | None = None,
     ) -> None:
         """Set up the duties. `reap_from`: monotonic instant before which nothing is reaped."""
@@ -68,9 +70,9 @@ class LeaderLoop:
         self.clock = DatabaseClock()
         self.useful = False
         self.tick = TickDuty(term, self.floors)
-        self.claims = ClaimsDuty(term, self.stall, search or Search(), reap_from)
+        self.claims = ClaimsDuty(term, self.stall, search or LeaseSearch(), reap_from)
         self.figures = FiguresDuty(term)
-        standing, pruning = Standing(), PruningDuty(term)
+        standing, pruning = AdmissionState(), PruningDuty(term)
         self.duties: tuple[Duty, ...] = (
             ChangedLimitsDuty(term, standing),
             LimitsDuty(term, standing),
@@ -84,7 +86,7 @@ class LeaderLoop:
             BackfillsDuty(term),
             LookBelowDuty(term, self.floors),
             self.figures,
-            AlertsDuty(term, watch or Watch()),
+            AlertsDuty(term, watch or IncidentWatch()),
             pruning,
             TidyingDuty(term, pruning.pruner),
             DeclarationsDuty(term, reap_from),
@@ -124,7 +126,7 @@ class LeaderLoop:
         """Ask the database which work is due."""
         figures = self.figures.period.is_due(began, lull=self.term.lull)
         jobs_set_aside = self.term.set_aside.numbers(pieces.JOBS)
-        look = leadership.look(
+        look = leadership.find_due_work(
             self.term.conn,
             self.term.number,
             searched_s=self.claims.search.began_s,
@@ -146,7 +148,7 @@ class LeaderLoop:
         if self._stepped_s == 0:
             return
         self.floors.reset()
-        self._give_workers(expired_leases.leases(self.term.conn)[1])
+        self._give_workers(expired_leases.lease_bounds(self.term.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1),
                        decides_in_s=round(max(0.0, self.clock.trusted_at - time.monotonic()), 1))  # fmt: skip
         self._stepped_s = 0.0
@@ -162,8 +164,8 @@ class LeaderLoop:
         `since_s`: seconds since the look of that round, because its duties may have taken long.
         """
         if self._held_up:
-            return min(HELD_UP_PAUSE_S, 0.001 * 2.0 ** min(self._held_up, 10))
-        longest_s = LONGEST_PAUSE_S if self.term.exclusive else UNHEARD_PAUSE_S
+            return min(LONGEST_PAUSE_WHILE_BLOCKED_S, 0.001 * 2.0 ** min(self._held_up, 10))
+        longest_s = LONGEST_PAUSE_S if self.term.exclusive else LONGEST_PAUSE_WITHOUT_NOTIFICATIONS_S
         # well below the idle time after which the server ends this session
         longest_s = min(longest_s, self.term.settings.session_timeout_s / 4)
         due_s = math.inf if this_round.look.wait_s is None else this_round.look.wait_s - since_s

@@ -17,7 +17,7 @@ from typing import Any
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import retention
-from pgsched.db.queries.leader.retention import BEGINNING, Picked, Rules
+from pgsched.db.queries.leader.retention import BEGINNING, LockedRuns, Rules
 
 AGAIN_S = 3600.0
 PAUSE_FACTOR = 2.0  # pause between two batches, as a multiple of the time of a batch
@@ -33,7 +33,7 @@ class Pruner:
 
     def __init__(self, keep_rows: Keep | None = None) -> None:
         self.more = False
-        self.picked: Picked | None = None  # picked by the batch that was begun last
+        self.picked: LockedRuns | None = None  # picked by the batch that was begun last
         self._keep_rows = keep_rows
         # by retention time: (end, id) of the last run that was read, because many runs may have ended at one instant
         self._reached: dict[float, tuple[datetime, int]] = {}
@@ -74,17 +74,17 @@ class Pruner:
         Returns how many keys or workers were deleted, whichever is more; there may be many of either.
         """
         longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
-        return retention.tidy(conn, longest_s, n, keep_workers_s)
+        return retention.delete_other_rows(conn, longest_s, n, keep_workers_s)
 
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, set_aside_ids: Sequence[int]) -> int:
         """Delete one batch of the runs that have reached the age of `keep_s` seconds; return how many."""
-        until = end_of(rules, keep_s)
+        until = newest_prunable_end(rules, keep_s)
         after, after_id = self._reached.get(keep_s, (None, 0))
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
         # rows that were given to `keep_rows` must not come back when the server crashes
-        picked = retention.pick(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
+        picked = retention.lock_expired(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
             gone, deleted_rows = retention.delete(conn, picked.ids, archive=rules.archive, tell=tell)
@@ -98,7 +98,7 @@ class Pruner:
         return gone
 
 
-def end_of(rules: Rules, keep_s: float) -> datetime | None:
+def newest_prunable_end(rules: Rules, keep_s: float) -> datetime | None:
     """Return the newest end of runs that have reached this age and are counted; None if there can be none."""
     if rules.counted_until == BEGINNING:
         return None

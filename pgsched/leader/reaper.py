@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect, look_for_client
+from pgsched.db.connection.connect import BY_INDEX, Connection, DatabaseError, connect, enable_client_check
 from pgsched.db.queries.leader import expired_leases
 from pgsched.errors import PgschedError
 
@@ -70,7 +70,7 @@ class ReapResult:
         return len(self.expired) + len(self.long) < self.query.n
 
 
-class Search:
+class LeaseSearch:
     """The searches of one term, one at a time.
 
     `dsn`: for a session of its own; None: all searches are made in the leader's session.
@@ -102,9 +102,11 @@ class Search:
         """Search now; return None if the answer comes later."""
         if self._dsn is None or self._unheard:
             self._unheard = False
-            return self._note(ReapResult(query, *expired_leases.astray(conn, query.n, query.before_s, long=query.long)))
+            return self._note(
+                ReapResult(query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.long))
+            )
         if not self.apart:
-            answer = expired_leases.astray_within(conn, QUICK_S, query.n, query.before_s, long=query.long)
+            answer = expired_leases.find_bad_leases_within(conn, QUICK_S, query.n, query.before_s, long=query.long)
             if answer is not None:
                 return self._note(ReapResult(query, *answer))
             self.apart = True
@@ -155,7 +157,7 @@ class ReapThread(threading.Thread):
         try:
             with connect(self._dsn, purpose="reap", timeout_s=self._timeout_s, settings=SETTINGS) as conn:
                 self.unheard = False
-                look_for_client(conn)
+                enable_client_check(conn)
                 self._look(conn)
         except (DatabaseError, PgschedError) as error:  # the next search follows
             logger.warning("claims could not be looked at", error=log.redact(str(error).strip()))
@@ -166,7 +168,9 @@ class ReapThread(threading.Thread):
         began = time.monotonic()
         try:
             query = self._asked
-            self.found = ReapResult(query, *expired_leases.astray(conn, query.n, query.before_s, long=query.long))
+            self.found = ReapResult(
+                query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.long)
+            )
         finally:
             self.took_s = time.monotonic() - began
 

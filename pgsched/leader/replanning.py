@@ -40,8 +40,8 @@ class Replanning:
 
     def work(self, conn: Connection[Any], lead: Leading) -> int:
         """Look at some jobs; return 0 when nothing further can be done at once."""
-        rows = ticks.planned(conn, self._after, JOBS)
-        moved, looked = compared(rows)
+        rows = ticks.list_planned(conn, self._after, JOBS)
+        moved, looked = find_moved_jobs(rows)
         again = 0
         if moved:
             with lead() as fenced:
@@ -58,7 +58,7 @@ class Replanning:
         return 1
 
 
-def compared(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, datetime]], int]:
+def find_moved_jobs(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, datetime]], int]:
     """Return the jobs whose next slot differs by the rules of this process, and how many were checked in time."""
     found: list[tuple[int, datetime]] = []
     until = time.monotonic() + LONGEST_S

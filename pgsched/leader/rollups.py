@@ -24,7 +24,7 @@ BATCH = 5000
 STALE = timedelta(minutes=10)  # the mark moves at least this often
 
 
-class Counting:
+class RunCounter:
     """State of counting in one process: the transactions that may still commit the end of a run.
 
     This is only a hint, and is lost with the process: the mark is in the database.
@@ -50,7 +50,7 @@ class Counting:
 
         Runs in `set_aside_ids` are left out for good: the mark goes past them.
         """
-        found = rollups.look(conn)
+        found = rollups.find_uncounted(conn)
         self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
         safe = self._safe(found)
         self.waits = safe is None
@@ -65,7 +65,7 @@ class Counting:
 
     def first(self, conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
         """Return the run that a failed `work` began with."""
-        return None if self._counts_until is None else rollups.first(conn, self._counts_until, set_aside_ids)
+        return None if self._counts_until is None else rollups.first_uncounted(conn, self._counts_until, set_aside_ids)
 
     def _safe(self, found: Look) -> datetime | None:
         """Return the instant up to which no further end of a run can be committed.

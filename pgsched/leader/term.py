@@ -65,9 +65,9 @@ class Term:
             leadership.fence(self.conn, self.number)
             yield self.conn
             if not self.exclusive:  # a long transaction must not look like the end of the term
-                leadership.seen(self.conn, self.number)
+                leadership.mark_term_alive(self.conn, self.number)
 
     def resign(self) -> None:
         """Close the term."""
         with self.leading() as conn:
-            leadership.seen(conn, self.number, resign=True)
+            leadership.mark_term_alive(conn, self.number, resign=True)

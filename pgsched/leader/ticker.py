@@ -17,13 +17,13 @@ from datetime import datetime
 from typing import Any
 
 from pgsched import log
-from pgsched.core.planning.intervals import Known
+from pgsched.core.planning.intervals import CoveredSlots
 from pgsched.core.planning.plan import Advance, Decided
 from pgsched.core.planning.shared_plan import Shape
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import PgschedError
-from pgsched.leader.batch_writer import Part, Written, write, write_apart
+from pgsched.leader.batch_writer import Part, WriteResult, write, write_accepted
 
 logger = log.get("leader")
 # A batch ends early, before the session's idle timeout between two statements, and before it fills the memory.
@@ -35,7 +35,7 @@ Key = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class TickResult:
     """Result of one batch.
 
     `jobs`: jobs decided.
@@ -62,7 +62,7 @@ def tick(
     lead_s: float = 0.0,
     set_aside_ids: Sequence[int] = (),
     since_s: float = -math.inf,
-) -> Ticked:
+) -> TickResult:
     """Decide one batch of due jobs in the caller's transaction; if none is due, prepare those due within `lead_s`.
 
     Skips the jobs in `set_aside_ids`, and jobs that were due before `since_s` (seconds since 1970).
@@ -70,19 +70,19 @@ def tick(
     try:
         # the locks belong into the savepoint, too: locking a row outside and updating it inside would cost a multixact
         with conn.transaction():
-            work = Work(conn, batch, lead_s, set_aside_ids, since_s)
+            work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
             parts = work.decide()
             return work.summary(parts, write(conn, parts, work.terminates))
     except DatabaseError as error:
         # a row may be refused, or a slot has its row already: a backfill's, or that of a mark that was lost
-        if not ticks.refused(error):
+        if not ticks.is_fault_of_row(error):
             raise
-    work = Work(conn, batch, lead_s, set_aside_ids, since_s)
+    work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
     parts = work.without_known(conn, work.decide())
-    return work.summary(parts, write_apart(conn, parts, work.terminates))
+    return work.summary(parts, write_accepted(conn, parts, work.terminates))
 
 
-class Work:
+class TickBatch:
     """A batch of due jobs, locked, with the facts that are needed to decide them.
 
     `terminates`: jobs that terminate the runs replaced by their slots.
@@ -96,7 +96,7 @@ class Work:
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
         self.jobs = [job for job in due if job[0] in self.shapes]
-        self.found = standings(conn, self.jobs, self.shapes)
+        self.found = read_unfinished(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
         self.instant: datetime | None = None
         self.left = 0
@@ -111,7 +111,7 @@ class Work:
         """
         ready = [job for job in self.jobs if self.is_ready(job)]
         self.instant, self.left, self.jobs = instant, due - len(ready), ready
-        self.looking = looking(ready, self.shapes)
+        self.looking = jobs_that_need_unfinished(ready, self.shapes)
 
     def is_ready(self, job: ticks.Due) -> bool:
         """Check whether a job can be decided ahead of its instant."""
@@ -131,7 +131,7 @@ class Work:
                 parts.append((job[0], decided))
         return parts
 
-    def decide_one(self, job: ticks.Due, known: Collection[Known] = ()) -> Decided | None:
+    def decide_one(self, job: ticks.Due, known: Collection[CoveredSlots] = ()) -> Decided | None:
         """Decide one job, without the slots in `known`, which have their row; None if this host cannot do it now."""
         job_id, _, mark, anchor, _, _ = job
         shape = self.shapes[job_id]
@@ -155,7 +155,7 @@ class Work:
         This is repeated as long as a slot that is reached instead has a row too.
         """
         jobs = {job[0]: job for job in self.jobs}
-        known: dict[int, set[Known]] = {}
+        known: dict[int, set[CoveredSlots]] = {}
         decided: dict[int, Decided | None] = dict(parts)
         asked = dict(parts)
         while asked:
@@ -168,14 +168,14 @@ class Work:
             asked = {job_id: one for job_id, one in again.items() if one is not None}
         return [(job_id, one) for job_id, one in decided.items() if one is not None]
 
-    def summary(self, parts: Sequence[Part], written: Written) -> Ticked:
+    def summary(self, parts: Sequence[Part], written: WriteResult) -> TickResult:
         """Return the result of the batch."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
         looking = [job for job in self.looking if job not in written.failed]
-        return Ticked(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
+        return TickResult(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
 
 
-def key_of(job: ticks.Due) -> Key:
+def shape_key(job: ticks.Due) -> Key:
     """Return the key under which the shape of a job is kept."""
     return job[5], job[0] if job[4] else None
 
@@ -184,8 +184,8 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, S
     """Return the shape of each job, or of the first ones if that takes long; an error where it cannot be read."""
     alike: dict[Key, list[ticks.Due]] = {}
     for job in jobs:
-        alike.setdefault(key_of(job), []).append(job)
-    terms = ticks.terms(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
+        alike.setdefault(shape_key(job), []).append(job)
+    terms = ticks.schedules_of(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
     shapes: dict[int, Shape | Exception] = {}
     until = time.monotonic() + READ_S
     for key, ((job_id, now, *_), *_) in alike.items():
@@ -202,16 +202,18 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, S
     return shapes
 
 
-def standings(
+def read_unfinished(
     conn: Connection[Any], jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception]
 ) -> dict[int, dict[str, Any]]:
     """Return the unfinished runs of the jobs that need them, and the last end of a run for those that wait for it."""
-    found = ticks.unfinished(conn, looking(jobs, shapes))
-    last = ticks.finished(conn, looking(jobs, shapes, delayed=True))
+    found = ticks.count_open_runs(conn, jobs_that_need_unfinished(jobs, shapes))
+    last = ticks.last_ends_of(conn, jobs_that_need_unfinished(jobs, shapes, delayed=True))
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
 
 
-def looking(jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False) -> list[int]:
+def jobs_that_need_unfinished(
+    jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception], *, delayed: bool = False
+) -> list[int]:
     """Return the jobs whose unfinished runs matter; with `delayed`, only those that wait for a run's end."""
     found = [(job[0], shapes[job[0]]) for job in jobs]
     read = [(job_id, shape) for job_id, shape in found if isinstance(shape, Shape)]

@@ -9,60 +9,60 @@ from pgsched.config import AlertSettings
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports.live import database_now
-from pgsched.leader.alerting.sinks import sinks, tell
+from pgsched.leader.alerting.sinks import configured_sinks, deliver
 
 PATIENCE_S = 30.0
 LOOK_S = 0.2
 OTHERS_S = 1.5  # time for further sinks: each sink's own thread makes the row of its delivery
 
 
-def rehearse(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
+def send_test_alert(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
     """Deliver a test alert to the sinks of `settings`, or let the leader deliver it to its own if there are none.
 
     Returns one row per delivery: (sink, event, delivered_at, error).
     """
     if settings.webhooks or settings.commands:
-        return from_here(conn, settings)
-    return by_leader(conn)
+        return deliver_test_from_here(conn, settings)
+    return deliver_test_by_leader(conn)
 
 
-def from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
+def deliver_test_from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
     """Deliver both events from this process, without an incident in the database."""
     now = database_now(conn)
     told = []
-    for sink in sinks(settings)[1:]:
+    for sink in configured_sinks(settings)[1:]:
         for event in ("opened", "closed"):
             given = {"alert_id": 0, "outside_name": None, "event": event, "kind": "test", "job": None, "run_id": None,
                      "details": "a test", "recovery": "it was only a test", "opened_at": now,
                      "closed_at": now}  # fmt: skip
-            error = tell(sink, given)
+            error = deliver(sink, given)
             told.append({"sink": sink.name, "event": event, "error": error, "delivered_at": None if error else now})
     return told
 
 
-def by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
+def deliver_test_by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
     """Open and close a test incident; return its deliveries, once all are done or PATIENCE_S is over."""
-    alert_id = alerts.test(conn, "a test")
-    told = until_told(conn, alert_id, "opened")
-    alerts.test(conn, "", close=True)
+    alert_id = alerts.set_test_alert(conn, "a test")
+    told = wait_for_deliveries(conn, alert_id, "opened")
+    alerts.set_test_alert(conn, "", close=True)
     if told:
-        until_told(conn, alert_id, "closed")
-    return sorted(told_of(conn, alert_id), key=lambda each: each["event"], reverse=True)
+        wait_for_deliveries(conn, alert_id, "closed")
+    return sorted(list_deliveries(conn, alert_id), key=lambda each: each["event"], reverse=True)
 
 
-def told_of(conn: Connection[Any], alert_id: int | None) -> list[dict[str, Any]]:
+def list_deliveries(conn: Connection[Any], alert_id: int | None) -> list[dict[str, Any]]:
     """Return the deliveries of one incident."""
-    return next((list(one["told"]) for one in alerts.listed(conn, everything=True) if one["id"] == alert_id), [])
+    return next((list(one["told"]) for one in alerts.list_alerts(conn, everything=True) if one["id"] == alert_id), [])
 
 
-def until_told(conn: Connection[Any], alert_id: int | None, event: str) -> bool:
+def wait_for_deliveries(conn: Connection[Any], alert_id: int | None, event: str) -> bool:
     """Wait until one event has been delivered by all sinks; return False if no process delivers it.
 
     Sinks that have not noted the event yet get a little more time.
     """
     until, seen_at = time.monotonic() + PATIENCE_S, None
     while True:
-        told = [each for each in told_of(conn, alert_id) if each["event"] == event]
+        told = [each for each in list_deliveries(conn, alert_id) if each["event"] == event]
         if told and all(each["delivered_at"] or each["error"] for each in told):
             seen_at = seen_at or time.monotonic()
         now = time.monotonic()

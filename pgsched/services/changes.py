@@ -13,7 +13,7 @@ from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError
 
 # The main columns of a row that was made or ended.
-TELLING = (
+MAIN_COLUMNS = (
     "task", "schedule", "run_at", "queue", "why", "reason", "state", "run", "job", "from", "to", "concurrency",
     "concurrency_limit", "rate", "max_depth", "resume_at",
 )  # fmt: skip
@@ -40,7 +40,7 @@ def changes(
     return audit.entries(conn, what, name, who, since, before_id, limit)
 
 
-def author(row: dict[str, Any]) -> str:
+def describe_author(row: dict[str, Any]) -> str:
     """Name the author of a change: the console's user if any, the database user, and the role that it acted as."""
     login = str(row["who"]) if row["acting_as"] is None else f"{row['who']} as {row['acting_as']}"
     return login if row["for_user"] is None else f"{row['for_user']} by {login}"
@@ -50,32 +50,34 @@ def describe_change(row: dict[str, Any]) -> str:
     """Describe an edit as `column: before -> after`, and a creation or an end by the main columns."""
     values = row["change"] or {}
     if all(isinstance(pair, list) and len(pair) == 2 for pair in values.values()):
-        return "; ".join(f"{column}: {short(pair[0])} -> {short(pair[1])}" for column, pair in values.items())
-    return "; ".join(f"{column}: {short(values[column])}" for column in TELLING if values.get(column) is not None)
+        return "; ".join(f"{column}: {shorten(pair[0])} -> {shorten(pair[1])}" for column, pair in values.items())
+    return "; ".join(
+        f"{column}: {shorten(values[column])}" for column in MAIN_COLUMNS if values.get(column) is not None
+    )
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value as a short text for the cell of a table."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def with_jobs_named(conn: Connection[Any], found: list[Row]) -> list[Row]:
+def add_job_names(conn: Connection[Any], found: list[Row]) -> list[Row]:
     """Replace the job ids in the changes by names, and add to each whether its job still exists (`is_there`)."""
-    ids = {n for row in found for value in (row["change"] or {}).get("after_jobs") or () for n in numbers(value)}
+    ids = {n for row in found for value in (row["change"] or {}).get("after_jobs") or () for n in job_ids(value)}
     names = {row["name"] for row in found if row["what"] == "job"}
     known = audit.jobs_known(conn, sorted(names), sorted(ids))
     there = set(known.values())
-    return [row | {"change": with_names(row["change"], known), "is_there": row["name"] in there} for row in found]
+    return [row | {"change": replace_job_ids(row["change"], known), "is_there": row["name"] in there} for row in found]
 
 
-def numbers(value: Any) -> list[int]:
+def job_ids(value: Any) -> list[int]:
     """Return the job ids in a value of after_jobs."""
     items = value if isinstance(value, list) else [value]
     return [one for one in items if isinstance(one, int) and 0 < one < 2**63]
 
 
-def with_names(change: Any, known: dict[int, str]) -> Any:
+def replace_job_ids(change: Any, known: dict[int, str]) -> Any:
     """Return the change with the names of its jobs instead of their ids."""
     if not isinstance(change, dict) or not isinstance(change.get("after_jobs"), list):
         return change

@@ -47,12 +47,12 @@ class Stretch:
     sampled: bool
 
 
-def rates(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
+def read_stretches(conn: Connection[Any], span: str = "1h", count: int = STRETCHES) -> list[Stretch]:
     """Return the last `count` stretches of a range, oldest first."""
-    return [stretch(row) for row in charts.finished_by_stretch(conn, RANGES[span], count, SAMPLE, COUNTED)]
+    return [build_stretch(row) for row in charts.finished_by_stretch(conn, RANGES[span], count, SAMPLE, COUNTED)]
 
 
-def stretch(row: Row) -> Stretch:
+def build_stretch(row: Row) -> Stretch:
     """Return the stretch of a row; where the row is a sample, its counts are scaled to the whole stretch.
 
     Runs end in bursts, so the runs that were read do not show how many there were; only a count does. Beyond COUNTED,
@@ -82,13 +82,13 @@ class Recent:
         with self._lock:
             known = self._known
             behind = (now - known[-1].from_at).total_seconds() if known else width_s * STRETCHES
-            new = rates(conn, self.span, max(1, min(STRETCHES, int(behind // width_s) + 2)))
+            new = read_stretches(conn, self.span, max(1, min(STRETCHES, int(behind // width_s) + 2)))
             kept = [one for one in known if new and one.from_at < new[0].from_at]
             self._known = [*kept, *new][-STRETCHES:]
             return self._known
 
 
-def rate_of(lately: Sequence[Stretch], seconds: float) -> float:
+def compute_rate(lately: Sequence[Stretch], seconds: float) -> float:
     """Return the executed runs per second in the last `seconds` of these stretches, or a little more."""
     chosen: list[Stretch] = []
     for part in reversed(lately):
@@ -100,21 +100,21 @@ def rate_of(lately: Sequence[Stretch], seconds: float) -> float:
     return executed / max(sum(widths_s), 0.1)
 
 
-def depth(conn: Connection[Any]) -> Row:
+def count_open_runs(conn: Connection[Any]) -> Row:
     """Count the runs that have not ended, by state (see runs_open_counted in sql/charts.sql)."""
-    return charts.open_runs(conn, DEPTH_COUNTED)
+    return charts.count_open_runs(conn, DEPTH_COUNTED)
 
 
-def failures(conn: Connection[Any], n: int = 8) -> list[Row]:
+def list_failed_runs(conn: Connection[Any], n: int = 8) -> list[Row]:
     """Return the newest runs that ended badly."""
     return charts.failed_runs(conn, n)
 
 
-def workers(conn: Connection[Any]) -> list[Row]:
+def list_live_workers(conn: Connection[Any]) -> list[Row]:
     """Return the workers that are alive."""
     return charts.alive_workers(conn)
 
 
-def gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
+def list_gone_workers(conn: Connection[Any], n: int = 20) -> list[Row]:
     """Return the workers that have gone within the last hour."""
     return charts.gone_workers(conn, n)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from pgsched.config import ENVIRONMENT, find_dsn, find_patience, fleet, source_of_dsn
+from pgsched.config import ENVIRONMENT, find_backlog_limits, find_dsn, find_dsn_source, fleet
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, connect, ssl_problem
-from pgsched.db.connection.dsn import shown
+from pgsched.db.connection.dsn import hide_secrets
 from pgsched.db.embedded import server
 from pgsched.db.embedded.cluster import MAJOR, Cluster
 from pgsched.db.queries.reports import inspection
@@ -59,13 +59,13 @@ def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Fi
     env = os.environ if environ is None else environ
     found = list(settings(env))
     try:
-        named = source_of_dsn(flag, env)
+        named = find_dsn_source(flag, env)
         if named is None:
             place, dsn = embedded_server()
             found += place
         else:
             source, dsn = named
-            found.append(ok("dsn", f"from {source}: {shown(dsn)}"))
+            found.append(ok("dsn", f"from {source}: {hide_secrets(dsn)}"))
     except InputError as error:
         return [*found, fail("dsn", error)]
     if dsn is not None:
@@ -84,7 +84,7 @@ def exit_code(found: list[Finding]) -> int:
     return next((finding.exit_code for finding in found if finding.level == "fail"), 0)
 
 
-def acting(role: str, held: list[str]) -> Iterator[Finding]:
+def check_roles(role: str, held: list[str]) -> Iterator[Finding]:
     """Report which roles of least privilege a login acts as, and which grants its workers lack."""
     yield ok("grants", f"role {role} acts as pgsched_{', pgsched_'.join(held)}")
     if "worker" not in held:
@@ -99,7 +99,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         value = env.get(name)
         if value is not None and value not in allowed:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
-    for name, read in (("PGSCHED_BACKLOG_S", find_patience), ("PGSCHED_FLEET", fleet)):
+    for name, read in (("PGSCHED_BACKLOG_S", find_backlog_limits), ("PGSCHED_FLEET", fleet)):
         try:
             read(env)
         except InputError as error:
@@ -126,10 +126,10 @@ def embedded_server() -> tuple[list[Finding], str | None]:
         return [fail("embedded", EmbeddedUnavailable(text))], None
     made = "" if (home / f"pg{MAJOR}").exists() else " (not made yet)"
     text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home}{made} is not running; a command starts it"
-    return [ok("embedded", text), *room(existing)], None
+    return [ok("embedded", text), *check_disk(existing)], None
 
 
-def room(folder: Path) -> list[Finding]:
+def check_disk(folder: Path) -> list[Finding]:
     """Warn if there is little space for a database."""
     stat = os.statvfs(folder)
     free_mb = stat.f_bavail * stat.f_frsize // 1_000_000
@@ -142,7 +142,13 @@ def database(dsn: str, wanted: UUID | None = None) -> list[Finding]:
         with connect(dsn, purpose="check", timeout_s=10) as conn:
             facts = inspection.server(conn)
             where = f"PostgreSQL {facts['version']}, database {facts['database']} as role {facts['role']}"
-            found = [ok("connection", where), *encryption(conn), *server_facts(facts), *durability(facts), *load(facts)]
+            found = [
+                ok("connection", where),
+                *encryption(conn),
+                *server_facts(facts),
+                *durability(facts),
+                *check_load(facts),
+            ]
             return found + list(schema(conn, facts, wanted))
     except PgschedError as error:
         return [fail("connection", error)]
@@ -180,7 +186,7 @@ def durability(facts: Row) -> Iterator[Finding]:
         yield warn("autovacuum", "autovacuum = off: the queue slows down within minutes; set it to on")
 
 
-def load(facts: Row) -> Iterator[Finding]:
+def check_load(facts: Row) -> Iterator[Finding]:
     """Warn of circumstances that slow a queue down, or stop it soon."""
     left = facts["max_connections"] - facts["connections"]
     if left < 10:
@@ -220,7 +226,7 @@ def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Ite
             yield fail("PGSCHED_FLEET", error)
     held = inspection.roles_held(conn)
     if held and "owner" not in held:
-        yield from acting(facts["role"], held)
+        yield from check_roles(facts["role"], held)
         return
     missing = inspection.missing_grants(conn)
     if missing:

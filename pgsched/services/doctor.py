@@ -26,7 +26,7 @@ from pgsched.db.queries.reports import inspection, live
 from pgsched.errors import NotPermitted, PgschedError
 from pgsched.services import check
 from pgsched.services.check import Finding, fail, ok, warn
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 
 PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0  # age of a transaction that keeps dead rows: warning, and failure
 WAITS_S = 2.0  # a lock that is held or waited for longer is reported
@@ -47,7 +47,7 @@ def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: 
     This takes a little longer than `trend_s` seconds (None: TREND_S).
     """
     dsn = check.reachable(flag, environ)
-    blockers = [] if dsn is None else looked(dsn, SESSIONS)
+    blockers = [] if dsn is None else run_checks_connected(dsn, SESSIONS)
     found = check.check(flag, environ)
     if dsn is None or check.exit_code(found):
         known = {one.name for one in found if one.level != "ok"}
@@ -55,36 +55,38 @@ def doctor(flag: str | None, environ: Mapping[str, str] | None = None, trend_s: 
     return (
         found
         + blockers
-        + looked(dsn, (*WORK, ("vacuum", partial(vacuum, trend_s=TREND_S if trend_s is None else trend_s))))
+        + run_checks_connected(
+            dsn, (*WORK, ("vacuum", partial(vacuum, trend_s=TREND_S if trend_s is None else trend_s)))
+        )
     )
 
 
-def looked(dsn: str, checks: Iterable[Check]) -> list[Finding]:
+def run_checks_connected(dsn: str, checks: Iterable[Check]) -> list[Finding]:
     """Return the findings of these checks, on a connection of their own. If that fails, `check` gives the reason."""
     try:
         with connect(dsn, purpose="doctor", timeout_s=20, settings={"lock_timeout": str(LOCK_TIMEOUT_MS)}) as conn:
-            return list(each(conn, checks))
+            return list(run_checks(conn, checks))
     except PgschedError as error:
         return [fail("connection", error)]
 
 
-def each(conn: Connection[Any], checks: Iterable[Check]) -> Iterator[Finding]:
+def run_checks(conn: Connection[Any], checks: Iterable[Check]) -> Iterator[Finding]:
     """Run every check by itself: one that fails, or waits in vain for a lock, reports that, and the others go on."""
     for name, ask in checks:
         if conn.closed:
-            yield wrong(name, "not checked: the connection was lost")
+            yield failure(name, "not checked: the connection was lost")
             continue
         try:
             yield from list(ask(conn))
         except NotPermitted as error:
             yield warn(name, f"unknown: {error}")
         except Exception as error:
-            yield wrong(name, f"not checked: {first_line(error)}")
+            yield failure(name, f"not checked: {first_line(error)}")
 
 
-def living(conn: Connection[Any]) -> Iterator[Finding]:
+def check_now(conn: Connection[Any]) -> Iterator[Finding]:
     """Yield the findings of all checks that need only one moment."""
-    yield from each(conn, (*SESSIONS, *WORK))
+    yield from run_checks(conn, (*SESSIONS, *WORK))
 
 
 def rights(conn: Connection[Any]) -> Iterator[Finding]:
@@ -104,12 +106,12 @@ def exit_code(found: list[Finding], strict: bool = False) -> int:
     return check.exit_code(found) or int(warned)
 
 
-def wrong(name: str, text: str) -> Finding:
+def failure(name: str, text: str) -> Finding:
     """Return a failure: work is held up, or lost."""
     return fail(name, PgschedError(text))
 
 
-def shown(row: Row) -> str:
+def describe_session(row: Row) -> str:
     """Describe a session: its process, its user, and its query."""
     parts = [f"pid {row['pid']}", f"user {row['who']}", row.get("application") or row.get("by"), row["state"]]
     query = " ".join((row["query"] or "").split())
@@ -117,20 +119,20 @@ def shown(row: Row) -> str:
 
 
 def work(conn: Connection[Any]) -> Iterator[Finding]:
-    """Report the problems and notes of `status`, each with its remedy."""
-    found = status(conn)
+    """Report the problems and notes of `read_status`, each with its remedy."""
+    found = read_status(conn)
     for problem in found.findings:
-        yield (warn if problem.note else wrong)("work", f"{problem.text}; {problem.cure}")
+        yield (warn if problem.note else failure)("work", f"{problem.text}; {problem.cure}")
     if found.healthy:
         yield ok("work", "nothing is known to hold work up")
 
 
-def locks(found: list[Row]) -> Iterator[Finding]:
+def report_table_locks(found: list[Row]) -> Iterator[Finding]:
     """Report sessions that have locked whole tables of pgsched."""
     for row in found:
         age = "" if row["held_s"] is None else f" for {row['held_s']:.0f} s"
-        text = f"{row['tables']}: locked{age} ({row['mode']}) by {shown(row)}: whoever uses them waits"
-        yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
+        text = f"{row['tables']}: locked{age} ({row['mode']}) by {describe_session(row)}: whoever uses them waits"
+        yield failure("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 
 def leader(holders: list[Row]) -> Iterator[Finding]:
@@ -138,43 +140,43 @@ def leader(holders: list[Row]) -> Iterator[Finding]:
     for row in holders:
         ours = row["leads"] or (row["application"] or "").startswith("pgsched leader")
         if not ours and row["lock"] == "leader":
-            text = f"the lock by which candidates wait is held by another session ({shown(row)})"
+            text = f"the lock by which candidates wait is held by another session ({describe_session(row)})"
             yield warn("leader", f"{text}: leaders do without it, and follow each other more slowly; end that session")
         elif row["lock"] == "fence" and (row["held_s"] or 0) > WAITS_S:
-            text = f"the leader's transaction has gone on for {row['held_s']:.0f} s ({shown(row)})"
-            yield wrong("leader", f"{text}: nothing is planned meanwhile")
+            text = f"the leader's transaction has gone on for {row['held_s']:.0f} s ({describe_session(row)})"
+            yield failure("leader", f"{text}: nothing is planned meanwhile")
 
 
-def undone(conn: Connection[Any]) -> Iterator[Finding]:
+def check_set_aside(conn: Connection[Any]) -> Iterator[Finding]:
     """Report the rows and duties that the leader leaves undone, if this role may see them.
 
-    A producer sees in `status` that a duty fails, but not the row of another owner.
+    A producer sees in `read_status` that a duty fails, but not the row of another owner.
     """
     with contextlib.suppress(NotPermitted):
-        yield from left_undone(set_aside.seen(conn))
+        yield from report_set_aside(set_aside.list_for_people(conn))
 
 
-def left_undone(found: list[Row]) -> Iterator[Finding]:
+def report_set_aside(found: list[Row]) -> Iterator[Finding]:
     """Report the rows with which the leader fails, and the duties that fail as a whole."""
     for row in found:
         again = f"tried again in {max(0.0, row['in_s']):.0f} s"
         if row["row_id"] in ("", "session"):
             what = "has failed" if not row["row_id"] else "has cost the leader its session"
             text = f'the leader\'s duty "{row["duty"]}" {what} {row["tries"]} times, for {row["for_s"]:.0f} s'
-            yield wrong("duty", f"{text}: {row['error']}; {again}")
+            yield failure("duty", f"{text}: {row['error']}; {again}")
         else:
             text = f"of {row['duty']}, {row['row_id']} is set aside: {row['error']}"
-            yield wrong("set aside", f"{text}; tried {row['tries']} times, {again}")
+            yield failure("set aside", f"{text}; tried {row['tries']} times, {again}")
 
 
-def waits(found: list[Row]) -> Iterator[Finding]:
+def report_lock_waits(found: list[Row]) -> Iterator[Finding]:
     """Report sessions for whose locks pgsched waits."""
     for row in found:
-        text = f"{row['application']} has waited {row['waits_s']:.0f} s for a lock of {shown(row)}"
-        yield wrong("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
+        text = f"{row['application']} has waited {row['waits_s']:.0f} s for a lock of {describe_session(row)}"
+        yield failure("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 
-def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
+def report_vacuum_blockers(found: list[Row], seen: bool = True) -> Iterator[Finding]:
     """Report sessions, slots and standbys that keep dead rows from being removed.
 
     `seen`: False if this role cannot see the transactions of others.
@@ -182,7 +184,9 @@ def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
     for row in found:
         age = "" if row["age_s"] is None else f" for {row['age_s']:.0f} s"
         if row["what"] == "session":
-            text = f"vacuum waits{age} for {shown(row)}; to end it: SELECT pg_terminate_backend({row['pid']})"
+            text = (
+                f"vacuum waits{age} for {describe_session(row)}; to end it: SELECT pg_terminate_backend({row['pid']})"
+            )
         elif row["what"] == "prepared":
             gid = row["application"]
             text = f"vacuum waits{age} for a prepared transaction: COMMIT PREPARED or ROLLBACK PREPARED '{gid}'"
@@ -190,7 +194,7 @@ def pins(found: list[Row], seen: bool = True) -> Iterator[Finding]:
             text = f"vacuum waits for replication slot {row['application']} ({row['state']}): drop it if unused"
         else:
             text = f"vacuum waits for standby {row['application']}: see its hot_standby_feedback and its long queries"
-        yield (wrong if (row["age_s"] or 0) > PINNED_FAIL_S else warn)("xmin", text)
+        yield (failure if (row["age_s"] or 0) > PINNED_FAIL_S else warn)("xmin", text)
     if not seen:
         yield warn("xmin", f"unknown: {OWN_SESSIONS}")
     elif not found:
@@ -211,7 +215,7 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
             cure = "ALTER TABLE pgsched... ENABLE TRIGGER"
         elif text.startswith("policy"):
             cure = "`pgsched migrate --roles` puts it in force"
-        yield wrong("schema", f"{text}: {cure}")
+        yield failure("schema", f"{text}: {cure}")
     if not found:
         yield ok("objects", "tables, indexes, triggers and functions are those of this version")
 
@@ -219,7 +223,7 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
 def workers(found: list[Row]) -> Iterator[Finding]:
     """Report lost workers, wrong clocks, and processes that differ in their tz database or version."""
     for row in found:
-        if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that, `status` reports it
+        if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that, `read_status` reports it
             text = f"{row['name']} was last seen {row['seen_s']:.0f} s ago and has not signed off"
             yield warn("worker", f"{text}: its process or its host is gone or cut off; its runs start again elsewhere")
         if abs(row["clock_ahead_s"] or 0) > SKEW_S:
@@ -241,7 +245,7 @@ def notifications(row: Row, seen: bool = True) -> Iterator[Finding]:
     if row["usage"] <= NOTIFY_FULL:
         yield ok("notify", used)
         return
-    who = "" if row["pid"] is None else f"; the oldest transaction is that of {shown(row)}"
+    who = "" if row["pid"] is None else f"; the oldest transaction is that of {describe_session(row)}"
     end = "" if row["pid"] is None else f"; to end it: SELECT pg_terminate_backend({row['pid']})"
     text = f"{used}: a session that listens is in a transaction, and when it is full nothing can be enqueued"
     if not seen and not who:
@@ -258,7 +262,7 @@ def replication(facts: Row) -> Iterator[Finding]:
 
 def poolers(conn: Connection[Any]) -> Iterator[Finding]:
     """Report a pooler between the server and this command, or a worker."""
-    here, workers = pooler.of(conn), live.workers(conn)
+    here, workers = pooler.pooler_of(conn), live.workers(conn)
     polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
     if here == "transaction" or polling:
         text = "a pooler in transaction mode: no notification passes, so work is found a poll period later (--poll)"
@@ -300,16 +304,16 @@ def dead_rows(before: list[Row], now: list[Row], seconds: float) -> Iterator[Fin
 # Which sessions block others: these checks read no table of pgsched, so they work even while all are locked.
 SESSIONS: tuple[Check, ...] = (
     ("rights", rights),
-    ("blocked", lambda conn: locks(inspection.locks(conn, WAITS_S))),
-    ("blocked", lambda conn: waits(inspection.waits(conn, WAITS_S))),
+    ("blocked", lambda conn: report_table_locks(inspection.locks(conn, WAITS_S))),
+    ("blocked", lambda conn: report_lock_waits(inspection.waits(conn, WAITS_S))),
     ("leader", lambda conn: leader(inspection.leader_locks(conn))),
-    ("xmin", lambda conn: pins(inspection.vacuum_pins(conn, PINNED_WARN_S), sees_all(conn))),
+    ("xmin", lambda conn: report_vacuum_blockers(inspection.vacuum_pins(conn, PINNED_WARN_S), sees_all(conn))),
     ("notify", lambda conn: notifications(inspection.notification_queue(conn), sees_all(conn))),
     ("standby", lambda conn: replication(inspection.replication(conn))),
 )
 WORK: tuple[Check, ...] = (
     ("work", work),
-    ("duty", undone),
+    ("duty", check_set_aside),
     ("objects", objects),
     ("worker", lambda conn: workers(inspection.workers(conn))),
     ("pooler", poolers),

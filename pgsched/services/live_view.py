@@ -25,7 +25,7 @@ class Live:
     workers: list[dict[str, Any]]
 
 
-def look(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
+def read_live_view(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_runs: int = 8) -> Live:
     """Read the moment; counts and lateness cover the runs since `since`."""
     return Live(
         now=live.database_now(conn),

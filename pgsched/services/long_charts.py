@@ -16,7 +16,7 @@ from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import rollups
 from pgsched.db.queries.leader.rollups import Stretches
-from pgsched.services.charts import STRETCHES, Stretch, rates
+from pgsched.services.charts import STRETCHES, Stretch, read_stretches
 
 FIRST_S = 0.001  # the upper bound of the first bin; each next one is twice as high
 # Seconds of each of the STRETCHES stretches: whole minutes, or whole hours for ranges above three days.
@@ -28,7 +28,7 @@ NOTHING: Row = {"every": 1, "started": 0, "retried": 0, "dead": 0, "missed": 0, 
 
 
 @dataclass(frozen=True, slots=True)
-class OfJob:
+class JobStretch:
     """A stretch of one job.
 
     `runs`: executed runs.
@@ -51,35 +51,35 @@ class OfJob:
 Found = list[tuple[datetime, datetime, Row]]  # from, until, the counted figures
 
 
-def lately(conn: Connection[Any], span: str) -> list[Stretch]:
+def read_range(conn: Connection[Any], span: str) -> list[Stretch]:
     """Return the stretches of any range: from the rows, or for the ranges in LONGER from the counted figures."""
-    return stretches(conn, span) if span in LONGER else rates(conn, span)
+    return read_stretches_counted(conn, span) if span in LONGER else read_stretches(conn, span)
 
 
-def stretches(conn: Connection[Any], span: str) -> list[Stretch]:
+def read_stretches_counted(conn: Connection[Any], span: str) -> list[Stretch]:
     """Return the last STRETCHES stretches of a range, oldest first.
 
     The newest one is not over, and its last seconds are not counted yet.
     """
-    return [stretch(*one) for one in found(conn, span)]
+    return [build_counted_stretch(*one) for one in read_counts(conn, span)]
 
 
-def of_job(conn: Connection[Any], job_id: int, span: str) -> list[OfJob]:
+def read_job_stretches(conn: Connection[Any], job_id: int, span: str) -> list[JobStretch]:
     """Return the stretches of one job, for the ranges in OF_A_JOB."""
     return [
-        OfJob(
+        JobStretch(
             from_at, until_at, row["started"] * row["every"], row["dead"] * row["every"], row["missed"] * row["every"],
             percentile(row["durations"], 0.5), percentile(row["durations"], 0.95),
-            capped(percentile(row["lates"], 0.95), row["late_max_s"]), row["every"] > 1,
+            cap(percentile(row["lates"], 0.95), row["late_max_s"]), row["every"] > 1,
         )
-        for from_at, until_at, row in found(conn, span, job_id)
+        for from_at, until_at, row in read_counts(conn, span, job_id)
     ]  # fmt: skip
 
 
-def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
+def read_counts(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
     """Return the counted figures of each stretch."""
     width_s = LONGER[span]
-    now = rollups.look(conn).now
+    now = rollups.find_uncounted(conn).now
     newest = datetime.fromtimestamp(now.timestamp() // width_s * width_s, now.tzinfo)
     begin = newest - timedelta(seconds=width_s * (STRETCHES - 1))
     unit = "hour" if job_id != 0 or width_s >= HOUR_S else "minute"
@@ -88,7 +88,7 @@ def found(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
     return [(at, until, read.get(at, NOTHING)) for at, until in pairwise(edges)]
 
 
-def stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
+def build_counted_stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
     """Return the figures of one stretch; they are estimates where not every hour was read."""
     every = row["every"]
     return Stretch(
@@ -100,14 +100,14 @@ def stretch(from_at: datetime, until_at: datetime, row: Row) -> Stretch:
         retried=float(row["retried"] * every),
         wait_50=percentile(row["waits"], 0.5),
         wait_95=percentile(row["waits"], 0.95),
-        late_50=capped(percentile(row["lates"], 0.5), row["late_max_s"]),
-        late_95=capped(percentile(row["lates"], 0.95), row["late_max_s"]),
+        late_50=cap(percentile(row["lates"], 0.5), row["late_max_s"]),
+        late_95=cap(percentile(row["lates"], 0.95), row["late_max_s"]),
         late_max=row["late_max_s"],
         sampled=every > 1,
     )
 
 
-def capped(value: float | None, most: float | None) -> float | None:
+def cap(value: float | None, most: float | None) -> float | None:
     """Return the value, but not more than the greatest value that occurred."""
     return value if value is None or most is None else min(value, most)
 

@@ -30,11 +30,11 @@ class Target:
     @property
     def words(self) -> str:
         """The target in words: `everything`, `queue mail`."""
-        return queues.said(self.what, self.name)
+        return queues.describe_pause(self.what, self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedPause:
     """A pause that was ended, and the instant of its end."""
 
     row: Row
@@ -52,14 +52,14 @@ def pause(
     return queues.pause(conn, target.what, target.name, reason, by, lasts)
 
 
-def unknown(conn: Connection[Any], target: Target) -> str | None:
+def note_unknown_target(conn: Connection[Any], target: Target) -> str | None:
     """Return a note if nothing in the database names the queue or task, else None."""
     return None if target.what == "all" else name_hints.unknown(conn, target.what, target.name)
 
 
-def resume(conn: Connection[Any], target: Target) -> Ended:
+def resume(conn: Connection[Any], target: Target) -> EndedPause:
     """End a pause. Raises NotFound."""
-    return Ended(queues.resume(conn, target.what, target.name), database_now(conn))
+    return EndedPause(queues.resume(conn, target.what, target.name), database_now(conn))
 
 
 def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:

@@ -28,12 +28,12 @@ from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
 from pgsched.leader.pruner import Pruner
-from pgsched.leader.rollups import Counting
+from pgsched.leader.rollups import RunCounter
 
 BATCH = 2000
-FILED = 200  # batch size with a file: rows and their output go through this process
-BEGUN = b'{"id":'  # start of a line: in a jsonb the shortest name comes first
-WHOLE = re.compile(rb'\{"id": ?([0-9]{1,19})[,}](?:.*\}|)\n', re.DOTALL)
+ARCHIVE_BATCH = 200  # batch size with a file: rows and their output go through this process
+LINE_START = b'{"id":'  # start of a line: in a jsonb the shortest name comes first
+WHOLE_LINE = re.compile(rb'\{"id": ?([0-9]{1,19})[,}](?:.*\}|)\n', re.DOTALL)
 PATIENCE_S = 3.0
 STEP = 8  # after a piece that fails, the next is an eighth as large; after one that succeeds, eight times as large
 FEW, MOST_REFUSED = 10, 100  # refused runs at which pruning ends: before any run was deleted, and after
@@ -41,7 +41,7 @@ OF_ROWS = (Reaction.VALUE, Reaction.BUG, Reaction.RETRY)  # errors that may be a
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class PruningResult:
     """Result of pruning.
 
     `deleted`: how many runs were deleted.
@@ -56,7 +56,7 @@ class Done:
     gave_up: bool = False
 
 
-class File:
+class ArchiveFile:
     """A file of JSON lines, one for each archived run, that only one command writes at a time.
 
     Another command would remove the lines that this one has not committed yet. Raises InputError when the file cannot
@@ -65,7 +65,7 @@ class File:
 
     def __init__(self, path: str, conn: Connection[Any]) -> None:
         try:
-            self._file = open(path, "a+b", opener=for_me)  # noqa: SIM115  held as long as the command runs
+            self._file = open(path, "a+b", opener=open_private)  # noqa: SIM115  held as long as the command runs
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._take_back(conn)
         except BlockingIOError:
@@ -103,9 +103,9 @@ class File:
         """
         end = self._file.seek(0, io.SEEK_END)
         # one transaction may have a batch for each retention time (Pruner.work)
-        for start, line in self._last_lines(end, FILED * len(retention.rules(conn).keeps_s)):
-            run_id = id_of(line)
-            if run_id is None and (line.endswith(b"\n") or not BEGUN.startswith(line[: len(BEGUN)])):
+        for start, line in self._last_lines(end, ARCHIVE_BATCH * len(retention.rules(conn).keeps_s)):
+            run_id = parse_run_id(line)
+            if run_id is None and (line.endswith(b"\n") or not LINE_START.startswith(line[: len(LINE_START)])):
                 raise InputError(f"archive: {self._file.name} holds something else: name a new file", "archive")
             if run_id is not None and not retention.exists(conn, run_id):
                 break
@@ -133,21 +133,21 @@ class File:
         return 0
 
 
-def for_me(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """Open a file; a new one is readable only for its owner, because it holds arguments and output of runs."""
     return os.open(path, flags, 0o600)
 
 
-def id_of(line: bytes) -> int | None:
+def parse_run_id(line: bytes) -> int | None:
     """Return the id of the run of a line; None if the line is not whole."""
-    found = WHOLE.match(line)  # not parsed as JSON: Python does not read all that PostgreSQL writes
+    found = WHOLE_LINE.match(line)  # not parsed as JSON: Python does not read all that PostgreSQL writes
     return int(found[1]) if found else None
 
 
-def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
+def prune_all(conn: Connection[Any], path: str | None = None) -> PruningResult:
     """Count ended runs, then delete all that may go, except those that the database refuses; commit each batch."""
     behind_s = count_all(conn)
-    file = None if path is None else File(path, conn)
+    file = None if path is None else ArchiveFile(path, conn)
     try:
         return replace(delete_all(conn, file), behind_s=behind_s)
     finally:
@@ -155,10 +155,10 @@ def prune_all(conn: Connection[Any], path: str | None = None) -> Done:
             file.close()
 
 
-def delete_all(conn: Connection[Any], file: File | None) -> Done:
+def delete_all(conn: Connection[Any], file: ArchiveFile | None) -> PruningResult:
     """Delete all runs that may go."""
     pruner = Pruner(None if file is None else file.keep)
-    most = size = BATCH if file is None else FILED
+    most = size = BATCH if file is None else ARCHIVE_BATCH
     deleted, refused = 0, dict[int, str]()
     while True:
         before = 0 if file is None else file.size()
@@ -179,11 +179,11 @@ def delete_all(conn: Connection[Any], file: File | None) -> Done:
                 raise
             refused[pruner.picked.numbers[0]] = first_line(error)
             if len(refused) >= (MOST_REFUSED if deleted else FEW):
-                return Done(deleted, None, refused, gave_up=True)
+                return PruningResult(deleted, None, refused, gave_up=True)
         else:
             deleted, size = deleted + gone, min(most, size * STEP)
             if not pruner.more:
-                return Done(deleted, None, refused)
+                return PruningResult(deleted, None, refused)
 
 
 def count_all(conn: Connection[Any]) -> float | None:
@@ -194,7 +194,7 @@ def count_all(conn: Connection[Any]) -> float | None:
         with conn.transaction():
             yield conn
 
-    mine, until = Counting(), time.monotonic() + PATIENCE_S
+    mine, until = RunCounter(), time.monotonic() + PATIENCE_S
     while True:
         counted = mine.work(conn, begin)
         if not mine.waits:

@@ -19,7 +19,7 @@ def set_queue(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Ro
     on_full = values.get("on_full")
     if on_full is not None and on_full not in policies.ON_FULL:
         raise InputError(f'on-full: "{on_full}" is neither {" nor ".join(policies.ON_FULL)}', "on-full")
-    return queues.set_queue(conn, name, something(values))
+    return queues.set_queue(conn, name, require_values(values))
 
 
 def unknown_queue(conn: Connection[Any], name: str) -> str | None:
@@ -29,7 +29,7 @@ def unknown_queue(conn: Connection[Any], name: str) -> str | None:
 
 def set_limit(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
     """Make or change a limit of keys (None restores a default); return its row. Raises InputError."""
-    return queues.set_limit(conn, name, something(values))
+    return queues.set_limit(conn, name, require_values(values))
 
 
 def remove_limit(conn: Connection[Any], name: str) -> None:
@@ -39,10 +39,10 @@ def remove_limit(conn: Connection[Any], name: str) -> None:
 
 def change_retention(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     """Change how long everything is kept; return all settings of retention. Raises InputError."""
-    return retention.change(conn, something(values))
+    return retention.change(conn, require_values(values))
 
 
-def something(values: Mapping[str, Any]) -> dict[str, Any]:
+def require_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values. Raises InputError where there are none."""
     if not values:
         raise InputError("nothing to set: give at least one field")

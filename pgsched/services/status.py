@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pgsched.config import find_patience
-from pgsched.core.health import Patience, judge
+from pgsched.config import find_backlog_limits
+from pgsched.core.health import Patience, find_problems
 from pgsched.core.model import Row
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
@@ -22,10 +22,10 @@ SAMPLE = 10_000  # finished runs that are read at most
 COUNTED = 10  # times SAMPLE: how many runs of the last minutes are counted
 OLDER = 1000  # runs that are read of those that ended badly more than a day ago
 MOST_OPEN = 200_000  # open runs that are counted at most
-PUT_OFF = 90  # extra slots that are read, because this many may lie on excluded dates
+EXTRA_SLOTS = 90  # extra slots that are read, because this many may lie on excluded dates
 
 
-def status(conn: Connection[Any], sample: int | None = None) -> Status:
+def read_status(conn: Connection[Any], sample: int | None = None) -> Status:
     """Read the state of everything and judge it.
 
     At most `sample` runs are read of the finished ones, and of those that ended badly within a day, always the newest.
@@ -34,18 +34,18 @@ def status(conn: Connection[Any], sample: int | None = None) -> Status:
     """
     most = COUNTED * SAMPLE if sample is None else sample
     sample = sample or SAMPLE
-    patience = Patience(*find_patience())
+    patience = Patience(*find_backlog_limits())
     with conn.transaction():
         # statistics of a queue table are stale by nature; each query below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '3s'")
         facts = health.facts(conn, MOST_OPEN)
         finished = newest_finished(conn, sample, most)
         attention = build(Attention, health.needing_attention(conn, sample, OLDER))
-        fires = next_fires(slots.next_of_jobs(conn, 10 + PUT_OFF))[:10]
+        fires = next_fires(slots.next_of_jobs(conn, 10 + EXTRA_SLOTS))[:10]
     return Status(
-        judge(facts, patience), facts.leader, facts.workers, facts.queues, facts.jobs, finished, attention,
+        find_problems(facts, patience), facts.leader, facts.workers, facts.queues, facts.jobs, finished, attention,
         facts.unroutable, fires, facts.errors, facts.counted_all, facts.paused, facts.limits, facts.full,
-        pooler.of(conn), facts.lost,
+        pooler.pooler_of(conn), facts.lost,
     )  # fmt: skip
 
 

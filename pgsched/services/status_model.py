@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.facts import (
-    Binding,
+    BindingLimit,
     FullQueue,
     JobCounts,
     JobError,
@@ -88,7 +88,7 @@ class Status:
     errors: list[JobError]
     counted_all: bool = True  # False: there are more open runs than were counted
     paused: list[Paused] = field(default_factory=list)
-    limits: list[Binding] = field(default_factory=list)
+    limits: list[BindingLimit] = field(default_factory=list)
     full: list[FullQueue] = field(default_factory=list)
     pooler: str | None = None  # the mode of the pooler of this connection: session or transaction
     lost: list[LostWorker] = field(default_factory=list)

@@ -74,7 +74,7 @@ class Look:
         return {"now": self.now, "status": self.status.to_dict(), "stretches": lately, **self.rows}
 
 
-def opened(dsn: str) -> Connection[Any]:
+def connect_for_top(dsn: str) -> Connection[Any]:
     """Open a connection to look and act through. Raises the PgschedError that explains why there is none."""
     conn = connect(dsn, purpose="top", timeout_s=TIMEOUT_S, settings=SETTINGS)
     try:
@@ -85,7 +85,7 @@ def opened(dsn: str) -> Connection[Any]:
     return conn
 
 
-class Looking:
+class TopReader:
     """A reader of pages that remembers the stretches of time that have ended, because they do not change."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Looking:
 
     def look(self, conn: Connection[Any], page: Page) -> Look:
         """Read a page as of now."""
-        found = status.status(conn, SAMPLE)
+        found = status.read_status(conn, SAMPLE)
         now = database_now(conn)
         seen = Look(page, now, conn.info.dbname, found, tuple(self._recent.look(conn, now)))
         try:
@@ -104,9 +104,9 @@ class Looking:
 
 def overview(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return the rows of the overview: failures, running runs and open alerts."""
-    found = {"failures": charts.failures(conn, 20), **running(conn, page)}
+    found = {"failures": charts.list_failed_runs(conn, 20), **running(conn, page)}
     try:
-        return found | {"alerts": alerts.listed(conn, n=5)}
+        return found | {"alerts": alerts.list_alerts(conn, n=5)}
     except NotPermitted:  # a producer sees its own runs, and no alerts
         return found
 
@@ -135,7 +135,7 @@ def next_at(job: Row) -> datetime | None:
 def failures(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return the runs that failed and will be tried again, and the newest runs that ended badly."""
     failing = top.failing(conn, LISTED, LATER)
-    return {"failing": failing, "failures": charts.failures(conn, LISTED)}
+    return {"failing": failing, "failures": charts.list_failed_runs(conn, LISTED)}
 
 
 def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
@@ -143,18 +143,18 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     return {}  # status has them
 
 
-def run(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
+def run_page(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return one run, why it is held, and the end of its output."""
     found = runs.show(conn, int(page.key or 0))
-    why = held.why(conn, found)
+    why = held.explain_hold(conn, found)
     log = top.log_end(conn, found["id"], LOG_ROWS, LOG_CHARACTERS)
     return {"run": [found | {"held": why}], "log": log}
 
 
 def job(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return one job and its newest runs."""
-    found = jobs.show(conn, str(page.key))
-    return {"job": [found], "runs": jobs.recent(conn, found["id"], LISTED)}
+    found = jobs.show_job(conn, str(page.key))
+    return {"job": [found], "runs": jobs.recent_runs(conn, found["id"], LISTED)}
 
 
 def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
@@ -164,7 +164,7 @@ def queue(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 PAGES: dict[str, Callable[[Connection[Any], Page], dict[str, list[Row]]]] = {
     "overview": overview, "running": running, "queues": queues, "jobs": listed_jobs, "failures": failures,
-    "workers": workers, "run": run, "job": job, "queue": queue,
+    "workers": workers, "run": run_page, "job": job, "queue": queue,
 }  # fmt: skip
 
 
@@ -183,7 +183,7 @@ class Change:
 
 def act(conn: Connection[Any], change: Change) -> str:
     """Do an action; return its result in one line. Raises PgschedError."""
-    return DOING[change.verb, change.what](conn, change)
+    return ACTIONS[change.verb, change.what](conn, change)
 
 
 def cancel(conn: Connection[Any], change: Change) -> str:
@@ -219,7 +219,7 @@ def resume_queue(conn: Connection[Any], change: Change) -> str:
     return f"queue {change.key} goes on"
 
 
-DOING: dict[tuple[str, str], Callable[[Connection[Any], Change], str]] = {
+ACTIONS: dict[tuple[str, str], Callable[[Connection[Any], Change], str]] = {
     ("cancel", "run"): cancel, ("retry", "run"): retry,
     ("pause", "job"): pause_job, ("resume", "job"): resume_job,
     ("pause", "queue"): pause_queue, ("resume", "queue"): resume_queue,

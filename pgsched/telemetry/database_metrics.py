@@ -15,7 +15,7 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import metrics
-from pgsched.telemetry.metrics import Bounded, Sample
+from pgsched.telemetry.metrics import BoundedLabels, Sample
 from pgsched.telemetry.system_health import SystemHealth
 
 logger = log.get("metrics")
@@ -40,7 +40,7 @@ class Figures(threading.Thread):
         self._stopping = threading.Event()
         self._read: list[Sample] = []
         self._read_at = 0.0
-        self._queue = Bounded()
+        self._queue = BoundedLabels()
 
     def stop(self) -> None:
         """End the thread."""

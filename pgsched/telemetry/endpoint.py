@@ -114,21 +114,21 @@ class Endpoint:
         lines = head.decode("latin-1").split("\r\n")
         words = lines[0].split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return written(Answer(400, b"this is no HTTP request\n"))
+            return render_response(Answer(400, b"this is no HTTP request\n"))
         method, path = words[0], words[1].partition("?")[0]
         route = self._routes.get(path)
         if route is None:
             known = ", ".join(sorted(self._routes))
-            return written(Answer(404, f"there are {known}\n".encode()))
+            return render_response(Answer(404, f"there are {known}\n".encode()))
         if method not in ("GET", "HEAD"):
-            return written(Answer(405, b"only GET and HEAD\n"))
+            return render_response(Answer(405, b"only GET and HEAD\n"))
         accept = next((line[7:].strip() for line in lines[1:] if line[:7].lower() == "accept:"), "")
         try:
             answer = await asyncio.to_thread(route, accept)
         except Exception as error:
             logger.error("an answer failed", path=path, exc_info=True)
             answer = Answer(503, f"{type(error).__name__}\n".encode())
-        return written(answer, with_body=method == "GET")
+        return render_response(answer, with_body=method == "GET")
 
 
 def peer_of(writer: asyncio.StreamWriter) -> str:
@@ -137,7 +137,7 @@ def peer_of(writer: asyncio.StreamWriter) -> str:
     return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
-def written(answer: Answer, *, with_body: bool = True) -> bytes:
+def render_response(answer: Answer, *, with_body: bool = True) -> bytes:
     """Return the answer as the bytes of an HTTP response."""
     head = (
         f"HTTP/1.1 {answer.status} {PHRASES.get(answer.status, 'OK')}\r\nContent-Type: {answer.kind}\r\n"

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.telemetry.catalogue import METRICS
 from pgsched.telemetry.catalogue import Metric as Described
 from pgsched.telemetry.metrics import Sample
@@ -30,7 +30,7 @@ class Collector:
         several = any(self._snapshots)
         for process, samples in self._snapshots.items():
             for name, labels, value in samples:
-                shown = [clean(label) for label in labels]  # others chose these names
+                shown = [escape_controls(label) for label in labels]  # others chose these names
                 found.setdefault(name, []).append(([*shown, process] if several else shown, value))
         for metric in METRICS:
             if metric.name in found:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 
 LOOP_S = 10.0
 STARTING = "it has not come to work yet"
@@ -44,15 +44,15 @@ class Health:
 
 def lines(reasons: list[str]) -> bytes:
     """Return the reasons, one line each, with control characters escaped."""
-    return "".join(f"{clean(' '.join(reason.split()))}\n" for reason in reasons).encode()
+    return "".join(f"{escape_controls(' '.join(reason.split()))}\n" for reason in reasons).encode()
 
 
-def starting() -> Health:
+def starting_health() -> Health:
     """Return the health of a process that has just begun: alive, so that it is not killed, but not ready."""
     return Health([], [STARTING])
 
 
-def together(children: Mapping[str, Health | None]) -> Health:
+def combine_children(children: Mapping[str, Health | None]) -> Health:
     """Return the health of a parent: alive, and ready, as long as one of its workers is.
 
     `children`: by name of the worker; None where it gave no answer.

@@ -20,7 +20,7 @@ Sample = tuple[str, Labels, Any]  # name, label values, and a number or a histog
 Source = Callable[[], Iterable[Sample]]
 
 
-class Bounded:
+class BoundedLabels:
     """A limit on label values: the first `most` values keep their names, further ones become `other`."""
 
     def __init__(self, most: int = MOST) -> None:

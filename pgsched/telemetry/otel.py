@@ -31,7 +31,7 @@ def set_up(environ: Any = os.environ) -> None:
             " opentelemetry-exporter-otlp",
             "otel",
         ) from error
-    if tracing.on():
+    if tracing.is_enabled():
         logger.info("tracing is set up by the app")
         return
     # the SDK itself reads OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_SAMPLER, OTEL_BSP_* and the limits

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pgsched import log
-from pgsched.config import find_patience
-from pgsched.core.health import KINDS, Patience, Problem, judge
+from pgsched.config import find_backlog_limits
+from pgsched.core.health import KINDS, Patience, Problem, find_problems
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.reports import health
@@ -23,12 +23,12 @@ logger = log.get("metrics")
 STALE_S, UNLED_STALE_S = 60.0, 15.0  # for a leader, which judges every 15 s, and for others, every 5 s
 
 
-def judged(conn: Connection[Any]) -> list[Problem]:
+def judge_system(conn: Connection[Any]) -> list[Problem]:
     """Return the problems of this moment, without the notes."""
     with conn.transaction():
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
         facts = health.facts(conn)
-    return [one for one in judge(facts, Patience(*find_patience())) if not one.note]
+    return [one for one in find_problems(facts, Patience(*find_backlog_limits())) if not one.note]
 
 
 class SystemHealth:
@@ -47,7 +47,7 @@ class SystemHealth:
         leads = self._leads()
         self._tried_at = self._tried_at or self._clock()
         try:
-            self._found, self._as_leader = judged(conn), leads
+            self._found, self._as_leader = judge_system(conn), leads
         except Exception as error:
             logger.warning("the system's health cannot be judged", error=log.redact(first_line(error)))
             return

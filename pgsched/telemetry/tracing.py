@@ -21,7 +21,7 @@ LONGEST = 800  # bytes of a tracestate; a longer one is left out, as the specifi
 Carrier = dict[str, str]
 
 
-def on() -> bool:
+def is_enabled() -> bool:
     """Check whether this program has set up tracing."""
     api = sys.modules.get("opentelemetry.trace")
     return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
@@ -34,7 +34,7 @@ def tracer() -> Any:
     return trace.get_tracer("pgsched")
 
 
-def carrier(context: Any = None) -> Carrier:
+def headers_of(context: Any = None) -> Carrier:
     """Return a context (None: the current one) as W3C headers; empty where there is no trace."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -45,12 +45,12 @@ def carrier(context: Any = None) -> Carrier:
     return found
 
 
-def carried() -> Carrier:
+def current_headers() -> Carrier:
     """Return the headers for a request, a child process or a statement: the current context, empty without tracing."""
-    return carrier() if on() else {}
+    return headers_of() if is_enabled() else {}
 
 
-def extracted(headers: Any) -> Any:
+def extract_context(headers: Any) -> Any:
     """Return the context of a carrier; None if it holds none."""
     from opentelemetry import trace
     from opentelemetry.context import Context
@@ -63,7 +63,7 @@ def extracted(headers: Any) -> Any:
     return found if trace.get_current_span(found).get_span_context().is_valid else None
 
 
-def joined(headers: Any) -> AbstractContextManager[None]:
+def join_trace(headers: Any) -> AbstractContextManager[None]:
     """Join the trace of a carrier for the length of a block; None joins nothing."""
     return _joined(headers) if headers else nullcontext()
 
@@ -72,7 +72,7 @@ def joined(headers: Any) -> AbstractContextManager[None]:
 def _joined(headers: Any) -> Iterator[None]:
     from opentelemetry import context
 
-    found = extracted(headers)
+    found = extract_context(headers)
     token = context.attach(context.get_current() if found is None else found)
     try:
         yield
@@ -80,7 +80,7 @@ def _joined(headers: Any) -> Iterator[None]:
         context.detach(token)
 
 
-class Quiet:
+class NoSpan:
     """The span of an enqueue that is not traced: it does nothing."""
 
     def __enter__(self) -> Self:
@@ -93,18 +93,18 @@ class Quiet:
         """Note the run that was made, or the number of runs."""
 
 
-QUIET = Quiet()
+QUIET = NoSpan()
 
 
-def sending(many: Sequence[dict[str, Any]], batch: bool = False) -> Quiet:
+def start_send_span(many: Sequence[dict[str, Any]], batch: bool = False) -> NoSpan:
     """Return a span around the enqueueing of these values, which get its context; its parent is the current span.
 
     `batch`: the call is one for many runs, even if there is only one.
     """
-    return Sending(many, batch) if on() and many else QUIET
+    return SendSpan(many, batch) if is_enabled() and many else QUIET
 
 
-class Sending(Quiet):
+class SendSpan(NoSpan):
     """A span of the kind PRODUCER around an enqueue."""
 
     def __init__(self, many: Sequence[dict[str, Any]], batch: bool) -> None:
@@ -126,7 +126,7 @@ class Sending(Quiet):
             attributes["pgsched.task"] = next(iter(tasks))
         self._current = tracer().start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=attributes)
         self._span = self._current.__enter__()
-        if found := carrier():
+        if found := headers_of():
             text = json.dumps(found)
             for values in self._many:
                 values["trace"] = text
@@ -149,5 +149,5 @@ def links(carriers: Iterable[Any]) -> list[Any]:
     """Return links to the contexts of these carriers."""
     from opentelemetry import trace
 
-    found = [extracted(one) for one in carriers]
+    found = [extract_context(one) for one in carriers]
     return [trace.Link(trace.get_current_span(one).get_span_context()) for one in found if one is not None]

@@ -15,7 +15,7 @@ from pgsched.testing import database
 Span = float | timedelta
 
 
-def span(now: datetime, by: Span | None, to: datetime | None) -> timedelta:
+def distance(now: datetime, by: Span | None, to: datetime | None) -> timedelta:
     """Return how far to travel.
 
     Raises InputError unless exactly one of `by` and `to` is given, and for travel back in time.
@@ -50,7 +50,7 @@ class Clock:
         Raises InputError unless exactly one of `by` and `to` is given, and for travel back in time.
         """
         before = self._now
-        self._now = before + span(before, by, to)
+        self._now = before + distance(before, by, to)
         for tell in self.passed:
             tell(before, self._now)
         return self._now
@@ -76,7 +76,7 @@ class DatabaseClock:
         Raises InputError like `Clock.travel`, and if more than 1000 slots of jobs lie on the way.
         """
         now = self.now()
-        far = span(now, by, to)
+        far = distance(now, by, to)
         self._app.database.send(None, lambda conn: database.travel(conn, now, far))
         self._ahead += far
         return now + far

@@ -14,7 +14,7 @@ from typing import Any
 from pgsched.client.application import App
 from pgsched.config import Settings, WorkerSettings
 from pgsched.db.connection.connect import connect
-from pgsched.db.queries.testing import ended_runs, open_runs
+from pgsched.db.queries.testing import ended_runs, list_runs_to_drain
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from pgsched.testing import database
@@ -70,7 +70,7 @@ async def drain_async(
         leading.start()
         working = asyncio.create_task(worker.run())
         try:
-            await _until_empty(working, lambda: open_runs(conn, list(app.tasks), queues, scheduled), timeout)
+            await _until_empty(working, lambda: list_runs_to_drain(conn, list(app.tasks), queues, scheduled), timeout)
         finally:
             worker.stop()
             leader.stop()

@@ -50,7 +50,7 @@ class Enqueued:
         return f"run {self.id}: {self.task} {self.args} queue={self.queue} at={self.at.isoformat()}{tags} {self.state}"
 
 
-def of_row(row: dict[str, Any]) -> Enqueued:
+def enqueued_from_row(row: dict[str, Any]) -> Enqueued:
     """Return a row of the database as an `Enqueued`."""
     row = {**row, "at": row["available_at"], "slot": row["scheduled_at"], "tags": row["tags"] or []}
     del row["available_at"], row["scheduled_at"]

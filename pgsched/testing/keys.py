@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pgsched.core.model import How
+from pgsched.core.model import EnqueueResult
 from pgsched.errors import AlreadyEnqueued, InputError
 from pgsched.testing.clock import Clock
 from pgsched.testing.found import Enqueued
@@ -30,7 +30,7 @@ class Keys:
         run, expires_at = self._first.get(key, (None, None))
         return run if expires_at is not None and expires_at > self._clock.now() else None
 
-    def met(self, values: dict[str, Any], due: datetime) -> tuple[Enqueued, How] | None:
+    def met(self, values: dict[str, Any], due: datetime) -> tuple[Enqueued, EnqueueResult] | None:
         """Return the existing run that stands for the one to be enqueued, and how it was found; None if there is none.
 
         Raises AlreadyEnqueued under the policy "reject", InputError if a key belongs to a run of another task.
@@ -47,7 +47,7 @@ class Keys:
         run = self._active.get(unique) if bucket is None else self._buckets.get(bucket)
         if run is None or (bucket is None and not run.is_open):
             return None
-        how = meet(run, values, due)
+        how = apply_on_conflict(run, values, due)
         self._remember(values, run)
         return run, how
 
@@ -76,7 +76,7 @@ def bucket_of(values: dict[str, Any], due: datetime) -> Bucket | None:
     return values["unique_key"], scope, (due - MONDAY) // period
 
 
-def meet(run: Enqueued, values: dict[str, Any], due: datetime) -> How:
+def apply_on_conflict(run: Enqueued, values: dict[str, Any], due: datetime) -> EnqueueResult:
     """Apply the policy `on_conflict` to the run that already has the unique key.
 
     Raises AlreadyEnqueued under "reject", InputError if another task's arguments would be replaced.

@@ -22,10 +22,10 @@ from uuid import uuid4
 from pgsched.app.declarations import JobDeclaration
 from pgsched.app.options import INHERITED, OPTIONS
 from pgsched.app.run import Run
-from pgsched.app.signals import Discard, Retry, Snooze, consists_of, meaning_of, one_line, wait_of
+from pgsched.app.signals import Discard, Retry, Snooze, consists_of, effective_error, format_error, wait_of
 from pgsched.client.application import App
 from pgsched.core import payload
-from pgsched.core.model import FirstResult, How, RunId
+from pgsched.core.model import EnqueueResult, FirstResult, RunId
 from pgsched.core.schedule.cron import parse
 from pgsched.errors import InputError
 from pgsched.testing.clock import Clock
@@ -43,7 +43,7 @@ def record(app: App, now: datetime | None = None) -> Iterator[Recorder]:
 
     `now`: the time at which the recorder's clock starts; by default the current time.
     """
-    with _instead(app, Recorder(app, Clock(now))) as recorder:
+    with _replace_database(app, Recorder(app, Clock(now))) as recorder:
         yield recorder
 
 
@@ -53,12 +53,12 @@ def inline(app: App, now: datetime | None = None) -> Iterator[Recorder]:
 
     `enqueue` raises what the handler raises. `now`: the time at which the recorder's clock starts.
     """
-    with _instead(app, Recorder(app, Clock(now), inline=True)) as recorder:
+    with _replace_database(app, Recorder(app, Clock(now), inline=True)) as recorder:
         yield recorder
 
 
 @contextmanager
-def _instead(app: App, recorder: Recorder) -> Iterator[Recorder]:
+def _replace_database(app: App, recorder: Recorder) -> Iterator[Recorder]:
     before: Any = app.database
     app.database = recorder  # type: ignore[assignment]
     try:
@@ -157,7 +157,7 @@ class Recorder:
 
     # ---- making runs
 
-    def _put(self, values: dict[str, Any], slot: datetime | None = None) -> tuple[Enqueued, How]:
+    def _put(self, values: dict[str, Any], slot: datetime | None = None) -> tuple[Enqueued, EnqueueResult]:
         with self._lock:
             now = self.clock.now()
             due = values["at"] or now + (values["delay"] or timedelta(0))
@@ -246,7 +246,7 @@ class Recorder:
 
     def _failed(self, run: Enqueued, error: BaseException) -> None:
         """Act on Snooze, Retry and Discard as a worker does; raise any other error in the test."""
-        run.error, meant = one_line(error), meaning_of(error)
+        run.error, meant = format_error(error), effective_error(error)
         if isinstance(meant, Snooze) or (isinstance(meant, Retry) and run.attempt < run.max_attempts):
             run.attempt -= isinstance(meant, Snooze)
             run.state, run.at = "queued", self.clock.now() + (wait_of(meant) or timedelta(0))

@@ -20,15 +20,15 @@ from starlette.types import ASGIApp
 from pgsched.db.connection.pool import Pool
 from pgsched.services.charts import RANGES, Recent
 from pgsched.web import routes
-from pgsched.web.pages.depth import Depths, watching
+from pgsched.web.pages.depth import Depths, record_depths
 from pgsched.web.pages.doctor import Diagnosis
 from pgsched.web.pages.responses import View, render
 from pgsched.web.security import login
 from pgsched.web.security.guard import Guard
-from pgsched.web.security.guesses import BEARERS, LOGINS, Guesses
-from pgsched.web.security.keys import Ended, key_of
+from pgsched.web.security.guesses import MAX_LOGIN_GUESSES, MAX_TOKEN_GUESSES, Guesses
+from pgsched.web.security.keys import EndedSessions, key_of
 from pgsched.web.security.secrets import Signer
-from pgsched.web.security.visitors import Known
+from pgsched.web.security.visitors import VisitorRecognition
 from pgsched.web.settings import Settings
 
 CONNECTIONS, TIMEOUT_S = 8, 10.0
@@ -37,36 +37,36 @@ SESSION = {"enable_seqscan": "off", "jit": "off"}
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
+def make_console(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
     """Build the console behind its guard.
 
     `ending`: event streams end once it is set; the application sets it when it ends.
     """
     app = Starlette(
-        routes=[Route("/static/{name}", static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
-        exception_handlers={HTTPException: sorry, Exception: bug},
+        routes=[Route("/static/{name}", serve_static), Route("/healthz", healthz), *login.ROUTES, *routes.ROUTES],
+        exception_handlers={HTTPException: answer_http_error, Exception: answer_bug},
         lifespan=lifespan,
         middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)],
     )
     app.state.settings = settings
     app.state.signer = Signer(key_of(settings.home))
-    app.state.ended = Ended(settings.home and settings.home / "web.ended")
+    app.state.ended = EndedSessions(settings.home and settings.home / "web.ended")
     app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
     app.state.depths = Depths()
     app.state.recent = {span: Recent(span) for span in RANGES}
     app.state.diagnosis = Diagnosis(settings.dsn)
-    app.state.guesses, app.state.bearers = Guesses(LOGINS), Guesses(BEARERS)
+    app.state.guesses, app.state.bearers = Guesses(MAX_LOGIN_GUESSES), Guesses(MAX_TOKEN_GUESSES)
     app.state.streams = 0
     app.state.looks = None
     app.state.hashing, app.state.hash_lock = 0, None
     app.state.ending = ending or asyncio.Event()
-    return Guard(app, settings, Known(settings, app.state.signer, app.state.ended), told)
+    return Guard(app, settings, VisitorRecognition(settings, app.state.signer, app.state.ended), error_response)
 
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     """Record the depth of the queues while the application runs; at its end, close the connections."""
-    noting = asyncio.create_task(watching(app.state.pool, app.state.depths))
+    noting = asyncio.create_task(record_depths(app.state.pool, app.state.depths))
     try:
         yield
     finally:
@@ -75,7 +75,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.pool.close()
 
 
-def static(request: Request) -> Response:
+def serve_static(request: Request) -> Response:
     """Serve a file of the folder `static` of the package."""
     name = request.path_params["name"]
     file = files("pgsched.web") / "static" / name
@@ -99,21 +99,23 @@ def healthz(request: Request) -> Response:
     return JSONResponse({"ok": True})
 
 
-async def sorry(request: Request, error: Exception) -> Response:
+async def answer_http_error(request: Request, error: Exception) -> Response:
     """Answer a request for an unknown page, or with a method that the page does not take."""
     assert isinstance(error, HTTPException)
-    return told(request, error.status_code, error.detail, dict(error.headers or {}))
+    return error_response(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
-async def bug(request: Request, error: Exception) -> Response:
+async def answer_bug(request: Request, error: Exception) -> Response:
     """Answer after an unexpected error.
 
     starlette raises the error again, so that its traceback goes to the log.
     """
-    return told(request, 500, f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where", {})
+    return error_response(
+        request, 500, f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where", {}
+    )
 
 
-def told(
+def error_response(
     request: Request, status: int, text: str, headers: dict[str, str], again: dict[str, list[str]] | None = None
 ) -> Response:
     """Answer with an error: as JSON to a request for the API, else as a page.

@@ -20,63 +20,63 @@ from pgsched.web.pages import (
     workers,
 )
 from pgsched.web.pages.live import page
-from pgsched.web.pages.responses import Endpoint, Page, action
+from pgsched.web.pages.responses import Endpoint, Page, change_endpoint
 
 
-def shown(path: str, make: Page) -> Route:
+def page_route(path: str, make: Page) -> Route:
     """Return the route of a page (GET)."""
     return Route(path, page(make), methods=["GET"])
 
 
-def done(path: str, act: Page) -> Route:
+def change_route(path: str, act: Page) -> Route:
     """Return the route of a change (POST)."""
-    endpoint: Endpoint = action(act)
+    endpoint: Endpoint = change_endpoint(act)
     return Route(path, endpoint, methods=["POST"])
 
 
 ROUTES: list[BaseRoute] = [
     Route("/api/openapi.json", openapi.serve, methods=["GET"]),
     *operation_table.routes(),
-    shown("/", overview.overview),
-    shown("/jobs", jobs.index),
+    page_route("/", overview.overview),
+    page_route("/jobs", jobs.index),
     Route("/jobs/", RedirectResponse("/jobs", 308), methods=["GET"]),
-    shown("/jobs/{name:job}", jobs.show),
-    shown("/preview", job_form.preview),
-    shown("/job/new", job_form.new),
-    done("/job/new", job_form.create),
-    shown("/job/edit/{name:job}", job_form.edit),
-    done("/job/edit/{name:job}", job_form.change),
-    shown("/job/backfill/{name:job}", backfills.ask),
-    done("/job/backfill/{name:job}", backfills.start),
-    done("/job/pause/{name:job}", jobs.pause),
-    done("/job/resume/{name:job}", jobs.resume),
-    done("/job/run/{name:job}", jobs.run),
-    done("/job/delete/{name:job}", jobs.delete),
-    done("/job/exclude/{name:job}", calendars.exclude),
-    done("/job/allow/{name:job}", calendars.allow),
-    shown("/runs", runs.index),
-    shown("/runs/many", bulk.ask),
-    done("/runs/many", bulk.choose),
-    done("/runs/many/do", bulk.do),
-    shown("/runs/{id:row}", runs.show),
-    shown("/runs/{id:row}/log", runs.log),
-    shown("/runs/{id:row}/tree", runs.tree),
-    done("/runs/{id:row}/retry", runs.retry),
-    done("/runs/{id:row}/cancel", runs.cancel),
-    done("/runs/{id:row}/tree/retry", runs.retry_tree),
-    done("/runs/{id:row}/tree/cancel", runs.cancel_tree),
-    shown("/queues", queues.index),
-    done("/queues/save", queues.save_queue),
-    done("/limits/save", queues.save_limit),
-    done("/limits/remove", queues.remove_limit),
-    done("/pauses/begin", queues.pause),
-    done("/pauses/end", queues.resume),
-    shown("/workers", workers.workers),
-    done("/workers/{id:row}/drain", workers.drain),
-    done("/retention/save", retention.save),
-    shown("/alerts", alerts.incidents),
-    shown("/audit", alerts.audit),
-    shown("/doctor", workers.doctor),
-    shown("/backfills/{id:row}", backfills.show),
-    done("/backfills/{id:row}/cancel", backfills.cancel),
+    page_route("/jobs/{name:job}", jobs.show),
+    page_route("/preview", job_form.preview),
+    page_route("/job/new", job_form.new),
+    change_route("/job/new", job_form.create),
+    page_route("/job/edit/{name:job}", job_form.edit),
+    change_route("/job/edit/{name:job}", job_form.change),
+    page_route("/job/backfill/{name:job}", backfills.ask),
+    change_route("/job/backfill/{name:job}", backfills.start),
+    change_route("/job/pause/{name:job}", jobs.pause),
+    change_route("/job/resume/{name:job}", jobs.resume),
+    change_route("/job/run/{name:job}", jobs.run),
+    change_route("/job/delete/{name:job}", jobs.delete),
+    change_route("/job/exclude/{name:job}", calendars.exclude),
+    change_route("/job/allow/{name:job}", calendars.allow),
+    page_route("/runs", runs.index),
+    page_route("/runs/many", bulk.ask),
+    change_route("/runs/many", bulk.choose),
+    change_route("/runs/many/do", bulk.change_runs),
+    page_route("/runs/{id:row}", runs.show),
+    page_route("/runs/{id:row}/log", runs.log),
+    page_route("/runs/{id:row}/tree", runs.tree),
+    change_route("/runs/{id:row}/retry", runs.retry),
+    change_route("/runs/{id:row}/cancel", runs.cancel),
+    change_route("/runs/{id:row}/tree/retry", runs.retry_tree),
+    change_route("/runs/{id:row}/tree/cancel", runs.cancel_tree),
+    page_route("/queues", queues.index),
+    change_route("/queues/save", queues.save_queue),
+    change_route("/limits/save", queues.save_limit),
+    change_route("/limits/remove", queues.remove_limit),
+    change_route("/pauses/begin", queues.pause),
+    change_route("/pauses/end", queues.resume),
+    page_route("/workers", workers.workers),
+    change_route("/workers/{id:row}/drain", workers.drain),
+    change_route("/retention/save", retention.save),
+    page_route("/alerts", alerts.incidents),
+    page_route("/audit", alerts.audit),
+    page_route("/doctor", workers.doctor),
+    page_route("/backfills/{id:row}", backfills.show),
+    change_route("/backfills/{id:row}/cancel", backfills.cancel),
 ]

@@ -25,15 +25,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pgsched import gc_tuning
 from pgsched.errors import InputError
-from pgsched.web.app import make
+from pgsched.web.app import make_console
 from pgsched.web.security.guesses import address_of
 from pgsched.web.settings import Settings
 
 HEAD_S = 10.0
-MOST, MOST_WAITING, MOST_OF_A_PEER = 500, 200, 250  # connections: all, without a whole head, of one address
+MAX_CONNECTIONS, MAX_WITHOUT_HEAD, MAX_PER_PEER = (
+    500,
+    200,
+    250,
+)  # connections: all, without a whole head, of one address
 
 
-class Doors:
+class ConnectionLimits:
     """The open connections, and their limits.
 
     `is_shared`: checks whether many people share an address; a shared address has no limit of its own.
@@ -41,33 +45,33 @@ class Doors:
 
     def __init__(self, is_shared: Callable[[str], bool]) -> None:
         self._is_shared = is_shared
-        self._waiting: dict[Door, None] = {}  # connections without a whole head, oldest first
+        self._waiting: dict[ConsoleConnection, None] = {}  # connections without a whole head, oldest first
         self._of: Counter[str] = Counter()
 
-    def come(self, door: Door) -> None:
+    def come(self, door: ConsoleConnection) -> None:
         """Count a new connection.
 
         If its address has too many, the oldest of them without a whole head is closed, else the new one.
         """
         self._of[door.peer] += 1
-        if self._of[door.peer] > MOST_OF_A_PEER and not self._is_shared(door.peer):
+        if self._of[door.peer] > MAX_PER_PEER and not self._is_shared(door.peer):
             self._close(next((one for one in self._waiting if one.peer == door.peer), door))
 
-    def wait(self, door: Door) -> None:
+    def wait(self, door: ConsoleConnection) -> None:
         """Add a connection without a whole head; if there are too many, close the oldest of them."""
         self._waiting[door] = None
-        if len(self._waiting) > MOST_WAITING:
+        if len(self._waiting) > MAX_WITHOUT_HEAD:
             self._close(next(iter(self._waiting)))
 
-    def _close(self, door: Door) -> None:
+    def _close(self, door: ConsoleConnection) -> None:
         self.enter(door)
         door.transport.abort()
 
-    def enter(self, door: Door) -> None:
+    def enter(self, door: ConsoleConnection) -> None:
         """Note that a connection has sent a whole head, or is gone."""
         self._waiting.pop(door, None)
 
-    def go(self, door: Door) -> None:
+    def go(self, door: ConsoleConnection) -> None:
         """Forget a connection that is closed."""
         self.enter(door)
         self._of[door.peer] -= 1
@@ -75,10 +79,10 @@ class Doors:
             del self._of[door.peer]
 
 
-class Door(H11Protocol):
+class ConsoleConnection(H11Protocol):
     """An HTTP connection with a time limit for each head of a request."""
 
-    doors: Doors
+    doors: ConnectionLimits
     peer = ""
     head_timer: asyncio.TimerHandle | None = None
 
@@ -140,29 +144,29 @@ def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
     `told`: called with the address of the console once it listens.
     Raises InputError where the console cannot listen.
     """
-    listening = listen(settings.host, settings.port)
+    listening = open_socket(settings.host, settings.port)
     name, port = listening.getsockname()[:2]
     shown = f"[{name}]" if ":" in name else name
     ending = asyncio.Event()
     config = uvicorn.Config(
-        make(replace(settings, dsn=dsn), ending),
-        http=type("ConsoleDoor", (Door,), {"doors": Doors(settings.is_shared)}),
+        make_console(replace(settings, dsn=dsn), ending),
+        http=type("ConsoleDoor", (ConsoleConnection,), {"doors": ConnectionLimits(settings.is_shared)}),
         log_level="warning",
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=2,
         h11_max_incomplete_event_size=64 << 10,
-        limit_concurrency=MOST,
+        limit_concurrency=MAX_CONNECTIONS,
         ws="none",
     )
-    gc_tuning.last()
-    with listening, outliving_sigterm():
+    gc_tuning.tune_for_long_run()
+    with listening, ignore_resent_sigterm():
         told(f"http://{shown}:{port}/")
         EndingServer(config, ending).run(sockets=[listening])
 
 
 @contextmanager
-def outliving_sigterm() -> Iterator[None]:
+def ignore_resent_sigterm() -> Iterator[None]:
     """Ignore SIGTERM while the server ends, so that the exit code is 0.
 
     uvicorn handles the signal, ends, and then sends the same signal to its own process.
@@ -177,7 +181,7 @@ def outliving_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_socket(host: str, port: int) -> socket.socket:
     """Open the socket to listen on.
 
     Raises InputError where the address cannot be used.

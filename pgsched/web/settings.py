@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgsched.errors import InputError
-from pgsched.web.security.secrets import Password, Role, is_strong, same
+from pgsched.web.security.secrets import Password, Role, equal_secrets, is_strong
 
 SHORTEST_TOKEN = 16
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -92,10 +92,10 @@ class Settings:
     def by_token(self, given: str) -> tuple[Role, str]:
         """Return the role that a token gives, and the name of its person; all tokens are always compared."""
         found: tuple[Role, str] = ("none", "")
-        if self.reader_token and same(given, self.reader_token):
+        if self.reader_token and equal_secrets(given, self.reader_token):
             found = ("read", "")
         for name, token in (("", self.token), *self.named):
-            if token and same(given, token):
+            if token and equal_secrets(given, token):
                 found = ("write", name)
         return found
 
@@ -125,7 +125,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def networks(texts: list[str]) -> tuple[Network, ...]:
+def parse_networks(texts: list[str]) -> tuple[Network, ...]:
     """Parse addresses or CIDR ranges.
 
     Raises InputError for other texts.
@@ -136,7 +136,7 @@ def networks(texts: list[str]) -> tuple[Network, ...]:
         raise InputError(f"trusted proxy: {error}", "trusted proxy") from None
 
 
-def tokens(text: str | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+def parse_tokens(text: str | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
     """Parse one token, or lines of a person's name and a token.
 
     Returns the single token or None, and the pairs of name and token.
@@ -152,7 +152,7 @@ def tokens(text: str | None) -> tuple[str | None, tuple[tuple[str, str], ...]]:
     return None, tuple((name, token) for name, token in lines)
 
 
-def secret(name: str, file: Path | None, environ: Mapping[str, str], variable: str) -> str | None:
+def read_secret(name: str, file: Path | None, environ: Mapping[str, str], variable: str) -> str | None:
     """Read a token from a file, else from an environment variable; return None without either.
 
     `name`: what the token is called in errors.

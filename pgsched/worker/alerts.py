@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pgsched.config import Settings
-from pgsched.leader.alerting.delivery import Courier
-from pgsched.leader.alerting.incidents import Unled
-from pgsched.leader.alerting.sinks import sinks
+from pgsched.leader.alerting.delivery import AlertDelivery
+from pgsched.leader.alerting.incidents import LeaderlessWatch
+from pgsched.leader.alerting.sinks import configured_sinks
 from pgsched.leader.election import Leader
 
 
@@ -18,15 +18,15 @@ def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[No
 
     `stands`: the process is a candidate for leader.
     """
-    couriers = [Courier(settings.dsn, sink) for sink in sinks(settings.alerts)]
+    couriers = [AlertDelivery(settings.dsn, sink) for sink in configured_sinks(settings.alerts)]
 
     def nudge() -> None:
         for courier in couriers:
             courier.nudge()
 
     leader.nudge = nudge
-    unled = Unled(settings.dsn, nudge, stands, lambda: leader.term is not None, leader.unled)
-    threads: list[Courier | Unled] = [*couriers, unled]
+    unled = LeaderlessWatch(settings.dsn, nudge, stands, lambda: leader.term is not None, leader.unled)
+    threads: list[AlertDelivery | LeaderlessWatch] = [*couriers, unled]
     for thread in threads:
         thread.start()
     try:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pgsched import log
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.worker import log_lines
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.heartbeat import Heartbeat
 from pgsched.worker.settling.outcomes import Outcomes
@@ -25,7 +25,7 @@ FLUSH_S = 5.0
 STUCK_S = 15.0
 
 
-class Ending:
+class WorkerEnd:
     """Whether one worker is to end, and why.
 
     - `on_stop()`: called at each stop.
@@ -95,11 +95,11 @@ class Ending:
         if not self.stops:  # retired without a stop: running attempts get all the time they need, until a stop
             await runner.idle(lambda: self.stops > 0)
         found = runner.running()
-        running = {"runs": log_lines.running(found), "hint": log_lines.HURRY} if found else {}
+        running = {"runs": log_lines.format_running(found), "hint": log_lines.HURRY} if found else {}
         logger.info("draining", running=len(runner), grace_s=grace_s, **running)
-        telling = asyncio.create_task(log_lines.tell_what_runs(runner.running))
+        telling = asyncio.create_task(log_lines.log_running_attempts(runner.running))
         await self._until_idle(runner, grace_s, hurry=True)
-        longest = runner.end_all(Ended.SHUTDOWN)
+        longest = runner.end_all(EndReason.SHUTDOWN)
         await self._until_idle(runner, max(longest, 10.0) + FLUSH_S + 1, hurry=False)
         telling.cancel()
         try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import time
 
 from pgsched.leader.election import Leader
-from pgsched.telemetry.health import LOOP_S, Health, starting
+from pgsched.telemetry.health import LOOP_S, Health, starting_health
 from pgsched.worker.worker import Worker
 
 LEADER_S = 30.0
 
 
-def of_worker(worker: Worker) -> Health:
+def worker_health(worker: Worker) -> Health:
     """Return a worker's health.
 
     Alive: its event loop runs and its heartbeat has not ended. Ready: the database answers its heartbeats, and it takes
@@ -22,7 +22,7 @@ def of_worker(worker: Worker) -> Health:
     """
     heartbeat, watchdog = worker.heartbeat, worker.watchdog
     if heartbeat is None or watchdog is None:
-        return starting()
+        return starting_health()
     alive, ready = [], []
     if (silent_s := watchdog.silent_s()) > LOOP_S:
         who = watchdog.blocked()
@@ -38,9 +38,9 @@ def of_worker(worker: Worker) -> Health:
     return Health(alive, ready)
 
 
-def of_leader(leader: Leader) -> Health:
+def leader_health(leader: Leader) -> Health:
     """Return the health of a process that only leads or waits to lead; ready: the database has answered it lately."""
     if leader.heard_at is None:
-        return starting()
+        return starting_health()
     age_s = time.monotonic() - leader.heard_at
     return Health([], [] if age_s <= LEADER_S else [f"the database has not answered for {age_s:.0f} s"])

@@ -18,10 +18,10 @@ from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import BY_KEY, Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
 from pgsched.db.queries.runs import workers
-from pgsched.db.queries.runs.claims import Beat, Vitals, cancel_asked, heartbeat
+from pgsched.db.queries.runs.claims import HeartbeatResult, Vitals, find_cancelled, heartbeat
 from pgsched.errors import PgschedError
 from pgsched.worker.leases import Leases
-from pgsched.worker.nudge import Nudge
+from pgsched.worker.nudge import HeartbeatWaiter
 from pgsched.worker.registration import declare_again, register_again
 
 logger = log.get("lease")
@@ -30,7 +30,7 @@ AGAIN_S = 0.25
 DECLARE_AGAIN_S = 30.0
 
 
-def patience_s(lease_s: float) -> tuple[float, float]:
+def answer_timeouts_s(lease_s: float) -> tuple[float, float]:
     """Return the seconds until the server cancels a heartbeat, and until this process gives it up.
 
     An unanswered heartbeat leaves time for another on a new connection, unless the lease is shorter than 4 s.
@@ -82,7 +82,7 @@ class Heartbeat(threading.Thread):
         self.registration = registration
         self.leases = leases
         self.calls = calls
-        self.nudge = Nudge()
+        self.nudge = HeartbeatWaiter()
         self._stopping = False
         self._looked_at: frozenset[Key] = frozenset()
         self.beaten_at = time.monotonic()
@@ -133,7 +133,7 @@ class Heartbeat(threading.Thread):
         self._sign_off(conn)
 
     def _connect(self) -> Connection[Any]:
-        timeout_s, within_s = patience_s(self.leases.lease_s)
+        timeout_s, within_s = answer_timeouts_s(self.leases.lease_s)
         conn = connect(self.dsn, purpose="heartbeat", timeout_s=timeout_s, settings=BY_KEY)
         expect(conn, within_s)
         return conn
@@ -148,7 +148,7 @@ class Heartbeat(threading.Thread):
     def _beat(self, conn: Connection[Any]) -> None:
         held = self.leases.held()
         sent_at = time.monotonic()
-        beat: Beat = heartbeat(
+        beat: HeartbeatResult = heartbeat(
             conn,
             self.worker_id,
             self.leases.lease_s,
@@ -169,7 +169,7 @@ class Heartbeat(threading.Thread):
             done = declare_again(conn, self.registration, update=self._updates)
             self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
 
-    def _heed(self, conn: Connection[Any], beat: Beat) -> None:
+    def _heed(self, conn: Connection[Any], beat: HeartbeatResult) -> None:
         """Drain if the answer says so, and register again if the database does not know this worker.
 
         The database may not know it for two reasons:
@@ -198,7 +198,7 @@ class Heartbeat(threading.Thread):
         held = frozenset(self.leases.held())
         asked = held if hinted else held & self._looked_at
         self._looked_at = held
-        lost, cancel = cancel_asked(conn, list(asked)) if asked else ([], frozenset())
+        lost, cancel = find_cancelled(conn, list(asked)) if asked else ([], frozenset())
         if lost or cancel:
             self.calls.on_beat(lost, cancel)
         if hinted:

@@ -16,7 +16,7 @@ from typing import Any
 from pgsched import log
 from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain, first_line
-from pgsched.db.connection.notifications import notices
+from pgsched.db.connection.notifications import arrived_notifications
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
 
@@ -72,7 +72,7 @@ async def pass_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None])
             return
         try:
             count = 0
-            for channel, payload in islice(notices(conn), AT_ONCE):
+            for channel, payload in islice(arrived_notifications(conn), AT_ONCE):
                 heard(channel, payload)
                 count += 1
             if count == AT_ONCE:  # libpq has read the rest, so the socket stays silent about it

@@ -13,7 +13,7 @@ SHARE = 20  # a look that a notification asked for is followed by a pause of 20 
 LEAST_PAUSE_S = 0.02
 
 
-class Nudge:
+class HeartbeatWaiter:
     """The requests to the heartbeat's thread: any thread makes them, one waits for them. Times are monotonic.
 
     - `stopped`: the thread is to end.

@@ -18,13 +18,13 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.model import Key
-from pgsched.core.text import escaped
+from pgsched.core.text import escape_non_ascii
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify
 from pgsched.db.queries.runs.run_output import Page, tell_progress, write
 from pgsched.execute.output.kept_output import Progress
-from pgsched.execute.output.record import Journal, Record, in_json
-from pgsched.worker.output_pages import Book
+from pgsched.execute.output.record import Journal, Record, progress_to_json
+from pgsched.worker.output_pages import OutputRows
 
 logger = log.get("logs")
 EVERY_S = 1.0
@@ -106,7 +106,7 @@ class LogPump:
                 record = waiting.pop()
                 taken = record.take()
                 if record.book is None:
-                    record.book = Book(self._journal.tail_bytes)
+                    record.book = OutputRows(self._journal.tail_bytes)
                 if taken.progress is not None and (text := progress_text(taken.progress)) is not None:
                     news.append((record.key, text))
                 page = record.book.page(record.key, record.attempt, taken, final=record.closed)
@@ -130,10 +130,10 @@ class LogPump:
             try:
                 self._conn = self._conn or await aconnect(self._dsn, purpose="logs", settings=SETTINGS)
                 if pages:
-                    note_bases(batch, pages, await write(self._conn, pages))
+                    set_bases(batch, pages, await write(self._conn, pages))
                     pages = []
                 if news:
-                    tell_again(batch, news, await tell_progress(self._conn, news))
+                    resend_progress(batch, news, await tell_progress(self._conn, news))
                     news = []
             except Exception as error:  # any error, even an unforeseen one: the worker goes on without this output
                 reaction = classify(error)
@@ -167,10 +167,10 @@ class LogPump:
 
 def in_ascii(page: Page) -> Page:
     """Return the page with escapes for characters that are not ASCII."""
-    return replace(page, lines=[(seq, stream, escaped(text)) for seq, stream, text in page.lines])
+    return replace(page, lines=[(seq, stream, escape_non_ascii(text)) for seq, stream, text in page.lines])
 
 
-def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int | None]) -> None:
+def set_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int | None]) -> None:
     """Give each book the base of its rows; close the record of an attempt that may not write any more."""
     records = {record.key: record for record in batch}
     for page, base in zip(pages, bases, strict=True):
@@ -182,7 +182,7 @@ def note_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int |
             record.book.base = base
 
 
-def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
+def resend_progress(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
     """Resend progress that could not be written, with the next flush; after the attempt's end only once."""
     records = {record.key: record for record in batch}
     for key, _ in news:
@@ -192,7 +192,7 @@ def tell_again(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[K
 
 def progress_text(progress: Progress) -> str | None:
     """Return a progress as a JSON object, or None where it holds no numbers."""
-    values = in_json(progress)
+    values = progress_to_json(progress)
     if values is None:
         return None
     named = zip(("done", "total", "note"), values, strict=True)

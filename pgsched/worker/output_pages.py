@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pgsched.core.model import Key
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 from pgsched.db.queries.runs.run_output import Line, Page
 from pgsched.execute.output.kept_output import Piece, Taken
 
@@ -20,7 +20,7 @@ ROW_CHARACTERS = 4096
 CUT = "cut"
 
 
-class Kept(NamedTuple):
+class TailRow(NamedTuple):
     """A row of the end. It is dropped when too much output follows it."""
 
     seq: int
@@ -28,7 +28,7 @@ class Kept(NamedTuple):
     n_lines: int
 
 
-class Last(NamedTuple):
+class LastRow(NamedTuple):
     """The row written last. Short output continues in it, because each row costs."""
 
     seq: int
@@ -41,17 +41,17 @@ class Last(NamedTuple):
         return (self.stream, self.is_tail) == (stream, is_tail) and len(self.text) + len(text) <= ROW_CHARACTERS
 
 
-NONE = Last(-1, "", "", False)
+NONE = LastRow(-1, "", "", False)
 
 
-class Book:
+class OutputRows:
     """The rows of one attempt. `base`: the number added to each `seq`, known once the first page is written."""
 
     def __init__(self, tail_bytes: int) -> None:
         self.base: int | None = None
         self._tail_bytes = tail_bytes
         self._seq = 0
-        self._tail: deque[Kept] = deque()
+        self._tail: deque[TailRow] = deque()
         self._kept_bytes = 0
         self._cut_bytes = self._cut_lines = 0
         self._cut_seq: int | None = None
@@ -91,22 +91,22 @@ class Book:
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")
-        text = storable(decoder.decode(bytes(data)))
+        text = replace_unstorable(decoder.decode(bytes(data)))
         seq = self._last.seq if self._last.takes(stream, text, is_tail) else self._next_seq()
         text = self._last.text + text if seq == self._last.seq else text
         if lines and lines[-1][0] == seq:
             lines.pop()
         lines.append((seq, stream, text))
-        self._last = Last(seq, stream, text, is_tail)
+        self._last = LastRow(seq, stream, text, is_tail)
         if is_tail:
             self._count(seq, len(data), data.count(b"\n"))
 
     def _count(self, seq: int, n_bytes: int, n_lines: int) -> None:
         if self._tail and self._tail[-1].seq == seq:
             row = self._tail.pop()
-            self._tail.append(Kept(seq, row.n_bytes + n_bytes, row.n_lines + n_lines))
+            self._tail.append(TailRow(seq, row.n_bytes + n_bytes, row.n_lines + n_lines))
         else:
-            self._tail.append(Kept(seq, n_bytes, n_lines))
+            self._tail.append(TailRow(seq, n_bytes, n_lines))
         self._kept_bytes += n_bytes
 
     def _next_seq(self) -> int:

@@ -21,20 +21,20 @@ from pgsched.config import Settings
 from pgsched.core.model import Kind
 from pgsched.db.connection import failover, pooler
 from pgsched.db.connection.connect import connect, ssl_problem
-from pgsched.db.connection.dsn import place
+from pgsched.db.connection.dsn import describe_database
 from pgsched.db.queries.runs import sql_rights, workers
 from pgsched.db.schema import version
 from pgsched.errors import InputError, PgschedError
 from pgsched.execute import signal_isolation
 from pgsched.execute.output.record import Journal
-from pgsched.execute.registry import executors
+from pgsched.execute.registry import make_executors
 from pgsched.leader.election import Leader
 from pgsched.telemetry import otel, tracing
-from pgsched.threads import apart
+from pgsched.threads import run_in_thread
 from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
 from pgsched.worker.observers.events import NO_EVENTS
-from pgsched.worker.process_endpoint import Observed
+from pgsched.worker.process_endpoint import ProcessEndpoints
 from pgsched.worker.watching.memory_limit import check_memory
 from pgsched.worker.worker import Worker
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from pgsched.app.base import AppBase
     from pgsched.worker.observers.tracing import Tracing
-    from pgsched.worker.supervision.supervisor_link import Line
+    from pgsched.worker.supervision.supervisor_link import SupervisorLink
 
 logger = log.get("process")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -56,12 +56,12 @@ def process_name() -> str:
 
 def prepare(settings: Settings) -> None:
     """Check the schema, and log what is unwise. Raises PgschedError."""
-    failover.survey(settings.dsn)
+    failover.learn_timelines(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
         version.check(conn)
         if problem := ssl_problem(conn):
             logger.warning(problem)
-        if mode := pooler.of(conn):
+        if mode := pooler.pooler_of(conn):
             logger.info("a pooler is on the way", mode=str(mode))
 
 
@@ -76,8 +76,8 @@ def refuse_other_database(dsn: str, app_dsn: str) -> None:
             found.append(workers.which_database(conn))
     if found[0] != found[1]:
         raise InputError(
-            f"dsn: the app is made for {place(app_dsn)}, and this worker was told to serve {place(dsn)}:"
-            " leave out --dsn (or PGSCHED_DSN, or DATABASE_URL), or the dsn of App(...)",
+            f"dsn: the app is made for {describe_database(app_dsn)}, and this worker was told to serve"
+            f" {describe_database(dsn)}: leave out --dsn (or PGSCHED_DSN, or DATABASE_URL), or the dsn of App(...)",
             "dsn",
         )
 
@@ -86,7 +86,7 @@ def run_worker(
     settings: Settings,
     app: AppBase | None = None,
     on_start: Callable[[Worker], None] | None = None,
-    line: Line | None = None,
+    line: SupervisorLink | None = None,
 ) -> None:
     """Run one worker process to its end; `line` leads to its supervisor.
 
@@ -101,14 +101,14 @@ def run_worker(
         refuse_other_database(settings.dsn, app.dsn)
     if Kind.SQL in settings.worker.allow:
         sql_rights.refuse_rights(settings.dsn, settings.worker.sql_login, as_worker=settings.worker.sql_as_worker)
-    gc_tuning.last()
+    gc_tuning.tune_for_long_run()
     check_memory(settings.worker.max_memory_mb)
-    hear_of_children()
-    with Observed(settings, under_supervisor=line is not None) as observed:
+    restore_sigchld()
+    with ProcessEndpoints(settings, under_supervisor=line is not None) as observed:
         shutdown.run(lambda: serve(settings, app, on_start, line, observed))
 
 
-def hear_of_children() -> None:
+def restore_sigchld() -> None:
     """Restore the default of SIGCHLD where the parent process ignores it.
 
     Otherwise the kernel would report no exit codes to this process, and its commands would ignore the signal too.
@@ -121,25 +121,25 @@ async def serve(
     settings: Settings,
     app: AppBase | None,
     on_start: Callable[[Worker], None] | None = None,
-    line: Line | None = None,
-    observed: Observed | None = None,
+    line: SupervisorLink | None = None,
+    observed: ProcessEndpoints | None = None,
 ) -> None:
     """Run the asyncio part of `run_worker`; return when drained."""
     if app is None:
-        return await work(settings, app, on_start, line, observed)
+        return await run_between_hooks(settings, app, on_start, line, observed)
     await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
     try:
-        await work(settings, app, on_start, line, observed)
+        await run_between_hooks(settings, app, on_start, line, observed)
     finally:
         await app.hooks.shutdown()
 
 
-async def work(
+async def run_between_hooks(
     settings: Settings,
     app: AppBase | None,
     on_start: Callable[[Worker], None] | None,
-    line: Line | None,
-    observed: Observed | None,
+    line: SupervisorLink | None,
+    observed: ProcessEndpoints | None,
 ) -> None:
     """Run the worker between the app's on_start and on_shutdown hooks.
 
@@ -156,7 +156,7 @@ async def work(
         # The event loop gets signals through a descriptor; this handler is also called while the loop is blocked.
         signal.signal(number, lambda *_: worker.ending.signal_received())
         signal.siginterrupt(number, False)
-    signal_isolation.hear_alone(handled)
+    signal_isolation.reset_in_children(handled)
     if line is not None:
         worker.ending.report_state = line.say
         line.on_stop(lambda times: loop.call_soon_threadsafe(worker.ending.stop_at_least, times))
@@ -180,10 +180,10 @@ async def work(
     finally:
         if thread.is_alive():
             leader.stop()
-            await apart(partial(thread.join, 3.0))
+            await run_in_thread(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
-        signal_isolation.forget()
+        signal_isolation.clear_reset_signals()
         if traced is not None:
             await traced.close()
 
@@ -192,7 +192,7 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
     """Trace the worker's attempts where the app has set up tracing or `otel` asks for it. Raises InputError."""
     if settings.worker.otel:
         otel.set_up()
-    if not tracing.on():
+    if not tracing.is_enabled():
         return None
     from pgsched.worker.observers.tracing import trace_attempts
 
@@ -200,7 +200,7 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
 
 
 def make_worker(
-    settings: Settings, app: AppBase | None, observed: Observed | None = None, *, declares: bool = False
+    settings: Settings, app: AppBase | None, observed: ProcessEndpoints | None = None, *, declares: bool = False
 ) -> Worker:
     """Return a worker with an executor for each allowed kind.
 
@@ -208,7 +208,7 @@ def make_worker(
     """
     mine = settings.worker
     journal = Journal(mine.log_bytes)
-    chosen = executors(app, mine, settings.dsn, journal)
+    chosen = make_executors(app, mine, settings.dsn, journal)
     registration = workers.Registration(
         name=process_name(),
         version=pgsched.__version__,
@@ -230,10 +230,10 @@ def make_worker(
 def run_leader(settings: Settings) -> None:
     """Run only the leader's duties, until a signal. Raises PgschedError where no retry can help."""
     prepare(settings)
-    gc_tuning.last()
+    gc_tuning.tune_for_long_run()
     fatal: list[PgschedError] = []
     leader = Leader(settings.dsn, settings.leader, process_name(), on_fatal=fatal.append)
-    observed = Observed(settings)
+    observed = ProcessEndpoints(settings)
     before = {number: signal.signal(number, lambda *_: leader.stop()) for number in SIGNALS}
     try:
         with observed:

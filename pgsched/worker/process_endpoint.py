@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pgsched
-from pgsched.config import Settings, find_patience
+from pgsched.config import Settings, find_backlog_limits
 from pgsched.errors import InputError
 from pgsched.leader.election import Leader
 from pgsched.leader.metrics import LeaderMeter
 from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
-from pgsched.telemetry.health import Health, as_json, starting
+from pgsched.telemetry.health import Health, as_json, starting_health
 from pgsched.telemetry.metrics import Meter, Sample
-from pgsched.worker.health import of_leader, of_worker
+from pgsched.worker.health import leader_health, worker_health
 from pgsched.worker.observers.metrics import WorkerMeter, samples_of
 from pgsched.worker.worker import Worker
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
 
 
-class Observed:
+class ProcessEndpoints:
     """The endpoints of one process, open inside a `with` block."""
 
     def __init__(self, settings: Settings, *, under_supervisor: bool = False) -> None:
@@ -50,7 +50,7 @@ class Observed:
         self._figures: Figures | None = None
         self._system: SystemHealth | None = None
         self._asked = mine.metrics is not None or mine.health is not None
-        find_patience()  # check the value now, and not at the first look at the system's health
+        find_backlog_limits()  # check the value now, and not at the first look at the system's health
         self.meter: Meter | None = None
         self.counted: WorkerMeter | None = None
         if mine.metrics is not None:
@@ -62,7 +62,7 @@ class Observed:
         if under_supervisor:
             self._endpoints = self._inner() if self._asked else []
         else:
-            self._endpoints = outer(mine.metrics, mine.health, self._metrics, self.health)
+            self._endpoints = make_public_endpoints(mine.metrics, mine.health, self._metrics, self.health)
 
     def watch(self, worker: Worker | None, leader: Leader) -> None:
         """Report this worker and this leader from now on."""
@@ -89,12 +89,12 @@ class Observed:
     def health(self) -> Health:
         """Return the health of the process now."""
         if self._worker is not None:
-            found = of_worker(self._worker)
+            found = worker_health(self._worker)
         else:
-            found = starting() if self._leader is None else of_leader(self._leader)
+            found = starting_health() if self._leader is None else leader_health(self._leader)
         return found if self._system is None else replace(found, system=self._system.lines())
 
-    def __enter__(self) -> Observed:
+    def __enter__(self) -> ProcessEndpoints:
         for endpoint in self._endpoints:
             endpoint.start()
         return self
@@ -139,7 +139,7 @@ def require_client() -> None:
         )
 
 
-def outer(metrics: str | None, health: str | None, page: Route, tell: object) -> list[Endpoint]:
+def make_public_endpoints(metrics: str | None, health: str | None, page: Route, tell: object) -> list[Endpoint]:
     """Return the endpoints for the outside: metrics with health beside them, and health alone at its own address."""
     assert callable(tell)
 

@@ -36,8 +36,8 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
             worker_id, done = rows.register(conn, registration)
     except DatabaseError as error:
         raise explain(error) from error
-    tell(registration, done)
-    return worker_id, not held(done)
+    log_declarations(registration, done)
+    return worker_id, not locked_jobs(done)
 
 
 def register_tasks(conn: Connection[Any], registration: Registration) -> None:
@@ -48,7 +48,7 @@ def register_tasks(conn: Connection[Any], registration: Registration) -> None:
         logger.warning(OTHERS_APP, app=registration.app, owner=owner)
 
 
-def held(done: dict[str, str]) -> dict[str, str]:
+def locked_jobs(done: dict[str, str]) -> dict[str, str]:
     """Return the jobs whose rows were locked."""
     return {name: what for name, what in done.items() if what.startswith(HELD)}
 
@@ -79,9 +79,9 @@ def declare_again(conn: Connection[Any], registration: Registration, *, update: 
             raise error.__cause__ from None
         logger.error("the jobs that the code declares cannot be declared", app=registration.app, error=str(error))
         return True
-    if not held(done):
+    if not locked_jobs(done):
         logger.info("jobs declared", app=registration.app, jobs=done)
-    return not held(done)
+    return not locked_jobs(done)
 
 
 def register_again(conn: Connection[Any], registration: Registration) -> tuple[int, bool]:
@@ -99,14 +99,14 @@ def register_again(conn: Connection[Any], registration: Registration) -> tuple[i
         return workers.start(conn, registration), True
     if back := [name for name, what in done.items() if what == "created"]:
         logger.warning("jobs put back that were removed while this worker was away", app=registration.app, jobs=back)
-    return worker_id, not held(done)
+    return worker_id, not locked_jobs(done)
 
 
-def tell(registration: Registration, done: dict[str, str]) -> None:
+def log_declarations(registration: Registration, done: dict[str, str]) -> None:
     """Log what was declared, and why the other jobs were not."""
     if done:
         logger.info("jobs declared", app=registration.app, jobs=done)
-    if locked := held(done):
+    if locked := locked_jobs(done):
         logger.warning("jobs are as they were: somebody has locked them; they will be declared later", jobs=locked)
     if taken := {name: what for name, what in done.items() if what.startswith(f"{FOREIGN}:")}:
         logger.error("jobs not made: somebody else has taken their names, and would own what they run: delete them",

@@ -16,7 +16,7 @@ logger = log.get("settle")
 FIRST_S, LONGEST_S = 0.05, 1.0
 
 
-class Aside:
+class RetriedOutcomes:
     """The outcomes that wait to be tried again; true while there are any.
 
     - `due`: the outcomes whose time has come.

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from pgsched import log
 from pgsched.errors import BUG, PgschedError
-from pgsched.execute.event_loops import finish
+from pgsched.execute.event_loops import run_until_done
 
 logger = log.get("process")
 WITHIN_S = 10.0
@@ -41,7 +41,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_
             raise
         finally:
             others = asyncio.all_tasks() - {asyncio.current_task()}
-            timer = threading.Timer(within_s, leave, [others, error])
+            timer = threading.Timer(within_s, exit_process, [others, error])
             timer.daemon = True
             timer.start()
             timers.append(timer)
@@ -53,13 +53,13 @@ def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_
             except SystemExit:
                 if not ours:
                     raise
-                finish(ours[0], (SystemExit,))
+                run_until_done(ours[0], (SystemExit,))
     finally:
         for timer in timers:
             timer.cancel()
 
 
-def leave(others: set[asyncio.Task[Any]], error: BaseException | None) -> None:
+def exit_process(others: set[asyncio.Task[Any]], error: BaseException | None) -> None:
     """End the process at once, with the exit code that the command would have had; `others`: remaining tasks."""
     code = exit_code(error)
     try:

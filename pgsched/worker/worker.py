@@ -14,19 +14,19 @@ from types import CodeType
 from pgsched import log
 from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim, Kind
-from pgsched.db.connection.dsn import place
+from pgsched.db.connection.dsn import describe_database
 from pgsched.db.queries.runs import workers
-from pgsched.db.queries.runs.claims import Vitals, Wanted
+from pgsched.db.queries.runs.claims import Vitals, WorkerOffer
 from pgsched.execute.base import Executor, cap_kill_after
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.threads import apart
+from pgsched.threads import run_in_thread
 from pgsched.worker import log_lines
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.attempts.misfits import Misfits
 from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.claiming.claimer import Claimer
-from pgsched.worker.ending import Ending
+from pgsched.worker.ending import WorkerEnd
 from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat, HeartbeatCalls
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
@@ -72,7 +72,7 @@ class Worker:
         self._registered: tuple[int, bool] | None = None  # its id, and whether all its jobs are declared
         journal = journal or Journal()
         leases, settler = Leases(settings.lease_s), Settler(dsn, registration.name, settings.settle_wait_s)
-        self.ending = Ending()
+        self.ending = WorkerEnd()
         self.outcomes = Outcomes(settler, LogPump(dsn, journal), journal, leases, executors, events, self._more_room)
         self.runner = AttemptRunner(
             executors, settings.concurrency, leases, self.outcomes.take, self._more_room, self.ending.bug,
@@ -104,7 +104,10 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped."""
         worker_id = self.register()
-        logger.info("started", **log_lines.ready(worker_id, self.settings, self.registration, place(self.dsn)))
+        logger.info(
+            "started",
+            **log_lines.ready_fields(worker_id, self.settings, self.registration, describe_database(self.dsn)),
+        )
         self.ending.report_state(READY)
         self._claimer = self._make_claimer(worker_id)
         heartbeat = self.heartbeat = self._make_heartbeat(worker_id)
@@ -122,7 +125,7 @@ class Worker:
             watchdog.stop()
             for executor in set(self.runner.executors.values()):
                 await executor.close()
-            await apart(partial(heartbeat.join, 5.0))
+            await run_in_thread(partial(heartbeat.join, 5.0))
             logger.info("stopped", worker=self.registration.name, **self.verdicts)
         if self.ending.fatal is not None:
             raise self.ending.fatal
@@ -155,7 +158,7 @@ class Worker:
     def _make_claimer(self, worker_id: int) -> Claimer:
         settings, runner = self.settings, self.runner
         kinds = [kind for kind in runner.executors if kind != Kind.TASK]  # every task of these kinds
-        wanted = Wanted(worker_id, settings.lease_s, kinds, self.registration.tasks, self.named)
+        wanted = WorkerOffer(worker_id, settings.lease_s, kinds, self.registration.tasks, self.named)
         claimer = Claimer(
             self.dsn, wanted, settings.queues, settings.poll_s, self._room, self._take, runner.is_idle, runner.places
         )
@@ -214,6 +217,6 @@ class Worker:
         while True:
             await asyncio.sleep(WATCH_S)
             watchdog.turned()
-            self.runner.end(self.runner.leases.expired(time.monotonic()), Ended.DEADLINE)
+            self.runner.end(self.runner.leases.expired(time.monotonic()), EndReason.DEADLINE)
             self.runner.unpark()
             self._more_room()

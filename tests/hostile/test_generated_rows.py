@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.hostile.generated import Generator, Statement, smallest, tally
 from tests.support.hostile.short_life import command
 from tests.support.hostile.victim import JOB, LIMIT, Victim
@@ -62,7 +62,7 @@ class Attack:
     def look(self) -> None:
         """Fail unless bob notices nothing, and no duty of the leader fails with anything."""
         self.victim.unharmed(healthy=False)
-        found = status(self.victim.logins.connect("eye")).findings
+        found = read_status(self.victim.logins.connect("eye")).findings
         bad = [
             one.text for one in found if not one.note and (one.kind in WHOSE or JOB in one.text or LIMIT in one.text)
         ]

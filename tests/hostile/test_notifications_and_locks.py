@@ -93,13 +93,13 @@ def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
     dsn: str, db: psycopg.Connection[Any], logins: Logins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 1)
-    nobody, really, asked = logins.connect("nobody"), heartbeat.cancel_asked, list[float]()
+    nobody, really, asked = logins.connect("nobody"), heartbeat.find_cancelled, list[float]()
 
     def noted(*given: Any) -> Any:
         asked.append(time.monotonic())
         return really(*given)
 
-    monkeypatch.setattr(heartbeat, "cancel_asked", noted)
+    monkeypatch.setattr(heartbeat, "find_cancelled", noted)
 
     async def scene() -> None:
         handler = Handler()

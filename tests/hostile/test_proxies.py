@@ -97,7 +97,7 @@ def test_it_is_connected_to_without_and_gets_them_afterwards(dsn: str, words: st
 
     with proxy(dsn, words) as through:
         with connect(through) as conn:
-            assert pooler.of(conn) is not None
+            assert pooler.pooler_of(conn) is not None
             assert conn.execute("SHOW search_path").fetchone() == (SEARCH_PATH,)
         assert asyncio.run(ask(through)) == (SEARCH_PATH,)
         assert command("status", "--dsn", through).code == 0

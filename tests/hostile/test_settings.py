@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection import routes
 from pgsched.db.connection.connect import connect
-from pgsched.db.connection.pooler import Known, Pooler
+from pgsched.db.connection.pooler import Pooler, PoolerMode
 from pgsched.db.schema.migrate import upgrade
 from tests.support.hostile.short_life import command, live, make_app, ours
 from tests.support.logins import Logins, alone
@@ -63,7 +63,7 @@ def own(dsn: str) -> str:
 @contextmanager
 def shared(monkeypatch: pytest.MonkeyPatch, *dsns: str) -> Iterator[None]:
     """As if a pooler lent these a session for each transaction: one that keeps no setting apart for its clients."""
-    known = {dsn: Known(Pooler.TRANSACTION, False, float("inf"), read_only=True) for dsn in dsns}
+    known = {dsn: PoolerMode(Pooler.TRANSACTION, False, float("inf"), read_only=True) for dsn in dsns}
     with monkeypatch.context() as patched:
         patched.setattr(routes, "known", known)
         yield

@@ -43,7 +43,7 @@ def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
     leader = lead(db)
 
     def one_round() -> psycopg.Connection:
-        retention.tidy(db, 7 * 86_400.0, 1000)
+        retention.delete_other_rows(db, 7 * 86_400.0, 1000)
         duty_of(leader, DeclarationsDuty).period.exactly(0)
         leader.run_once()
         return db

@@ -37,7 +37,7 @@ def test_every_variable_of_ours_is_known_as_a_secret_or_as_none() -> None:
 def test_nothing_is_dropped_in_a_process_that_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PGSCHED_DSN": "host=a"})
     hidden_environment.drop()
-    assert "PGSCHED_DSN" in os.environ and hidden_environment.dropped() == {}
+    assert "PGSCHED_DSN" in os.environ and hidden_environment.dropped_secrets() == {}
 
 
 @pytest.mark.usefixtures("hidden")
@@ -45,25 +45,25 @@ def test_what_was_dropped_is_found_by_our_own_code() -> None:
     given = {"PGSCHED_DSN": "host=a", "PGSCHED_SQL_DSN_W": "host=w", "PGSCHED_SQL_LOGIN": "host=l", "PGPASSWORD": "x"}
     os.environ.update(given)
     hidden_environment.drop()
-    assert not {*given} & {*os.environ} and hidden_environment.dropped() == given
+    assert not {*given} & {*os.environ} and hidden_environment.dropped_secrets() == given
     assert config.find_dsn(None) == "host=a"
     assert config.find_sql_dsns(()) == {"w": "host=w"}
     assert config.find_sql_login(None) == "host=l"
     hidden_environment.drop()  # once more, as in a child process
-    assert hidden_environment.dropped() == given
+    assert hidden_environment.dropped_secrets() == given
 
 
 @pytest.mark.usefixtures("hidden")
 def test_another_process_of_ours_is_started_without_secrets() -> None:
     env = {"HOME": "/", "PGSCHED_DSN": "host=a", "PGPASSWORD": "x", "PGSCHED_LOG": "debug"}
-    public, secrets = hidden_environment.parted(env)
+    public, secrets = hidden_environment.split_environment(env)
     assert public == {"HOME": "/", "PGSCHED_LOG": "debug"} and {**public, **secrets} == env
     started, first = supervisor_link.environment(env, 1, 7)
     assert {*started} == {*public, supervisor_link.VARIABLE} and json.loads(first) == secrets
 
 
 def test_a_process_that_hides_nothing_starts_others_with_everything() -> None:
-    assert hidden_environment.parted({"PGSCHED_DSN": "host=a"}) == ({"PGSCHED_DSN": "host=a"}, {})
+    assert hidden_environment.split_environment({"PGSCHED_DSN": "host=a"}) == ({"PGSCHED_DSN": "host=a"}, {})
     assert supervisor_link.environment({}, 1, 7)[1] == b""
 
 

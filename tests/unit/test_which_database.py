@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.config import find_dsn, source_of_dsn
+from pgsched.config import find_dsn, find_dsn_source
 from pgsched.db.connection.dsn import parameters
 from pgsched.db.connection.failures import explain
 from pgsched.errors import InputError
@@ -23,7 +23,7 @@ DSN = "postgresql://h/a"
     ],
 )
 def test_the_nearest_word_counts(flag: str | None, environ: dict[str, str], source: str) -> None:
-    assert source_of_dsn(flag, environ) == (source, DSN)
+    assert find_dsn_source(flag, environ) == (source, DSN)
 
 
 @pytest.mark.parametrize("empty", ["", " ", "\n"])
@@ -44,7 +44,7 @@ def test_the_variables_of_libpq_lead_to_a_database() -> None:
     dsn = find_dsn(None, environ)
     assert dsn is not None and "s3cr" not in dsn  # libpq reads it where it is
     assert parameters(dsn) == {"host": "h", "port": "5433", "dbname": "it's a \\ db", "user": "u"}
-    assert source_of_dsn(None, {"PGSERVICE": "s"}) == ("PGSERVICE", "service='s'")
+    assert find_dsn_source(None, {"PGSERVICE": "s"}) == ("PGSERVICE", "service='s'")
     assert find_dsn(None, {"PGUSER": "u", "PGPORT": "1", "PGHOST": ""}) is None
 
 

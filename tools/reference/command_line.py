@@ -31,13 +31,13 @@ def page() -> str:
     shared = [option for option in parameters(find(root, ["status"]), "option") if option.opts[0] in SHARED]
     parts: list[list[str]] = [
         [INTRODUCTION],
-        table(("option", "meaning"), [(signature(option), meaning(option)) for option in shared]),
+        table(("option", "meaning"), [(option_usage(option), meaning(option)) for option in shared]),
         ["The database of a command, and its exit code:"],
         fenced(EPILOG.partition("\n\n\b\nExample")[0].replace("\b\n", "")),
         ["See also [exit codes and exceptions](exceptions.md) and [configuration](configuration.md)."],
     ]
     for name, command in root.commands.items():
-        parts += described(f"pgsched {name}", command, "##", {meaning(option) for option in shared})
+        parts += describe_command(f"pgsched {name}", command, "##", {meaning(option) for option in shared})
     return whole("Command line", *parts)
 
 
@@ -48,20 +48,20 @@ def find(command: Any, words: list[str]) -> Any:
     return command
 
 
-def described(path: str, command: Any, mark: str, shared: set[str]) -> Iterator[list[str]]:
+def describe_command(path: str, command: Any, mark: str, shared: set[str]) -> Iterator[list[str]]:
     """Yield the blocks of a command and of its subcommands."""
     arguments, options = parameters(command, "argument"), parameters(command, "option")
-    yield [f"{mark} `{' '.join([path, *map(named, arguments)])}`"]
+    yield [f"{mark} `{' '.join([path, *map(argument_usage, arguments)])}`"]
     yield from paragraphs(command.help or "")
     also = [option for option in options if option.opts[0] in SHARED and meaning(option) in shared]
-    rows = [(code(named(argument)), prose(getattr(argument, "help", None) or "")) for argument in arguments]
-    rows += [(signature(option), meaning(option)) for option in options if option not in also]
+    rows = [(code(argument_usage(argument)), prose(getattr(argument, "help", None) or "")) for argument in arguments]
+    rows += [(option_usage(option), meaning(option)) for option in options if option not in also]
     if rows:
         yield table(("argument or option", "meaning"), rows)
     if also:
         yield [f"Also: {', '.join(code(option.opts[0]) for option in also)}."]
     for name, child in getattr(command, "commands", {}).items():
-        yield from described(f"{path} {name}", child, "###", shared)
+        yield from describe_command(f"{path} {name}", child, "###", shared)
 
 
 def paragraphs(text: str) -> Iterator[list[str]]:
@@ -83,14 +83,14 @@ def parameters(command: Any, kind: str) -> list[Any]:
     return [one for one in command.params if one.param_type_name == kind and not getattr(one, "hidden", False)]
 
 
-def named(argument: Any) -> str:
+def argument_usage(argument: Any) -> str:
     """Return an argument as it stands in the usage line."""
     name = argument.metavar or argument.name.upper()
     name += "..." if argument.nargs == -1 else ""
     return name if argument.required else f"[{name}]"
 
 
-def signature(option: Any) -> str:
+def option_usage(option: Any) -> str:
     """Return `--name VALUE`, or both names of a switch."""
     names = [*option.opts, *option.secondary_opts]
     value = "" if option.is_flag else f" {option.metavar or VALUES[option.type.name.lower()]}"

@@ -33,7 +33,7 @@ def page() -> str:
 
     worker = find(typer.main.get_command(make_app()), ["worker"])
     options = {option.name: option.opts[0] for option in parameters(worker, "option")}
-    leading = ", ".join(map(code, config.LEADING))
+    leading = ", ".join(map(code, config.REQUIRED_ANY_OF_LIBPQ))
     return whole(
         "Configuration",
         [INTRODUCTION],
@@ -68,7 +68,7 @@ def defaults(settings: type[Any], options: dict[str, str]) -> list[tuple[str, st
     for field in fields(settings):
         name = field.name
         option = next((options[key] for key in aliases(name) if key in options), "")
-        found.append((code(name), code(option) if option else "", shown(getattr(made, name))))
+        found.append((code(name), code(option) if option else "", format_default(getattr(made, name))))
     return found
 
 
@@ -78,7 +78,7 @@ def aliases(name: str) -> list[str]:
     return [name, bare, bare.removesuffix("s")]
 
 
-def shown(value: Any) -> str:
+def format_default(value: Any) -> str:
     """Format a default for a reader."""
     if value is None or (hasattr(value, "__len__") and not value):
         return "none"

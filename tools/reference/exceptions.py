@@ -32,7 +32,7 @@ def page() -> str:
         table(("code", "meaning", "exception"), exit_codes()),
         ["## Exceptions"],
         [EXCEPTIONS],
-        table(("exception", "is a", "exit code", "HTTP", "meaning"), map(described, classes(PgschedError))),
+        table(("exception", "is a", "exit code", "HTTP", "meaning"), map(exception_row, classes(PgschedError))),
         ["## What a process does about an error of the database"],
         [REACTION],
         table(("SQLSTATE", "reaction"), reactions()),
@@ -51,7 +51,7 @@ def classes(base: type[PgschedError]) -> list[type[PgschedError]]:
     return [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, base)]
 
 
-def described(one: type[PgschedError]) -> tuple[str, ...]:
+def exception_row(one: type[PgschedError]) -> tuple[str, ...]:
     """Return the row of an exception."""
     base = "`Exception`" if one is PgschedError else code(one.__mro__[1].__name__)
     status = status_of(one.__new__(one))

@@ -42,8 +42,8 @@ def tag_of(operation: Operation) -> str:
 
 def row(operation: Operation) -> tuple[str, ...]:
     """Return the row of an operation."""
-    query = [shown(name, bool(schema.get("required"))) for name, schema in operation.query.items()]
-    body = [shown(name, name in operation.required) for name in operation.body or {}]
+    query = [format_parameter(name, bool(schema.get("required"))) for name, schema in operation.query.items()]
+    body = [format_parameter(name, name in operation.required) for name in operation.body or {}]
     if len(body) > 20:  # the columns of a job
         body = [*(one for one in body if one.startswith("**")), "any [column of a job](jobs.md)"]
     return (
@@ -52,7 +52,7 @@ def row(operation: Operation) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def shown(name: str, required: bool) -> str:
+def format_parameter(name: str, required: bool) -> str:
     """Format a parameter; a required one is bold."""
     return f"**{code(name)}**" if required else code(name)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgsched.chaos.checks.owners import of_runs, spells
+from pgsched.chaos.checks.owners import changes_by_run, ownerships
 from pgsched.chaos.history import History
 
 READ = """
@@ -66,12 +66,12 @@ class Attempt:
 IN_FORCE = "SELECT name, extract(epoch FROM applied_at)::float8 FROM pgsched.queues WHERE applied_at IS NOT NULL"
 
 
-def in_force(conn: psycopg.Connection) -> dict[str, float]:
+def limits_in_force_since(conn: psycopg.Connection) -> dict[str, float]:
     """Return when the limit of each queue took effect, in seconds since 1970."""
     return {str(name): float(at) for name, at in conn.execute(IN_FORCE.encode()).fetchall()}
 
 
-def bound_by(attempts: Iterable[Attempt], since: float) -> list[Attempt]:
+def limited_attempts(attempts: Iterable[Attempt], since: float) -> list[Attempt]:
     """Return the attempts of runs that were enqueued after `since`; only these are limited."""
     return [attempt for attempt in attempts if attempt.created is None or attempt.created > since]
 
@@ -130,21 +130,21 @@ def most_starts(attempts: Iterable[Attempt], period: float) -> tuple[int, float]
     return most, when
 
 
-def too_many(name: str, attempts: Sequence[Attempt], limit: int) -> Iterator[str]:
+def check_concurrency(name: str, attempts: Sequence[Attempt], limit: int) -> Iterator[str]:
     """Yield a line if more than `limit` attempts ran at the same time."""
     most, when = most_at_once(attempts)
     if most > limit:
         yield f"{name}: {most} at once at {when:.6f}, {limit} are allowed"
 
 
-def too_often(name: str, attempts: Sequence[Attempt], rate: int, period: float, burst: int) -> Iterator[str]:
+def check_rate(name: str, attempts: Sequence[Attempt], rate: int, period: float, burst: int) -> Iterator[str]:
     """Yield a line if more than `rate` + `burst` attempts started in any window of `period` seconds."""
     most, when = most_starts(attempts, period)
     if most > rate + burst:
         yield f"{name}: {most} starts in {period:g} s from {when:.6f} on, {rate} + {burst} are allowed"
 
 
-def out_of_order(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
+def check_order(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
     """Yield a line for each run that started before its turn.
 
     A run holds its key from its first start until its last attempt has ended. Runs start in the order in which they
@@ -176,33 +176,35 @@ def check(
     `since`: when the limit of each queue took effect, in seconds since 1970.
     """
     begins: Callable[[str], float] = lambda name: (since or {}).get(name, 0.0)  # noqa: E731
-    in_queue: Callable[[str], list[Attempt]] = lambda name: bound_by(  # noqa: E731
+    in_queue: Callable[[str], list[Attempt]] = lambda name: limited_attempts(  # noqa: E731
         (a for a in history if a.queue == name), begins(name)
     )
     found: list[str] = []
     for prefix, limit in (keys or {}).items():
         for key, attempts in by_key(history, prefix).items():
-            found += too_many(f"key {key}", attempts, limit)
+            found += check_concurrency(f"key {key}", attempts, limit)
     for name, limit in (queues or {}).items():
-        found += too_many(f"queue {name}", in_queue(name), limit)
+        found += check_concurrency(f"queue {name}", in_queue(name), limit)
     for prefix, rate in (key_rates or {}).items():
         for key, attempts in by_key(history, prefix).items():
-            found += too_often(f"key {key}", attempts, *rate)
+            found += check_rate(f"key {key}", attempts, *rate)
     for name, rate in (queue_rates or {}).items():
-        found += too_often(f"queue {name}", in_queue(name), *rate)
+        found += check_rate(f"queue {name}", in_queue(name), *rate)
     for prefix in ordered:
         for key, attempts in by_key(history, prefix).items():
-            found += out_of_order(f"key {key}", attempts)
+            found += check_order(f"key {key}", attempts)
     return found
 
 
-def at_every_instant(history: History) -> Iterator[str]:
+def check_recorded_limits(history: History) -> Iterator[str]:
     """Check that no limit in the history's settings was exceeded.
 
     Attempts are counted in the order of the journal's numbers, so the result does not depend on any clock.
     """
     keys = {run.id: run.key for run in history.runs if run.key is not None}
-    spans = [one for run_id, changes in of_runs(history).items() if run_id in keys for one in spells(changes)]
+    spans = [
+        one for run_id, changes in changes_by_run(history).items() if run_id in keys for one in ownerships(changes)
+    ]
     attempts = [
         Attempt(one.run_id, "", keys[one.run_id], one.claimed.seq, one.released.seq if one.released else None, "")
         for one in spans
@@ -214,19 +216,19 @@ def at_every_instant(history: History) -> Iterator[str]:
                 yield f"key {key}: {number} at once at entry {when:.0f} of the journal, {most} are allowed"
 
 
-def limit(text: str) -> tuple[str, int]:
+def parse_limit(text: str) -> tuple[str, int]:
     """Parse NAME=N."""
     name, _, number = text.rpartition("=")
     return name, int(number)
 
 
-def instant(text: str) -> tuple[str, float]:
+def parse_since(text: str) -> tuple[str, float]:
     """Parse NAME=SECONDS."""
     name, _, at = text.rpartition("=")
     return name, float(at)
 
 
-def rate(text: str) -> tuple[str, tuple[int, float, int]]:
+def parse_rate(text: str) -> tuple[str, tuple[int, float, int]]:
     """Parse NAME=N/P+B: N starts in P seconds, and B more in a burst."""
     name, _, figures = text.rpartition("=")
     starts, _, figures = figures.partition("/")
@@ -240,12 +242,12 @@ def main() -> int:
     parser.add_argument("file", nargs="?", type=Path, help="a saved history")
     parser.add_argument("--dsn", help="read the history of this database")
     parser.add_argument("--save", type=Path, help="save what was read")
-    parser.add_argument("--key", type=limit, action="append", default=[], metavar="PREFIX=N")
-    parser.add_argument("--queue", type=limit, action="append", default=[], metavar="NAME=N")
-    parser.add_argument("--key-rate", type=rate, action="append", default=[], metavar="PREFIX=N/P+B")
-    parser.add_argument("--queue-rate", type=rate, action="append", default=[], metavar="NAME=N/P+B")
+    parser.add_argument("--key", type=parse_limit, action="append", default=[], metavar="PREFIX=N")
+    parser.add_argument("--queue", type=parse_limit, action="append", default=[], metavar="NAME=N")
+    parser.add_argument("--key-rate", type=parse_rate, action="append", default=[], metavar="PREFIX=N/P+B")
+    parser.add_argument("--queue-rate", type=parse_rate, action="append", default=[], metavar="NAME=N/P+B")
     parser.add_argument("--ordered", action="append", default=[], metavar="PREFIX")
-    parser.add_argument("--since", type=instant, action="append", default=[], metavar="QUEUE=SECONDS")
+    parser.add_argument("--since", type=parse_since, action="append", default=[], metavar="QUEUE=SECONDS")
     given = parser.parse_args()
     if (given.dsn is None) == (given.file is None):
         parser.error("give a file, or --dsn")
@@ -253,7 +255,7 @@ def main() -> int:
     if given.dsn is not None:
         with psycopg.connect(given.dsn, autocommit=True) as conn:
             history = read(conn)
-            since = in_force(conn) | since
+            since = limits_in_force_since(conn) | since
     else:
         history = load(given.file)
     if given.save:

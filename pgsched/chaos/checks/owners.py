@@ -15,7 +15,7 @@ from pgsched.core.lifecycle import ENDED_STATES
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class Ownership:
     """A token's ownership of a run.
 
     `claimed`: the change that claimed the run.
@@ -31,7 +31,7 @@ class Spell:
     last: Change
 
 
-def of_runs(history: History) -> dict[int, list[Change]]:
+def changes_by_run(history: History) -> dict[int, list[Change]]:
     """Group the journal by run; the changes of each run are in order."""
     found: dict[int, list[Change]] = defaultdict(list)
     for change in sorted(history.changes, key=lambda change: change.seq):
@@ -39,31 +39,31 @@ def of_runs(history: History) -> dict[int, list[Change]]:
     return found
 
 
-def spells(changes: list[Change]) -> list[Spell]:
+def ownerships(changes: list[Change]) -> list[Ownership]:
     """Return the ownerships of one run, oldest first."""
-    found: list[Spell] = []
+    found: list[Ownership] = []
     ownership: list[Change] = []
     for change in changes:
         running = change.state == "running" and change.op != "delete"
         if ownership and not (running and change.token == ownership[0].token):
-            found.append(spell(ownership, change))
+            found.append(ownership_of(ownership, change))
             ownership = []
         if running:
             ownership.append(change)
     if ownership:
-        found.append(spell(ownership, None))
+        found.append(ownership_of(ownership, None))
     return found
 
 
-def spell(ownership: list[Change], released: Change | None) -> Spell:
+def ownership_of(ownership: list[Change], released: Change | None) -> Ownership:
     """Return the ownership that consists of these changes."""
     first = ownership[0]
-    return Spell(first.run_id, first.token or "", first.attempt, first, released, ownership[-1])
+    return Ownership(first.run_id, first.token or "", first.attempt, first, released, ownership[-1])
 
 
 def one_at_a_time(history: History) -> Iterator[str]:
     """Check that a run changes owners only after the former one was released, and never returns to an old token."""
-    for run_id, changes in of_runs(history).items():
+    for run_id, changes in changes_by_run(history).items():
         seen: set[str] = set()
         for before, change in pairwise([None, *changes]):
             assert change is not None
@@ -77,12 +77,12 @@ def one_at_a_time(history: History) -> Iterator[str]:
             seen.add(change.token or "")
 
 
-def taken_early(history: History) -> Iterator[str]:
+def check_lease_respected(history: History) -> Iterator[str]:
     """Check that no claim is taken away before its lease has ended."""
     taken = ("crashed", "interrupted")  # crashed: the handler had begun; interrupted: it may not have begun
     lost = {(one.run_id, one.token) for one in history.attempts if one.outcome in taken}
-    for run_id, changes in of_runs(history).items():
-        for one in spells(changes):
+    for run_id, changes in changes_by_run(history).items():
+        for one in ownerships(changes):
             end = one.released
             if end is None or end.token is not None or (run_id, one.token) not in lost:
                 continue  # the owner settled the run: a settlement keeps the token
@@ -93,7 +93,7 @@ def taken_early(history: History) -> Iterator[str]:
 
 def ended_once(history: History) -> Iterator[str]:
     """Check that a run that has ended does not change its state or token."""
-    for run_id, changes in of_runs(history).items():
+    for run_id, changes in changes_by_run(history).items():
         for before, change in pairwise(changes):
             moved = (change.state, change.token) != (before.state, before.token)
             if before.state in ENDED_STATES and change.op == "update" and moved:
@@ -102,8 +102,8 @@ def ended_once(history: History) -> Iterator[str]:
 
 def events_by_owners(history: History) -> Iterator[str]:
     """Check that handlers run with claimed tokens, and write under a claim only while they own the run."""
-    owned: dict[int, dict[str, Spell]] = {
-        run_id: {one.token: one for one in spells(changes)} for run_id, changes in of_runs(history).items()
+    owned: dict[int, dict[str, Ownership]] = {
+        run_id: {one.token: one for one in ownerships(changes)} for run_id, changes in changes_by_run(history).items()
     }
     lost = set(history.settings.get("lost_tokens", ()))  # claims that were lost with their server
     for event in (event for event in history.ledger if event.token not in lost):
@@ -116,11 +116,11 @@ def events_by_owners(history: History) -> Iterator[str]:
                 yield f"run {event.run_id}: {event.token} wrote its end when it was not the owner"
 
 
-def settled_by_the_last(history: History) -> Iterator[str]:
+def check_settled_by_last_owner(history: History) -> Iterator[str]:
     """Check that a run succeeded once, and with the token of its last claim."""
     runs = {run.id: run for run in history.runs}
-    for run_id, changes in of_runs(history).items():
-        run, owners = runs.get(run_id), spells(changes)
+    for run_id, changes in changes_by_run(history).items():
+        run, owners = runs.get(run_id), ownerships(changes)
         if run is None or run.state != "succeeded":
             continue
         if not owners or run.token != owners[-1].token:

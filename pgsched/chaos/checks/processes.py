@@ -12,7 +12,7 @@ CRASHES = (4, 6, 7, 8, 11)  # signals of a crash in the interpreter or a library
 FATES = ("worked", "unhealthy", "exited")
 
 
-def fates(history: History) -> Iterator[str]:
+def check_fates(history: History) -> Iterator[str]:
     """Check that no process is silent, and that no process ended by itself with exit code 0 or crashed."""
     for process in history.processes:
         if process.fate not in FATES:
@@ -23,7 +23,7 @@ def fates(history: History) -> Iterator[str]:
             yield f"process {process.pid} crashed with signal {-process.code}"
 
 
-def stops(history: History) -> Iterator[str]:
+def check_stops(history: History) -> Iterator[str]:
     """Check that each process that is asked to stop does so in time, with exit code 0.
 
     A process that had lost the database and logged so may end with the exit code for that: it could not record its
@@ -39,7 +39,7 @@ def stops(history: History) -> Iterator[str]:
             yield f"process {process.pid} took {process.stop_s:.1f} s to stop, {within:g} s are allowed"
 
 
-def leaks(history: History) -> Iterator[str]:
+def check_leaks(history: History) -> Iterator[str]:
     """Check that no thread, descriptor, child process, session or lock is left over."""
     for process in history.processes:
         for what, slack in SLACK.items():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgsched.chaos.checks.owners import of_runs, spells
+from pgsched.chaos.checks.owners import changes_by_run, ownerships
 from pgsched.chaos.history import History, Term
 
 LATE_S = 0.1
-ON_ITS_WAY_S = 1.0
+IN_FLIGHT_S = 1.0
 
 
-def stuck(history: History) -> Iterator[str]:
+def check_expired_claims_reaped(history: History) -> Iterator[str]:
     """Check that no claim stands longer than `stuck_s` after its lease has ended.
 
     `stuck_s` is the reap period plus an allowance for a busy machine. The times that `idle_times` returns do not count.
@@ -20,8 +20,8 @@ def stuck(history: History) -> Iterator[str]:
     if allowed is None or ended is None:
         return
     away = idle_times(history)
-    for run_id, changes in of_runs(history).items():
-        for one in spells(changes):
+    for run_id, changes in changes_by_run(history).items():
+        for one in ownerships(changes):
             until = ended if one.released is None else one.released.at
             expired = one.last.lease_until
             if expired is not None and until - expired - overlap(away, expired, until) > allowed:
@@ -95,6 +95,6 @@ def terms_overlap(history: History) -> Iterator[str]:
             newest, begun, term_of[backend] = max(newest, term), at, term
             continue
         by = term_of.get(backend, 0) if op == "mark" else term
-        if 0 < by < newest and (op == "mark" or at - begun > ON_ITS_WAY_S):
+        if 0 < by < newest and (op == "mark" or at - begun > IN_FLIGHT_S):
             what = "a high-water mark" if op == "mark" else "the leader's row"
             yield f"{what} was written in term {by} when term {newest} had begun"

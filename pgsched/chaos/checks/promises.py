@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from pgsched.chaos.checks.owners import of_runs
+from pgsched.chaos.checks.owners import changes_by_run
 from pgsched.chaos.history import History
 from pgsched.core.lifecycle import ENDED_STATES
 
@@ -13,7 +13,7 @@ from pgsched.core.lifecycle import ENDED_STATES
 def acknowledged(history: History) -> Iterator[str]:
     """Check that every run whose enqueue was answered exists and has ended."""
     states = {run.id: run.state for run in history.runs}
-    for run_id, changes in of_runs(history).items():
+    for run_id, changes in changes_by_run(history).items():
         if run_id not in states and changes[-1].op == "delete":
             states[run_id] = changes[-1].state  # a deleted run counts with its last state: ended runs are pruned
     lost = set(history.settings.get("lost_keys", ()))  # lost with a server before it replicated them
@@ -46,7 +46,7 @@ def enqueued_once(history: History) -> Iterator[str]:
             yield f"enqueue {key}: there are {len(ids)} runs of it: {sorted(ids)}"
 
 
-def ran(history: History) -> Iterator[str]:
+def check_succeeded_runs_ran(history: History) -> Iterator[str]:
     """Check that each succeeded run has a start and an end in the ledger, by the token that settled it."""
     events = {(event.run_id, event.token, event.event) for event in history.ledger}
     for run in history.runs:

@@ -16,10 +16,10 @@ from pgsched.errors import InputError
 
 MICRO = 1_000_000
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-SHOWN = 3
+MOST_SHOWN = 3
 
 
-def lost(history: History) -> Iterator[str]:
+def check_none_lost(history: History) -> Iterator[str]:
     """Check that every nominal slot has a row, or lies in the stretch that a row stands for."""
     gone = {change.run_id for change in history.changes if change.op == "delete"}
     there = {run.id for run in history.runs} | gone
@@ -33,14 +33,14 @@ def lost(history: History) -> Iterator[str]:
     for job in history.jobs:
         missing = [
             slot
-            for slot in nominal(job)
+            for slot in nominal_slots(job)
             if slot not in rows[job.id] and not any(low <= slot <= high for low, high in stretches[job.id])
         ]
         if missing:
-            yield f"job {job.name}: {len(missing)} slots were lost: {listed(missing)}"
+            yield f"job {job.name}: {len(missing)} slots were lost: {format_slots(missing)}"
 
 
-def twice(history: History) -> Iterator[str]:
+def check_none_twice(history: History) -> Iterator[str]:
     """Check that no slot ever had two rows, even if the first one was pruned."""
     runs_by_slot = defaultdict(set)
     for change in slot_rows(history):
@@ -48,18 +48,18 @@ def twice(history: History) -> Iterator[str]:
             runs_by_slot[change.job_id, micros(change.slot)].add(change.run_id)
     for (job_id, slot), runs in runs_by_slot.items():
         if len(runs) > 1:
-            yield f"job {job_id}: slot {shown(slot)} was made {len(runs)} times: runs {sorted(runs)}"
+            yield f"job {job_id}: slot {format_slot(slot)} was made {len(runs)} times: runs {sorted(runs)}"
 
 
-def invented(history: History) -> Iterator[str]:
+def check_none_invented(history: History) -> Iterator[str]:
     """Check that every row of a job stands for a slot of its schedule."""
     rows = defaultdict(set)
     for change in slot_rows(history):
         rows[change.job_id].add(micros(change.slot))
     for job in history.jobs:
-        wrong = sorted(rows[job.id] - set(nominal(job)))
+        wrong = sorted(rows[job.id] - set(nominal_slots(job)))
         if wrong:
-            yield f"job {job.name}: {len(wrong)} rows are for slots that it does not have: {listed(wrong)}"
+            yield f"job {job.name}: {len(wrong)} rows are for slots that it does not have: {format_slots(wrong)}"
 
 
 def slot_rows(history: History) -> Iterator[Change]:
@@ -75,7 +75,7 @@ def micros(at: float | None) -> int:
     return round((at or 0.0) * MICRO)
 
 
-def nominal(job: Job) -> list[int]:
+def nominal_slots(job: Job) -> list[int]:
     """Return the schedule's slots after `since`, up to the job's end or its high-water mark, in microseconds."""
     end = job.decided if job.ends is None else job.ends
     if job.schedule.startswith("@every "):
@@ -113,12 +113,12 @@ def every(schedule: str) -> int:
     return total
 
 
-def shown(slot: int) -> str:
+def format_slot(slot: int) -> str:
     """Format a slot as a UTC date and time."""
     return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=slot)).strftime("%F %T.%f").rstrip("0").rstrip(".")
 
 
-def listed(slots: list[int]) -> str:
+def format_slots(slots: list[int]) -> str:
     """Format the first three slots, with an ellipsis if there are more."""
-    some = ", ".join(shown(slot) for slot in slots[:SHOWN])
-    return some + (" …" if len(slots) > SHOWN else "")
+    some = ", ".join(format_slot(slot) for slot in slots[:MOST_SHOWN])
+    return some + (" …" if len(slots) > MOST_SHOWN else "")

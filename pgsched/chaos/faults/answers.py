@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pgsched.chaos.faults.network import CRASHED
 from pgsched.chaos.registry import fault
-from pgsched.chaos.site.proxy import Loss, of
+from pgsched.chaos.site.proxy import Loss, with_application_name
 from pgsched.chaos.stage import Stage
 
 CLAIM = r"SET state = 'running', token"
@@ -19,7 +19,7 @@ TIMES = 3
 SLOT_RUNS = "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL"
 
 
-def happened(stage: Stage, loss: Loss, what: str) -> None:
+def wait_for_losses(stage: Stage, loss: Loss, what: str) -> None:
     """Wait until all losses have happened."""
     stage.wait(lambda: loss.wait(0), 30, f"{what} to be cut off")
 
@@ -28,46 +28,46 @@ def happened(stage: Stage, loss: Loss, what: str) -> None:
 def claim_unanswered(stage: Stage) -> None:
     """Lose answers to claims, before and after the server does them: claimed runs start at once, and once."""
     for at in ("before", "after"):
-        loss = stage.proxy.lose_answer(CLAIM, at, times=TIMES, which=of("pgsched claim"))
-        happened(stage, loss, f"claims, {at} they are done,")
-        first = stage.proxy.lose_answer(CLAIM, at, which=of("pgsched claim"))
+        loss = stage.proxy.lose_answer(CLAIM, at, times=TIMES, which=with_application_name("pgsched claim"))
+        wait_for_losses(stage, loss, f"claims, {at} they are done,")
+        first = stage.proxy.lose_answer(CLAIM, at, which=with_application_name("pgsched claim"))
         sent_at = stage.clock()
         run = stage.enqueue("brief", seconds=0.1)
-        happened(stage, first, "one more claim")
+        wait_for_losses(stage, first, "one more claim")
         stage.wait(lambda: stage.state(run) == "succeeded", 10, "the run to succeed")  # noqa: B023
         began = stage.one("SELECT extract(epoch FROM started_at)::float8 FROM pgsched.runs WHERE id = %s", run)
         stage.figure(f"start after a claim cut off {at} it is done", began - sent_at, bound=3.0)
-    stage.figure("attempts that ended without an outcome", crashed(stage), bound=0)
+    stage.figure("attempts that ended without an outcome", count_reaped_attempts(stage), bound=0)
 
 
 @fault("settlement-unanswered", tier="quick")
 def settlement_unanswered(stage: Stage) -> None:
     """Lose answers to settlements, before and after the server does them: each is recorded once, no run repeats."""
     for at in ("before", "after"):
-        loss = stage.proxy.lose_answer(SUCCEEDED, at, times=TIMES, which=of("pgsched settle"))
-        happened(stage, loss, f"settlements, {at} they are done,")
+        loss = stage.proxy.lose_answer(SUCCEEDED, at, times=TIMES, which=with_application_name("pgsched settle"))
+        wait_for_losses(stage, loss, f"settlements, {at} they are done,")
         gate = f"mended-{at}"
         failing = stage.enqueue("fail", mended_by=gate)
-        failed = stage.proxy.lose_answer(OUTCOMES, at, which=of("pgsched settle"))
-        happened(stage, failed, "the settlement of a failure")
+        failed = stage.proxy.lose_answer(OUTCOMES, at, which=with_application_name("pgsched settle"))
+        wait_for_losses(stage, failed, "the settlement of a failure")
         stage.open_gate(gate)
         stage.wait(lambda: stage.state(failing) == "succeeded", 30, "the failed run to succeed")  # noqa: B023
         recorded = stage.one(
             "SELECT r.attempt - 1 - count(a.token) FROM pgsched.runs r LEFT JOIN pgsched.attempts a ON a.run_id = r.id"
             " WHERE r.id = %s GROUP BY r.id", failing)  # fmt: skip
         stage.figure(f"failures that were not recorded once ({at})", abs(recorded), bound=0)
-    stage.figure("attempts that ended without an outcome", crashed(stage), bound=0)
+    stage.figure("attempts that ended without an outcome", count_reaped_attempts(stage), bound=0)
 
 
 @fault("enqueue-unanswered", tier="quick")
 def enqueue_unanswered(stage: Stage) -> None:
     """Lose answers to enqueues, before and after COMMIT: sent again with the same key, each makes one run."""
     for at in ("before", "after"):
-        loss = stage.proxy.lose_answer(ENQUEUE, at, times=TIMES, which=of("pgsched producer"))
-        happened(stage, loss, f"enqueues, {at} they are done,")
+        loss = stage.proxy.lose_answer(ENQUEUE, at, times=TIMES, which=with_application_name("pgsched producer"))
+        wait_for_losses(stage, loss, f"enqueues, {at} they are done,")
         one = stage.proxy.lose_answer(ENQUEUE, at, which=lambda link: "producer" in link.frontend.application)
         stage.enqueue("brief")
-        happened(stage, one, "one more enqueue")
+        wait_for_losses(stage, one, "one more enqueue")
     again = sum(one.sent > 1 for one in stage.asked)
     doubles = stage.one(
         "SELECT count(*) FROM (SELECT FROM pgsched.runs WHERE task = 'brief' AND idempotency_key IS NOT NULL"
@@ -86,14 +86,14 @@ def tick_unanswered(stage: Stage) -> None:
     for at in ("before", "after"):
         for _ in range(TIMES):
             term = stage.one("SELECT max(term) FROM pgsched.leader")
-            loss = stage.proxy.lose_answer(SLOTS, at, commit=True, which=of("pgsched leader"))
-            happened(stage, loss, f"a tick, {at} its COMMIT is done,")
+            loss = stage.proxy.lose_answer(SLOTS, at, commit=True, which=with_application_name("pgsched leader"))
+            wait_for_losses(stage, loss, f"a tick, {at} its COMMIT is done,")
             cut_at, slot_runs = stage.clock(), stage.one(SLOT_RUNS)
             stage.wait(lambda: stage.one("SELECT max(term) FROM pgsched.leader") > term, 15, "a new term")  # noqa: B023
             stage.wait(lambda: stage.one(SLOT_RUNS) > slot_runs, 15, "new slots")  # noqa: B023
             stage.figure(f"slots again after a tick cut off {at} COMMIT", stage.clock() - cut_at, bound=12.0)
 
 
-def crashed(stage: Stage) -> int:
+def count_reaped_attempts(stage: Stage) -> int:
     """Return the number of attempts whose claim was taken away."""
     return int(stage.one(CRASHED))

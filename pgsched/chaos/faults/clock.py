@@ -90,10 +90,10 @@ def killed_then_back(stage: Stage) -> None:
 @fault("pruned-then-clock-back", tier="full", needs=("clock",), server="clock", rate=10, drain_s=120)
 def pruned_then_back(stage: Stage) -> None:
     """Prune ended runs, then move the clock back before them: no slot is made again, none is lost."""
-    pgsched(stage, "retention", "set", "--keep", "1s")
+    run_command(stage, "retention", "set", "--keep", "1s")
 
     def pruned() -> bool:
-        pgsched(stage, "prune")
+        run_command(stage, "prune")
         return bool(stage.one(PRUNED) >= 30)
 
     stage.wait(pruned, 90, "slots to be pruned")  # runs are pruned once they are counted, every 10 s
@@ -106,7 +106,7 @@ def pruned_then_back(stage: Stage) -> None:
     stage.figure("slots pruned", stage.one(PRUNED))
 
 
-def pgsched(stage: Stage, *command: str) -> None:
+def run_command(stage: Stage, *command: str) -> None:
     """Run a pgsched command as an operator does, and assert that it succeeds."""
     environment = {**os.environ, "PGSCHED_DSN": stage.dsn}
     done = subprocess.run([sys.executable, "-m", "pgsched", *command], check=False, env=environment,
@@ -121,17 +121,17 @@ def worker_clock(stage: Stage) -> None:
     wrong = stage.start_worker(env=clock.environment)
     for off in (HOUR, -2 * 24 * HOUR):
         clock.set(off)
-        works(stage, wrong)
+        await_work_of(stage, wrong)
     for member in stage.workers:
         if member is not wrong:
             member.kill()  # the worker with the wrong clock is left to lead
     stage.leader()
     slots = stage.one(SLOTS)
     stage.wait(lambda: stage.one(SLOTS) > slots + 10, 20, "slots from a leader whose clock is wrong")
-    works(stage, wrong)
+    await_work_of(stage, wrong)
 
 
-def works(stage: Stage, member: Member) -> None:
+def await_work_of(stage: Stage, member: Member) -> None:
     """Wait until this worker has ended more than ten runs."""
     (newest,) = stage.ledger.execute(LAST).fetchone() or (0,)
     asked = [newest, [member.pid]]

@@ -25,7 +25,7 @@ WRITTEN = "SELECT extract(epoch FROM max(finished_at))::float8 FROM pgsched.runs
 AGAIN = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND attempt > 1"
 
 
-def suffer(stage: Stage, leave_kb: int) -> None:
+def fill_and_free_disk(stage: Stage, leave_kb: int) -> None:
     """Fill the disk under load, let every worker finish runs that cannot be settled, then make room.
 
     `leave_kb`: how much room is left, in KB.
@@ -39,9 +39,11 @@ def suffer(stage: Stage, leave_kb: int) -> None:
         stage.server.fill_disk(leave_kb)
         try:
             stage.ledger.execute("INSERT INTO chaos.gates VALUES ('full')")
-            use_up(stage, WAL if leave_kb else PAGES)
+            exhaust_space(stage, WAL if leave_kb else PAGES)
             stage.wait(
-                lambda: all(complained(worker, logged[worker.pid]) for worker in stage.workers), 20, "complaints"
+                lambda: all(has_logged_problem(worker, logged[worker.pid]) for worker in stage.workers),
+                20,
+                "complaints",
             )
             time.sleep(FULL_S)  # how long the disk stays full is part of the fault
         finally:
@@ -58,7 +60,7 @@ def suffer(stage: Stage, leave_kb: int) -> None:
     assert len(stage.workers) == stage.options.workers, "no worker has ended"
 
 
-def use_up(stage: Stage, what: str) -> None:
+def exhaust_space(stage: Stage, what: str) -> None:
     """Repeat a statement until there is no room for it."""
     with (
         contextlib.suppress(psycopg.Error),
@@ -68,7 +70,7 @@ def use_up(stage: Stage, what: str) -> None:
             db.execute(what.encode())
 
 
-def complained(worker: Member, since: int) -> bool:
+def has_logged_problem(worker: Member, since: int) -> bool:
     """Check whether the worker has logged a problem after the first `since` bytes of its log."""
     log_text = worker.log.read_bytes()[since:].decode(errors="replace")
     return any(word in log_text for word in UNHEALTHY)
@@ -77,10 +79,10 @@ def complained(worker: Member, since: int) -> bool:
 @fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full(stage: Stage) -> None:
     """Fill the server's disk: workers log it, ask seldom, keep their outcomes, and go on when there is room."""
-    suffer(stage, 0)
+    fill_and_free_disk(stage, 0)
 
 
 @fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
 def disk_full_for_wal(stage: Stage) -> None:
     """Leave less room than the next WAL segment needs: the server may end; all go on when it is back."""
-    suffer(stage, 8 * 1024)
+    fill_and_free_disk(stage, 8 * 1024)

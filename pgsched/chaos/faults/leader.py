@@ -38,7 +38,7 @@ UPDATE chaos.journal SET slot = slot - interval '5 hours', mark = mark - interva
 """
 
 
-def replaced(stage: Stage, former: Member, since: float, bound: float) -> None:
+def await_new_leader(stage: Stage, former: Member, since: float, bound: float) -> None:
     """Wait until another worker leads and decides slots; record the time that this took (at most `bound` seconds)."""
     stage.leader(30, other_than=former)
     stage.figure("another leads after", float(stage.one(ELECTED)) - since, bound=bound)
@@ -47,7 +47,7 @@ def replaced(stage: Stage, former: Member, since: float, bound: float) -> None:
 
 
 @contextmanager
-def tripped(stage: Stage, where: str) -> Iterator[Member]:
+def stopped_in_tick(stage: Stage, where: str) -> Iterator[Member]:
     """Stop the leader at this point of its next tick, and yield it.
 
     The leader goes on at the end of the block, if it still lives. `where` is "before insert" or "after insert".
@@ -62,24 +62,24 @@ def tripped(stage: Stage, where: str) -> Iterator[Member]:
             trip.execute("DELETE FROM chaos.trips")
 
 
-def killed_at(stage: Stage, where: str) -> None:
+def kill_leader_at(stage: Stage, where: str) -> None:
     """Kill the leader at a point of its tick."""
-    with tripped(stage, where) as leader:
+    with stopped_in_tick(stage, where) as leader:
         since = stage.clock()
         leader.kill()
-    replaced(stage, leader, since, 5.0)
+    await_new_leader(stage, leader, since, 5.0)
 
 
 @fault("leader-killed-before-insert", tier="full")
 def leader_killed_before_insert(stage: Stage) -> None:
     """Kill the leader when it is about to insert slots: another leads in seconds, no slot is lost."""
-    killed_at(stage, "before insert")
+    kill_leader_at(stage, "before insert")
 
 
 @fault("leader-killed-after-insert", tier="quick")
 def leader_killed_after_insert(stage: Stage) -> None:
     """Kill the leader after it has inserted slots, before COMMIT: they are decided again, once."""
-    killed_at(stage, "after insert")
+    kill_leader_at(stage, "after insert")
 
 
 @fault("leader-killed-after-commit", tier="full")
@@ -89,7 +89,7 @@ def leader_killed_after_commit(stage: Stage) -> None:
     stage.wait(lambda: stage.one(NEWEST_SLOT) > before, 15, "a tick to commit")
     since = stage.clock()
     leader.kill()
-    replaced(stage, leader, since, 5.0)
+    await_new_leader(stage, leader, since, 5.0)
 
 
 @fault("leader-frozen-idle", tier="full", lease_s=None, reap_s=None, poll_s=None, jobs=3)
@@ -98,17 +98,17 @@ def leader_frozen_idle(stage: Stage) -> None:
     leader = stage.leader()
     since = stage.clock()
     leader.freeze()
-    replaced(stage, leader, since, 12.0)
+    await_new_leader(stage, leader, since, 12.0)
     leader.thaw()
 
 
 @fault("leader-frozen-in-tick", tier="quick", lease_s=None, reap_s=None, poll_s=None, jobs=3)
 def leader_frozen_in_tick(stage: Stage) -> None:
     """Freeze the leader inside the tick's transaction, with default settings: another leads within 12 s."""
-    with tripped(stage, "after insert") as leader:
+    with stopped_in_tick(stage, "after insert") as leader:
         leader.freeze()
         since = stage.clock()
-    replaced(stage, leader, since, 12.0)
+    await_new_leader(stage, leader, since, 12.0)
     leader.thaw()
 
 
@@ -158,7 +158,7 @@ def leader_lock_held(stage: Stage) -> None:
         other.execute(LEADER_LOCK)
         for _ in range(2):
             stage.start_worker()
-        says = stage.wait(lambda: named(stage, other.info.backend_pid), 20, "doctor to name it")
+        says = stage.wait(lambda: doctor_text_about(stage, other.info.backend_pid), 20, "doctor to name it")
         stage.note(says or "")
         began = time.monotonic()
         stage.leader()
@@ -171,23 +171,23 @@ def leader_lock_held(stage: Stage) -> None:
     assert stage.one(TERM) == term, "who has got the lock now leaves the leader alone"
 
 
-def named(stage: Stage, pid: int) -> str | None:
+def doctor_text_about(stage: Stage, pid: int) -> str | None:
     """Return the text in doctor's answer that names this server process, or None."""
     command = [sys.executable, "-m", "pgsched", "doctor", "--json"]
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, env={**os.environ, "PGSCHED_DSN": stage.dsn}
     )
-    texts = [str(one) for one in found(json.loads(done.stdout))]
+    texts = [str(one) for one in texts_in(json.loads(done.stdout))]
     return next((text for text in texts if str(pid) in text and "monthly report" in text), None)
 
 
-def found(answer: object) -> Iterator[object]:
+def texts_in(answer: object) -> Iterator[object]:
     """Yield every text in doctor's answer."""
     if isinstance(answer, dict):
         for value in answer.values():
-            yield from found(value)
+            yield from texts_in(value)
     elif isinstance(answer, list):
         for value in answer:
-            yield from found(value)
+            yield from texts_in(value)
     else:
         yield answer

@@ -23,7 +23,7 @@ REPEATED = """SELECT count(*) FROM (SELECT FROM chaos.ledger WHERE event = 'star
 GROUP BY run_id HAVING count(DISTINCT token) > 1) r"""
 
 
-class Way(Protocol):
+class Route(Protocol):
     """How one worker reaches the server, with methods to cut and restore the connection."""
 
     def part(self, *directions: Direction) -> None:
@@ -48,7 +48,7 @@ class ByPackets:
 
 
 @contextmanager
-def leader_behind_proxy(stage: Stage) -> Iterator[tuple[Member, Way]]:
+def leader_behind_proxy(stage: Stage) -> Iterator[tuple[Member, Route]]:
     """Start a worker that leads behind a proxy of its own, and two others; yield the leader and its way."""
     with Proxy(stage.dsn) as proxy:
         member = stage.start_worker(dsn=proxy.dsn)
@@ -59,7 +59,7 @@ def leader_behind_proxy(stage: Stage) -> Iterator[tuple[Member, Way]]:
 
 
 @contextmanager
-def leader_behind_wire(stage: Stage) -> Iterator[tuple[Member, Way]]:
+def leader_behind_wire(stage: Stage) -> Iterator[tuple[Member, Route]]:
     """Do the same with a network namespace; its packets go to a proxy that only passes them on."""
     with Namespace() as net, Proxy(stage.dsn, host=net.host) as proxy:
         member = stage.start_worker(dsn=proxy.dsn, prefix=net.prefix)
@@ -69,7 +69,7 @@ def leader_behind_wire(stage: Stage) -> Iterator[tuple[Member, Way]]:
         yield member, ByPackets(net)
 
 
-def partition(stage: Stage, member: Member, way: Way, *directions: Direction) -> None:
+def partition(stage: Stage, member: Member, way: Route, *directions: Direction) -> None:
     """Cut the leader off from the server until every process has noticed, then restore the connection.
 
     The server may receive a claim of the cut-off worker only when the connection is restored. That worker is alive, and
@@ -90,12 +90,12 @@ def partition(stage: Stage, member: Member, way: Way, *directions: Direction) ->
     way.join()
     joined_at = stage.clock()
     stage.open_gate("partition")
-    stage.wait(lambda: at_work(stage, member, joined_at), 60, "the parted worker to work again")
+    stage.wait(lambda: has_ended_run_since(stage, member, joined_at), 60, "the parted worker to work again")
     stage.figure("at work again", stage.clock() - joined_at, bound=45.0)
     stage.wait(lambda: stage.state(run) == "succeeded", 30, "the held run to succeed")
 
 
-def at_work(stage: Stage, member: Member, since: float) -> bool:
+def has_ended_run_since(stage: Stage, member: Member, since: float) -> bool:
     """Check whether the worker has ended a run since this time of the database's clock."""
     query = "SELECT count(*) FROM chaos.ledger WHERE event = 'end' AND pid = %s AND at > to_timestamp(%s)"
     return bool(stage.one(query, member.pid, since))
@@ -176,7 +176,7 @@ def black_hole(stage: Stage) -> None:
         stage.note(f"it ended with {code}: {log_lines[-1]}")
         stage.figure("a new worker that ends well without a server", int(code == 0), bound=0)
         stage.proxy.heal()
-    came_back(stage)
+    await_all_working(stage)
 
 
 @fault("outage-of-two-leases", tier="full")
@@ -213,7 +213,7 @@ def two_leases(stage: Stage, begin: Callable[[], None]) -> None:
         begin()
         stage.wait(lambda: stage.clock() > began + 2 * lease, 3 * lease + 10, "two leases")
         stage.proxy.heal()
-    came_back(stage)
+    await_all_working(stage)
     stage.open_gate("outage")
     stage.wait(lambda: stage.state(lost) == "succeeded", 30, "the interrupted run to succeed")
     stage.wait(lambda: all(stage.state(run) == "succeeded" for run in finishing), 20, "what ended meanwhile to count")
@@ -223,9 +223,10 @@ def two_leases(stage: Stage, begin: Callable[[], None]) -> None:
     stage.figure("claims reaped", stage.one(CRASHED) - crashed, bound=0)
 
 
-def came_back(stage: Stage, bound: float = 10.0) -> None:
+def await_all_working(stage: Stage, bound: float = 10.0) -> None:
     """Wait until every worker runs something again; record the time (at most `bound` seconds)."""
     back_at = stage.clock()
     for member in stage.workers:
-        stage.wait(lambda m=member: at_work(stage, m, back_at), bound + 30, f"worker {member.pid} to work again")  # type: ignore[misc]
+        what = f"worker {member.pid} to work again"
+        stage.wait(lambda m=member: has_ended_run_since(stage, m, back_at), bound + 30, what)  # type: ignore[misc]
     stage.figure("everybody at work again", stage.clock() - back_at, bound=bound)

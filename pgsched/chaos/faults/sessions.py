@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import psycopg
 
-from pgsched.chaos.faults.network import CRASHED, TERM, came_back
+from pgsched.chaos.faults.network import CRASHED, TERM, await_all_working
 from pgsched.chaos.registry import fault
-from pgsched.chaos.site.proxy import of
+from pgsched.chaos.site.proxy import with_application_name
 from pgsched.chaos.stage import Stage
 
 CLAIMING = """SELECT pid FROM pg_stat_activity WHERE datname = current_database()
@@ -40,7 +40,7 @@ def feed(stage: Stage) -> bool:
     return True
 
 
-def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
+def run_fed_load(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
     """Let `seconds` pass with work in the queue, calling `each` twice a second.
 
     Return how many runs ended per second.
@@ -60,7 +60,7 @@ def while_fed(stage: Stage, seconds: float, each: Callable[[], object] = bool) -
     return float(stage.one(ENDED, began, began + seconds)) / seconds
 
 
-def back_to(stage: Stage, rate: float, since: float) -> None:
+def await_rate(stage: Stage, rate: float, since: float) -> None:
     """Record how long it takes until the rate of the last 2 s is 90 % of `rate`."""
 
     def back() -> bool:
@@ -77,25 +77,25 @@ def terminate_one(stage: Stage) -> None:
     stage.db.execute(TERMINATE)
 
 
-def storm(stage: Stage, seconds: float) -> None:
+def terminate_sessions(stage: Stage, seconds: float) -> None:
     """Terminate two sessions a second for `seconds`, and record the rates."""
-    before = while_fed(stage, 8)
+    before = run_fed_load(stage, 8)
     stage.figure("rate before, runs/s", before)
-    during = while_fed(stage, seconds, lambda: terminate_one(stage), LONGER_S)
+    during = run_fed_load(stage, seconds, lambda: terminate_one(stage))
     stage.figure("rate meanwhile, runs/s", during)
-    back_to(stage, before, stage.clock())
+    await_rate(stage, before, stage.clock())
 
 
 @fault("sessions-terminated", tier="full", rate=2.0, drain_s=90.0)
 def sessions_terminated(stage: Stage) -> None:
     """Terminate a session twice a second for 10 s: the rate is back at 90 % within 10 s."""
-    storm(stage, 10)
+    terminate_sessions(stage, 10)
 
 
 @fault("sessions-terminated-for-a-minute", tier="full", rate=2.0, drain_s=90.0)
 def sessions_terminated_long(stage: Stage) -> None:
     """Terminate a session twice a second for 60 s: the rate is back at 90 % within 10 s."""
-    storm(stage, 60)
+    terminate_sessions(stage, 60)
 
 
 @fault("backend-killed", tier="quick")
@@ -108,7 +108,7 @@ def backend_killed(stage: Stage) -> None:
         os.kill(pid, signal.SIGKILL)
         stage.wait(lambda: answers_again(stage, pid), 60, "the server to recover")
     stage.figure("the server was back after", stage.clock() - began)
-    came_back(stage, bound=15.0)
+    await_all_working(stage, bound=15.0)
 
 
 def answers_again(stage: Stage, pid: int) -> bool:
@@ -126,7 +126,7 @@ def backend_frozen(stage: Stage) -> None:
     pid = stage.one(CLAIMING)
     os.kill(pid, signal.SIGSTOP)
     try:
-        came_back(stage, bound=45.0)
+        await_all_working(stage, bound=45.0)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)
@@ -136,9 +136,9 @@ def backend_frozen(stage: Stage) -> None:
 def listen_lost(stage: Stage) -> None:
     """Silence the LISTEN connections, then cut them: runs start within two poll periods, later at once again."""
     stage.leader()
-    stage.proxy.silence("down", which=of("pgsched listen"))
+    stage.proxy.silence("down", which=with_application_name("pgsched listen"))
     stage.figure("longest pick-up while nobody hears, poll period 1 s", longest_pick_up(stage), bound=2.5)
-    stage.proxy.cut(of("pgsched listen"))
+    stage.proxy.cut(with_application_name("pgsched listen"))
     stage.figure("longest pick-up right after the connections broke", longest_pick_up(stage), bound=2.5)
     heard = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pgsched listen%%' AND state = 'idle'"
     stage.wait(lambda: stage.one(heard) >= stage.options.workers, 20, "the LISTEN connections to be back")
@@ -157,7 +157,7 @@ def longest_pick_up(stage: Stage) -> float:
 
 
 @contextmanager
-def holding(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[None]:
+def open_transaction(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[None]:
     """Execute these statements in another transaction, which stays open until the end of the block."""
     with psycopg.connect(stage.dsn, application_name="chaos stage") as conn:
         for text, values in statements:
@@ -168,13 +168,13 @@ def holding(stage: Stage, *statements: tuple[str, list[object]]) -> Iterator[Non
 
 def long_transaction(stage: Stage, seconds: float) -> None:
     """Pin xmin by an open transaction for `seconds` while work goes on, and record the rates."""
-    before = while_fed(stage, 6)
+    before = run_fed_load(stage, 6)
     pin: tuple[tuple[str, list[object]], ...] = (
         ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", []),
         ("SELECT count(*) FROM pgsched.runs", []),
     )
-    with holding(stage, *pin):
-        during = while_fed(stage, seconds)
+    with open_transaction(stage, *pin):
+        during = run_fed_load(stage, seconds)
     stage.figure("rate before, runs/s", before)
     stage.figure(f"rate with a transaction open for {seconds:g} s, runs/s", during)
     stage.figure("part of the rate that was lost, %", max(0.0, 100 * (1 - during / before)), bound=40)
@@ -199,9 +199,9 @@ def table_locked(stage: Stage) -> None:
     term, crashed = stage.one(TERM), stage.one(CRASHED)
     with stage.outage("the table is locked"):
         began = stage.clock()
-        with holding(stage, ("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE", [])):
+        with open_transaction(stage, ("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE", [])):
             stage.wait(lambda: stage.clock() > began + 5, 20, "five seconds")
-    came_back(stage)
+    await_all_working(stage)
     stage.figure("claims reaped", stage.one(CRASHED) - crashed, bound=0)
     stage.figure("new terms", stage.one(TERM) - term, bound=0)
 
@@ -212,7 +212,7 @@ def row_locked(stage: Stage) -> None:
     run = stage.enqueue("hold", gate="row")
     stage.wait(lambda: stage.events(run), 15, "the run to start")
     crashed = stage.one(CRASHED)
-    with holding(stage, (LOCK_RUN, [run])):
+    with open_transaction(stage, (LOCK_RUN, [run])):
         began = stage.clock()
         stage.open_gate("row")
         stage.wait(lambda: stage.clock() > began + 2 * stage.lease_s, 30, "two leases")
@@ -227,7 +227,7 @@ def row_locked(stage: Stage) -> None:
 def job_locked(stage: Stage) -> None:
     """Lock the row of a job for 6 s: other jobs' slots are on time, and that job's slots follow."""
     stage.leader()
-    with holding(stage, (LOCK_JOB, [])):
+    with open_transaction(stage, (LOCK_JOB, [])):
         began = stage.clock()
         mine, others = stage.one(SLOTS_OF, "chaos-0"), stage.one(SLOTS_OF, "chaos-1")
         stage.wait(lambda: stage.clock() > began + 6, 30, "six seconds")
@@ -255,7 +255,7 @@ def out_of_connections(stage: Stage) -> None:
         stage.note(f"it ended with {code}: {log_lines[-1]}")
         stage.figure("a new worker that ends well without a connection", int(code == 0), bound=0)
         stage.wait(lambda: stage.clock() > began + 8, 30, "eight seconds")
-    came_back(stage)
+    await_all_working(stage)
 
 
 @contextmanager

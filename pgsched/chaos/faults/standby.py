@@ -9,10 +9,10 @@ from uuid import UUID
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.chaos.faults.clock import works
+from pgsched.chaos.faults.clock import await_work_of
 from pgsched.chaos.faults.server import FIRST_CLAIM, FIRST_SLOT, under_load
 from pgsched.chaos.registry import fault
-from pgsched.chaos.site.servers import Pair, PlainServer, dsn_of, several
+from pgsched.chaos.site.servers import Pair, PlainServer, dsn_of, dsn_of_all
 from pgsched.chaos.stage import Stage
 from pgsched.db.queries.runs.claims import heartbeat
 from pgsched.db.queries.testing import settle
@@ -33,7 +33,7 @@ LEASE_S, AWAY_S = 3.0, 25.0
 Database = psycopg.Connection[Any]
 
 
-def inside(stage: Stage, server: PlainServer) -> Database:
+def connect_to(stage: Stage, server: PlainServer) -> Database:
     """Connect to the stage's database on this server, primary or standby."""
     name = conninfo_to_dict(stage.dsn)["dbname"]
     dsn = make_conninfo(dsn_of(server), dbname=name, application_name="chaos stage")
@@ -96,14 +96,14 @@ def standby_lost(stage: Stage) -> None:
 def standby_first(stage: Stage) -> None:
     """Name the standby first in the DSN: workers find the primary, before and after a failover."""
     pair: Pair = stage.server
-    swapped = make_conninfo(several(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
+    swapped = make_conninfo(dsn_of_all(pair.standby, pair.primary), dbname=conninfo_to_dict(stage.dsn)["dbname"])
     member = stage.start_worker(dsn=swapped)
-    works(stage, member)
+    await_work_of(stage, member)
     with pair.standby.connect() as db:
         assert db.execute(SESSIONS).fetchone() == (0,), "nobody stays on the standby"
     make_synchronous(stage)
     fail_over(stage)
-    works(stage, member)
+    await_work_of(stage, member)
 
 
 @fault("failover-asynchronous", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
@@ -124,27 +124,29 @@ def asynchronous(stage: Stage) -> None:
     frozen.freeze()
     fail_over(stage)
     stage.wait(lambda: stage.one(NEWEST) > max(zombies), 60, "the lost numbers to be given again")
-    lose(stage, cut_at)
+    record_losses(stage, cut_at)
     frozen.thaw()
-    stage.wait(lambda: all(was_told(stage, run, pid) for run, pid in owners.items()), 20, "the zombies to be told")
+    stage.wait(
+        lambda: all(has_noticed_loss(stage, run, pid) for run, pid in owners.items()), 20, "the zombies to be told"
+    )
     stage.open_gate("lost")
 
 
-def was_told(stage: Stage, run: int, pid: int) -> bool:
+def has_noticed_loss(stage: Stage, run: int, pid: int) -> bool:
     """Check whether the handler of a lost claim has noticed the loss."""
     return stage.ledger.execute(AWAY, [run, pid]).fetchone() != (0,)
 
 
-def lose(stage: Stage, cut_at: float) -> None:
+def record_losses(stage: Stage, cut_at: float) -> None:
     """Find out what was lost, and record it: nothing from before the stream was cut may be missing.
 
     Claims that only the old primary had must not be accepted for runs of the same id on the new one.
     """
     pair: Pair = stage.server
-    with inside(stage, pair.standby) as db:
+    with connect_to(stage, pair.standby) as db:
         kept, known = {row[0] for row in db.execute(KEYS)}, {row[0] for row in db.execute(TOKENS)}
         numbers = {row[0] for row in db.execute("SELECT id FROM pgsched.runs")}
-    with pair.look_back(), inside(stage, pair.primary) as old:
+    with pair.look_back(), connect_to(stage, pair.primary) as old:
         lost = [row for row in old.execute(KEYS) if row[0] not in kept]
         tokens = {row[0] for row in old.execute(TOKENS)} - known
         again = [number for _, number, _ in lost if number in numbers]
@@ -155,11 +157,13 @@ def lose(stage: Stage, cut_at: float) -> None:
     stage.figure("numbers given again (runs)", len(again))
     claims = [(number, token) for number, token in claims if str(token) in tokens]
     assert lost and claims, "the standby lagged, and numbers were given again"
-    stage.figure("writes of zombies that were let in", sum(let_in(stage, *claim) for claim in claims), bound=0)
+    stage.figure(
+        "writes of zombies that were let in", sum(is_stale_claim_accepted(stage, *claim) for claim in claims), bound=0
+    )
     stage.note(f"{len(claims)} lost claims of numbers that were given again")
 
 
-def let_in(stage: Stage, number: int, token: UUID) -> bool:
+def is_stale_claim_accepted(stage: Stage, number: int, token: UUID) -> bool:
     """Send what the owner of a lost claim would send: a settlement, a heartbeat and assert_claim.
 
     Return whether the server accepted any of these.
@@ -181,18 +185,18 @@ def old_primary(stage: Stage) -> None:
     under_load(stage)
     fail_over(stage)
     database = conninfo_to_dict(stage.dsn)["dbname"]
-    stage.sessions.dsn = make_conninfo(several(pair.standby, pair.primary), dbname=database)
+    stage.sessions.dsn = make_conninfo(dsn_of_all(pair.standby, pair.primary), dbname=database)
     pair.primary.set_offline(synchronous_standby_names="")
     pair.primary.start()
-    with inside(stage, pair.primary) as stray:
+    with connect_to(stage, pair.primary) as stray:
         row = stray.execute("SELECT clock_timestamp(), NOT pg_is_in_recovery()").fetchone()
         assert row is not None and row[1], "the old primary takes writes"
         for _ in range(3):  # all processes have to connect again
-            with inside(stage, pair.standby) as db:
+            with connect_to(stage, pair.standby) as db:
                 stage.note(f"{(db.execute(CUT_OFF).fetchone() or [0])[0]} sessions were cut off")
             newcomer = stage.start_worker()
             under_load(stage, 40)
-            works(stage, newcomer)
+            await_work_of(stage, newcomer)
         (written,) = stray.execute(WRITTEN, [row[0]]).fetchone() or (-1,)
         stage.figure("rows written on the old primary", written, bound=0)
     pair.stop()

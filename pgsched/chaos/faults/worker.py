@@ -14,7 +14,7 @@ WROTE = "SELECT count(*) FROM chaos.ledger WHERE run_id = %s AND pid = %s AND ev
 REASON = "SELECT reason FROM pgsched.runs WHERE id = %s"
 
 
-def owner(stage: Stage, run: int, event: str = "start") -> Member:
+def await_owner(stage: Stage, run: int, event: str = "start") -> Member:
     """Wait for this event of the run in the ledger, and return the worker that wrote it."""
     stage.wait(lambda: stage.events(run, event), 15, f"the {event} of run {run}")
     member = stage.fleet.by_pid(stage.events(run, event)[-1])
@@ -22,7 +22,7 @@ def owner(stage: Stage, run: int, event: str = "start") -> Member:
     return member
 
 
-def taken_over(stage: Stage, run: int, since: float, *, victim_led: bool) -> None:
+def await_second_start(stage: Stage, run: int, since: float, *, victim_led: bool) -> None:
     """Wait for the second start of the run, and record after how many seconds it was claimed again.
 
     If the victim led, the time counts from the election of the new leader, which reaps nothing for a lease.
@@ -36,10 +36,10 @@ def taken_over(stage: Stage, run: int, since: float, *, victim_led: bool) -> Non
 def worker_killed(stage: Stage) -> None:
     """Kill a worker in the middle of a run: another worker claims the run within lease + reap period."""
     run = stage.enqueue("hold", gate="go")
-    victim = owner(stage, run)
+    victim = await_owner(stage, run)
     led, since = stage.leader() is victim, stage.clock()
     victim.kill()
-    taken_over(stage, run, since, victim_led=led)
+    await_second_start(stage, run, since, victim_led=led)
     stage.open_gate("go")
     stage.wait(lambda: stage.state(run) == "succeeded", 10, "the run to succeed")
 
@@ -48,26 +48,26 @@ def worker_killed(stage: Stage) -> None:
 def worker_killed_after_work(stage: Stage) -> None:
     """Kill a worker when the work is done and not settled: it is done again, and settled once."""
     run = stage.enqueue("linger", gate="go")
-    victim = owner(stage, run, "end")
+    victim = await_owner(stage, run, "end")
     led, since = stage.leader() is victim, stage.clock()
     victim.kill()
-    taken_over(stage, run, since, victim_led=led)
+    await_second_start(stage, run, since, victim_led=led)
     stage.open_gate("go")
     stage.wait(lambda: stage.state(run) == "succeeded", 10, "the run to succeed")
 
 
 def freeze_past_lease(stage: Stage, run: int) -> Member:
     """Freeze the worker that runs it until another one has started the run; return the frozen worker."""
-    victim = owner(stage, run)
+    victim = await_owner(stage, run)
     led, since = stage.leader() is victim, stage.clock()
     victim.freeze()
     if led:
         stage.leader(other_than=victim)
-    taken_over(stage, run, since, victim_led=led)
+    await_second_start(stage, run, since, victim_led=led)
     return victim
 
 
-def turned_away(stage: Stage, run: int, victim: Member) -> None:
+def thaw_and_await_loss(stage: Stage, run: int, victim: Member) -> None:
     """Thaw the worker, and wait until its handler learns that the claim is lost."""
     victim.thaw()
     ends = ["refused", "stopped"]
@@ -82,7 +82,7 @@ def worker_frozen_successor_done(stage: Stage) -> None:
     victim = freeze_past_lease(stage, run)
     stage.open_gate("go")
     stage.wait(lambda: stage.state(run) == "succeeded", 10, "the successor to finish")
-    turned_away(stage, run, victim)
+    thaw_and_await_loss(stage, run, victim)
 
 
 @fault("worker-frozen-successor-running", tier="full")
@@ -90,7 +90,7 @@ def worker_frozen_successor_running(stage: Stage) -> None:
     """Freeze a worker past its lease, thaw it while another runs the run: the run goes on there."""
     run = stage.enqueue("hold", gate="go")
     victim = freeze_past_lease(stage, run)
-    turned_away(stage, run, victim)
+    thaw_and_await_loss(stage, run, victim)
     assert stage.state(run) == "running", "the successor still runs it"
     stage.open_gate("go")
     stage.wait(lambda: stage.state(run) == "succeeded", 10, "the successor to finish")
@@ -100,7 +100,7 @@ def worker_frozen_successor_running(stage: Stage) -> None:
 def worker_frozen_briefly(stage: Stage) -> None:
     """Freeze a worker for less than its lease, three times: it keeps its run."""
     run = stage.enqueue("hold", gate="go")
-    victim = owner(stage, run)
+    victim = await_owner(stage, run)
     for _ in range(3):
         began = time.monotonic()
         victim.freeze()

@@ -30,7 +30,7 @@ class Clock:
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.library = compiled(file.with_suffix(".so"))
+        self.library = compile_library(file.with_suffix(".so"))
         file.write_bytes(struct.pack("l", 0))
         for file_of_clock in (self.file, self.library):
             file_of_clock.chmod(0o755)
@@ -42,7 +42,7 @@ class Clock:
             shared[:] = struct.pack("l", ahead_s)  # written in place: the processes have mapped this file
 
 
-def compiled(library: Path) -> Path:
+def compile_library(library: Path) -> Path:
     """Compile the library to this path, and return the path.
 
     Raises RuntimeError if there is no C compiler, or if it fails.

@@ -27,12 +27,12 @@ Which = Callable[[Link], bool]
 ANSWER_S = 20.0
 
 
-def everyone(link: Link) -> bool:
+def all_links(link: Link) -> bool:
     """Match every connection."""
     return True
 
 
-def of(purpose: str) -> Which:
+def with_application_name(purpose: str) -> Which:
     """Match connections whose application_name contains `purpose`, such as `claim`, `settle`, `leader` or `listen`."""
     return lambda link: purpose in link.frontend.application
 
@@ -51,7 +51,7 @@ class Loss:
     at: Literal["before", "after"]
     commit: bool = False
     times: int = 1
-    which: Which = everyone
+    which: Which = all_links
     done: int = 0
     changed: threading.Event = field(default_factory=threading.Event)
 
@@ -118,7 +118,7 @@ class Proxy:
 
     # ---- faults that a test can switch on
 
-    def cut(self, which: Which = everyone) -> int:
+    def cut(self, which: Which = all_links) -> int:
         """Close the matching connections on both sides at once; return how many were closed."""
         return self._do(self._cut(which))
 
@@ -130,7 +130,7 @@ class Proxy:
         """Accept new connections, and pass no data of any connection."""
         self.silence("up", "down")
 
-    def silence(self, *directions: Literal["up", "down"], which: Which = everyone) -> None:
+    def silence(self, *directions: Literal["up", "down"], which: Which = all_links) -> None:
         """Pass no data in these directions: "up" to the server, "down" to the client.
 
         Without `which`, this applies to all connections, new ones included.
@@ -154,7 +154,7 @@ class Proxy:
         *,
         commit: bool = False,
         times: int = 1,
-        which: Which = everyone,
+        which: Which = all_links,
     ) -> Loss:
         """Lose the answer to the next matching statement (see `Loss`), and cut its connection."""
         loss = Loss(statement, at, commit, times, which)
@@ -216,7 +216,7 @@ class Proxy:
         return len(chosen)
 
     async def _hold(self, directions: set[Literal["up", "down"]], which: Which) -> None:
-        if which is everyone:
+        if which is all_links:
             self.silent |= directions
         for link in self.links:
             if which(link):
@@ -231,7 +231,7 @@ class Proxy:
 
     async def _end(self) -> None:
         await self._deaf()
-        await self._cut(everyone)
+        await self._cut(all_links)
         for task in list(self._serving):
             task.cancel()
         deadline = time.monotonic() + 5

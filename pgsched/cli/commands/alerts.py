@@ -9,7 +9,7 @@ import typer
 from pgsched.cli.commands.worker import Command, Webhook, alert_settings
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json, print_table
-from pgsched.core.wording import ago
+from pgsched.core.wording import format_age
 
 
 def register(app: typer.Typer) -> None:
@@ -36,28 +36,37 @@ def alerts(
     """
     if context.invoked_subcommand is not None:
         return
-    from pgsched.db.queries.leader.alerts import listed
+    from pgsched.db.queries.leader.alerts import list_alerts
 
     with session(dsn) as conn:
-        found = listed(conn, everything=everything, n=limit)
+        found = list_alerts(conn, everything=everything, n=limit)
     if json:
         print_json(found)
     else:
-        lines = [[one["id"], ago(one["opened_at"], one["now"]), one["job"] or "-", one["kind"], state(one), what(one)]
-                 for one in found]  # fmt: skip
+        lines = [
+            [
+                one["id"],
+                format_age(one["opened_at"], one["now"]),
+                one["job"] or "-",
+                one["kind"],
+                alert_state(one),
+                describe_alert(one),
+            ]
+            for one in found
+        ]
         print_table(("ID", "SINCE", "JOB", "KIND", "STATE", "WHAT"), lines, "no alerts", wrap=True)
     if any(one["closed_at"] is None for one in found):
         raise typer.Exit(1)
 
 
-def state(one: dict[str, Any]) -> str:
+def alert_state(one: dict[str, Any]) -> str:
     """Return whether an incident is open or over, and the first sink that did not get it."""
     deliveries = [delivery for delivery in one["told"] if delivery["error"] and not delivery["delivered_at"]]
     failing = [delivery["sink"].split()[0] for delivery in deliveries]
     return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not told" if failing else "")
 
 
-def what(one: dict[str, Any]) -> str:
+def describe_alert(one: dict[str, Any]) -> str:
     """Return what happened, and the recovery if there was one."""
     return f"{one['details']} -- {one['recovery']}" if one["recovery"] else str(one["details"])
 
@@ -74,10 +83,10 @@ def test(
     Example:
       pgsched alerts test --alert-webhook https://hooks.example/pgsched
     """
-    from pgsched.services.alerts import rehearse
+    from pgsched.services.alerts import send_test_alert
 
     with session(dsn) as conn:
-        deliveries = rehearse(conn, alert_settings(alert_webhook, alert_command))
+        deliveries = send_test_alert(conn, alert_settings(alert_webhook, alert_command))
     if json:
         print_json({"told": deliveries})
     else:

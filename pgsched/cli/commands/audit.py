@@ -8,7 +8,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json, print_table
-from pgsched.core.input_values import moment
+from pgsched.core.input_values import parse_age_or_instant
 
 
 def register(app: typer.Typer) -> None:
@@ -35,17 +35,22 @@ def audit(
       pgsched audit job nightly --since 7d
       pgsched audit --who alice --json
     """
-    from pgsched.services.changes import author, changes, describe_change
+    from pgsched.services.changes import changes, describe_author, describe_change
 
     with session(dsn) as conn:
-        found = changes(conn, what, name, who=who, since=moment("since", since), before_id=before, limit=limit)
+        found = changes(
+            conn, what, name, who=who, since=parse_age_or_instant("since", since), before_id=before, limit=limit
+        )
     if json:
         return print_json(found)
-    lines = [[row["id"], row["at"], author(row), row["action"], thing(row), describe_change(row)] for row in found]
+    lines = [
+        [row["id"], row["at"], describe_author(row), row["action"], changed_thing(row), describe_change(row)]
+        for row in found
+    ]
     return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "nobody changed anything", wrap=True,
                        whole=["AT"])  # fmt: skip
 
 
-def thing(row: dict[str, Any]) -> str:
+def changed_thing(row: dict[str, Any]) -> str:
     """Return the kind and the name of what was changed."""
     return f"{row['what']} {row['name']}"

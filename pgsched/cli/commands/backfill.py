@@ -10,12 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, print_fields, print_json, print_table
-from pgsched.core.wording import ago
+from pgsched.cli.output.printing import format_cell, print_fields, print_json, print_table
+from pgsched.core.wording import format_age
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
-    from pgsched.services.jobs.backfilling import Foreseen
+    from pgsched.services.jobs.backfilling import BackfillPreview
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
 EXAMPLE = """\b
@@ -71,39 +71,39 @@ def start(
     request = Request(begin, end, mode, max_active, reverse, priority)
     with session(dsn) as conn:
         if dry_run:
-            return preview(backfilling.preview(conn, job, request), json)
+            return print_preview(backfilling.preview(conn, job, request), json)
         added = backfilling.start(conn, job, request)
-        note(added["undecided_from"])
-        found = watch(conn, added) if wait else added
-    print_json(found) if json else print(line(found))
-    if wait and not whole(found):
+        print_undecided_note(added["undecided_from"])
+        found = show_progress(conn, added) if wait else added
+    print_json(found) if json else print(describe_backfill(found))
+    if wait and not all_succeeded(found):
         raise typer.Exit(1)
     return None
 
 
-def preview(foreseen: Foreseen, json: bool) -> None:
+def print_preview(foreseen: BackfillPreview, json: bool) -> None:
     """Print every slot of the range and what the backfill would do with it."""
     found, choices = foreseen.range, foreseen.choices
-    note(found.undecided_from)
+    print_undecided_note(found.undecided_from)
     if json:
         summary = {"job": found.job["name"], "from": found.start, "to": found.end, "slots": found.slots}
         listed = [asdict(choice) for choice in choices]
         return print_json(summary | {"undecided_from": found.undecided_from, "choices": listed})
-    lines = [[cell(choice.slot), choice.action, choice.reason] for choice in choices]
+    lines = [[format_cell(choice.slot), choice.action, choice.reason] for choice in choices]
     print_table(["SLOT", "DECISION", "BECAUSE"], lines)
     asked = sum(choice.action != "leave" for choice in choices)
-    print(f"{asked} of {len(choices)} slots of job {cell(found.job['name'])} would run")
+    print(f"{asked} of {len(choices)} slots of job {format_cell(found.job['name'])} would run")
     return None
 
 
-def note(undecided_from: Any) -> None:
+def print_undecided_note(undecided_from: Any) -> None:
     """Print a note on stderr if the range ends with slots that are not decided yet."""
     if undecided_from is not None:
-        text = f"slots from {cell(undecided_from)} on are not decided yet: they are left to the schedule"
+        text = f"slots from {format_cell(undecided_from)} on are not decided yet: they are left to the schedule"
         typer.echo(f"note: {text}", err=True)
 
 
-def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
+def show_progress(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     """Show a progress bar until the backfill has ended; return its last state.
 
     An interrupt ends the watching, not the backfill.
@@ -114,7 +114,7 @@ def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     label = f"backfill {number}"
     try:
         with typer.progressbar(length=added["slots"], label=label, file=sys.stderr) as bar:
-            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {cell(text)}", err=True)):
+            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {format_cell(text)}", err=True)):
                 bar.update(max(0, shown["considered"] - shown["open"] - bar.pos))
     except KeyboardInterrupt:
         typer.echo(f"\nit goes on: pgsched backfill show {number}, pgsched backfill cancel {number}", err=True)
@@ -122,24 +122,24 @@ def watch(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def whole(found: dict[str, Any]) -> bool:
+def all_succeeded(found: dict[str, Any]) -> bool:
     """Check whether the backfill finished and all runs that it started succeeded."""
     return found["state"] == "finished" and not any(found[state] for state in ("dead", "cancelled", "missed"))
 
 
-def line(found: dict[str, Any]) -> str:
+def describe_backfill(found: dict[str, Any]) -> str:
     """Describe a backfill in one sentence."""
     counts = ", ".join(f"{found[name]} {name}" for name in ("open", "succeeded", "dead", "cancelled", "missed")
                        if found[name])  # fmt: skip
     left = found["considered"] - found["started"]
     state = found["state"] + (f" ({found['error']})" if found["error"] else "")
-    done = f"{found['considered']} of {slots(found)} slots, {found['started']} started, {left} left alone"
-    return f"backfill {found['id']} of job {cell(found['job'])} is {cell(state)}: {done}" + (
+    done = f"{found['considered']} of {slot_count(found)} slots, {found['started']} started, {left} left alone"
+    return f"backfill {found['id']} of job {format_cell(found['job'])} is {format_cell(state)}: {done}" + (
         f"; {counts}" if counts else ""
     )
 
 
-def slots(found: dict[str, Any]) -> Any:
+def slot_count(found: dict[str, Any]) -> Any:
     """Return the number of slots of a backfill, or `?` while it is not known.
 
     A client that cannot count the slots leaves counting to the leader.
@@ -165,8 +165,8 @@ def list_backfills(
     if json:
         return print_json(found)
     lines = [
-        [b["id"], b["job"], b["state"], b["mode"], b["from_at"], b["to_at"], f"{b['considered']}/{slots(b)}",
-         b["open"], b["succeeded"], b["dead"], ago(b["created_at"], b["now"])]
+        [b["id"], b["job"], b["state"], b["mode"], b["from_at"], b["to_at"], f"{b['considered']}/{slot_count(b)}",
+         b["open"], b["succeeded"], b["dead"], format_age(b["created_at"], b["now"])]
         for b in found
     ]  # fmt: skip
     headers = ["ID", "JOB", "STATE", "MODE", "FROM", "TO", "SLOTS", "OPEN", "OK", "DEAD", "ASKED"]
@@ -183,7 +183,7 @@ def show(number: Id, dsn: Dsn = None, json: Json = False) -> None:
     from pgsched.db.queries.jobs import backfills
 
     with session(dsn) as conn:
-        found = backfills.show(conn, number)
+        found = backfills.show_backfill(conn, number)
     print_json(found) if json else print_fields(
         {name: value for name, value in found.items() if value is not None and name not in ("now", "leading")}
     )

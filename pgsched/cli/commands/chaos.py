@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Json
-from pgsched.core.text import figure
+from pgsched.core.text import format_number
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,28 +58,28 @@ def chaos(
     """
     if tier not in ("quick", "full"):
         raise InputError(f"tier: {tier!r} is not quick or full", "tier")
-    need_libraries()
+    require_libraries()
     if check is not None:
         return check_file(check, json)
-    from pgsched.chaos.registry import chosen
+    from pgsched.chaos.registry import select_faults
 
     names = [name.strip() for name in faults.split(",") if name.strip()]
     kept: Tier = "full" if tier == "full" or (list_ and not names) else "quick"
-    found = chosen(names, kept)
+    found = select_faults(names, kept)
     if list_:
-        return show_list(found, json)
+        return print_faults(found, json)
     if bin_dir is not None and not (bin_dir / "initdb").exists():
         raise InputError(f"bin: there is no initdb in {bin_dir}", "bin")
-    return run(found, seed, seconds, bin_dir, save, json)
+    return run_faults(found, seed, seconds, bin_dir, save, json)
 
 
-def need_libraries() -> None:
+def require_libraries() -> None:
     """Raise InputError if the libraries that the checks need are missing, before anything runs."""
     if importlib.util.find_spec("cronsim") is None:
         raise InputError("pgsched chaos needs an independent cron library: pip install 'pgsched[chaos]'")
 
 
-def run(
+def run_faults(
     faults: list[Fault], seed: int, seconds: float | None, bin_dir: Path | None, save: Path | None, json: bool
 ) -> None:
     """Run the faults, print a table of the results, and end with exit code 1 if a guarantee was violated.
@@ -88,30 +88,30 @@ def run(
     """
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_text
-    from pgsched.control_characters import clean
+    from pgsched.control_characters import escape_controls
 
     def tell(kind: str, text: str) -> None:
         indent = "" if kind == "fault" else "    "
         if json:
-            print(clean(indent + text), file=sys.stderr, flush=True)
+            print(escape_controls(indent + text), file=sys.stderr, flush=True)
         else:
             print_text(indent + text, indent="    ")
             sys.stdout.flush()
 
-    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGTERM, raise_interrupt)
     tell("fault", f"seed {seed}, {len(faults)} fault{'s' * (len(faults) != 1)}, a server of its own")
     results: list[Result] = []
     for result in session.run(faults, seed, seconds, bin_dir, tell):
         if save is not None and not result.skipped:
             session.save(result, save, first=not any(not one.skipped for one in results))
         results.append(result)
-        for line in summary(result):
+        for line in describe_result(result):
             tell("figure", line)
-    show_results(results, json)
+    print_results(results, json)
     raise typer.Exit(int(any(result.violations for result in results)))
 
 
-def interrupted(*_: object) -> None:
+def raise_interrupt(*_: object) -> None:
     """Turn SIGTERM into KeyboardInterrupt.
 
     The started server and workers then end as well when a service manager or a CI ends this process.
@@ -119,7 +119,7 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def summary(result: Result) -> list[str]:
+def describe_result(result: Result) -> list[str]:
     """Describe the result of one fault in lines."""
     if result.skipped:
         return [f"SKIPPED: {result.skipped}"]
@@ -129,7 +129,7 @@ def summary(result: Result) -> list[str]:
     return [*lines, f"the logs of its workers are kept in {result.logs}"]
 
 
-def show_results(results: Sequence[Result], json: bool) -> None:
+def print_results(results: Sequence[Result], json: bool) -> None:
     """Print the results as a table with totals, or as JSON."""
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_json, print_table
@@ -137,22 +137,25 @@ def show_results(results: Sequence[Result], json: bool) -> None:
     if json:
         return print_json([session.as_json(result) for result in results])
     print()
-    rows = [[r.fault.name, session.verdict(r), f"{r.seconds:.0f}", len(r.history.runs), figures(r)] for r in results]
+    rows = [
+        [r.fault.name, session.verdict(r), f"{r.seconds:.0f}", len(r.history.runs), describe_figures(r)]
+        for r in results
+    ]
     print_table(["fault", "result", "s", "runs", "figures"], rows, wrap=True)
     count = {name: sum(session.verdict(r) == name for r in results) for name in ("held", "violated", "skipped")}
     print(f"\n{count['held']} held, {count['violated']} violated, {count['skipped']} skipped")
     return None
 
 
-def figures(result: Result) -> str:
+def describe_figures(result: Result) -> str:
     """Return the worst value of each figure on one line, or why the fault was skipped."""
     worst: dict[str, float] = {}
     for one in result.history.figures:
         worst[one.name] = max(worst.get(one.name, one.value), one.value)
-    return result.skipped or "; ".join(f"{name} {figure(value)}" for name, value in worst.items())
+    return result.skipped or "; ".join(f"{name} {format_number(value)}" for name, value in worst.items())
 
 
-def show_list(faults: list[Fault], json: bool) -> None:
+def print_faults(faults: list[Fault], json: bool) -> None:
     """Print the faults: their tier, what they need, and what they do."""
     from pgsched.chaos.site import requirements
     from pgsched.cli.output.printing import print_json, print_table
@@ -177,15 +180,19 @@ def check_file(path: Path, json: bool) -> None:
     """Check the histories saved in a file, and end with exit code 1 if one violates a guarantee."""
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_json
-    from pgsched.control_characters import clean
+    from pgsched.control_characters import escape_controls
 
     answers = []
     for one, violations in session.check_file(path):
         answers.append({"fault": one.settings.get("fault"), "seed": one.settings.get("seed"), "violations": violations})
         if not json:
-            print(clean(f"{one.settings.get('fault')}: {'VIOLATED' if violations else 'held'} ({len(one.runs)} runs)"))
+            print(
+                escape_controls(
+                    f"{one.settings.get('fault')}: {'VIOLATED' if violations else 'held'} ({len(one.runs)} runs)"
+                )
+            )
             for each in violations:
-                print(clean(f"    {each['check']}: {each['text']}"))
+                print(escape_controls(f"    {each['check']}: {each['text']}"))
     if json:
         print_json(answers)
     raise typer.Exit(int(any(answer["violations"] for answer in answers)))

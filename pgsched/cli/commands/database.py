@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.common import Dsn, Json, locate, migrate_embedded
-from pgsched.cli.output.printing import folded, print_json
-from pgsched.control_characters import clean
+from pgsched.cli.common import Dsn, Json, find_database, migrate_embedded
+from pgsched.cli.output.printing import print_json, wrap_for_terminal
+from pgsched.control_characters import escape_controls
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def migrate(
         if to is not None or set_search_path:
             raise InputError("sql: the script leads to this program's version and no further: leave that out", "sql")
         return typer.echo(roles.script() if with_roles else script.upgrade_sql())
-    place = locate(dsn)
+    place = find_database(dsn)
     upgrade = migrate_embedded if place.embedded else moving.upgrade
     before, after = upgrade(
-        place.dsn, set_search_path=set_search_path, with_roles=with_roles, to=to, wait_s=wait, tell=tell
+        place.dsn, set_search_path=set_search_path, with_roles=with_roles, to=to, wait_s=wait, tell=print_progress
     )
     if json:
         return print_json({"before": before, "after": after, "roles": with_roles})
@@ -86,9 +86,9 @@ def migrate(
     return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
 
 
-def tell(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a line about a migration's progress on stderr."""
-    print(clean(line), file=sys.stderr, flush=True)
+    print(escape_controls(line), file=sys.stderr, flush=True)
 
 
 def check(dsn: Dsn = None, json: Json = False) -> None:
@@ -117,7 +117,7 @@ def print_findings(found: list[Finding], code: int, json: bool) -> None:
     for finding in found:
         colour = {"ok": "green", "warn": "yellow", "fail": "red"}[finding.level]
         typer.secho(f"{finding.level:5}", fg=colour, nl=False)
-        print(f"{finding.name:18}  {folded(clean(finding.text), 25)}")
+        print(f"{finding.name:18}  {wrap_for_terminal(escape_controls(finding.text), 25)}")
     return None
 
 
@@ -136,7 +136,7 @@ def psql(
     """
     from pgsched.db.psql import command
 
-    place = locate(dsn)
+    place = find_database(dsn)
     if not place.embedded:
         line, environ = command(place.dsn, arguments or [])
         os.execve(line[0], line, environ)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.common import Dsn, Json, database
+from pgsched.cli.common import Dsn, Json, migrated_database
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,25 +52,25 @@ def demo(
     from pgsched.errors import PgschedError
 
     console = Console(highlight=False, stderr=as_json)
-    with database(dsn) as address:
+    with migrated_database(dsn) as address:
         migrate.upgrade(address)
         with connect(address, purpose="demo") as conn, interrupts() as interrupted:
-            folder = workplace()
+            folder = demo_folder()
             start = prepare(conn, console, folder)
             with worker_process(dsn, folder, console) as process:
-                end = watch(conn, console, start, seconds, process, interrupted)
-                due, missing = content.due_slots(conn, start, end), content.unfinished(conn, start, end)
-                wind_down(conn, console, process)
+                end = show_until_end(conn, console, start, seconds, process, interrupted)
+                due, missing = content.count_due_slots(conn, start, end), content.unfinished_slots(conn, start, end)
+                pause_and_finish(conn, console, process)
                 died = process.poll()
             if died is not None:
-                raise PgschedError(f"the demo's worker ended with exit code {died}: {last_words(folder)}")
+                raise PgschedError(f"the demo's worker ended with exit code {died}: {last_log_line(folder)}")
             summarise(console, due, missing, folder)
         if as_json:
             print_json({"due": due, "missing": missing, "file": str(folder / "stamps.txt")})
     raise typer.Exit(0 if due and not missing else 1)
 
 
-def workplace() -> Path:
+def demo_folder() -> Path:
     """Return the folder of the demo's log and file, made beside the data of the embedded server."""
     from pgsched.db.embedded.server import data_dir
 
@@ -100,7 +100,7 @@ def prepare(conn: Connection[Any], console: Console, folder: Path) -> datetime:
     from pgsched.cli import demo_app as content
     from pgsched.db.queries.reports.live import database_now
 
-    existing = content.existing(conn)
+    existing = content.existing_names(conn)
     start = database_now(conn)
     if existing:
         console.print(f"[bold]Found {len(existing)} jobs and their history[/bold] from an earlier demo. Once more:\n")
@@ -142,14 +142,14 @@ def worker_process(dsn: str | None, folder: Path, console: Console) -> Iterator[
             process.wait()
 
 
-def last_words(folder: Path) -> str:
+def last_log_line(folder: Path) -> str:
     """Return the last line of the worker's log, and where the log is."""
     log = folder / "worker.log"
     lines = log.read_text("utf-8", "replace").split("\n")
     return f"{next((line.strip() for line in reversed(lines) if line.strip()), 'it said nothing')} (its log: {log})"
 
 
-def watch(
+def show_until_end(
     conn: Connection[Any],
     console: Console,
     start: datetime,
@@ -168,7 +168,7 @@ def watch(
     from pgsched.cli import demo_app as content
     from pgsched.cli.output.live_view import render
     from pgsched.db.queries.reports.live import database_now
-    from pgsched.services.live_view import look
+    from pgsched.services.live_view import read_live_view
 
     until = None if seconds is None else time.monotonic() + seconds
     plain = not console.is_terminal
@@ -177,17 +177,17 @@ def watch(
         while not interrupted and process.poll() is None and (until is None or time.monotonic() < until):
             if not plain or time.monotonic() - shown >= 5:
                 shown = time.monotonic()
-                view.update(render(look(conn, start), until and until - shown), refresh=True)
+                view.update(render(read_live_view(conn, start), until and until - shown), refresh=True)
             time.sleep(0.25)
         end = database_now(conn)
         patience = time.monotonic() + SETTLE_S
-        while content.unfinished(conn, start, end) and time.monotonic() < patience and process.poll() is None:
+        while content.unfinished_slots(conn, start, end) and time.monotonic() < patience and process.poll() is None:
             time.sleep(0.1)
-        view.update(render(look(conn, start), None), refresh=True)
+        view.update(render(read_live_view(conn, start), None), refresh=True)
     return end
 
 
-def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen[bytes]) -> None:
+def pause_and_finish(conn: Connection[Any], console: Console, process: subprocess.Popen[bytes]) -> None:
     """Pause the jobs, then wait until the worker has finished open runs.
 
     Paused jobs do not fire when another worker uses the database later.
@@ -197,7 +197,7 @@ def wind_down(conn: Connection[Any], console: Console, process: subprocess.Popen
     console.print("\n" + content.PAUSE + ";", style="cyan", markup=False, soft_wrap=True)
     conn.execute(content.PAUSE.encode())
     patience = time.monotonic() + SETTLE_S
-    while content.open_runs(conn) and time.monotonic() < patience and process.poll() is None:
+    while content.count_open_runs(conn) and time.monotonic() < patience and process.poll() is None:
         time.sleep(0.1)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 
 ASK_S = 5.0
 
@@ -44,5 +44,5 @@ def health(
     except (OSError, http.client.HTTPException) as error:
         typer.echo(f"no answer from {host}:{port}{path}: {error or type(error).__name__}", err=True)
         raise typer.Exit(1) from None
-    typer.echo(clean(text, "\n") or str(answer.status), err=answer.status != 200)
+    typer.echo(escape_controls(text, "\n") or str(answer.status), err=answer.status != 200)
     raise typer.Exit(0 if answer.status == 200 else 1)

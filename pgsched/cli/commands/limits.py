@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, print_json, print_table
-from pgsched.core.input_values import bounds
+from pgsched.cli.output.printing import format_cell, print_json, print_table
+from pgsched.core.input_values import limit_columns
 from pgsched.core.wording import describe_limit
 from pgsched.errors import InputError
 
@@ -57,13 +57,13 @@ def set_limit(
     """
     from pgsched.services import settings
 
-    values = bounds("concurrency", concurrency, rate, burst)
+    values = limit_columns("concurrency", concurrency, rate, burst)
     values |= {column: value for column, value in (("ordered", ordered), ("weight", weight)) if value is not None}
     if not values:
         raise InputError("limit set: give --concurrency, --rate, --burst, --ordered or --weight", "concurrency")
     with session(dsn) as conn:
         row = settings.set_limit(conn, name, values)
-    print_json(row) if json else print(f"limit {cell(name)}: {describe_limit(row, row['concurrency'])}")
+    print_json(row) if json else print(f"limit {format_cell(name)}: {describe_limit(row, row['concurrency'])}")
 
 
 def list_limits(dsn: Dsn = None, json: Json = False) -> None:
@@ -104,4 +104,4 @@ def remove(name: Name, dsn: Dsn = None, json: Json = False) -> None:
 
     with session(dsn) as conn:
         settings.remove_limit(conn, name)
-    print_json({"name": name, "removed": True}) if json else print(f"limit {cell(name)} is gone")
+    print_json({"name": name, "removed": True}) if json else print(f"limit {format_cell(name)} is gone")

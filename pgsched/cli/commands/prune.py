@@ -8,9 +8,9 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_fields, print_json, print_table
-from pgsched.control_characters import clean
-from pgsched.core.input_values import kept, retention_texts, within
-from pgsched.core.wording import ago, describe_keep, describe_keep_of_all, duration
+from pgsched.control_characters import escape_controls
+from pgsched.core.input_values import parse_bounded_duration, parse_keep, retention_as_json
+from pgsched.core.wording import describe_keep, describe_keep_of_all, format_age, format_short_duration
 from pgsched.errors import InputError
 
 Keep = Annotated[
@@ -53,15 +53,15 @@ def prune(
 
     with session(dsn) as conn:
         if dry_run:
-            return would_go(retention.would_go(conn), json)
+            return print_prunable(retention.count_expired(conn), json)
         from pgsched.services.pruning import prune_all
 
         done = prune_all(conn, archive)
     if done.behind_s is not None:
-        typer.echo(f"note: what ended in the last {duration(done.behind_s)} is not counted yet and stays:"
+        typer.echo(f"note: what ended in the last {format_short_duration(done.behind_s)} is not counted yet and stays:"
                    " a transaction that writes runs is open", err=True)  # fmt: skip
     for run, why in done.refused.items():
-        typer.echo(f"run {run} stays, the database refuses to delete it: {clean(why)}", err=True)
+        typer.echo(f"run {run} stays, the database refuses to delete it: {escape_controls(why)}", err=True)
     if done.gave_up:
         typer.echo("error: so many runs are refused that the others were not tried: mend what refuses them (a"
                    " trigger or a foreign key on pgsched.runs), then prune again", err=True)  # fmt: skip
@@ -76,7 +76,7 @@ def prune(
     return None
 
 
-def would_go(found: list[dict[str, Any]], json: bool) -> None:
+def print_prunable(found: list[dict[str, Any]], json: bool) -> None:
     """Print how many runs are past their retention, by queue and outcome."""
     total = sum(row["runs"] for row in found)
     if json:
@@ -100,15 +100,15 @@ def show(dsn: Dsn = None, json: Json = False) -> None:
         found = retention.settings(conn)
         now = database_now(conn)
     if json:
-        return print_json(retention_texts(found))
+        return print_json(retention_as_json(found))
     print_fields(
         {
             "runs": describe_keep_of_all(found["keep"]),
             "archive": "into pgsched.archived_runs" if found["archive"] else "no",
-            "figures by minute": duration(found["keep_minutes"]),
-            "figures by hour": duration(found["keep_hours"]),
-            "audit": duration(found["keep_audit"]),
-            "counted until": ago(found["counted_until"], now) if found["counted_until"] else "not yet",
+            "figures by minute": format_short_duration(found["keep_minutes"]),
+            "figures by hour": format_short_duration(found["keep_hours"]),
+            "audit": format_short_duration(found["keep_audit"]),
+            "counted until": format_age(found["counted_until"], now) if found["counted_until"] else "not yet",
         }
     )
     lines = [[what, one["name"], describe_keep(one["keep"])] for what in ("queue", "job") for one in found[f"{what}s"]]
@@ -137,20 +137,20 @@ def set_retention(
     """
     from pgsched.services import settings
 
-    values: dict[str, Any] = {"keep": kept(keep), "archive": archive}
-    values["keep_minutes"] = within("keep-minutes", keep_minutes, "1 hour", "10 years")
-    values["keep_hours"] = within("keep-hours", keep_hours, "1 day", "100 years")
-    values["keep_audit"] = within("keep-audit", keep_audit, "1 day", "1000 years")
+    values: dict[str, Any] = {"keep": parse_keep(keep), "archive": archive}
+    values["keep_minutes"] = parse_bounded_duration("keep-minutes", keep_minutes, "1 hour", "10 years")
+    values["keep_hours"] = parse_bounded_duration("keep-hours", keep_hours, "1 day", "100 years")
+    values["keep_audit"] = parse_bounded_duration("keep-audit", keep_audit, "1 day", "1000 years")
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         raise InputError("retention set: say what: see `pgsched retention set --help`", "keep")
     with session(dsn) as conn:
         found = settings.change_retention(conn, given)
     if json:
-        return print_json(retention_texts(found))
+        return print_json(retention_as_json(found))
     print(f"runs: {describe_keep_of_all(found['keep'])}" + ("; archived" if found["archive"] else ""))
     named = {"keep_minutes": "figures by minute", "keep_hours": "figures by hour", "keep_audit": "audit"}
     for column, words in named.items():
         if column in given:
-            print(f"{words}: {duration(found[column])}")
+            print(f"{words}: {format_short_duration(found[column])}")
     return None

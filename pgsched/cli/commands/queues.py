@@ -9,9 +9,9 @@ import typer
 from pgsched.cli.commands.limits import Burst, Concurrency, Rate
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json, print_table
-from pgsched.control_characters import clean
-from pgsched.core.input_values import NONE, bounds, kept, span, whole
-from pgsched.core.wording import ago, describe_queue, duration
+from pgsched.control_characters import escape_controls
+from pgsched.core.input_values import NONE, limit_columns, parse_duration, parse_keep, parse_whole_number
+from pgsched.core.wording import describe_queue, format_age, format_short_duration
 from pgsched.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
@@ -65,24 +65,24 @@ def set_queue(
     """
     from pgsched.services import settings
 
-    values = bounds("concurrency_limit", concurrency, rate, burst)
+    values = limit_columns("concurrency_limit", concurrency, rate, burst)
     if max_depth is not None:
-        values["max_depth"] = whole("max-depth", max_depth, 1)
+        values["max_depth"] = parse_whole_number("max-depth", max_depth, 1)
     if ageing is not None:
-        values["ageing"] = None if ageing == NONE else span("ageing", ageing)
+        values["ageing"] = None if ageing == NONE else parse_duration("ageing", ageing)
     if keep:
-        values["keep"] = None if keep == [NONE] else kept(keep)
+        values["keep"] = None if keep == [NONE] else parse_keep(keep)
     values |= {column: value for column, value in (("fair", fair), ("on_full", on_full)) if value is not None}
     if not values:
         raise InputError("queue set: say what: see `pgsched queue set --help`", "name")
     with session(dsn) as conn:
         note = settings.unknown_queue(conn, name)
         row = settings.set_queue(conn, name, values)
-    complain(note)
-    print_json(row) if json else print(f"queue {clean(name)}: {describe_queue(row)}")
+    print_note(note)
+    print_json(row) if json else print(f"queue {escape_controls(name)}: {describe_queue(row)}")
 
 
-def state(row: dict[str, Any]) -> str:
+def describe_queue_state(row: dict[str, Any]) -> str:
     """Return whether runs of a queue may start: `open`, `paused` or `limit 0`."""
     if row["paused_at"]:
         return "paused"
@@ -102,7 +102,9 @@ def list_queues(dsn: Dsn = None, json: Json = False) -> None:
         found = queues.list_queues(conn)
     if json:
         return print_json(found)
-    lines = [[row["name"], row["depth"], row["running"], state(row), describe_queue(row)] for row in found]
+    lines = [
+        [row["name"], row["depth"], row["running"], describe_queue_state(row), describe_queue(row)] for row in found
+    ]
     return print_table(["QUEUE", "DEPTH", "RUNNING", "STATE", "SETTINGS"], lines, "no queues")
 
 
@@ -115,7 +117,7 @@ def pause_queue(
     Example:
       pgsched queue pause emails --reason "provider is down" --for 1h
     """
-    hold("queue", name, reason, by, lasts, dsn, json)
+    pause_target_and_print("queue", name, reason, by, lasts, dsn, json)
 
 
 def resume_queue(name: Name, dsn: Dsn = None, json: Json = False) -> None:
@@ -125,7 +127,7 @@ def resume_queue(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched queue resume emails
     """
-    release("queue", name, dsn, json)
+    resume_target_and_print("queue", name, dsn, json)
 
 
 def pause(
@@ -146,7 +148,7 @@ def pause(
     Example:
       pgsched pause --all --reason "incident 4711" --for 1h
     """
-    hold(*chosen(everything, queue, task), reason, by, lasts, dsn, json)
+    pause_target_and_print(*pause_target(everything, queue, task), reason, by, lasts, dsn, json)
 
 
 def resume(
@@ -158,16 +160,16 @@ def resume(
     Example:
       pgsched resume --all
     """
-    release(*chosen(everything, queue, task), dsn, json)
+    resume_target_and_print(*pause_target(everything, queue, task), dsn, json)
 
 
-def complain(note: str | None) -> None:
+def print_note(note: str | None) -> None:
     """Print a note on stderr about a change that was made nevertheless."""
     if note is not None:
-        typer.echo(f"note: {clean(note)}", err=True)
+        typer.echo(f"note: {escape_controls(note)}", err=True)
 
 
-def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
+def pause_target(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
     """Return what a pause is about, as kind (all, queue or task) and name.
 
     Raises InputError unless exactly one is given.
@@ -179,24 +181,24 @@ def chosen(everything: bool, queue: str | None, task: str | None) -> tuple[str, 
     return given[0]
 
 
-def hold(
+def pause_target_and_print(
     what: str, name: str, reason: str | None, by: str | None, lasts: str | None, dsn: str | None, json: bool
 ) -> None:
     """Pause a queue, a task or everything, and print the result."""
     from pgsched.services import pauses
 
-    given, target = None if lasts is None else span("for", lasts), pauses.Target(what, name)
+    given, target = None if lasts is None else parse_duration("for", lasts), pauses.Target(what, name)
     with session(dsn) as conn:
-        note = pauses.unknown(conn, target)
+        note = pauses.note_unknown_target(conn, target)
         row = pauses.pause(conn, target, reason, by, given)
-    complain(note)
+    print_note(note)
     if json:
         return print_json(row)
-    until = "until it is resumed" if row["resume_at"] is None else f"for {duration(given)}"
-    return print(f"{clean(target.words)} is paused {until}")
+    until = "until it is resumed" if row["resume_at"] is None else f"for {format_short_duration(given)}"
+    return print(f"{escape_controls(target.words)} is paused {until}")
 
 
-def release(what: str, name: str, dsn: str | None, json: bool) -> None:
+def resume_target_and_print(what: str, name: str, dsn: str | None, json: bool) -> None:
     """End a pause and print the result."""
     from pgsched.services import pauses
 
@@ -205,5 +207,7 @@ def release(what: str, name: str, dsn: str | None, json: bool) -> None:
         ended = pauses.resume(conn, target)
     if json:
         return print_json(ended.row)
-    since = ago(ended.row["paused_at"], ended.at)
-    return print(f"{clean(target.words)} goes on (it was paused {since} by {clean(ended.row['paused_by'])})")
+    since = format_age(ended.row["paused_at"], ended.at)
+    return print(
+        f"{escape_controls(target.words)} goes on (it was paused {since} by {escape_controls(ended.row['paused_by'])})"
+    )

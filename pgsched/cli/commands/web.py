@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pgsched.cli.common import Dsn, database
+from pgsched.cli.common import Dsn, migrated_database
 from pgsched.errors import InputError
 
 
@@ -64,40 +64,40 @@ def web(
     Example:
       pgsched web --port 8080
     """
-    need_extra()
+    require_web_libraries()
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import version
     from pgsched.web import serving, settings
     from pgsched.web.security import keys, secrets
 
     if hash_password:
-        typer.echo(secrets.hashed(new_password()))
+        typer.echo(secrets.hash_password(read_new_password()))
         return
     env = os.environ
     given = password_hash or env.get("PGSCHED_WEB_PASSWORD_HASH")
-    token, named = settings.tokens(settings.secret("token", token_file, env, "PGSCHED_WEB_TOKEN"))
+    token, named = settings.parse_tokens(settings.read_secret("token", token_file, env, "PGSCHED_WEB_TOKEN"))
     wanted = settings.Settings(
         "", host, port,
         token=token, named=named,
-        reader_token=settings.secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
+        reader_token=settings.read_secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
         password=secrets.parse_hash(given) if given else None,
-        proxy_header=trusted_proxy_header, proxies=settings.networks(trusted_proxy or []),
+        proxy_header=trusted_proxy_header, proxies=settings.parse_networks(trusted_proxy or []),
         read_only=read_only, https=https, hosts=tuple(name.lower() for name in allowed_host or ()),
     )  # fmt: skip
     if no_auth and wanted.authenticates:
         raise InputError("no auth: --no-auth contradicts a token, a password or a proxy", "no auth")
-    home = keys.folder()
+    home = keys.state_folder()
     role: secrets.Role = "read" if read_only else "write"
     token = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token(role)
     wanted = replace(wanted, home=home, token=token or wanted.token)
-    with database(dsn) as address:
+    with migrated_database(dsn) as address:
         with connect(address) as conn:
             version.check(conn)
         way = f"login?token={token}" if token else ""
         serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}{way}", err=True))
 
 
-def new_password() -> str:
+def read_new_password() -> str:
     """Read a new password: asked for twice on a terminal, else the first line of standard input.
 
     Raises InputError for an empty one in standard input.
@@ -110,7 +110,7 @@ def new_password() -> str:
     return password
 
 
-def need_extra() -> None:
+def require_web_libraries() -> None:
     """Raise InputError, with the command that installs them, where libraries of the console are missing."""
     import importlib.util
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.common import Dsn, database
+from pgsched.cli.common import Dsn, migrated_database
 from pgsched.core.model import Kind
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
@@ -91,16 +91,16 @@ def worker(
     """
     from pgsched import hidden_environment
     from pgsched.config import PROGRAMS, LeaderSettings, Settings, WorkerSettings, find_sql_dsns, find_sql_login
-    from pgsched.execute.output.streams import print_at_once
+    from pgsched.execute.output.streams import flush_each_line
     from pgsched.worker.supervision.process_one import leave_process_one
-    from pgsched.worker.supervision.supervisor_link import line
+    from pgsched.worker.supervision.supervisor_link import connect_supervisor
 
-    allowed = kinds(",".join(allow or ["task"]))
+    allowed = parse_kinds(",".join(allow or ["task"]))
     hides = bool(PROGRAMS & allowed) and hidden_environment.hide()  # before a child process can inherit the secrets
-    link = line() if processes is not None else None
+    link = connect_supervisor() if processes is not None else None
     if processes is None:
         leave_process_one()
-    print_at_once()
+    flush_each_line()
     if json:
         os.environ["PGSCHED_LOG_FORMAT"] = "json"  # for child processes
     configure_log(json, **({} if link is None else {"process": link.number}))
@@ -130,7 +130,7 @@ def worker(
         if given and Kind.SQL not in allowed:
             raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
     if PROGRAMS & allowed:
-        tell_of_hiding(hides)
+        log_hiding(hides)
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes
     if processes is not None and link is None:
@@ -142,7 +142,7 @@ def worker(
         from pgsched.app.base import load
 
         tasks = load(app)
-    with database(dsn, tasks.dsn if tasks is not None else None) as address:
+    with migrated_database(dsn, tasks.dsn if tasks is not None else None) as address:
         whole = Settings(
             address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)
         )
@@ -150,7 +150,7 @@ def worker(
     return None
 
 
-def tell_of_hiding(hides: bool) -> None:
+def log_hiding(hides: bool) -> None:
     """Log whether other users of the machine can read this process's memory and environment."""
     from pgsched import log
 
@@ -169,7 +169,7 @@ def supervise(processes: int, dsn: str | None, app: str | None, metrics: str | N
 
     if app is not None or find_dsn(dsn) is not None:
         raise typer.Exit(run(processes, None, metrics, health))
-    with database(dsn) as address:
+    with migrated_database(dsn) as address:
         raise typer.Exit(run(processes, address, metrics, health))
 
 
@@ -194,7 +194,7 @@ def leader(
 
     leave_process_one()
     configure_log(json)
-    with database(dsn) as address:
+    with migrated_database(dsn) as address:
         shown = WorkerSettings(metrics=metrics, health=health)
         alerts = alert_settings(alert_webhook, alert_command)
         run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every), alerts))
@@ -208,11 +208,11 @@ def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSett
     Raises InputError for a webhook or command that cannot be used.
     """
     from pgsched.config import AlertSettings
-    from pgsched.leader.alerting.sinks import sinks
+    from pgsched.leader.alerting.sinks import configured_sinks
 
     urls = webhooks or os.environ.get("PGSCHED_ALERT_WEBHOOK", "").split()
     settings = AlertSettings(tuple(urls), (command,) if command else ())
-    sinks(settings)
+    configured_sinks(settings)
     return settings
 
 
@@ -224,12 +224,12 @@ def configure_log(json: bool, **fields: object) -> None:
     """
     from pgsched import log
 
-    level = chosen("PGSCHED_LOG", "info", log.LEVELS)
-    fmt = "json" if json else chosen("PGSCHED_LOG_FORMAT", "console", log.FORMATS)
+    level = read_choice("PGSCHED_LOG", "info", log.LEVELS)
+    fmt = "json" if json else read_choice("PGSCHED_LOG_FORMAT", "console", log.FORMATS)
     log.configure(level, fmt, **fields)
 
 
-def chosen(name: str, otherwise: str, known: Collection[str]) -> str:
+def read_choice(name: str, otherwise: str, known: Collection[str]) -> str:
     """Return the value of an environment variable, or `otherwise` if it is not set.
 
     Raises InputError for a value that is not in `known`.
@@ -240,7 +240,7 @@ def chosen(name: str, otherwise: str, known: Collection[str]) -> str:
     return value
 
 
-def kinds(text: str) -> frozenset[Kind]:
+def parse_kinds(text: str) -> frozenset[Kind]:
     """Return the kinds in a comma-separated list; `python` is another word for `task`.
 
     Raises InputError for an unknown kind and for an empty list.

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pgsched.core.wording import duration
+from pgsched.core.wording import format_short_duration
 from pgsched.services.live_view import Live
 
 COLOURS = {"succeeded": "green", "running": "cyan", "queued": "yellow", "scheduled": "yellow", "waiting": "yellow"}
@@ -39,7 +39,7 @@ def header(moment: Live, seconds_left: float | None) -> Text:
     return text
 
 
-def state(name: str | None) -> Text:
+def coloured_state(name: str | None) -> Text:
     """Return the name of a state in its colour."""
     return Text(name or "-", style=COLOURS.get(name or "", "red" if name else "dim"))
 
@@ -58,14 +58,14 @@ def jobs_table(moment: Live) -> Table:
             Text(job["schedule"]),
             str(job["ok"]),
             Text(str(job["failed"]), style="red" if job["failed"] else ""),
-            duration(job["p50_s"]),
-            duration(job["worst_s"]),
-            next_fire(moment, job),
+            format_short_duration(job["p50_s"]),
+            format_short_duration(job["worst_s"]),
+            describe_next_slot(moment, job),
         )
     return table
 
 
-def next_fire(moment: Live, job: dict[str, Any]) -> Text:
+def describe_next_slot(moment: Live, job: dict[str, Any]) -> Text:
     """Return the time until the next slot of a job, or why there is none."""
     if job["error"]:
         return Text("error", style="red")
@@ -73,7 +73,7 @@ def next_fire(moment: Live, job: dict[str, Any]) -> Text:
         return Text("paused", style="yellow")
     if job["next_run_at"] is None:
         return Text("done", style="dim")
-    return Text("in " + duration(max(0.0, (job["next_run_at"] - moment.now).total_seconds())))
+    return Text("in " + format_short_duration(max(0.0, (job["next_run_at"] - moment.now).total_seconds())))
 
 
 def runs_table(moment: Live) -> Table:
@@ -96,6 +96,11 @@ def runs_table(moment: Live) -> Table:
         detail = (run["detail"] or "").replace("\n", " ")
         tries = f"{run['attempt']}/{run['max_attempts']}"
         table.add_row(
-            str(run["id"]), Text(run["name"][:20]), state(run["state"]), tries, duration(run["took_s"]), Text(detail)
+            str(run["id"]),
+            Text(run["name"][:20]),
+            coloured_state(run["state"]),
+            tries,
+            format_short_duration(run["took_s"]),
+            Text(detail),
         )
     return table

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
-from pgsched.core.wording import duration
+from pgsched.core.wording import format_short_duration
 
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),
@@ -25,23 +25,23 @@ STATES = {
     **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
-LAST_CELLS, NARROW_CELLS = 20, 13  # wanted by the last column, and left to each other column
-LEAST_CELLS, TIGHT_CELLS = 12, 11  # needed by the last column, and left to each other column
+WANTED_LAST, MIN_OTHERS = 20, 13  # wanted by the last column, and left to each other column
+LEAST_LAST, LEAST_OTHERS = 12, 11  # needed by the last column, and left to each other column
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Format a value on one line, with control characters escaped."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, timedelta):
-        return duration(value)
+        return format_short_duration(value)
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%S %Z")
     if isinstance(value, (dict, list)):
-        return clean(json.dumps(value, ensure_ascii=False, default=json_value))
-    return clean(str(value))
+        return escape_controls(json.dumps(value, ensure_ascii=False, default=json_value))
+    return escape_controls(str(value))
 
 
 def print_json(value: Any) -> None:
@@ -54,14 +54,14 @@ def print_json(value: Any) -> None:
 
 def print_text(text: str, indent: str = "") -> None:
     """Print text with control characters escaped: wrapped on a terminal, one line in a pipe."""
-    text = clean(text)
+    text = escape_controls(text)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
     print(text)
 
 
-def folded(text: str, indent: int) -> str:
+def wrap_for_terminal(text: str, indent: int) -> str:
     """Wrap text for a terminal, with further lines indented by `indent` cells; return it whole for a pipe."""
     if not sys.stdout.isatty():
         return text
@@ -77,7 +77,7 @@ def print_table(headers: Sequence[str], lines: Sequence[Sequence[Any]], empty: s
     `wrap`: continue the last column below where it does not fit, instead of cutting it.
     `whole`: headers of the columns that never shrink.
     """
-    texts = [[cell(value) for value in line] for line in lines]
+    texts = [[format_cell(value) for value in line] for line in lines]
     if not texts:
         print(empty) if empty else None
     elif sys.stdout.isatty():
@@ -101,8 +101,8 @@ def print_rich(
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     *others, last = [max(map(cell_len, column)) for column in zip(headers, *texts, strict=True)]
     kept = [header in whole for header in headers]
-    others = fitted(others, console.width - min(last, LAST_CELLS), NARROW_CELLS, kept)
-    others = fitted(others, console.width - min(last, LEAST_CELLS), TIGHT_CELLS, kept)
+    others = shrink_widths(others, console.width - min(last, WANTED_LAST), MIN_OTHERS, kept)
+    others = shrink_widths(others, console.width - min(last, LEAST_LAST), LEAST_OTHERS, kept)
     for header, width in zip(headers, others, strict=False):
         table.add_column(header, no_wrap=True, overflow="ellipsis", min_width=width, max_width=width)
     table.add_column(headers[-1], no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
@@ -115,7 +115,7 @@ def print_rich(
     console.print(table)
 
 
-def fitted(widths: list[int], room: int, least: int = NARROW_CELLS, kept: Sequence[bool] = ()) -> list[int]:
+def shrink_widths(widths: list[int], room: int, least: int = MIN_OTHERS, kept: Sequence[bool] = ()) -> list[int]:
     """Shrink the widest columns until all fit into `room` cells together; return the new widths.
 
     No column shrinks below `least` cells, so that ids and states stay whole. Columns with `kept` true keep their
@@ -135,6 +135,6 @@ def print_fields(values: Mapping[str, Any]) -> None:
     width = max(map(len, values), default=0)
     for name, value in values.items():
         if isinstance(value, str) and "\n" in value.strip():
-            print(f"{name}\n" + "\n".join("    " + clean(line, "\t") for line in value.rstrip().splitlines()))
+            print(f"{name}\n" + "\n".join("    " + escape_controls(line, "\t") for line in value.rstrip().splitlines()))
         else:
-            print(f"{name.ljust(width)}  {cell(value.strip() if isinstance(value, str) else value)}")
+            print(f"{name.ljust(width)}  {format_cell(value.strip() if isinstance(value, str) else value)}")

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched import gc_tuning
-from pgsched.cli.common import Dsn, Json, database
+from pgsched.cli.common import Dsn, Json, migrated_database
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
 
 PAGES = ("overview", "running", "queues", "jobs", "failures", "workers")
-First = Annotated[str, typer.Option("--page", metavar="NAME", help=f"The first page: {', '.join(PAGES)}.")]
+FirstPage = Annotated[str, typer.Option("--page", metavar="NAME", help=f"The first page: {', '.join(PAGES)}.")]
 Interval = Annotated[
     float, typer.Option("--interval", "-n", metavar="SECONDS", help="Between two looks.", min=0.2, max=3600)
 ]
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def top(
-    page: First = PAGES[0],
+    page: FirstPage = PAGES[0],
     interval: Interval = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Print one look, and end.")] = False,
     dsn: Dsn = None,
@@ -52,31 +52,31 @@ def top(
         raise InputError(f'page: "{page}" is not one of {", ".join(PAGES)}', "page")
     if not (json or once or (sys.stdin.isatty() and sys.stdout.isatty())):
         raise InputError("top needs a terminal: use `pgsched status --json`, or `pgsched top --once`")
-    from pgsched.services.top import opened
+    from pgsched.services.top import connect_for_top
 
-    with database(dsn) as address:
-        conn = opened(address)
+    with migrated_database(dsn) as address:
+        conn = connect_for_top(address)
         if not once:
-            gc_tuning.last()
+            gc_tuning.tune_for_long_run()
         if json:
-            return objects(conn, page, interval, once)
+            return print_objects(conn, page, interval, once)
         if once:
             return print_once(conn, page)
-        from pgsched.cli.top.loop import show
+        from pgsched.cli.top.loop import run_screen
 
-        return show(address, conn, page, interval)
+        return run_screen(address, conn, page, interval)
 
 
-def objects(conn: Connection[Any], page: str, interval: float, once: bool) -> None:
+def print_objects(conn: Connection[Any], page: str, interval: float, once: bool) -> None:
     """Print a JSON object for each look at the system, one per line; with `once` a single object."""
     import json
     import time
 
     from pgsched.cli.output.printing import print_json
     from pgsched.core.payload import json_value
-    from pgsched.services.top import Looking, Page
+    from pgsched.services.top import Page, TopReader
 
-    looking = Looking()
+    looking = TopReader()
     while True:
         found = looking.look(conn, Page(page)).to_dict()
         if once:
@@ -94,10 +94,10 @@ def print_once(conn: Connection[Any], page: str) -> None:
     from pgsched.cli.top.frame import frame
     from pgsched.cli.top.pieces import ASCII
     from pgsched.cli.top.state import State
-    from pgsched.services.top import Looking, Page
+    from pgsched.services.top import Page, TopReader
 
     size, encoding = shutil.get_terminal_size((80, 24)), sys.stdout.encoding or "utf-8"
-    look = Looking().look(conn, Page(page))
+    look = TopReader().look(conn, Page(page))
     console = Console(highlight=False, width=size.columns)
     for line in frame(State(size.columns, size.lines, tab=page, look=look))[:-1]:
         line.rstrip()

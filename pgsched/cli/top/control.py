@@ -15,7 +15,7 @@ from pgsched.cli.top.state import Note, Pick, Prompt, State
 from pgsched.services.top import Change
 
 QUIT, REDRAW = "quit", "redraw"
-Done = tuple[State, Change | str | None]
+KeyResult = tuple[State, Change | str | None]
 FAR = 10**9
 REASON = "reason (Enter: none, Esc: no):"
 LONGEST = 500
@@ -23,50 +23,50 @@ PASTE = "paste:"
 OPENED = ("run", "job", "queue")
 
 
-def press(state: State, key: str) -> Done:
+def press(state: State, key: str) -> KeyResult:
     """Return the state after a key, and the action to take: a Change, QUIT, REDRAW or None."""
     state = replace(state, note=None)
     if key == "ctrl-l":
         return state, REDRAW
     if state.prompt is not None:
-        return answer(state, state.prompt, key)
+        return answer_prompt(state, state.prompt, key)
     if state.help:
         return (state, QUIT) if key == "q" else (replace(state, help=False), None)
     if key == "q":
         return state, QUIT
-    if key in ASKED:
-        return ASKED[key](state), None
-    if key in STEPS:
-        return moved(state, STEPS[key](state)), None
-    return (GOING[key](state) if key in GOING else tab(state, key)), None
+    if key in ACTION_KEYS:
+        return ACTION_KEYS[key](state), None
+    if key in MOVEMENT_KEYS:
+        return move_selection(state, MOVEMENT_KEYS[key](state)), None
+    return (NAVIGATION_KEYS[key](state) if key in NAVIGATION_KEYS else open_tab(state, key)), None
 
 
 # ---- moving between pages and lines
 
 
-def tab(state: State, key: str) -> State:
+def open_tab(state: State, key: str) -> State:
     """Show the page with the number of this key; ignore other keys."""
     if key.isdecimal() and 1 <= int(key) <= len(PAGES):
         return replace(state, tab=PAGES[int(key) - 1], trail=(), scroll=None)
     return state
 
 
-def turned(state: State, by: int) -> State:
+def turn_page(state: State, by: int) -> State:
     """Show the next page (`by` is 1) or the previous one (-1)."""
     return replace(state, tab=PAGES[(PAGES.index(state.tab) + by) % len(PAGES)], trail=(), scroll=None)
 
 
-def opened(state: State) -> State:
+def open_selected(state: State) -> State:
     """Show the page of the run, job or queue on the selected line."""
-    item = frame.chosen(state)
+    item = frame.selected_item(state)
     if item is None or item.target is None or item.target[0] not in OPENED:
         return state
     return replace(state, trail=(*state.trail, item.target), scroll=None)
 
 
-def its_job(state: State) -> State:
+def open_job_of_run(state: State) -> State:
     """Show the page of the selected run's job."""
-    item = frame.subject(state)
+    item = frame.item_for_action(state)
     if item is None or item.job is None:
         return with_refusal(state, "no run of a job is selected")
     if state.trail[-1:] == (("job", item.job),):
@@ -74,33 +74,33 @@ def its_job(state: State) -> State:
     return replace(state, trail=(*state.trail, ("job", item.job)), scroll=None)
 
 
-def back(state: State) -> State:
+def go_back(state: State) -> State:
     """Go back one step; on a tab, remove its filter."""
     if state.trail:
         return replace(state, trail=state.trail[:-1], scroll=None)
     return replace(state, filters={**state.filters, state.tab: ""})
 
 
-def helped(state: State) -> State:
+def show_help(state: State) -> State:
     """Show the help."""
     return replace(state, help=True)
 
 
-def moved(state: State, by: int) -> State:
+def move_selection(state: State, by: int) -> State:
     """Select the line `by` lines further down; scroll on a run's page."""
     if state.page.name == "run":
-        return scrolled(state, by)
-    there = frame.items(state)
-    at = frame.place(state, there)
+        return scroll_run(state, by)
+    there = frame.selectable_items(state)
+    at = frame.selected_index(state, there)
     if at is None:
         return state
     to = max(0, min(len(there) - 1, at + by))
     return replace(state, picks={**state.picks, state.spot: Pick(there[to].target, to)})
 
 
-def scrolled(state: State, by: int) -> State:
+def scroll_run(state: State, by: int) -> State:
     """Scroll a run's page down by `by` lines; at the end, follow new output."""
-    last = max(0, frame.length(state) - frame.room(state))
+    last = max(0, frame.count_run_lines(state) - frame.body_height(state))
     if by >= FAR or last == 0:
         return replace(state, scroll=None)
     now = state.scroll if state.scroll is not None else last if by < 0 else 0  # while following, both ends are visible
@@ -116,11 +116,11 @@ def with_refusal(state: State, text: str) -> State:
     return replace(state, note=Note(text, bad=True))
 
 
-def asked(verb: str) -> Callable[[State], State]:
+def ask_for(verb: str) -> Callable[[State], State]:
     """Return a function that asks whether to cancel or retry the selected run."""
 
     def ask(state: State) -> State:
-        item = frame.subject(state)
+        item = frame.item_for_action(state)
         target = run_of(state, item)
         if item is None or target is None:
             return with_refusal(state, f"no run is selected to {verb}")
@@ -140,9 +140,9 @@ def run_of(state: State, item: Item | None) -> int | str | None:
     return target[1] if target[0] == "run" else None
 
 
-def pausing(state: State) -> State:
+def ask_for_pause(state: State) -> State:
     """Ask whether to pause the selected job or queue, or whether to end its pause."""
-    item = frame.subject(state)
+    item = frame.item_for_action(state)
     targets = [item.target] if item is not None and item.target is not None else []
     targets += state.trail[-1:]
     target = next((one for one in targets if one is not None and one[0] in ("job", "queue")), None)
@@ -156,16 +156,16 @@ def pausing(state: State) -> State:
     return replace(state, prompt=Prompt(f"pause {about}? {REASON}", Change("pause", what, key), ""))
 
 
-def searched(state: State) -> State:
+def ask_for_filter(state: State) -> State:
     """Ask for the text of a filter."""
     return replace(state, prompt=Prompt("show only:", None, state.find)) if state.page.name != "run" else state
 
 
-def answer(state: State, prompt: Prompt, key: str) -> Done:
+def answer_prompt(state: State, prompt: Prompt, key: str) -> KeyResult:
     """Handle a key while a question is shown."""
     if key == "esc":
         ended = replace(state, prompt=None)
-        return (filtered(ended, "") if prompt.change is None else ended), None
+        return (set_filter(ended, "") if prompt.change is None else ended), None
     if prompt.text is None:
         if key not in ("y", "Y"):
             return replace(state, prompt=None, note=Note("nothing was done")), None
@@ -175,12 +175,12 @@ def answer(state: State, prompt: Prompt, key: str) -> Done:
     if key == "enter":
         change = prompt.change
         return replace(state, prompt=None), change and replace(change, reason=prompt.text.strip() or None)
-    text = edited(prompt.text, key)
+    text = edit_text(prompt.text, key)
     state = replace(state, prompt=replace(prompt, text=text))
-    return (filtered(state, text) if prompt.change is None else state), None
+    return (set_filter(state, text) if prompt.change is None else state), None
 
 
-def edited(text: str, key: str) -> str:
+def edit_text(text: str, key: str) -> str:
     """Return the typed text after one more key."""
     if key == "backspace":
         return text[:-1]
@@ -190,19 +190,40 @@ def edited(text: str, key: str) -> str:
     return (text + "".join(one for one in typed if one.isprintable()))[:LONGEST]
 
 
-def filtered(state: State, text: str) -> State:
+def set_filter(state: State, text: str) -> State:
     """Show only lines that contain this text."""
     picks = {spot: pick for spot, pick in state.picks.items() if spot != state.spot}
     return replace(state, filters={**state.filters, state.page.name: text}, picks=picks)
 
 
-ASKED: dict[str, Callable[[State], State]] = {"c": asked("cancel"), "r": asked("retry"), "p": pausing, "/": searched}
-GOING: dict[str, Callable[[State], State]] = {
-    "enter": opened, "right": opened, "l": opened, "esc": back, "left": back, "h": back, "backspace": back,
-    "o": its_job, "?": helped, "tab": lambda state: turned(state, 1), "backtab": lambda state: turned(state, -1),
-}  # fmt: skip
-STEPS: dict[str, Callable[[State], int]] = {
-    "down": lambda _: 1, "j": lambda _: 1, "up": lambda _: -1, "k": lambda _: -1,
-    "pgdn": lambda state: max(1, frame.room(state) - 2), "pgup": lambda state: -max(1, frame.room(state) - 2),
-    "home": lambda _: -FAR, "g": lambda _: -FAR, "end": lambda _: FAR, "G": lambda _: FAR,
-}  # fmt: skip
+ACTION_KEYS: dict[str, Callable[[State], State]] = {
+    "c": ask_for("cancel"),
+    "r": ask_for("retry"),
+    "p": ask_for_pause,
+    "/": ask_for_filter,
+}
+NAVIGATION_KEYS: dict[str, Callable[[State], State]] = {
+    "enter": open_selected,
+    "right": open_selected,
+    "l": open_selected,
+    "esc": go_back,
+    "left": go_back,
+    "h": go_back,
+    "backspace": go_back,
+    "o": open_job_of_run,
+    "?": show_help,
+    "tab": lambda state: turn_page(state, 1),
+    "backtab": lambda state: turn_page(state, -1),
+}
+MOVEMENT_KEYS: dict[str, Callable[[State], int]] = {
+    "down": lambda _: 1,
+    "j": lambda _: 1,
+    "up": lambda _: -1,
+    "k": lambda _: -1,
+    "pgdn": lambda state: max(1, frame.body_height(state) - 2),
+    "pgup": lambda state: -max(1, frame.body_height(state) - 2),
+    "home": lambda _: -FAR,
+    "g": lambda _: -FAR,
+    "end": lambda _: FAR,
+    "G": lambda _: FAR,
+}

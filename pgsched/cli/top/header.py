@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from pgsched.cli.commands.status import leader
+from pgsched.cli.commands.status import describe_leader
 from pgsched.cli.top import PAGES
-from pgsched.cli.top.pieces import ends, fitted, spark, words
+from pgsched.cli.top.pieces import draw_sparkline, fit_text, join_ends, text_of_value
 from pgsched.cli.top.state import State
-from pgsched.control_characters import clean
-from pgsched.core.text import figure
-from pgsched.core.wording import duration
-from pgsched.services.charts import STRETCHES, Stretch, rate_of
+from pgsched.control_characters import escape_controls
+from pgsched.core.text import format_number
+from pgsched.core.wording import format_short_duration
+from pgsched.services.charts import STRETCHES, Stretch, compute_rate
 from pgsched.services.top import Look
 
 LABEL, FIGURES = 11, 23
@@ -52,25 +52,25 @@ def header(state: State) -> list[Text]:
 
     A low screen has fewer of them, and so has the page of a single run, job or queue.
     """
-    look, texts = state.look, [first(state)]
+    look, texts = state.look, [health_line(state)]
     if look is not None and state.height >= FIGURES_FROM and not state.help:
         if state.trouble is not None:
             texts += [
-                words(state.trouble.text, "red"),
-                Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(depth(look)),
+                text_of_value(state.trouble.text, "red"),
+                Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(open_runs_line(look)),
             ]
         else:
-            texts += [who(look), depth(look)]
+            texts += [processes_line(look), open_runs_line(look)]
         if not state.trail and state.height >= CHARTS_FROM:
             texts += charts(look, state.width, 4 if state.tab == "overview" else 2)
-    return [*texts, where(state)]
+    return [*texts, tabs_line(state)]
 
 
-def first(state: State) -> Text:
+def health_line(state: State) -> Text:
     """Return the first line: health or the database's trouble, the database's name, and the time."""
     title = Text("pgsched top ", "bold")
     if state.trouble is not None:
-        text = f" THE DATABASE DOES NOT ANSWER for {duration(round(state.trouble.since_s))}, trying again "
+        text = f" THE DATABASE DOES NOT ANSWER for {format_short_duration(round(state.trouble.since_s))}, trying again "
         return title.append(text, "bold red reverse")
     if state.look is None:
         return title
@@ -79,24 +79,24 @@ def first(state: State) -> Text:
     health = Text("healthy", "bold green") if found.healthy else Text(
         f"UNHEALTHY: {count} problem{'s' * (count > 1)}", "bold red")  # fmt: skip
     title.append_text(health).append("  ")
-    at = f"  {state.look.now:%H:%M:%S} UTC, every {duration(state.every_s)}"
+    at = f"  {state.look.now:%H:%M:%S} UTC, every {format_short_duration(state.every_s)}"
     room = state.width - cell_len(title.plain) - len(at)  # the name of the database is cut first
-    place = words(state.look.place)
+    place = text_of_value(state.look.place)
     place.truncate(max(0, room), overflow="ellipsis")
-    return ends(title, place.append(at), state.width)
+    return join_ends(title, place.append(at), state.width)
 
 
-def who(look: Look) -> Text:
+def processes_line(look: Look) -> Text:
     """Return a line about the leader and the workers."""
     found, workers = look.status, look.status.workers
     led = found.leader if found.leader is not None and found.leader.alive else None
-    text = f"leader {clean(led.holder)}, term {led.term}" if led else f"leader {leader(found)}"
+    text = f"leader {escape_controls(led.holder)}, term {led.term}" if led else f"leader {describe_leader(found)}"
     busy = f"workers {len(workers)}, {sum(w.running for w in workers)}/{sum(w.concurrency for w in workers)} busy"
     parts = [Text(text, "" if led else "yellow"), Text(busy, "" if workers else "yellow")]
     return Text(" · ").join(parts)
 
 
-def depth(look: Look) -> Text:
+def open_runs_line(look: Look) -> Text:
     """Return a line about open runs by state, dead runs and missed slots."""
     found = look.status
     counts = {name: sum(getattr(queue, name) for queue in found.queues)
@@ -106,7 +106,7 @@ def depth(look: Look) -> Text:
     sampled, uncounted = ("+" if more else "" for more in (found.attention.sampled, found.attention.uncounted))
     parts = [Text(f"{name} {n:,}{more}") for name, n in counts.items()]
     if oldest:
-        parts.append(Text(f"oldest {duration(oldest)}"))
+        parts.append(Text(f"oldest {format_short_duration(oldest)}"))
     parts.append(Text(f"dead {found.attention.dead:,}{uncounted}", "red" if found.attention.dead or uncounted else ""))
     if found.attention.missed_slots_day:
         parts.append(Text(f"missed today {found.attention.missed_slots_day:,}{sampled}", "red"))
@@ -120,11 +120,27 @@ def charts(look: Look, width: int, count: int) -> list[Text]:
         lately = lately[:-1]  # one or two seconds are too short for a rate
     errors = [one.dead + one.missed for one in lately]
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
-    now = f"{sampled}{figure(rate_of(lately, MINUTE_S))}/s" if lately else "none"
+    now = f"{sampled}{format_number(compute_rate(lately, MINUTE_S))}/s" if lately else "none"
     lines = [
-        chart("throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{figure(n)}/s", width, "green"),
-        chart("latency", [one.wait_95 for one in lately], newest(lately, "wait_95"), duration, width, "cyan"),
-        chart("lateness", [one.late_max for one in lately], newest(lately, "late_max"), duration, width, "yellow"),
+        chart(
+            "throughput", [one.per_s for one in lately], now, lambda n: f"{sampled}{format_number(n)}/s", width, "green"
+        ),
+        chart(
+            "latency",
+            [one.wait_95 for one in lately],
+            newest_figure(lately, "wait_95"),
+            format_short_duration,
+            width,
+            "cyan",
+        ),
+        chart(
+            "lateness",
+            [one.late_max for one in lately],
+            newest_figure(lately, "late_max"),
+            format_short_duration,
+            width,
+            "yellow",
+        ),
         chart("errors", errors, f"{sum(errors):,.0f}" if errors else "-", lambda n: f"{n:,.0f}", width, "red"),
     ]
     return lines[:count]
@@ -137,39 +153,39 @@ def chart(
     room = min(STRETCHES, width - LABEL - FIGURES)
     known = [value for value in values[-max(room, 0) :] if value is not None]
     most = f" most {show(max(known))}" if known and max(known) > 0 else ""
-    text = fitted(Text(name), LABEL)
-    return text.append(spark(values, room), style).append(f" {now}").append(most, "dim")
+    text = fit_text(Text(name), LABEL)
+    return text.append(draw_sparkline(values, room), style).append(f" {now}").append(most, "dim")
 
 
-def newest(lately: Sequence[Stretch], name: str) -> str:
+def newest_figure(lately: Sequence[Stretch], name: str) -> str:
     """Return the newest known figure of the last minute."""
     value = next((found for one in reversed(lately[-4:]) if (found := getattr(one, name)) is not None), None)
-    return duration(value) if value is not None else "none"
+    return format_short_duration(value) if value is not None else "none"
 
 
-def where(state: State) -> Text:
+def tabs_line(state: State) -> Text:
     """Return the line of tabs, or the path to the page of a single run, job or queue."""
     text = Text()
     for n, name in enumerate(PAGES, 1):
         here = name == state.tab
         text.append(f" {n} {name} ", "reverse bold" if here and not state.trail else "underline" if here else "")
     for what, key in state.trail:
-        text.append("> ", "dim").append_text(words(f"{what} {key} ", "bold"))
+        text.append("> ", "dim").append_text(text_of_value(f"{what} {key} ", "bold"))
     if state.find:
-        text.append_text(words(f" /{state.find}", "bold yellow"))
+        text.append_text(text_of_value(f" /{state.find}", "bold yellow"))
     return text
 
 
 def footer(state: State) -> Text:
     """Return the last line: a question, the result of an action, or the keys."""
     if state.prompt is not None:
-        asked = words(f"{state.prompt.question} ", "bold yellow")
-        return asked if state.prompt.text is None else asked.append_text(words(state.prompt.text + "_", "bold"))
+        asked = text_of_value(f"{state.prompt.question} ", "bold yellow")
+        return asked if state.prompt.text is None else asked.append_text(text_of_value(state.prompt.text + "_", "bold"))
     if state.note is not None:
-        return words(state.note.text, "bold red" if state.note.bad else "bold green")
+        return text_of_value(state.note.text, "bold red" if state.note.bad else "bold green")
     if state.help:
         return Text("any key goes back", "dim")
-    return ends(Text(KEYS[state.page.name], "dim"), Text(" ? help  q quit", "dim"), state.width)
+    return join_ends(Text(KEYS[state.page.name], "dim"), Text(" ? help  q quit", "dim"), state.width)
 
 
 def help_lines() -> list[Text]:

@@ -21,7 +21,7 @@ SINGLE = {
 }  # fmt: skip
 
 
-def keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
+def decode_keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
     """Return the keys in `data`, and the bytes at its end that may begin another key.
 
     `all_there`: no more bytes are coming, so that an escape at the end is the key Esc.
@@ -38,11 +38,11 @@ def keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
             if UNFINISHED.match(data) and not all_there:
                 break
             sequence = SEQUENCE.match(data)
-            name = named(sequence[0]) if sequence else "esc"
+            name = key_of_sequence(sequence[0]) if sequence else "esc"
             found += [name] if name else []
             data = data[sequence.end() if sequence else 1 :]
         else:
-            size = width(data[0])
+            size = utf8_length(data[0])
             if len(data) < size and not all_there:
                 break
             character = data[:size].decode(errors="replace")
@@ -51,13 +51,13 @@ def keys(data: bytes, *, all_there: bool = False) -> tuple[list[str], bytes]:
     return found, data
 
 
-def named(sequence: bytes) -> str | None:
+def key_of_sequence(sequence: bytes) -> str | None:
     """Return the key of an escape sequence, ignoring Shift and other modifiers; None if it is unknown."""
     text = sequence.decode("ascii")
     modified = re.sub(r"1?;\d+(?=[A-Z~])", "", text[2:])
     return ENDS.get(modified)
 
 
-def width(first: int) -> int:
+def utf8_length(first: int) -> int:
     """Return the number of bytes of the UTF-8 character that begins with this byte."""
     return 4 if first >= 0xF0 else 3 if first >= 0xE0 else 2 if first >= 0xC0 else 1

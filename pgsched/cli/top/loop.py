@@ -12,17 +12,17 @@ from typing import Any
 
 from pgsched.cli.top.control import QUIT, REDRAW, press
 from pgsched.cli.top.frame import frame
-from pgsched.cli.top.reader import Lost, News, Reader
+from pgsched.cli.top.reader import DatabaseLost, News, Reader
 from pgsched.cli.top.screen import Screen
 from pgsched.cli.top.state import Note, State, Trouble
 from pgsched.db.connection.connect import Connection
-from pgsched.services.top import Change, Looking
+from pgsched.services.top import Change, TopReader
 
 TICK_S = 1.0
 NOTE_S = 10.0
 
 
-def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
+def run_screen(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
     """Draw until the user quits or the terminal is gone.
 
     `tab`: the first page.
@@ -32,7 +32,7 @@ def show(dsn: str, conn: Connection[Any], tab: str, every_s: float) -> None:
     woken, wake = os.pipe()
     for fd in (woken, wake):
         os.set_blocking(fd, False)
-    looking, state = Looking(), State(tab=tab, every_s=every_s)
+    looking, state = TopReader(), State(tab=tab, every_s=every_s)
     state = replace(state, look=looking.look(conn, state.page))  # an error here ends the program, as in any command
     reader = Reader(dsn, conn, looking, state.page, every_s, wake)
     screen = Screen(woken)
@@ -63,9 +63,9 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
             raise reader.broken
         while reader.news:
             found = reader.news.popleft()
-            lost_at = found.at if isinstance(found, Lost) else lost_at
+            lost_at = found.at if isinstance(found, DatabaseLost) else lost_at
             noted_at = time.monotonic() if isinstance(found, Note) else noted_at
-            state = with_news(state, found)
+            state = apply_news(state, found)
         for key in pressed:
             state, wanted = press(state, key)
             noted_at = time.monotonic()
@@ -80,10 +80,10 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
             state = replace(state, note=None)
 
 
-def with_news(state: State, news: News) -> State:
+def apply_news(state: State, news: News) -> State:
     """Return the state after news from the reader."""
     if isinstance(news, Note):
         return replace(state, note=news)
-    if isinstance(news, Lost):
+    if isinstance(news, DatabaseLost):
         return replace(state, trouble=Trouble(news.text, time.monotonic() - news.at))
     return replace(state, look=news, trouble=None)

@@ -14,9 +14,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pgsched.cli.commands.run.watch import progress_words
-from pgsched.cli.output.printing import STATES, cell
+from pgsched.cli.output.printing import STATES, format_cell
 from pgsched.cli.top.state import Target
-from pgsched.core.progress import progress_of
+from pgsched.core.progress import parse_progress
 
 BLOCKS = "▂▃▄▅▆▇█"
 NOTHING, ZERO = " ", "▁"
@@ -67,17 +67,17 @@ class Table:
     empty: str = ""
 
 
-def words(value: Any, style: str = "") -> Text:
+def text_of_value(value: Any, style: str = "") -> Text:
     """Return a value as text on one line, with control characters escaped."""
-    return Text(cell(value), style=style or STATES.get(str(value), ""))
+    return Text(format_cell(value), style=style or STATES.get(str(value), ""))
 
 
-def plain(text: str, style: str = "") -> Item:
+def plain_item(text: str, style: str = "") -> Item:
     """Return a line of text that cannot be selected."""
-    return Item((words(text, style),))
+    return Item((text_of_value(text, style),))
 
 
-def fitted(text: Text, width: int, *, right: bool = False) -> Text:
+def fit_text(text: Text, width: int, *, right: bool = False) -> Text:
     """Cut or pad the text to exactly `width` cells."""
     fitting = text.copy()
     fitting.truncate(max(width, 0), overflow="ellipsis")
@@ -86,48 +86,48 @@ def fitted(text: Text, width: int, *, right: bool = False) -> Text:
     return fitting
 
 
-def ends(left: Text, right: Text, width: int) -> Text:
+def join_ends(left: Text, right: Text, width: int) -> Text:
     """Put two texts at the two ends of a line; the left one is cut if there is no room."""
     room = width - cell_len(right.plain)
-    return fitted(left, width) if room < 12 else fitted(left, room).append_text(right)
+    return fit_text(left, width) if room < 12 else fit_text(left, room).append_text(right)
 
 
-def spark(values: Sequence[float | None], width: int) -> str:
+def draw_sparkline(values: Sequence[float | None], width: int) -> str:
     """Draw the newest values as a line of blocks, scaled to the highest value.
 
     None (unknown) is a gap; zero is the lowest block.
     """
     shown = list(values)[-width:] if width > 0 else []
     top = max((value for value in shown if value is not None), default=0.0)
-    return "".join(block(value, top) for value in shown).rjust(max(width, 0))
+    return "".join(block_of_value(value, top) for value in shown).rjust(max(width, 0))
 
 
-def block(value: float | None, top: float) -> str:
+def block_of_value(value: float | None, top: float) -> str:
     """Return the block of one value; `top` is the highest value of the line."""
     if value is None:
         return NOTHING
     return ZERO if value <= 0 or top <= 0 else BLOCKS[min(len(BLOCKS) - 1, int(value / top * len(BLOCKS)))]
 
 
-def bar(share: float, width: int) -> str:
+def draw_bar(share: float, width: int) -> str:
     """Draw a bar that is empty at 0 and full at 1."""
     full = round(max(0.0, min(1.0, share)) * width)
     return FULL * full + EMPTY * (width - full)
 
 
-def progress(reported: Any, room: int = 10) -> Callable[[int], Text]:
+def progress_cell(reported: Any, room: int = 10) -> Callable[[int], Text]:
     """Return a cell with a run's progress: a bar of at most `room` cells, and words."""
 
     def drawn(width: int) -> Text:
-        words, found = progress_words(reported), progress_of(reported)
+        words, found = progress_words(reported), parse_progress(reported)
         if found is None or not found["total"]:
             return Text(words)
-        return Text.assemble((bar(found["done"] / found["total"], min(room, width)), "cyan"), " ", words)
+        return Text.assemble((draw_bar(found["done"] / found["total"], min(room, width)), "cyan"), " ", words)
 
     return drawn
 
 
-def widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
+def column_widths(columns: Sequence[Column], items: Sequence[Item], width: int) -> list[int]:
     """Return the width of each column in cells; 0 leaves the column out.
 
     One cell stays free between two columns. Columns without a width share the remaining cells.
@@ -151,18 +151,18 @@ def natural_width(content: Cell) -> int:
     return cell_len(content.plain) if isinstance(content, Text) else 30
 
 
-def line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell]) -> Text:
+def draw_line(columns: Sequence[Column], sizes: Sequence[int], cells: Sequence[Cell]) -> Text:
     """Draw one line of a table."""
     texts = []
     for column, size, content in zip(columns, sizes, cells, strict=True):
         if size > 0:
             text = content if isinstance(content, Text) else content(size)
-            texts.append(fitted(text, size, right=column.right))
+            texts.append(fit_text(text, size, right=column.right))
     return Text(" ").join(texts)
 
 
-def heading(columns: Sequence[Column], sizes: Sequence[int]) -> Text:
+def draw_heading(columns: Sequence[Column], sizes: Sequence[int]) -> Text:
     """Draw the titles of the columns."""
-    title_line = line(columns, sizes, [Text(column.title) for column in columns])
+    title_line = draw_line(columns, sizes, [Text(column.title) for column in columns])
     title_line.stylize("bold")
     return title_line

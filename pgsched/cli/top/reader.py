@@ -20,20 +20,20 @@ from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, first_line
 from pgsched.errors import PgschedError
 from pgsched.log import redact
-from pgsched.services.top import Change, Look, Looking, Page, act, opened
+from pgsched.services.top import Change, Look, Page, TopReader, act, connect_for_top
 
 PAUSE_FACTOR = 4.0  # after a look, pause at least this many times as long as the look took
 FIRST_S = 0.5
 
 
-class Lost(NamedTuple):
+class DatabaseLost(NamedTuple):
     """News that the database does not answer, with the error; `at`: since when, in monotonic seconds."""
 
     text: str
     at: float
 
 
-News = Look | Note | Lost
+News = Look | Note | DatabaseLost
 
 
 class Reader(threading.Thread):
@@ -43,7 +43,7 @@ class Reader(threading.Thread):
     """
 
     def __init__(
-        self, dsn: str, conn: Connection[Any], looking: Looking, page: Page, every_s: float, wake_fd: int
+        self, dsn: str, conn: Connection[Any], looking: TopReader, page: Page, every_s: float, wake_fd: int
     ) -> None:
         super().__init__(name="pgsched-top", daemon=True)
         self.news: deque[News] = deque()
@@ -89,9 +89,9 @@ class Reader(threading.Thread):
         began = time.monotonic()
         try:
             if self._conn is None or self._conn.closed:
-                self._conn = opened(self._dsn)
+                self._conn = connect_for_top(self._dsn)
             while self._changes:
-                self._tell(change(self._conn, self._changes.popleft()))
+                self._tell(make_change(self._conn, self._changes.popleft()))
             self._tell(self._looking.look(self._conn, self._page))
         except (DatabaseError, PgschedError) as error:
             return self._failed(error)
@@ -102,7 +102,7 @@ class Reader(threading.Thread):
         """Report the error and drop the requested changes; return the seconds to wait until the next try."""
         self._close()
         self._lost_at = self._lost_at or time.monotonic()
-        self._tell(Lost(redact(first_line(error)), self._lost_at))
+        self._tell(DatabaseLost(redact(first_line(error)), self._lost_at))
         self._failures += 1
         while self._changes:
             lost = self._changes.popleft()
@@ -124,7 +124,7 @@ class Reader(threading.Thread):
         self._conn = None
 
 
-def change(conn: Connection[Any], wanted: Change) -> Note:
+def make_change(conn: Connection[Any], wanted: Change) -> Note:
     """Make one change and return a note with its result."""
     try:
         return Note(act(conn, wanted))

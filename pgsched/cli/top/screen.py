@@ -21,18 +21,18 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from pgsched.cli.top.keys import keys
+from pgsched.cli.top.keys import decode_keys
 from pgsched.cli.top.pieces import ASCII
 
 # the alternate screen, cleared; no cursor, no wrapping at the right edge, pasted text bracketed
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"
 LEAVE = "\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
 ESC_S = 0.05  # seconds; an escape that nothing follows in this time is the key Esc
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-HEARD = (*ENDING, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+HANDLED_SIGNALS = (*ENDING_SIGNALS, signal.SIGINT, signal.SIGWINCH, signal.SIGTSTP, signal.SIGCONT)
 
 
-class Ended(BaseException):
+class EndSignal(BaseException):
     """Raised when a signal to end arrives while a write blocks, as on the terminal of a lost connection."""
 
 
@@ -56,12 +56,12 @@ class Screen:
     def taken(self) -> Iterator[Screen]:
         """Take the terminal over; restore it when the `with` block ends."""
         self._found = termios.tcgetattr(self._in)
-        before = {number: signal.signal(number, self._hear) for number in HEARD}
+        before = {number: signal.signal(number, self._hear) for number in HANDLED_SIGNALS}
         wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
         try:
             self._take()
             yield self
-        except Ended:
+        except EndSignal:
             with contextlib.suppress(termios.error):  # unsent output would block us again
                 termios.tcflush(self._out, termios.TCOFLUSH)
             self._obey()
@@ -76,8 +76,8 @@ class Screen:
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self._came.append(number)
-        if self._writing and number in (*ENDING, signal.SIGINT):
-            raise Ended
+        if self._writing and number in (*ENDING_SIGNALS, signal.SIGINT):
+            raise EndSignal
 
     def _take(self) -> None:
         tty.setcbreak(self._in, termios.TCSANOW)
@@ -120,11 +120,11 @@ class Screen:
             data = os.read(self._in, 4096)
             if not data:
                 return None
-            found, self._bytes = keys(self._bytes + data)
+            found, self._bytes = decode_keys(self._bytes + data)
             while self._bytes:
                 more = select.select([self._in], [], [], ESC_S)[0]
                 data = os.read(self._in, 4096) if more else b""
-                fresh, self._bytes = keys(self._bytes + data, all_there=not data)
+                fresh, self._bytes = decode_keys(self._bytes + data, all_there=not data)
                 found += fresh
         except OSError:
             return None
@@ -134,7 +134,7 @@ class Screen:
         """Do what the received signals ask for."""
         came, self._came = self._came, []
         for number in came:
-            if number in ENDING:
+            if number in ENDING_SIGNALS:
                 self._give_back()
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)  # the parent process sees which signal ended us

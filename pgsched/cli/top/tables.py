@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.text import Text
 
-from pgsched.cli.commands.status import due
-from pgsched.cli.commands.status import state as state_of
-from pgsched.cli.top.pieces import Column, Item, Table, bar, plain, progress, words
-from pgsched.control_characters import clean
+from pgsched.cli.commands.status import time_to_slot
+from pgsched.cli.commands.status import worker_state as state_of
+from pgsched.cli.top.pieces import Column, Item, Table, draw_bar, plain_item, progress_cell, text_of_value
+from pgsched.control_characters import escape_controls
 from pgsched.core.facts import LiveWorker, Queue
-from pgsched.core.wording import ago, duration
+from pgsched.core.wording import format_age, format_short_duration
 from pgsched.services.runs.changes import CANCEL, RETRY
 from pgsched.services.top import Look
 
@@ -27,24 +27,24 @@ SHOWN_PROBLEMS = 5
 def run_item(row: Row, *cells: Any) -> Item:
     """Return a line about a run."""
     can = {"cancel"} if row["state"] in CANCEL.states else {"retry"} if row["state"] in RETRY.states else set()
-    name = clean(row.get("job") or row.get("task") or "")[:NAMES]
+    name = escape_controls(row.get("job") or row.get("task") or "")[:NAMES]
     return Item(cells, ("run", row["id"]), frozenset(can), f"run {row['id']} {name}".rstrip(), row.get("job"))
 
 
 def job_item(name: str, paused: bool, *cells: Any) -> Item:
     """Return a line about a job."""
     can = frozenset({"resume" if paused else "pause"})
-    return Item(cells, ("job", name), can, f"job {clean(name)[:NAMES]}", name)
+    return Item(cells, ("job", name), can, f"job {escape_controls(name)[:NAMES]}", name)
 
 
-def named(row: Row) -> Text:
+def job_or_task(row: Row) -> Text:
     """Return the job of a run, or the task of a run without a job."""
-    return words(row["job"] or row["task"])
+    return text_of_value(row["job"] or row["task"])
 
 
-def tries(row: Row) -> Text:
+def describe_attempt(row: Row) -> Text:
     """Return the attempt of a run and how many it may have, as `1/3`."""
-    return words(f"{row['attempt']}/{row['max_attempts']}")
+    return text_of_value(f"{row['attempt']}/{row['max_attempts']}")
 
 
 def running(look: Look) -> list[Table]:
@@ -53,22 +53,22 @@ def running(look: Look) -> list[Table]:
                Column("TRY", 5, right=True), Column("FOR", 8, right=True), Column("PROGRESS"),
                Column("WORKER", 24, wide=110))  # fmt: skip
     items = tuple(
-        run_item(row, words(row["id"]), named(row), words(row["queue"]), tries(row),
-                 words(duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
-                 Text("asked to stop", "yellow") if row["cancel_asked"] else progress(row["progress"]),
-                 words(row["worker"]))
+        run_item(row, text_of_value(row["id"]), job_or_task(row), text_of_value(row["queue"]), describe_attempt(row),
+                 text_of_value(format_short_duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
+                 Text("asked to stop", "yellow") if row["cancel_asked"] else progress_cell(row["progress"]),
+                 text_of_value(row["worker"]))
         for row in look.rows["running"]
     )  # fmt: skip
     found = [Table(columns, items, "nothing runs")]
     total = sum(queue.running for queue in look.status.queues)
     if items and total > len(items):
-        found.append(note(f"{total} run; these are the {len(items)} at the front of their queues"))
+        found.append(remark_table(f"{total} run; these are the {len(items)} at the front of their queues"))
     return found
 
 
-def note(text: str) -> Table:
+def remark_table(text: str) -> Table:
     """Return a remark to show below a table."""
-    return Table((), (plain(text, "dim"),))
+    return Table((), (plain_item(text, "dim"),))
 
 
 QUEUE_COLUMNS = (Column("QUEUE"), Column("QUEUED", 9, right=True), Column("RUNNING", 9, right=True),
@@ -80,12 +80,14 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
     """Return a line about a queue."""
     pauses = [one for one in look.status.paused if one.what == "all" or (one.what, one.name) == ("queue", queue.name)]
     own = any(one.what == "queue" for one in pauses)
-    state = words(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else words(settings or "open")
-    counts = [words(f"{n:,}") for n in (queue.queued, queue.running, queue.waiting, queue.scheduled)]
-    oldest = words(duration(queue.oldest_queued_s))
+    state = (
+        text_of_value(f"paused by {pauses[-1].paused_by}", "yellow") if pauses else text_of_value(settings or "open")
+    )
+    counts = [text_of_value(f"{n:,}") for n in (queue.queued, queue.running, queue.waiting, queue.scheduled)]
+    oldest = text_of_value(format_short_duration(queue.oldest_queued_s))
     can = frozenset({"resume" if own else "pause"})
-    return Item((words(queue.name), *counts, oldest, state), ("queue", queue.name), can,
-                f"queue {clean(queue.name)[:NAMES]}")  # fmt: skip
+    return Item((text_of_value(queue.name), *counts, oldest, state), ("queue", queue.name), can,
+                f"queue {escape_controls(queue.name)[:NAMES]}")  # fmt: skip
 
 
 def queues(look: Look) -> list[Table]:
@@ -97,7 +99,9 @@ def queues(look: Look) -> list[Table]:
     names = sorted(known.keys() | settings_of.keys())
     items = tuple(queue_item(look, known.get(name) or Queue(name), settings_of.get(name, "open")) for name in names)
     found = [Table(QUEUE_COLUMNS, items, "no queues")]
-    return found if look.status.counted_all else [*found, note("there are more runs: only the first were counted")]
+    return (
+        found if look.status.counted_all else [*found, remark_table("there are more runs: only the first were counted")]
+    )
 
 
 def jobs(look: Look) -> list[Table]:
@@ -105,45 +109,62 @@ def jobs(look: Look) -> list[Table]:
     columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
                Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
     items = tuple(
-        job_item(row["name"], row["state"] == "paused", words(row["name"]), words(row["state"]),
-                 words(row["schedule"] or "once"), until(row), words(row["run_state"]), words(duration(row["late_s"])),
-                 words(duration(row["took_s"])))
+        job_item(
+            row["name"],
+            row["state"] == "paused",
+            text_of_value(row["name"]),
+            text_of_value(row["state"]),
+            text_of_value(row["schedule"] or "once"),
+            time_to_next_slot(row),
+            text_of_value(row["run_state"]),
+            text_of_value(format_short_duration(row["late_s"])),
+            text_of_value(format_short_duration(row["took_s"])),
+        )
         for row in look.rows["jobs"]
-    )  # fmt: skip
+    )
     found = [Table(columns, items, "no jobs" if not look.page.find else "no job has that in its name")]
     total = look.status.jobs.total
     more = f"{total:,} jobs; these are the first {len(items)} (/ finds others)"
-    return [*found, note(more)] if look.page.find is None and total > len(items) else found
+    return [*found, remark_table(more)] if look.page.find is None and total > len(items) else found
 
 
-def until(row: Row) -> Text:
+def time_to_next_slot(row: Row) -> Text:
     """Return the time until a job's next slot."""
     at: datetime | None = row["next_at"]
-    return words("-" if at is None else due((at - row["now"]).total_seconds()))
+    return text_of_value("-" if at is None else time_to_slot((at - row["now"]).total_seconds()))
 
 
 def failures(look: Look) -> list[Table]:
     """Return the page of jobs in error, runs that will be tried again, and runs that ended badly."""
-    broken = tuple(job_item(one.name, False, words(one.name), words(one.error, "red")) for one in look.status.errors)
+    broken = tuple(
+        job_item(one.name, False, text_of_value(one.name), text_of_value(one.error, "red"))
+        for one in look.status.errors
+    )
     failing = tuple(
-        run_item(row, words(row["id"]), named(row), tries(row),
-                 words(due((row["available_at"] - row["now"]).total_seconds())), words(row["why"]))
+        run_item(
+            row,
+            text_of_value(row["id"]),
+            job_or_task(row),
+            describe_attempt(row),
+            text_of_value(time_to_slot((row["available_at"] - row["now"]).total_seconds())),
+            text_of_value(row["why"]),
+        )
         for row in look.rows["failing"]
-    )  # fmt: skip
+    )
     retried = (Column("RUN", 12, right=True), Column("WILL BE TRIED AGAIN", 28), Column("TRY", 5, right=True),
                Column("IN", 8, right=True), Column("WHY"))  # fmt: skip
     found = [Table((Column("JOB IN ERROR", 30), Column("ERROR")), broken)] if broken else []
     found += [Table(retried, failing)] if failing else []
-    return [*found, ended(look, look.rows["failures"])]
+    return [*found, failed_runs_table(look, look.rows["failures"])]
 
 
-def ended(look: Look, rows: list[Row]) -> Table:
+def failed_runs_table(look: Look, rows: list[Row]) -> Table:
     """Return a table of runs that ended badly."""
     columns = (Column("RUN", 12, right=True), Column("ENDED", 6), Column("JOB OR TASK", 24),
                Column("TRY", 5, right=True), Column("WHEN", 11, right=True), Column("WHY"))  # fmt: skip
     items = tuple(
-        run_item(row, words(row["id"]), words(row["state"]), named(row), tries(row),
-                 words(ago(row["finished_at"], look.now)), words(row["why"]))
+        run_item(row, text_of_value(row["id"]), text_of_value(row["state"]), job_or_task(row), describe_attempt(row),
+                 text_of_value(format_age(row["finished_at"], look.now)), text_of_value(row["why"]))
         for row in rows
     )  # fmt: skip
     return Table(columns, items, "no run that is kept ended badly")
@@ -160,11 +181,20 @@ def workers(look: Look) -> list[Table]:
 def worker_item(look: Look, worker: LiveWorker) -> Item:
     """Return a line about a worker."""
     share = worker.running / max(worker.concurrency, 1)
-    busy = Text.assemble((bar(share, 8), "cyan"), f" {worker.running}/{worker.concurrency}")
-    lists = (words(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
-    details = (words(ago(worker.started_at, look.now)), *lists)
-    return Item((words(worker.name), words(state_of(worker)), busy, words(duration(worker.seen_s)), *details),
-                ("worker", worker.id), about=f"worker {clean(worker.name)}")  # fmt: skip
+    busy = Text.assemble((draw_bar(share, 8), "cyan"), f" {worker.running}/{worker.concurrency}")
+    lists = (text_of_value(",".join(names)) for names in (worker.queues or ["all"], worker.kinds))
+    details = (text_of_value(format_age(worker.started_at, look.now)), *lists)
+    return Item(
+        (
+            text_of_value(worker.name),
+            text_of_value(state_of(worker)),
+            busy,
+            text_of_value(format_short_duration(worker.seen_s)),
+            *details,
+        ),
+        ("worker", worker.id),
+        about=f"worker {escape_controls(worker.name)}",
+    )
 
 
 def overview(look: Look) -> list[Table]:
@@ -172,31 +202,42 @@ def overview(look: Look) -> list[Table]:
     found = look.status
     # alerts follow below: Enter opens their jobs
     problems = [one.text for one in found.findings if not one.note and one.kind != "alert"]
-    wrong = [plain(f"! {problem}", "red") for problem in problems[:SHOWN_PROBLEMS]]
+    wrong = [plain_item(f"! {problem}", "red") for problem in problems[:SHOWN_PROBLEMS]]
     if len(problems) > SHOWN_PROBLEMS:
-        wrong.append(plain(f"! and {len(problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
-    wrong += [plain(f"- {one.text}", "yellow") for one in found.notes]
-    wrong += [plain(f"! everything is paused by {one.paused_by}: {one.reason or 'no reason given'}", "yellow")
+        wrong.append(plain_item(f"! and {len(problems) - SHOWN_PROBLEMS} more: pgsched status", "red"))
+    wrong += [plain_item(f"- {one.text}", "yellow") for one in found.notes]
+    wrong += [plain_item(f"! everything is paused by {one.paused_by}: {one.reason or 'no reason given'}", "yellow")
               for one in found.paused if one.what == "all"]  # fmt: skip
     if "alerts" not in look.rows:
-        wrong.append(plain("this role may not read alerts", "dim"))
+        wrong.append(plain_item("this role may not read alerts", "dim"))
     for one in look.rows.get("alerts", []):
         name = f"{one['job']}: " if one["job"] else ""
-        text = words(f"! alert {one['kind']}, {ago(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow")
+        text = text_of_value(
+            f"! alert {one['kind']}, {format_age(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow"
+        )
         wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
     queues = sorted(found.queues, key=lambda queue: -(queue.queued + queue.running))[:5]
-    fires = Table((Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, wide=60),
-                    Column("SCHEDULE", 20)), tuple(
-        job_item(fire.name, False, words(fire.name), words(due(fire.in_s)), words(fire.next_run_at),
-                 words(fire.schedule or "once"))
-        for fire in found.next_fires
-    ), "no job has a next slot")  # fmt: skip
+    fires = Table(
+        (Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, wide=60), Column("SCHEDULE", 20)),
+        tuple(
+            job_item(
+                fire.name,
+                False,
+                text_of_value(fire.name),
+                text_of_value(time_to_slot(fire.in_s)),
+                text_of_value(fire.next_run_at),
+                text_of_value(fire.schedule or "once"),
+            )
+            for fire in found.next_fires
+        ),
+        "no job has a next slot",
+    )
     return [
         *([Table((), tuple(wrong))] if wrong else []),
         running(look)[0],
         Table(QUEUE_COLUMNS, tuple(queue_item(look, queue) for queue in queues), "all queues are empty"),
         fires,
-        ended(look, look.rows["failures"]),
+        failed_runs_table(look, look.rows["failures"]),
     ]
 
 
@@ -206,8 +247,17 @@ def queue(look: Look) -> list[Table]:
                Column("PRIORITY", 8, right=True), Column("TRY", 5, right=True),
                Column("SINCE", 12, right=True))  # fmt: skip
     items = tuple(
-        run_item(row, words(row["id"]), words(row["state"]), named(row), words(row["priority"]), tries(row),
-                 words(ago(row["started_at"] if row["state"] == "running" else row["available_at"], row["now"])))
+        run_item(
+            row,
+            text_of_value(row["id"]),
+            text_of_value(row["state"]),
+            job_or_task(row),
+            text_of_value(row["priority"]),
+            describe_attempt(row),
+            text_of_value(
+                format_age(row["started_at"] if row["state"] == "running" else row["available_at"], row["now"])
+            ),
+        )
         for row in look.rows["runs"]
-    )  # fmt: skip
+    )
     return [Table(columns, items, "nothing runs or is queued in it")]

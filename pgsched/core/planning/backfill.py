@@ -34,7 +34,7 @@ FULL_WINDOW = 4000  # slots; one for each second of an hour is 3600
 Late = Callable[[], bool]
 
 
-def never() -> bool:
+def never_late() -> bool:
     """Return False: a `Late` for callers without a time limit."""
     return False
 
@@ -52,7 +52,7 @@ class Choice:
     run_id: int | None = None
 
 
-def instant(field: str, text: str, tz: ZoneInfo) -> datetime:
+def parse_local_instant(field: str, text: str, tz: ZoneInfo) -> datetime:
     """Parse ISO text to an instant; without an offset it is a wall clock of the zone.
 
     A wall clock inside a gap stands for the end of the gap. Raises InputError.
@@ -75,7 +75,7 @@ def gap_at(wall: datetime, tz: ZoneInfo) -> Change | None:
     return change if change is not None and change.after > change.before else None
 
 
-def skipped(text: str, tz: ZoneInfo) -> str | None:
+def describe_gap(text: str, tz: ZoneInfo) -> str | None:
     """Describe the gap if ISO text is a wall clock that does not exist; None for any other."""
     wall = datetime.fromisoformat(text)
     if (gap := gap_at(wall, tz)) is None:
@@ -91,7 +91,7 @@ def count(schedule: Schedule, start: datetime, end: datetime) -> int:
 
 
 def count_on(
-    schedule: Schedule, start: datetime, end: datetime, found: int = 0, late: Late = never
+    schedule: Schedule, start: datetime, end: datetime, found: int = 0, late: Late = never_late
 ) -> tuple[int, datetime]:
     """Return `found` plus the slots in [start, end), and up to where they are counted.
 
@@ -171,7 +171,7 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
     if excluded is not None:
         return Choice(slot, "leave", excluded)
     if own is not None:
-        wanted = mode in ("all", kind(own))
+        wanted = mode in ("all", mode_of_run(own))
         return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own)}", own["id"])
     reason = "it has no run"
     if stretch is not None:
@@ -179,7 +179,7 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
     return Choice(slot, "leave" if mode == "failed" else "run", reason)
 
 
-def kind(own: Row) -> str:
+def mode_of_run(own: Row) -> str:
     """Return the mode that an ended run belongs to besides `all`; a success belongs to no other mode."""
     if own["state"] == "succeeded":
         return "succeeded"
@@ -219,7 +219,7 @@ class Batch:
     over: bool
 
 
-def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = never) -> Batch:
+def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = never_late) -> Batch:
     """Return at most `n` next slots of a backfill (`wanted`: a row of `backfills`).
 
     Stops early once `late()` is true.
@@ -236,7 +236,7 @@ def batch(schedule: Schedule, wanted: Mapping[str, Any], n: int, late: Late = ne
     return Batch(found, cursor, over=True)
 
 
-def up_to(found: Sequence[Choice], room: int) -> Sequence[Choice]:
+def first_startable(found: Sequence[Choice], room: int) -> Sequence[Choice]:
     """Return the decisions from the beginning on, up to and with the last one that there is room to start."""
     starting = [n for n, choice in enumerate(found) if choice.action != "leave"]
     return found[: starting[room - 1] + 1] if len(starting) >= room else found

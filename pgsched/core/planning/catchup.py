@@ -116,10 +116,10 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     parts = list(calendar.parts(start, end))
     allowed = [(part.after, part.until) for part in parts if part.excluded is None]
     found = [row for part in parts if part.excluded is not None
-             for row in _passed(schedule, part.after, part.until, "skipped", part.excluded)]  # fmt: skip
+             for row in _one_row(schedule, part.after, part.until, "skipped", part.excluded)]  # fmt: skip
     for first, last, reason in ((start, expired, TOO_LATE), (expired, opens, OUTSIDE)):
         for part_start, part_end in _within(allowed, first, last):
-            found += _passed(schedule, part_start, part_end, "missed", reason)
+            found += _one_row(schedule, part_start, part_end, "missed", reason)
     found += _misfires(schedule, _within(allowed, opens, late), policy)
     on_time = chain.from_iterable(schedule.between(*part) for part in _within(allowed, late, end))
     running = [_on_time(slot) for slot in islice(on_time, BATCH)]
@@ -165,12 +165,12 @@ def _latest(schedule: Schedule, stretches: list[Stretch]) -> list[Decision]:
     if rows:
         row = rows[-1]
         rows[-1] = Decision(
-            row.scheduled_at, "run", late(row.covers_count), row.covers_from, row.covers_until, row.covers_count
+            row.scheduled_at, "run", late_reason(row.covers_count), row.covers_from, row.covers_until, row.covers_count
         )
     return rows
 
 
-def late(count: int | None) -> str:
+def late_reason(count: int | None) -> str:
     """Return the reason of a late slot that stands for `count` slots (None: very many)."""
     return "late" if count == 1 else f"late, runs once for {count or 'very many'} slots"
 
@@ -182,16 +182,16 @@ def _oldest(schedule: Schedule, stretches: list[Stretch], runs: int, reason: str
         running = list(islice(schedule.between(start, end), runs))
         runs -= len(running)
         found += [Decision(slot, "run", "late", None, None, None) for slot in running]
-        found += _passed(schedule, running[-1] if running else start, end, "missed", reason)
+        found += _one_row(schedule, running[-1] if running else start, end, "missed", reason)
     return found
 
 
 def _missed(schedule: Schedule, stretches: list[Stretch], reason: str) -> list[Decision]:
     """Return one missed row for each stretch that has slots."""
-    return [row for start, end in stretches for row in _passed(schedule, start, end, "missed", reason)]
+    return [row for start, end in stretches for row in _one_row(schedule, start, end, "missed", reason)]
 
 
-def _passed(schedule: Schedule, start: datetime, end: datetime, verdict: str, reason: str) -> Iterator[Decision]:
+def _one_row(schedule: Schedule, start: datetime, end: datetime, verdict: str, reason: str) -> Iterator[Decision]:
     """Yield one row for all slots in (start, end], at the newest of them; nothing where there is no slot."""
     newest = schedule.last(start, end) if start < end else None
     if newest is not None:

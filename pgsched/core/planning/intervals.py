@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
-from pgsched.core.planning.catchup import ONLY_LATEST, Decision, late
+from pgsched.core.planning.catchup import ONLY_LATEST, Decision, late_reason
 from pgsched.core.schedule.cron import Schedule
 
 INSTANT = timedelta(microseconds=1)
 # The first and the last slot that a row stands for.
-Known = tuple[datetime, datetime]
+CoveredSlots = tuple[datetime, datetime]
 # The first and the newest slot of a part, and how many slots it has (None: very many).
 Part = tuple[datetime, datetime, int | None]
 
 
-def parts(schedule: Schedule, start: datetime, end: datetime, known: Collection[Known]) -> Iterator[Part]:
+def uncovered_parts(
+    schedule: Schedule, start: datetime, end: datetime, known: Collection[CoveredSlots]
+) -> Iterator[Part]:
     """Yield the parts of (start, end] whose slots have no row in `known`, oldest first."""
     for first, last in (*sorted(known), (end + INSTANT, end)):
         following = schedule.after(first - INSTANT)
@@ -30,12 +32,12 @@ def parts(schedule: Schedule, start: datetime, end: datetime, known: Collection[
         start = max(start, last)
 
 
-def has_row(slot: datetime, known: Collection[Known]) -> bool:
+def has_row(slot: datetime, known: Collection[CoveredSlots]) -> bool:
     """Check whether one of these rows stands for the slot."""
     return any(first <= slot <= last for first, last in known)
 
 
-def without(schedule: Schedule, decision: Decision, known: Collection[Known]) -> list[Decision]:
+def without_covered(schedule: Schedule, decision: Decision, known: Collection[CoveredSlots]) -> list[Decision]:
     """Return the parts of a decision that remain after slots with rows are removed.
 
     A stretch that runs once runs at its newest slot.
@@ -47,9 +49,9 @@ def without(schedule: Schedule, decision: Decision, known: Collection[Known]) ->
         return [decision]
     found = [
         decision._replace(scheduled_at=newest, covers_from=since, covers_until=newest, covers_count=count)
-        for since, newest, count in parts(schedule, first - INSTANT, last, known)
+        for since, newest, count in uncovered_parts(schedule, first - INSTANT, last, known)
     ]
     if decision.verdict != "run":
         return found
-    return [row._replace(reason=late(row.covers_count)) if row.scheduled_at == slot
+    return [row._replace(reason=late_reason(row.covers_count)) if row.scheduled_at == slot
             else row._replace(verdict="missed", reason=ONLY_LATEST) for row in found]  # fmt: skip

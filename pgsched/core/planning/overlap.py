@@ -21,7 +21,7 @@ IN_TURN = "catch_up: late, and one after the other"
 REPLACED = "replaced by the next slot"
 
 
-class Standing(NamedTuple):
+class UnfinishedRuns(NamedTuple):
     """The unfinished runs of a job at one moment.
 
     `open`: how many there are.
@@ -39,7 +39,7 @@ class Standing(NamedTuple):
 class Verdict(NamedTuple):
     """The first state of a slot's row, and why.
 
-    `reason`: the unfinished run because of which the slot does not start at once (see `told`).
+    `reason`: the unfinished run because of which the slot does not start at once (see `row_reason`).
     `ends_others`: the earlier runs are ended first.
     `retries`: the slot waits for the earlier runs, but only for `retry_within`.
     `in_turn`: the slot waits for its turn among late slots, and `reason` is IN_TURN.
@@ -53,7 +53,7 @@ class Verdict(NamedTuple):
 
 
 def decide(
-    policy: str, standing: Standing, max_buffer: int, *, retries: bool = False, most_in_turn: int | None = None
+    policy: str, standing: UnfinishedRuns, max_buffer: int, *, retries: bool = False, most_in_turn: int | None = None
 ) -> Verdict:
     """Return the verdict for one due slot under `policy`, given the unfinished runs before it.
 
@@ -65,7 +65,7 @@ def decide(
     earlier = f"run {standing.newest_id}" if standing.newest_id else "the slot before it"
     reason = f"{earlier} was not finished"
     if most_in_turn is not None:
-        return in_turn(standing, most_in_turn, reason)
+        return verdict_in_turn(standing, most_in_turn, reason)
     if policy == "replace":
         return Verdict("waiting", ends_others=True)
     if policy == "terminate":
@@ -80,14 +80,14 @@ def decide(
     return Verdict("waiting")
 
 
-def in_turn(standing: Standing, most: int, reason: str) -> Verdict:
+def verdict_in_turn(standing: UnfinishedRuns, most: int, reason: str) -> Verdict:
     """Return the verdict for a late slot while other runs are unfinished."""
     if standing.in_turn >= most:
         return Verdict("skipped", f"{reason} and {standing.in_turn} late slots already waited")
     return Verdict("waiting", IN_TURN, in_turn=True)
 
 
-def told(held_up: str | None, late: str | None) -> str | None:
+def row_reason(held_up: str | None, late: str | None) -> str | None:
     """Return the reason for a row: why its slot did not start at once, and for how many late slots it stands."""
     if held_up is None:
         return late

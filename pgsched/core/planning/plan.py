@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from pgsched.core.planning import overlap
 from pgsched.core.planning.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, decide_one
-from pgsched.core.planning.intervals import Known, has_row, without
+from pgsched.core.planning.intervals import CoveredSlots, has_row, without_covered
 from pgsched.core.planning.jitter import offset
-from pgsched.core.planning.overlap import Standing, Verdict
+from pgsched.core.planning.overlap import UnfinishedRuns, Verdict
 from pgsched.core.schedule.calendar import Calendar, calendar
 from pgsched.core.schedule.cron import Schedule, parse
 
@@ -70,7 +70,7 @@ class Decided(NamedTuple):
     ends_others: bool
 
 
-def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] = ()) -> Decided:
+def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredSlots] = ()) -> Decided:
     """Turn one job's due slots into rows, and return the job's new mark and next slot.
 
     `planned`: the result of `plan`, if the caller has it already.
@@ -78,8 +78,8 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] =
     """
     decisions, decided_until, next_at = planned or plan(job)
     if known:
-        decisions = remaining(job, decisions, known)
-    standing = Standing(job["open"], job["held"], job["newest"], job["in_turn"])
+        decisions = without_known_rows(job, decisions, known)
+    standing = UnfinishedRuns(job["open"], job["held"], job["newest"], job["in_turn"])
     rows: list[SlotRow] = []
     reached: datetime | None = None
     runs = replaces_from = 0
@@ -89,26 +89,26 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[Known] =
             break
         reached = decision.covers_until or decision.scheduled_at
         if decision.verdict != "run":
-            rows.append(passed(job, decision))
+            rows.append(row_not_run(job, decision))
             continue
         verdict = verdict_on(job, decision, standing)
         if verdict.ends_others:
             ends_others = True
-            rows[replaces_from:] = map(replaced, rows[replaces_from:])
-            runs, replaces_from, standing = 0, len(rows), Standing(0, 0)
-        rows.append(due(job, decision, verdict))
+            rows[replaces_from:] = map(row_replaced, rows[replaces_from:])
+            runs, replaces_from, standing = 0, len(rows), UnfinishedRuns(0, 0)
+        rows.append(row_to_run(job, decision, verdict))
         runs += verdict.state != "skipped"
-        standing = after(standing, verdict)
+        standing = standing_after(standing, verdict)
     if used_up(job, runs):  # slots after the last run do not exist, and are not decided
         decided_until, next_at = reached, None
     return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
 
 
-def remaining(job: Job, decisions: list[Decision], known: Collection[Known]) -> list[Decision]:
+def without_known_rows(job: Job, decisions: list[Decision], known: Collection[CoveredSlots]) -> list[Decision]:
     """Return the decisions for slots that have no row."""
     if job["schedule"] is None:
         return [decision for decision in decisions if not has_row(decision.scheduled_at, known)]
-    return [part for decision in decisions for part in without(parsed(job), decision, known)]
+    return [part for decision in decisions for part in without_covered(parse_schedule(job), decision, known)]
 
 
 def used_up(job: Job, runs: int) -> bool:
@@ -116,7 +116,7 @@ def used_up(job: Job, runs: int) -> bool:
     return job["max_runs"] is not None and job["run_count"] + runs >= job["max_runs"]
 
 
-def verdict_on(job: Job, decision: Decision, standing: Standing) -> Verdict:
+def verdict_on(job: Job, decision: Decision, standing: UnfinishedRuns) -> Verdict:
     """Return the overlap policy's verdict; a slot waits for earlier runs only until `retry_within` is over."""
     until = held_until(job, decision.scheduled_at)
     retries = until is not None and until > job["now"]
@@ -137,11 +137,13 @@ def start_of(job: Job, slot: datetime) -> datetime:
     return slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
 
 
-def after(standing: Standing, verdict: Verdict) -> Standing:
+def standing_after(standing: UnfinishedRuns, verdict: Verdict) -> UnfinishedRuns:
     """Return the job's unfinished runs after a slot with this verdict has its row."""
     born_open = verdict.state != "skipped"
     waits, in_turn = verdict.state == "waiting", standing.in_turn + verdict.in_turn
-    return Standing(standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn)
+    return UnfinishedRuns(
+        standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn
+    )
 
 
 def undecided_after(job: Mapping[str, Any]) -> datetime:
@@ -154,18 +156,18 @@ def plan(job: Job) -> Plan:
     """Return the decisions for all due slots, the new high-water mark and the next slot."""
     if job["schedule"] is None:
         return one_off(job)
-    schedule = parsed(job)
+    schedule = parse_schedule(job)
     if schedule.fixed_delay is not None:
         return fixed_delay(job, schedule.fixed_delay)
     begun = job["decided_until"] or job["anchor_at"]
-    planned = punctual(job, schedule, begun)
+    planned = plan_on_time(job, schedule, begun)
     if planned is None:
         planned = decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
     decisions, reached, next_at = planned
     return decisions, reached if decisions else None, next_at
 
 
-def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
+def plan_on_time(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
     """Return the plan for the most common case, in which no slot is late and no date excluded; None for other cases."""
     now, ends_at = job["now"], job["ends_at"]
     end = now if ends_at is None else min(now, ends_at)
@@ -180,7 +182,7 @@ def punctual(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
     return decisions, begun, None if slot is not None and ends_at is not None and slot > ends_at else slot
 
 
-def parsed(job: Job) -> Schedule:
+def parse_schedule(job: Job) -> Schedule:
     """Return the job's schedule; equal texts are parsed once."""
     return parse(job["schedule"], job["timezone"], job["anchor_at"])
 
@@ -239,27 +241,27 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
     return [decision], max(slot, mark), now + DELAY_RECHECK
 
 
-def due(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
+def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     """Return the row of a slot that is to run, or that overlap skips."""
     slot, now = decision.scheduled_at, job["now"]
     starts = start_of(job, slot)
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     held = held_until(job, slot) if verdict.retries else None
-    reason = verdict.reason if verdict.in_turn else overlap.told(verdict.reason, decision.reason)
+    reason = verdict.reason if verdict.in_turn else overlap.row_reason(verdict.reason, decision.reason)
     return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
                    decision.covers_count, held)  # fmt: skip
 
 
-def replaced(row: SlotRow) -> SlotRow:
+def row_replaced(row: SlotRow) -> SlotRow:
     """Return the row of a slot that a later slot of the same batch replaces before any worker could start it."""
     if row.state in NEVER_RUN:
         return row
     late = row.reason if row.covers_until is not None else None
-    return row._replace(state="skipped", expires_at=None, reason=overlap.told(overlap.REPLACED, late))
+    return row._replace(state="skipped", expires_at=None, reason=overlap.row_reason(overlap.REPLACED, late))
 
 
-def passed(job: Job, decision: Decision) -> SlotRow:
+def row_not_run(job: Job, decision: Decision) -> SlotRow:
     """Return the row of a slot, or of a stretch of slots, that will not run.
 
     An excluded stretch may continue a stretch of an earlier batch. Then the row of that stretch grows, so an exclusion

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from pgsched.core.planning.intervals import Known
-from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, parsed, plan
+from pgsched.core.planning.intervals import CoveredSlots
+from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, parse_schedule, plan
 from pgsched.core.schedule.base import After, Every
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -33,7 +33,7 @@ class Shape:
 
     def __init__(self, terms: Job) -> None:
         self.terms = terms
-        schedule = None if terms["schedule"] is None else parsed(terms)
+        schedule = None if terms["schedule"] is None else parse_schedule(terms)
         self.delayed, self.anchored = isinstance(schedule, After), isinstance(schedule, Every)
         self.looks = self.delayed or terms["overlap"] != "allow"
         self._since, self._before = LAST, FIRST
@@ -46,7 +46,7 @@ class Shape:
         mark: datetime | None,
         anchor: datetime | None = None,
         found: dict[str, Any] | None = None,
-        known: Collection[Known] = (),
+        known: Collection[CoveredSlots] = (),
     ) -> Decided:
         """Decide one job.
 

@@ -37,7 +37,7 @@ class Schedule(ABC):
 
     def last(self, start: datetime, end: datetime) -> datetime | None:
         """Return the newest slot in (start, end], by bisection; None when there is none."""
-        start, end = utc(start), utc(end)
+        start, end = to_utc(start), to_utc(end)
         newest = self.after(start)
         if newest is None or newest > end:
             return None
@@ -68,7 +68,7 @@ class Every(Schedule):
     interval: timedelta
 
     def _index(self, instant: datetime) -> int:
-        return max((utc(instant) - self.anchor) // self.interval, -1)
+        return max((to_utc(instant) - self.anchor) // self.interval, -1)
 
     def after(self, instant: datetime) -> datetime | None:
         """Return the first slot strictly after an instant; None beyond the calendar's end."""
@@ -102,7 +102,7 @@ class After(Schedule):
         return 0
 
 
-def utc(instant: datetime) -> datetime:
+def to_utc(instant: datetime) -> datetime:
     """Return the instant in UTC. Raises ValueError for a naive datetime, which is a caller's mistake."""
     if instant.tzinfo is None:
         raise ValueError(f"{instant.isoformat()} has no time zone: schedules work on aware instants")

@@ -86,11 +86,11 @@ def _calendar(rows: tuple[Dates, ...], timezone: str) -> Calendar:
         if stretches:
             begins = max(begins, stretches[-1][1])
         if begins < ends:
-            stretches.append((begins, ends, said(first, last, reason)))
+            stretches.append((begins, ends, describe_dates(first, last, reason)))
     return Calendar(tuple(stretches))
 
 
-def said(first: date, last: date, reason: str | None) -> str:
+def describe_dates(first: date, last: date, reason: str | None) -> str:
     """Describe an excluded date: `excluded date 2026-12-25: Christmas`."""
     dates = f"excluded date {first}" if first == last else f"excluded dates {first} to {last}"
     return f"{dates}: {reason}" if reason else dates

@@ -24,8 +24,8 @@ from zoneinfo import ZoneInfo
 from croniter import CroniterBadDateError, croniter
 
 from pgsched.core.schedule import grammar, zones
-from pgsched.core.schedule.base import SECOND, After, Every, Schedule, utc
-from pgsched.core.schedule.plain_days import DAY, LAST, PlainDays, plain
+from pgsched.core.schedule.base import SECOND, After, Every, Schedule, to_utc
+from pgsched.core.schedule.plain_days import DAY, LAST, PlainDays, is_plain
 from pgsched.errors import ScheduleError
 
 __all__ = ["Schedule", "parse"]
@@ -136,7 +136,7 @@ class _Cron(Schedule):
     def after(self, instant: datetime) -> datetime | None:
         """Return the first slot strictly after an instant, in UTC; None when there is none."""
         try:
-            now = utc(instant).replace(microsecond=0)
+            now = to_utc(instant).replace(microsecond=0)
             return self._wildcard_after(now) if self.wildcard else self._fixed_after(now)
         except OverflowError:
             return None
@@ -156,13 +156,13 @@ class _Cron(Schedule):
 
         In the second pass of a repeated hour, no fixed slot is left until that pass ends.
         """
-        naive = zones.wall(self.tz, now)
+        naive = zones.wall_clock_at(self.tz, now)
         change = zones.change_at(self.tz, naive) if naive.fold else None
         return change.before - SECOND if change else naive
 
     def _wildcard_after(self, now: datetime) -> datetime | None:
         """Return the first real instant whose wall clock matches; wall clocks inside a gap do not exist."""
-        naive = zones.wall(self.tz, now)
+        naive = zones.wall_clock_at(self.tz, now)
         change = zones.change_at(self.tz, naive)
         found = self.walls.after(naive)
         if change is not None and (found is None or found >= change.before) and not naive.fold:
@@ -182,7 +182,7 @@ class _Cron(Schedule):
 
     def count(self, start: datetime, end: datetime) -> int | None:
         """Return how many slots lie in (start, end]; None beyond DAYS_COUNTED days."""
-        start, end = utc(start).replace(microsecond=0), utc(end).replace(microsecond=0)
+        start, end = to_utc(start).replace(microsecond=0), to_utc(end).replace(microsecond=0)
         if end - start > timedelta(days=DAYS_COUNTED):
             return None
         if start >= end:
@@ -191,11 +191,11 @@ class _Cron(Schedule):
 
     def _wildcard_count(self, start: datetime, end: datetime) -> int:
         """Count the matching wall clocks of each period between two offset changes."""
-        found, since = 0, zones.wall(self.tz, start)
+        found, since = 0, zones.wall_clock_at(self.tz, start)
         for change in zones.changes(self.tz, start, end):
             found += self.walls.count(since, change.before - SECOND)
             since = change.after - SECOND
-        return found + self.walls.count(since, zones.wall(self.tz, end))
+        return found + self.walls.count(since, zones.wall_clock_at(self.tz, end))
 
     def _fixed_count(self, start: datetime, end: datetime) -> int:
         """Count the named wall clocks; all wall clocks inside one gap count as one slot, at its end."""
@@ -216,12 +216,12 @@ def parse(expression: str, timezone: str = "UTC", anchor: datetime | None = None
     schedule = _parse(expression, timezone)
     if anchor is None or not isinstance(schedule, Every):
         return schedule
-    return Every(expression, timezone, utc(anchor), schedule.interval)
+    return Every(expression, timezone, to_utc(anchor), schedule.interval)
 
 
 @lru_cache(maxsize=4096)
 def _parse(expression: str, timezone: str) -> Schedule:
-    read = grammar.read(expression)
+    read = grammar.parse_expression(expression)
     tz = zones.zone(timezone)
     if isinstance(read, grammar.Cron):
         schedule = _Cron(expression, timezone, read.wildcard, _Walls(read), tz)
@@ -255,7 +255,7 @@ def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:
 
 @lru_cache(maxsize=1024)
 def _days(months: str, days: tuple[str, str], years: int) -> PlainDays | _OddDays:
-    return (PlainDays if plain(days) else _OddDays)(months, days, years)
+    return (PlainDays if is_plain(days) else _OddDays)(months, days, years)
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pgsched.core.schedule import grammar
 from pgsched.core.schedule.cron import Schedule, parse
-from pgsched.core.units import DAY, HOUR, MINUTE, duration
+from pgsched.core.units import DAY, HOUR, MINUTE, format_duration
 
 FEW, SOME = 4, 6
 MONTHS = ["January", "February", "March", "April", "May", "June",
@@ -32,7 +32,7 @@ def describe(schedule: Schedule | str, timezone: str | None = None) -> str:
         schedule = parse(schedule, timezone or "UTC")
     else:
         timezone = timezone or schedule.timezone
-    read = grammar.read(schedule.expression)
+    read = grammar.parse_expression(schedule.expression)
     if isinstance(read, grammar.Interval):
         return _interval(read)
     clock, whole_day = _clock(read)
@@ -50,7 +50,7 @@ def describe(schedule: Schedule | str, timezone: str | None = None) -> str:
 
 
 def _interval(interval: grammar.Interval) -> str:
-    length = duration(interval.length)
+    length = format_duration(interval.length)
     if interval.repeats:
         single = length if length.count(" ") > 1 else length.removeprefix("1 ")
         return f"Every {single}, counted from the job's start"

@@ -91,7 +91,7 @@ class Interval:
     repeats: bool
 
 
-def read(expression: str) -> Cron | Interval:
+def parse_expression(expression: str) -> Cron | Interval:
     """Return the canonical form of an expression. Raises ScheduleError."""
     if len(expression) > MAX_LENGTH:
         raise ScheduleError("schedule", f"longer than {MAX_LENGTH} characters")

@@ -52,7 +52,7 @@ class PlainDays:
         return None
 
 
-def plain(days: tuple[str, str]) -> bool:
+def is_plain(days: tuple[str, str]) -> bool:
     """Check whether both day fields are plain numbers or `*`."""
     return all(column == "*" or column.replace(",", "").isdigit() for column in days)
 

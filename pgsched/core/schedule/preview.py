@@ -22,7 +22,7 @@ from pgsched.core.schedule.calendar import calendar
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.zones import Change
-from pgsched.core.units import duration
+from pgsched.core.units import format_duration
 from pgsched.errors import ScheduleError
 
 SECOND = timedelta(seconds=1)
@@ -36,7 +36,7 @@ GAPS, LOOK = 500, timedelta(days=3660)  # limits of the search for the shortest 
 
 
 @dataclass(frozen=True, slots=True)
-class Fire:
+class PreviewSlot:
     """One slot of a preview: the instant, its local time, and remarks.
 
     `dst`: the change of the zone's offset, if there is one within a week of the slot.
@@ -59,26 +59,26 @@ class JobPreview:
     sentence: str
     timezone: str
     notes: tuple[str, ...]
-    fires: tuple[Fire, ...]
+    fires: tuple[PreviewSlot, ...]
 
 
-def preview(schedule: Schedule, start: datetime, count: int) -> list[Fire]:
+def preview(schedule: Schedule, start: datetime, count: int) -> list[PreviewSlot]:
     """Return the first `count` slots after an instant."""
     slots = list(islice(schedule.between(start, FOR_EVER), count))
     return [_fire(schedule, before, at) for before, at in pairwise([start, *slots])]
 
 
-def _fire(schedule: Schedule, before: datetime, at: datetime) -> Fire:
+def _fire(schedule: Schedule, before: datetime, at: datetime) -> PreviewSlot:
     tz = zones.zone(schedule.timezone)
     local = at.astimezone(tz)
     middle = min(max(at, EARLIEST), LATEST)
     near = list(zones.changes(tz, middle - NEAR, middle + NEAR))
     remarks = [text for change in near for text in _remarks(schedule, change, before, at)]
     shown = local.replace(tzinfo=fixed_offset(local.utcoffset() or timedelta(0)), fold=0)
-    return Fire(at, shown, "; ".join(map(_said, near)) or None, tuple(remarks), at)
+    return PreviewSlot(at, shown, "; ".join(map(_describe_change, near)) or None, tuple(remarks), at)
 
 
-def _said(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     moved = change.after - change.before
     minutes = abs(moved) // timedelta(minutes=1)
     length = f"{minutes} min" if minutes % 60 else f"{minutes // 60} h"
@@ -87,7 +87,7 @@ def _said(change: Change) -> str:
 
 def _remarks(schedule: Schedule, change: Change, before: datetime, at: datetime) -> list[str]:
     """Describe what an offset change does to this slot."""
-    read = grammar.read(schedule.expression)
+    read = grammar.parse_expression(schedule.expression)
     fixed = isinstance(read, grammar.Cron) and not read.wildcard
     length = change.before - change.after
     if change.at - length <= at < change.at + length:
@@ -122,18 +122,18 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
     return JobPreview(describe(schedule), job["timezone"], tuple(notes), tuple(_fires(job, schedule, count)))
 
 
-def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[Fire]:
+def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[PreviewSlot]:
     """Yield slots up to the job's end; skipped slots do not count against `max_runs`."""
     left = None if job["max_runs"] is None else max(job["max_runs"] - job["run_count"], 0)
     for fire in preview(schedule, max(job["now"], undecided_after(job)), count):
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
             return
-        told = _of_job(job, fire)
+        told = _apply_job(job, fire)
         left = left - 1 if left is not None and told.excluded is None else left
         yield told
 
 
-def _of_job(job: Mapping[str, Any], fire: Fire) -> Fire:
+def _apply_job(job: Mapping[str, Any], fire: PreviewSlot) -> PreviewSlot:
     """Return the slot after applying the job's excluded dates and jitter."""
     if excluded := calendar(job["excluded"], job["timezone"]).excluded(fire.at):
         return replace(fire, starts_at=None, excluded=excluded)
@@ -164,7 +164,7 @@ def next_allowed(job: Mapping[str, Any]) -> datetime | None:
     return None if slot is None or (job["ends_at"] is not None and slot > job["ends_at"]) else slot
 
 
-def ended_unstarted(job: Mapping[str, Any]) -> str | None:
+def jitter_warning(job: Mapping[str, Any]) -> str | None:
     """Return a warning if jitter may move a start after the next slot, which then ends the unstarted run."""
     if job["overlap"] not in ("replace", "terminate") or not job["jitter"] or job["schedule"] is None:
         return None
@@ -186,7 +186,7 @@ def _one_off(job: Mapping[str, Any]) -> JobPreview:
     tz = zones.zone(job["timezone"])
     local = at.astimezone(tz)
     shown = local.replace(tzinfo=fixed_offset(local.utcoffset() or timedelta(0)), fold=0)
-    fire = _of_job(job, Fire(at, shown, None, (), at))
+    fire = _apply_job(job, PreviewSlot(at, shown, None, (), at))
     pending = job["next_run_at"] is not None
     notes = [*_standing(job), *_dates(job), *([] if pending else ["its one slot is decided"]), *_limits(job)]
     return JobPreview(f"Once, at {at:%Y-%m-%d %H:%M:%S} UTC", job["timezone"], tuple(notes), (fire,) * pending)
@@ -233,8 +233,8 @@ def _limits(job: Mapping[str, Any]) -> list[str]:
     if job["max_runs"] is not None:
         notes.append(f"{max(job['max_runs'] - job['run_count'], 0)} of {job['max_runs']} runs left")
     if job["jitter"]:
-        notes.append(f"each start is moved by up to {duration(job['jitter'])}")
-    return [*notes, *filter(None, [ended_unstarted(job)])]
+        notes.append(f"each start is moved by up to {format_duration(job['jitter'])}")
+    return [*notes, *filter(None, [jitter_warning(job)])]
 
 
 def _utc(instant: datetime) -> str:

@@ -62,7 +62,7 @@ def zone(name: str) -> ZoneInfo:
         return ZoneInfo.from_file(file, key=name)
 
 
-def wall(tz: ZoneInfo, instant: datetime) -> datetime:
+def wall_clock_at(tz: ZoneInfo, instant: datetime) -> datetime:
     """Return the naive wall clock at an instant; `fold` is 1 in the second pass of a repeated hour."""
     return instant.astimezone(tz).replace(tzinfo=None)
 

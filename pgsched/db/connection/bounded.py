@@ -30,7 +30,7 @@ class Unanswered(psycopg.OperationalError):
     """No answer came. Whether the statement was executed is unknown."""
 
 
-def let_go(error: E) -> E:
+def drop_references(error: E) -> E:
     """Return the same error without its references to the connection of a failed attempt.
 
     psycopg's frames keep the connection in a reference cycle with the error. The socket, and perhaps a session in the
@@ -41,7 +41,7 @@ def let_go(error: E) -> E:
     return error
 
 
-def bound_s(timeout_s: float) -> float | None:
+def answer_limit_s(timeout_s: float) -> float | None:
     """Return how many seconds to wait for an answer if the server ends the statement after `timeout_s`.
 
     None (for 0): no limit.
@@ -125,7 +125,7 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
         try:
             if self.hold_s > 0:
                 found = waiting.wait(held(gen, self.hold_s), self.pgconn.socket, interval=self.hold_s)
-                if not isinstance(found, Rest):
+                if not isinstance(found, UnfinishedWait):
                     return found
                 gen = found.gen
             gen = drained(gen, self.pgconn.socket)
@@ -148,16 +148,16 @@ def hold(conn: psycopg.AsyncConnection[Any], seconds: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest(Generic[T]):
+class UnfinishedWait(Generic[T]):
     """A wait generator that has not finished."""
 
     gen: Generator[Any, Any, T]
 
 
-def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | Rest[T]]:
-    """Run the wait generator; return its value, or a `Rest` when it must go on in the event loop.
+def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | UnfinishedWait[T]]:
+    """Run the wait generator; return its value, or a `UnfinishedWait` when it must go on in the event loop.
 
-    A `Rest` is returned when nothing has arrived for one interval, or when `seconds` are over.
+    A `UnfinishedWait` is returned when nothing has arrived for one interval, or when `seconds` are over.
     """
     until = time.monotonic() + seconds
     try:
@@ -168,7 +168,7 @@ def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T |
                 break
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    return Rest(resumed(gen, waits_for))
+    return UnfinishedWait(resumed(gen, waits_for))
 
 
 def resumed(gen: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:

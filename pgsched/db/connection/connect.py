@@ -20,13 +20,13 @@ from psycopg.conninfo import make_conninfo
 
 from pgsched import hidden_environment
 from pgsched.db.connection import failover, routes, sealed
-from pgsched.db.connection.bounded import bound_s, let_go
-from pgsched.db.connection.connect_counter import TRIED
-from pgsched.db.connection.dsn import in_use, parameters
+from pgsched.db.connection.bounded import answer_limit_s, drop_references
+from pgsched.db.connection.connect_counter import CONNECT_ATTEMPTS
+from pgsched.db.connection.dsn import connection_parameters, parameters
 from pgsched.db.connection.failures import explain
 from pgsched.db.connection.json_values import read_safely
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.threads import apart
+from pgsched.threads import run_in_thread
 
 __all__ = [
     "BY_INDEX",
@@ -36,7 +36,7 @@ __all__ = [
     "DatabaseError",
     "aconnect",
     "connect",
-    "look_for_client",
+    "enable_client_check",
     "ssl_problem",
 ]
 
@@ -65,7 +65,9 @@ DEFAULTS: dict[str, Any] = {
 LOOK_FOR_CLIENT = "SET client_connection_check_interval = '2s'"
 Settings = Mapping[str, str | None]
 # The same keepalives at the server's end: the locks of a session whose host is gone must not stay for hours.
-THERE = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000"
+SERVER_KEEPALIVES = (
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=15000"
+)
 
 
 def session_settings(purpose: str, timeout_s: float, settings: Settings | None) -> dict[str, str]:
@@ -93,12 +95,12 @@ def conninfo(dsn: str, settings: dict[str, str], encoding: str | None) -> tuple[
     given = parameters(dsn)
     if "application_name" in given:
         settings.pop("application_name", None)
-    password = hidden_environment.dropped().get("PGPASSWORD")  # removed from the environment that libpq reads
+    password = hidden_environment.dropped_secrets().get("PGPASSWORD")  # removed from the environment that libpq reads
     given = ({"password": password} if password else {}) | given
     bare = {**DEFAULTS, **given} | ({"client_encoding": encoding} if encoding else {})
     escaped = {name: value.replace(" ", "\\ ") for name, value in settings.items() if name != "application_name"}
     options = " ".join(f"-c {name}={value}" for name, value in escaped.items())
-    full = {**bare, "options": f"{THERE} {given.get('options') or ''} {options}"}
+    full = {**bare, "options": f"{SERVER_KEEPALIVES} {given.get('options') or ''} {options}"}
     full.setdefault("application_name", settings.get("application_name"))
     return make_conninfo("", **full), make_conninfo("", **bare)
 
@@ -120,15 +122,15 @@ def connect(
 
     Raises the `PgschedError` that explains why there is no connection.
     """
-    TRIED[purpose] += 1
+    CONNECT_ATTEMPTS[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted, encoding)
     try:
         conn = None if routes.pooled(dsn) else failover.primary(full, routes.straight)
         conn = conn or routes.through(routes.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(let_go(error)) from error
-    conn.answer_within_s = bound_s(timeout_s)
+        raise explain(drop_references(error)) from error
+    conn.answer_within_s = answer_limit_s(timeout_s)
     if encoding is not None:
         read_safely(conn)
     return conn
@@ -143,23 +145,23 @@ async def aconnect(
     encoding: str | None = "utf8",
 ) -> AsyncConnection[Any]:
     """Open an asyncio connection: the asyncio form of `connect`."""
-    TRIED[purpose] += 1
+    CONNECT_ATTEMPTS[purpose] += 1
     wanted = session_settings(purpose, timeout_s, settings)
     full, bare = conninfo(dsn, wanted, encoding)
     try:
         conn = None if routes.pooled(dsn) else await failover.primary_async(full, routes.straight_async)
         if conn is None:
-            way = await apart(partial(routes.way, dsn, bare))
+            way = await run_in_thread(partial(routes.way, dsn, bare))
             conn = await routes.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(let_go(error)) from error
-    conn.answer_within_s = bound_s(timeout_s)
+        raise explain(drop_references(error)) from error
+    conn.answer_within_s = answer_limit_s(timeout_s)
     if encoding is not None:
         read_safely(conn)
     return conn
 
 
-def look_for_client(conn: Connection[Any]) -> None:
+def enable_client_check(conn: Connection[Any]) -> None:
     """Let the server end a long statement soon after this process is gone, except behind a pooler."""
     if not is_shared(conn):
         with contextlib.suppress(DatabaseError):
@@ -176,7 +178,7 @@ def ssl_problem(conn: Connection[Any]) -> str | None:
         near = host.startswith("/") or ipaddress.ip_address(conn.info.hostaddr or host).is_loopback
     except ValueError:
         near = not host or host == "localhost"
-    mode = in_use(conn).get("sslmode", "prefer")
+    mode = connection_parameters(conn).get("sslmode", "prefer")
     if near or mode == "verify-full":
         return None
     if not conn.pgconn.ssl_in_use:

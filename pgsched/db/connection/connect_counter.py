@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from collections import Counter
 
-TRIED: Counter[str] = Counter()
+CONNECT_ATTEMPTS: Counter[str] = Counter()

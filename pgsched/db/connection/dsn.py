@@ -39,20 +39,20 @@ def parameters(dsn: str) -> dict[str, Any]:
 
     SQLAlchemy's `postgresql+driver://` is accepted, too.
     """
-    text = readable(dsn)
+    text = normalize_url(dsn)
     try:
         found = conninfo_to_dict(text)
     except psycopg.ProgrammingError as error:
         what = next((advice for words, advice in ADVICE.items() if words in str(error)), FORMS)
-        raise refused(what) from None
+        raise unreadable_dsn_error(what) from None
     except (ValueError, UnicodeError):
-        raise refused(FORMS) from None
+        raise unreadable_dsn_error(FORMS) from None
     if not all(port.strip().isdigit() for port in str(found.get("port") or "0").split(",") if port):
-        raise refused(f"its port is not a number: {ESCAPES}")
+        raise unreadable_dsn_error(f"its port is not a number: {ESCAPES}")
     return dict(found)
 
 
-def readable(dsn: str) -> str:
+def normalize_url(dsn: str) -> str:
     """Return the string in the form that libpq reads.
 
     Raises InputError for another product's URL, and for an unescaped @.
@@ -67,25 +67,25 @@ def readable(dsn: str) -> str:
     credentials = "@" in rest.partition("/")[0]
     where = rest.partition("@")[2] if credentials else rest
     if "@" in where.partition("?")[0]:
-        raise refused(f"there is an @ after its host: {ESCAPES}")
+        raise unreadable_dsn_error(f"there is an @ after its host: {ESCAPES}")
     if driver is not None:
         rest = re.sub(r"([?&])ssl=(?=[a-z-]+(&|$))", r"\1sslmode=", rest)  # as asyncpg calls it
     return f"{scheme}://{rest}"
 
 
-def refused(what: str) -> InputError:
+def unreadable_dsn_error(what: str) -> InputError:
     """Return the error for a string that cannot be read."""
     return InputError(f"dsn: it cannot be read as a connection string: {what}", "dsn")
 
 
-def place(dsn: str) -> str:
+def describe_database(dsn: str) -> str:
     """Return the database and its host, for people."""
     given = parameters(dsn)
     database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "the default database"
     return f"{database} on {given.get('host') or given.get('hostaddr') or given.get('service') or 'the default host'}"
 
 
-def in_use(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
+def connection_parameters(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
     """Return the parameters that an open connection was made with, from the environment as well, with its password.
 
     psycopg's own `info.get_parameters` looks for a home directory, which fails for a user without a passwd entry.
@@ -93,7 +93,7 @@ def in_use(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
     return {one.keyword.decode(): one.val.decode() for one in conn.pgconn.info if one.val is not None}
 
 
-def shown(dsn: str) -> str:
+def hide_secrets(dsn: str) -> str:
     """Return the string for people, without secrets. Raises InputError where it cannot be read."""
     secret = {one.keyword.decode() for one in pq.Conninfo.get_defaults() if one.dispchar == b"*"} | HIDDEN
     given = parameters(dsn)

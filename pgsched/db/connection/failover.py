@@ -49,12 +49,12 @@ def primary(conninfo: str, connect: Callable[[str], Conn | None]) -> Conn | None
     Raises what `connect` raises, and OperationalError where only old primaries are left.
     """
     conn = connect(conninfo)
-    if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn, where(conn)):
+    if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn, cluster_and_timeline(conn)):
         return conn
     for one in each:
         with contextlib.suppress(psycopg.OperationalError):
             conn = connect(one)
-            if conn is None or not passed_over(conn, where(conn)):
+            if conn is None or not passed_over(conn, cluster_and_timeline(conn)):
                 return conn
     raise left_alone()
 
@@ -72,16 +72,16 @@ async def primary_async(conninfo: str, connect: Callable[[str], Awaitable[AsyncC
     raise left_alone()
 
 
-def survey(conninfo: str) -> None:
+def learn_timelines(conninfo: str) -> None:
     """Connect once to every server that the string names, so that a new process knows the newest timeline."""
     for one in servers(conninfo) if len(servers(conninfo)) > 1 else ():
         with contextlib.suppress(psycopg.Error):
             look = make_conninfo(one, connect_timeout=LOOK_S, target_session_attrs="any")
             with PatientConnection.connect(look, autocommit=True) as conn:
-                is_old(where(conn))
+                note_timeline(cluster_and_timeline(conn))
 
 
-def where(conn: Connection[Any]) -> tuple[str, int] | None:
+def cluster_and_timeline(conn: Connection[Any]) -> tuple[str, int] | None:
     """Return the cluster and timeline that a connection leads to; None for a standby, or without permission to ask."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
                              psycopg.errors.FeatureNotSupported):  # fmt: skip
@@ -93,7 +93,7 @@ async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
     """Close the connection if it leads to an old primary: the asyncio form of `passed_over`."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
                              psycopg.errors.FeatureNotSupported):  # fmt: skip
-        if is_old(await (await conn.execute(WHERE_AM_I)).fetchone()):
+        if note_timeline(await (await conn.execute(WHERE_AM_I)).fetchone()):
             tell(conn)
             await conn.close()
             return True
@@ -102,14 +102,14 @@ async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
 
 def passed_over(conn: Connection[Any], found: tuple[str, int] | None) -> bool:
     """Close the connection if it leads to an old primary, and return whether it does."""
-    if is_old(found):
+    if note_timeline(found):
         tell(conn)
         conn.close()
         return True
     return False
 
 
-def is_old(found: tuple[str, int] | None) -> bool:
+def note_timeline(found: tuple[str, int] | None) -> bool:
     """Check whether this process has seen a newer timeline of that cluster, and remember this one."""
     if found is None:
         return False

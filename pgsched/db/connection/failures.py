@@ -30,7 +30,7 @@ WRONG_FLEET = "PS409"  # raised by pgsched.assert_fleet
 LOGIN_REFUSED = re.compile(
     r"authentication failed|no password supplied|(database|role) .* does not exist|no pg_hba.conf entry|permitted to"
 )
-HELD = (
+LOCKED_ADVICE = (
     "another transaction holds what this needs (a row, or a run's unique key) and has not ended:"
     " nothing was done, try again, or end it (`pgsched doctor` names who is in the way)"
 )
@@ -136,7 +136,7 @@ def unreachable(reason: str) -> DatabaseUnreachable:
 REFUSALS: dict[str, Callable[[str], PgschedError]] = {
     QUEUE_FULL: QueueFull,
     WRONG_FLEET: lambda why: WrongFleet(f"{why}; point the DSN at the right one, or set PGSCHED_FLEET to its fleet"),
-    "55P03": lambda why: LockTimeout(f"{HELD}: {why}"),
+    "55P03": lambda why: LockTimeout(f"{LOCKED_ADVICE}: {why}"),
 }
 
 
@@ -167,7 +167,7 @@ def explain(error: psycopg.Error) -> PgschedError:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def raise_explained() -> Iterator[None]:
     """Raise the database's refusal as an error that says which field, why and what to do."""
     try:
         yield

@@ -32,7 +32,7 @@ STILL_THERE = "SELECT 1"  # through a pooler in transaction mode: the session is
 PURPOSE = "run"
 
 
-class Idle:
+class IdleConnections:
     """The idle connections of this process to one database. Thread-safe."""
 
     def __init__(self, dsn: str) -> None:
@@ -136,9 +136,9 @@ def is_clean(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
     )
 
 
-_known: dict[str, Idle] = {}
+_known: dict[str, IdleConnections] = {}
 
 
-def idle(dsn: str) -> Idle:
+def idle(dsn: str) -> IdleConnections:
     """Return this process's idle connections to a database."""
-    return _known.setdefault(dsn, Idle(dsn))
+    return _known.setdefault(dsn, IdleConnections(dsn))

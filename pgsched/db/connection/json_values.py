@@ -40,12 +40,12 @@ class UnreadableJson(str):
 def read_json(text: str | bytes) -> Any:
     """Return the value of a JSON text, or an `UnreadableJson`."""
     text = text if isinstance(text, str) else text.decode()
-    if text.count("[") + text.count("{") > DEEPEST and depth(text) > DEEPEST:
+    if text.count("[") + text.count("{") > DEEPEST and json_depth(text) > DEEPEST:
         return UnreadableJson.of(text, f"it has more than {DEEPEST} levels")
-    return parsed(text)
+    return parse_json(text)
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Return the value of a JSON text of any depth, or an `UnreadableJson`."""
     try:
         return json.loads(text)
@@ -62,13 +62,13 @@ def program_value(found: Any) -> Any:
     """Return a value for a program, however many levels it has. Raises InputError where Python cannot read it."""
     if not isinstance(found, UnreadableJson):
         return found
-    value = parsed(found.text)
+    value = parse_json(found.text)
     if isinstance(value, UnreadableJson):
         raise InputError(f"result: Python cannot read this JSON: {value.why}", "result")
     return value
 
 
-def depth(text: str) -> int:
+def json_depth(text: str) -> int:
     """Return how many levels a JSON text has."""
     level = deepest = 0
     for found in BRACKETS.finditer(text):

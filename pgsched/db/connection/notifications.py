@@ -8,7 +8,7 @@ from typing import Any
 from pgsched.db.connection.connect import AsyncConnection
 
 
-def notices(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
+def arrived_notifications(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
     """Yield (channel, payload) of each notification that has arrived.
 
     Raises OperationalError when the connection is lost.

@@ -59,7 +59,7 @@ class Pool:
                 if not self._resting:
                     break
                 since, conn = self._resting.pop()
-            if time.monotonic() - since < TRUSTED_S or answers(conn):
+            if time.monotonic() - since < TRUSTED_S or is_answering(conn):
                 return conn
             conn.close()
         return self._open()
@@ -81,7 +81,7 @@ class Pool:
                 self._resting.pop()[1].close()
 
 
-def answers(conn: Connection[Any]) -> bool:
+def is_answering(conn: Connection[Any]) -> bool:
     """Check whether the server still answers on this connection."""
     try:
         conn.execute("SELECT 1")

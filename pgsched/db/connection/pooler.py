@@ -40,7 +40,7 @@ class Pooler(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PoolerMode:
     """What is known about the way to a server.
 
     `prepares`: statements prepared by the protocol survive the end of a transaction.
@@ -54,7 +54,7 @@ class Known:
     read_only: bool = False
 
 
-def of(conn: Any) -> Pooler | None:
+def pooler_of(conn: Any) -> Pooler | None:
     """Return the pooler that this connection goes through; None if the server itself answers."""
     if isinstance(conn, KeptConnection | AsyncKeptConnection):
         return Pooler.SESSION
@@ -71,7 +71,7 @@ def refuses_settings(error: BaseException) -> bool:
     return "fatal" in text and ("startup parameter" in text or "option" in text or "not support" in text)
 
 
-def learn(conninfo: str, before: Known | None = None) -> Known:
+def detect_pooler(conninfo: str, before: PoolerMode | None = None) -> PoolerMode:
     """Detect the pooler's mode with two connections.
 
     `before`: the last result; it stays valid while the pooler has no free session. Raises InputError for a pooler that
@@ -86,7 +86,7 @@ def learn(conninfo: str, before: Known | None = None) -> Known:
         pooler = Pooler.SESSION if kept else Pooler.TRANSACTION
         prepares = kept or (psycopg.capabilities.has_send_close_prepared() and renames(one))
         read_only = one.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
-    return Known(pooler, prepares, time.monotonic() + (SESSION_HOLDS_S if kept else float("inf")), read_only)
+    return PoolerMode(pooler, prepares, time.monotonic() + (SESSION_HOLDS_S if kept else float("inf")), read_only)
 
 
 def session_of(conn: Connection[Any]) -> int:
@@ -119,7 +119,7 @@ def soon(conn: Connection[Any]) -> int | None:
     found = None
     while True:
         while conn.pgconn.is_busy():
-            if not readable(conn, until - time.monotonic()):
+            if not wait_readable(conn, until - time.monotonic()):
                 return None
             conn.pgconn.consume_input()
         result = conn.pgconn.get_result()
@@ -129,7 +129,7 @@ def soon(conn: Connection[Any]) -> int | None:
             found = int(result.get_value(0, 0) or 0)
 
 
-def readable(conn: Connection[Any], seconds: float) -> bool:
+def wait_readable(conn: Connection[Any], seconds: float) -> bool:
     """Check whether there is something to read within `seconds`."""
     look = select.poll()
     look.register(conn.fileno(), select.POLLIN)

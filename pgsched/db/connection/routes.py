@@ -15,11 +15,11 @@ import psycopg
 
 from pgsched.db.connection import transaction_pooling
 from pgsched.db.connection.bounded import AsyncPatientConnection, PatientConnection
-from pgsched.db.connection.pooler import Known, Pooler, learn, refuses_settings
+from pgsched.db.connection.pooler import Pooler, PoolerMode, detect_pooler, refuses_settings
 
 WHO_ANSWERS = "SELECT pg_catalog.pg_backend_pid()"
 PREPARE_AFTER = 5  # psycopg's default
-known: dict[str, Known] = {}  # by DSN: what is known about the pooler there
+known: dict[str, PoolerMode] = {}  # by DSN: what is known about the pooler there
 
 
 def pooled(dsn: str) -> bool:
@@ -27,11 +27,11 @@ def pooled(dsn: str) -> bool:
     return dsn in known
 
 
-def way(dsn: str, conninfo: str) -> Known:
+def way(dsn: str, conninfo: str) -> PoolerMode:
     """Return how to use the pooler behind a DSN; detect its mode if that is not known."""
     found = known.get(dsn)
     if found is None or time.monotonic() > found.until:
-        found = known[dsn] = learn(conninfo, found)
+        found = known[dsn] = detect_pooler(conninfo, found)
     return found
 
 
@@ -73,39 +73,39 @@ async def straight_async(conninfo: str) -> AsyncPatientConnection | None:
     return None
 
 
-def through(found: Known, conninfo: str, settings: Mapping[str, str]) -> PatientConnection:
+def through(found: PoolerMode, conninfo: str, settings: Mapping[str, str]) -> PatientConnection:
     """Open a connection through a pooler."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
         kept = transaction_pooling.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-        kept.settings = transaction_pooling.assigning(settings, local=False)
+        kept.settings = transaction_pooling.set_settings_statement(settings, local=False)
         kept.execute(kept.settings)
         return kept
     conn = transaction_pooling.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-    transaction_pooling.make_ready(conn, settings)
+    transaction_pooling.prepare_shared_connection(conn, settings)
     conn.isolation_level = transaction_pooling.READ_COMMITTED
-    conn.read_only = read_only(found, settings)
+    conn.read_only = begin_access_mode(found, settings)
     return conn
 
 
-async def through_async(found: Known, conninfo: str, settings: Mapping[str, str]) -> AsyncPatientConnection:
+async def through_async(found: PoolerMode, conninfo: str, settings: Mapping[str, str]) -> AsyncPatientConnection:
     """Open a connection through a pooler: the asyncio form of `through`."""
     prepare = PREPARE_AFTER if found.prepares else None
     if found.pooler is Pooler.SESSION:
         kept = await transaction_pooling.AsyncKeptConnection.connect(
             conninfo, autocommit=True, prepare_threshold=prepare
         )
-        kept.settings = transaction_pooling.assigning(settings, local=False)
+        kept.settings = transaction_pooling.set_settings_statement(settings, local=False)
         await kept.execute(kept.settings)
         return kept
     conn = await transaction_pooling.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
-    transaction_pooling.make_ready(conn, settings)
+    transaction_pooling.prepare_shared_connection(conn, settings)
     await conn.set_isolation_level(transaction_pooling.READ_COMMITTED)
-    await conn.set_read_only(read_only(found, settings))
+    await conn.set_read_only(begin_access_mode(found, settings))
     return conn
 
 
-def read_only(found: Known, settings: Mapping[str, str]) -> bool | None:
+def begin_access_mode(found: PoolerMode, settings: Mapping[str, str]) -> bool | None:
     """Return the access mode of each BEGIN: False for READ WRITE; None: BEGIN names no mode.
 
     READ WRITE is only sent where transactions are read-only by default, because a standby refuses it with another error

@@ -21,7 +21,7 @@ BEGIN_WRITING = BEGIN + " READ WRITE"  # a standby refuses it
 COMMIT = "COMMIT"
 
 
-def assigning(settings: Mapping[str, str], *, local: bool) -> sql.Composed:
+def set_settings_statement(settings: Mapping[str, str], *, local: bool) -> sql.Composed:
     """Return the statement that sets these settings, until the end of the transaction (`local`) or of the session."""
     # Leave out what has no meaning within one transaction, or is set by BEGIN.
     given = {name: value for name, value in settings.items() if not (local and name in sealed.SESSIONS)}
@@ -223,9 +223,9 @@ async def begin_async(conn: AsyncConnection[Any]) -> None:
     await (conn.begin() if isinstance(conn, AsyncSharedConnection) else conn.execute("BEGIN"))
 
 
-def make_ready(conn: Any, settings: Mapping[str, str]) -> None:
+def prepare_shared_connection(conn: Any, settings: Mapping[str, str]) -> None:
     """Prepare a new shared connection: its cursors, its loaders, and the settings of its transactions."""
-    conn.settings = assigning(settings, local=True)
+    conn.settings = set_settings_statement(settings, local=True)
     conn.cursor_factory = SharedCursor if isinstance(conn, Connection) else AsyncSharedCursor
     sealed.read_our_styles(conn)
 

@@ -82,7 +82,7 @@ def server(home: Path | None = None) -> Iterator[str]:
         held.release()
 
 
-def acquire(home: Path | None = None) -> EmbeddedServer:
+def acquire(home: Path | None = None) -> EmbeddedServerUse:
     """Use the embedded server until `release()` or the end of this process; start it if needed.
 
     Raises EmbeddedUnavailable.
@@ -95,7 +95,7 @@ def acquire(home: Path | None = None) -> EmbeddedServer:
         try:
             fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
             cluster = _cluster(home, binaries)
-            held = EmbeddedServer(home, cluster, users)
+            held = EmbeddedServerUse(home, cluster, users)
         except BaseException as error:
             os.close(users)
             raise _explained(error, home) from error
@@ -110,7 +110,7 @@ def acquire(home: Path | None = None) -> EmbeddedServer:
     return held
 
 
-class EmbeddedServer:
+class EmbeddedServerUse:
     """The use of the embedded server by this process."""
 
     def __init__(self, home: Path, cluster: Cluster, users: int) -> None:

@@ -34,13 +34,13 @@ def make_identity(conn: Connection[Any]) -> None:
         conn.execute(sql("identity_make"))
 
 
-def in_the_way(conn: Connection[Any]) -> str | None:
+def describe_blocking_session(conn: Connection[Any]) -> str | None:
     """Describe the oldest other transaction that holds a lock on pgsched's tables; return None if there is none."""
     row = conn.execute(sql("migrate_in_the_way")).fetchone()
     return None if row is None else str(row[0])
 
 
-def take_turn(conn: Connection[Any], key: int) -> Row:
+def try_migration_lock(conn: Connection[Any], key: int) -> Row:
     """Try to take the advisory lock of migrations, without waiting.
 
     Returns `got`, whether the lock was free, and `waits`, whether a role that may migrate holds it. Any role can take
@@ -55,6 +55,6 @@ def index_progress(conn: Connection[Any], pid: int) -> str | None:
     return None if row is None else str(row[0])
 
 
-def catalog(conn: Connection[Any]) -> dict[str, list[str]]:
+def dump_statements(conn: Connection[Any]) -> dict[str, list[str]]:
     """Return the statements that would create the objects of the schema, by kind (the keys of `CATALOG`)."""
     return {kind: [row[0] for row in conn.execute(sql(name)).fetchall()] for kind, name in CATALOG.items()}

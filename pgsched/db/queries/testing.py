@@ -12,7 +12,7 @@ from psycopg.rows import dict_row
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.transaction_pooling import cursor_on
-from pgsched.db.queries.runs.claims import ended
+from pgsched.db.queries.runs.claims import success_parameters
 from pgsched.db.statements import sql
 
 
@@ -25,7 +25,9 @@ def unfinished_runs(conn: Connection[Any], task: str | None) -> list[Row]:
         return cursor.execute(sql("runs_unfinished_of_task"), {"task": task}).fetchall()
 
 
-def open_runs(conn: Connection[Any], tasks: Sequence[str], queues: list[str] | None, scheduled: bool) -> list[Any]:
+def list_runs_to_drain(
+    conn: Connection[Any], tasks: Sequence[str], queues: list[str] | None, scheduled: bool
+) -> list[Any]:
     """Return (id, task, state) of up to 20 open runs of these tasks that a drain still waits for.
 
     `queues`: only these, None: all. `scheduled`: runs that are due later count as well, and become due now.
@@ -41,7 +43,7 @@ def ended_runs(conn: Connection[Any], since: datetime, queues: list[str] | None)
     return dict(conn.execute(sql("runs_ended_since"), {"since": since, "queues": queues}).fetchall())
 
 
-def travel(conn: Connection[Any], by: timedelta) -> list[Any]:
+def shift_times(conn: Connection[Any], by: timedelta) -> list[Any]:
     """Bring the times of unfinished runs (except running ones) and of kept keys nearer by `by`.
 
     Returns (name, schedule, timezone, anchor) of the jobs that have a schedule and are not paused.
@@ -50,7 +52,7 @@ def travel(conn: Connection[Any], by: timedelta) -> list[Any]:
     return conn.execute(sql("jobs_of_clock")).fetchall()
 
 
-def make_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
+def make_run_of_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
     """Make the run of a slot that the moved clock has passed; return False if the slot has a row already."""
     made = conn.execute(sql("slot_travelled"), {"job": job, "slot": slot}).fetchone()
     if made is not None:
@@ -60,4 +62,4 @@ def make_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
 
 def settle(conn: Connection[Any], ids: Sequence[int], tokens: Sequence[UUID]) -> int:
     """Record success for these claims as their worker would; return how many claims were still valid."""
-    return conn.execute(sql("settle_succeeded"), ended(ids, tokens)).rowcount
+    return conn.execute(sql("settle_succeeded"), success_parameters(ids, tokens)).rowcount

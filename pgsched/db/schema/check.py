@@ -21,7 +21,7 @@ def drift(conn: Connection[Any]) -> list[str]:
     try:
         conn.execute("SET LOCAL search_path = pg_catalog")
         with engine.connect() as bind:
-            return [phrase(difference) for difference in differences(bind)]
+            return [describe_difference(difference) for difference in differences(bind)]
     finally:
         conn.rollback()
 
@@ -44,7 +44,7 @@ def differences(bind: Any) -> list[Any]:
     return list(compare_metadata(MigrationContext.configure(bind, opts=options), metadata))
 
 
-def phrase(difference: Any) -> str:
+def describe_difference(difference: Any) -> str:
     """Describe one difference, which alembic gives as what would have to be done to the database."""
     if isinstance(difference, list):  # changes of one column
         _, _, table, column, *_ = difference[0]

@@ -25,7 +25,7 @@ CREATE SCHEMA pgsched;
 SETTINGS = {"search_path": "pg_catalog", "TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "postgres"}
 
 
-def path() -> Path:
+def schema_path() -> Path:
     """Return the path of migrations/schema.sql."""
     return folder("migrations") / "schema.sql"
 
@@ -36,7 +36,7 @@ def schema_text(conn: Connection[Any]) -> str:
     try:
         for name, value in SETTINGS.items():
             conn.execute("SELECT set_config(%s, %s, true)", [name, value])
-        parts = migration.catalog(conn)
+        parts = migration.dump_statements(conn)
     finally:
         conn.rollback()
     texts = [HEAD]
@@ -65,7 +65,7 @@ def main() -> None:
         try:
             upgrade(cluster.dsn())
             with connect(cluster.dsn(), purpose="migrate") as conn:
-                path().write_text(schema_text(conn), encoding="utf-8")
+                schema_path().write_text(schema_text(conn), encoding="utf-8")
         finally:
             cluster.stop("immediate")
 

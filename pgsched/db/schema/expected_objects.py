@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.schema.dump import path
+from pgsched.db.schema.dump import schema_path
 
 FUNCTION = re.compile(
     r"^CREATE OR REPLACE FUNCTION pgsched\.(\w+)\(.*?\$function\$(.*?)\$function\$;", re.DOTALL | re.MULTILINE
@@ -23,15 +23,15 @@ CHECKS = "SELECT conname::text FROM pg_constraint WHERE connamespace = 'pgsched'
 
 
 @cache
-def expected() -> tuple[dict[str, str], frozenset[tuple[str, str]], frozenset[str]]:
+def expected_objects() -> tuple[dict[str, str], frozenset[tuple[str, str]], frozenset[str]]:
     """Return the expected objects: the body of every function, every trigger with its table, and every CHECK."""
-    text = path().read_text(encoding="utf-8")
+    text = schema_path().read_text(encoding="utf-8")
     return dict(FUNCTION.findall(text)), frozenset(TRIGGER.findall(text)), frozenset(CHECK.findall(text))
 
 
 def differences(conn: Connection[Any]) -> list[str]:
     """Return what is missing or differs from migrations/schema.sql, each as one phrase."""
-    bodies, triggers, checks = expected()
+    bodies, triggers, checks = expected_objects()
     there: dict[str, set[str]] = {}
     for name, body in conn.execute(FUNCTIONS).fetchall():
         there.setdefault(name, set()).add(body)

@@ -11,12 +11,12 @@ import io
 from functools import partial
 from typing import Any
 
-from pgsched.db.connection.connect import Connection, DatabaseError, connect, look_for_client
+from pgsched.db.connection.connect import Connection, DatabaseError, connect, enable_client_check
 from pgsched.db.connection.failures import explain
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries import migration
 from pgsched.db.schema import roles
-from pgsched.db.schema.steps import Tell, patiently, progress, run, steps, turn
+from pgsched.db.schema.steps import Tell, progress, retry_for_locks, run, steps, turn
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
 from pgsched.db.statements import folder
 from pgsched.errors import InputError
@@ -36,7 +36,7 @@ def configuration() -> Any:
     return config
 
 
-def silent(_: str) -> None:
+def ignore_message(_: str) -> None:
     """Ignore a message: the default for `tell`."""
 
 
@@ -47,7 +47,7 @@ def upgrade(
     with_roles: bool = False,
     to: str | None = None,
     wait_s: float = WAIT_S,
-    tell: Tell = silent,
+    tell: Tell = ignore_message,
 ) -> tuple[str | None, str]:
     """Migrate the database to this program's version, or to `to`. Return (version before, version after).
 
@@ -71,7 +71,7 @@ def upgrade(
         conn.add_notice_handler(lambda notice: tell(str(notice.message_primary)))
         if is_shared(conn):
             raise InputError("dsn: migrate needs a session of its own: give a DSN that goes round the pooler", "dsn")
-        look_for_client(conn)  # if this process is killed, its statement ends soon, and its lock with it
+        enable_client_check(conn)  # if this process is killed, its statement ends soon, and its lock with it
         try:
             with turn(conn, MIGRATE_LOCK, tell):
                 before = current(conn)
@@ -79,12 +79,12 @@ def upgrade(
                 if set_search_path:
                     refuse_shadowed(conn)
                 move(conn, before, target, wait_s, tell)
-                conn.execute(validation())
+                conn.execute(validation_script())
                 migration.rebuild_flags(conn, migrated=before != target)
                 if target == SCHEMA_VERSION:
                     migration.make_identity(conn)
                 if with_roles:
-                    patiently(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
+                    retry_for_locks(conn, lambda: roles.apply(conn), "roles", wait_s, tell)
                 if set_search_path:
                     put_on_search_path(conn)
         except DatabaseError as error:
@@ -103,9 +103,9 @@ def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, 
         for number, step in enumerate(todo, 1):
             tell(f"{step.name} ({number} of {len(todo)})")
             with progress(conn, step, tell):
-                patiently(conn, partial(run, conn, step), step.name, wait_s, tell)
+                retry_for_locks(conn, partial(run, conn, step), step.name, wait_s, tell)
         tell(f"{version}: tables and functions")
-        patiently(conn, partial(revise, conn, version, online=True), version, wait_s, tell)
+        retry_for_locks(conn, partial(revise, conn, version, online=True), version, wait_s, tell)
     return None
 
 
@@ -183,6 +183,6 @@ def put_on_search_path(conn: Connection[Any]) -> None:
         )
 
 
-def validation() -> bytes:
+def validation_script() -> bytes:
     """Return the script that validates new CHECKs for old rows."""
     return (folder("migrations") / "validate.sql").read_bytes()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pgsched.db.schema.migrate import validation
+from pgsched.db.schema.migrate import validation_script
 from pgsched.db.schema.revision import LOCKS
 from pgsched.db.schema.steps import LOCK_WAIT, Step, drop_invalid, steps
-from pgsched.db.schema.version import MADE_BEFORE, VERSIONS
+from pgsched.db.schema.version import UNSUPPORTED_VERSIONS, VERSIONS
 from pgsched.db.statements import folder
 
 HEAD = """\\set ON_ERROR_STOP on
@@ -47,8 +47,8 @@ COMMIT;
 
 def upgrade_sql() -> str:
     """Return a psql script that brings an empty or older database to this program's version."""
-    lists = [f"\\set before_0_1_0 {array(MADE_BEFORE)}", f"\\set known {array(VERSIONS)}"]
-    return "\n".join([*lists, HEAD, *revisions(), validation().decode(), TAIL])
+    lists = [f"\\set before_0_1_0 {array(UNSUPPORTED_VERSIONS)}", f"\\set known {array(VERSIONS)}"]
+    return "\n".join([*lists, HEAD, *revisions(), validation_script().decode(), TAIL])
 
 
 def array(versions: tuple[str, ...]) -> str:

@@ -20,14 +20,14 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
-from pgsched.db.connection.dsn import in_use
+from pgsched.db.connection.dsn import connection_parameters
 from pgsched.db.queries import migration
 from pgsched.db.schema.revision import LOCKS
 from pgsched.db.statements import folder
 from pgsched.errors import PgschedError
 
 LOCK_WAIT = "500ms"
-AGAIN = ("55P03", "57014", "40P01", "40001")  # sqlstates of a lock that was not granted, and of a deadlock
+RETRIED_SQLSTATES = ("55P03", "57014", "40P01", "40001")  # sqlstates of a lock that was not granted, and of a deadlock
 LONGEST_PAUSE_S = 5.0
 TELL_EVERY_S = 5.0
 BUILT = re.compile(r"^CREATE (?:UNIQUE )?INDEX CONCURRENTLY IF NOT EXISTS (\w+)", re.MULTILINE)
@@ -85,14 +85,14 @@ def run(conn: Connection[Any], one: Step) -> None:
             conn.execute(one.text.encode())
 
 
-def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: float, tell: Tell) -> None:
+def retry_for_locks(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: float, tell: Tell) -> None:
     """Call `do` again and again while other sessions hold its locks. Raises PgschedError after `wait_s` seconds."""
     until, pause, tries = time.monotonic() + wait_s, 0.25, 0
     while True:
         try:
             return do()
         except DatabaseError as error:
-            if error.sqlstate not in AGAIN:
+            if error.sqlstate not in RETRIED_SQLSTATES:
                 raise
             if time.monotonic() > until:
                 raise PgschedError(f"{name} got no lock within {wait_s:.0f} s: {in_the_way(conn)} is in the way; "
@@ -106,7 +106,7 @@ def patiently(conn: Connection[Any], do: Callable[[], None], name: str, wait_s: 
 
 def in_the_way(conn: Connection[Any]) -> str:
     """Describe the sessions that hold locks on our tables, the oldest transaction first."""
-    return migration.in_the_way(conn) or "a transaction that has ended by now"
+    return migration.describe_blocking_session(conn) or "a transaction that has ended by now"
 
 
 @contextmanager
@@ -118,7 +118,7 @@ def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
     tried.
     """
     asked = 0
-    while not (row := migration.take_turn(conn, key))["got"]:
+    while not (row := migration.try_migration_lock(conn, key))["got"]:
         if not row["waits"]:
             key += 1
             continue
@@ -140,7 +140,7 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
         yield
         return
     done = threading.Event()
-    about = (make_conninfo("", **in_use(conn)), conn.info.backend_pid)
+    about = (make_conninfo("", **connection_parameters(conn)), conn.info.backend_pid)
     watcher = threading.Thread(target=watch, args=(*about, one, tell, done), daemon=True)
     watcher.start()
     try:

@@ -16,7 +16,9 @@ from pgsched.errors import SchemaTooNew, SchemaTooOld
 # The revisions that this program contains, oldest first.
 VERSIONS = tuple(sorted(path.stem for path in (folder("migrations") / "versions").glob("[0-9]*.py")))
 SCHEMA_VERSION = VERSIONS[-1]
-MADE_BEFORE = tuple(f"{number:04}" for number in range(1, 12))  # versions before 0.1.0, since squashed into one
+UNSUPPORTED_VERSIONS = tuple(
+    f"{number:04}" for number in range(1, 12)
+)  # versions before 0.1.0, since squashed into one
 
 
 def current(conn: Connection[Any]) -> str | None:
@@ -30,7 +32,7 @@ def current(conn: Connection[Any]) -> str | None:
 
 def refuse_unknown(version: str | None) -> None:
     """Raise SchemaTooOld or SchemaTooNew if this program cannot migrate from this version. None: an empty database."""
-    if version in MADE_BEFORE:
+    if version in UNSUPPORTED_VERSIONS:
         raise SchemaTooOld(f"the schema is version {version}, made before 0.1.0: dump what you need, drop schema "
                            "pgsched, then run `pgsched migrate`")  # fmt: skip
     if version is not None and version not in VERSIONS:

@@ -58,7 +58,7 @@ class AllowList:
         """Check whether a request for `host` and `port` may go to this address."""
         if not self.hosts.isdisjoint({(host.lower().rstrip("."), port), (host.lower().rstrip("."), None)}):
             return True
-        meant = meant_by(address)
+        meant = get_embedded_ipv4(address)
         return any(only in (None, port) and (address in network or meant in network) for network, only in self.networks)
 
 
@@ -81,7 +81,7 @@ def _entry(text: str) -> tuple[Network | None, str, int | None]:
     return None, found[2], port
 
 
-def meant_by(address: Address) -> Address:
+def get_embedded_ipv4(address: Address) -> Address:
     """Return the IPv4 address that an IPv6 address embeds or leads to, otherwise the address itself."""
     if isinstance(address, IPv6Address):
         inside = address.ipv4_mapped or address.sixtofour
@@ -96,12 +96,12 @@ def is_public(address: Address) -> bool:
 
     Loopback, private, link-local, multicast and reserved addresses are not public.
     """
-    meant = meant_by(address)
+    meant = get_embedded_ipv4(address)
     special = meant.is_multicast or meant.is_reserved or any(meant in network for network in NOT_PUBLIC)
     return meant.is_global and not special
 
 
-def resolved(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """Return the addresses of a name, in the order to try them.
 
     The call blocks. Raises OSError.
@@ -110,17 +110,17 @@ def resolved(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def permitted(host: str, port: int, addresses: Iterable[str], allow: AllowList) -> list[str]:
+def filter_permitted(host: str, port: int, addresses: Iterable[str], allow: AllowList) -> list[str]:
     """Return the addresses that a request may go to, at most `MOST_ADDRESSES`.
 
     Raises Forbidden where no address is permitted. Its text does not name the addresses: the producer reads the text,
     and must not learn about the worker's network.
     """
-    passed = [text for text in addresses if _may(host, port, ip_address(text), allow)]
+    passed = [text for text in addresses if _is_permitted(host, port, ip_address(text), allow)]
     if not passed:
         raise Forbidden(f"{host} is not a public address, and this worker has no --http-allow for it")
     return passed[:MOST_ADDRESSES]
 
 
-def _may(host: str, port: int, address: Address, allow: AllowList) -> bool:
+def _is_permitted(host: str, port: int, address: Address, allow: AllowList) -> bool:
     return is_public(address) or allow.allows(host, port, address)

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import httpcore
 import httpx
 
-from pgsched.execute.http.allowlist import AllowList, Resolve, permitted
+from pgsched.execute.http.allowlist import AllowList, Resolve, filter_permitted
 from pgsched.execute.http.request import Ask
 from pgsched.execute.http.response import BODY_BYTES, Answer
 from pgsched.threads import Threads
@@ -61,7 +61,7 @@ class Backend(httpcore.AsyncNetworkBackend):
             raise httpcore.ConnectTimeout(f"no connection to {host} port {port} within {limit_s:g} s") from error
 
     async def _connect(self, host: str, port: int, until: float) -> httpcore.AsyncNetworkStream:
-        addresses = permitted(host, port, await self._addresses(host, port), self._allow)
+        addresses = filter_permitted(host, port, await self._addresses(host, port), self._allow)
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
             # Each address gets an equal share of the time that is left, so that a silent one leaves some for the next.
             share_s = max(0.001, (until - time.monotonic()) / left)
@@ -165,7 +165,7 @@ class Client:
             await pool.aclose()
 
 
-async def received(response: httpcore.Response) -> Answer:
+async def read_answer(response: httpcore.Response) -> Answer:
     """Read the answer with the first BODY_BYTES of its body; do not read the rest."""
     body, cut = bytearray(), False
     async with contextlib.aclosing(response.aiter_stream()) as parts:  # type: ignore[type-var]

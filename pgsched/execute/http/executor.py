@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from pgsched.app.signals import one_line
+from pgsched.app.signals import format_error
 from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
 from pgsched.execute.http import redirect
-from pgsched.execute.http.allowlist import AllowList, Forbidden, Resolve, resolved
-from pgsched.execute.http.request import Ask, read
-from pgsched.execute.http.response import outcome
-from pgsched.execute.outcomes import refused
+from pgsched.execute.http.allowlist import AllowList, Forbidden, Resolve, resolve_host
+from pgsched.execute.http.request import Ask, read_request
+from pgsched.execute.http.response import outcome_of_answer
+from pgsched.execute.outcomes import refusal_outcome
 
 
 class HttpExecutor:
@@ -27,7 +27,7 @@ class HttpExecutor:
 
     abandoned = 0
 
-    def __init__(self, allow: Iterable[str], concurrency: int, resolve: Resolve = resolved) -> None:
+    def __init__(self, allow: Iterable[str], concurrency: int, resolve: Resolve = resolve_host) -> None:
         """Make the client. Raises InputError for a wrong entry in `allow`, and where httpx is not installed."""
         permitted = AllowList.read(allow)
         try:
@@ -42,23 +42,23 @@ class HttpExecutor:
     async def execute(self, claim: Claim) -> Outcome:
         """Send the request of one claim and return its outcome."""
         try:
-            ask = read(claim)
+            ask = read_request(claim)
         except InputError as error:
-            return refused(str(error))
+            return refusal_outcome(str(error))
         limit_s = ask.connect_timeout_s + ask.read_timeout_s
         try:
             async with asyncio.timeout(limit_s):
                 return await self._exchange(ask)
         except TimeoutError:
-            return refused(f"HTTP: no whole answer within {limit_s:g} s", retry=True)
+            return refusal_outcome(f"HTTP: no whole answer within {limit_s:g} s", retry=True)
         except Forbidden as error:
-            return refused(f"HTTP: {error}")
+            return refusal_outcome(f"HTTP: {error}")
         except self._http.InvalidURL as error:
-            return refused(f"task: {error}")
+            return refusal_outcome(f"task: {error}")
         except self._http.SlowAnswer:
-            return refused(f"HTTP: nothing heard for {ask.read_timeout_s:g} s", retry=True)
+            return refusal_outcome(f"HTTP: nothing heard for {ask.read_timeout_s:g} s", retry=True)
         except Exception as error:
-            return refused(f"HTTP: {one_line(error)}", retry=True)
+            return refusal_outcome(f"HTTP: {format_error(error)}", retry=True)
 
     async def close(self) -> None:
         """Close the client."""
@@ -66,13 +66,13 @@ class HttpExecutor:
 
     async def _exchange(self, ask: Ask) -> Outcome:
         """Send the request, follow redirects where the job wants it, and return the outcome."""
-        for _ in range(redirect.MOST + 1):
+        for _ in range(redirect.MOST_REDIRECTS + 1):
             async with self._client.answer(ask) as response:
                 location = self._http.headers(response).get("location")
                 follow = ask.follow_redirects and response.status in redirect.STATUSES
                 expected = ask.expects(response.status)
                 if location is None or not follow or expected:
-                    answer = await self._http.received(response)
-                    return outcome(answer, expected=expected)
-            ask = redirect.redirected(ask, response.status, location)
-        return refused(f"HTTP: more than {redirect.MOST} redirects")
+                    answer = await self._http.read_answer(response)
+                    return outcome_of_answer(answer, expected=expected)
+            ask = redirect.follow_redirect(ask, response.status, location)
+        return refusal_outcome(f"HTTP: more than {redirect.MOST_REDIRECTS} redirects")

@@ -15,10 +15,10 @@ from pgsched.execute.http.allowlist import Forbidden
 from pgsched.execute.http.request import Ask, url_problem
 
 STATUSES = (301, 302, 303, 307, 308)
-MOST = 5
+MOST_REDIRECTS = 5
 
 
-def redirected(ask: Ask, status: int, location: str) -> Ask:
+def follow_redirect(ask: Ask, status: int, location: str) -> Ask:
     """Return the request that follows a redirect.
 
     Raises Forbidden where the request must not be sent.
@@ -34,7 +34,7 @@ def redirected(ask: Ask, status: int, location: str) -> Ask:
     if before[0] == "https" and after[0] == "http":
         raise Forbidden(f"redirect to {location[:200]!r}: from https to http")
     lost = ask.own if before != after else frozenset()
-    method = turned(ask.method, status)
+    method = redirect_method(ask.method, status)
     if method != ask.method:
         lost |= {"content-type"}
     return replace(
@@ -46,7 +46,7 @@ def redirected(ask: Ask, status: int, location: str) -> Ask:
     )
 
 
-def turned(method: str, status: int) -> str:
+def redirect_method(method: str, status: int) -> str:
     """Return the method of the request that follows a redirect with this status."""
     if (status in (302, 303) and method != "HEAD") or (status == 301 and method == "POST"):
         return "GET"

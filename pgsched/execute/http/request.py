@@ -54,7 +54,7 @@ class Ask:
         return status in self.expect or f"{status // 100}xx" in self.expect
 
 
-def read(claim: Claim) -> Ask:
+def read_request(claim: Claim) -> Ask:
     """Return the request of a claim, with the headers that identify the run. Raises InputError."""
     args = {} if claim.args == [] else claim.args
     if isinstance(args, Unreadable):
@@ -67,7 +67,7 @@ def read(claim: Claim) -> Ask:
     return Ask(
         url=_with_params(claim.task, args.get("params", {})),
         method=args.get("method", "POST").upper(),
-        headers=headers | tracing.carried() | args.get("headers", {}) | identity(claim),
+        headers=headers | tracing.current_headers() | args.get("headers", {}) | identity_headers(claim),
         own=frozenset(own),
         content=content,
         expect=frozenset(args.get("expect", ["2xx"])),
@@ -77,7 +77,7 @@ def read(claim: Claim) -> Ask:
     )
 
 
-def identity(claim: Claim) -> dict[str, str]:
+def identity_headers(claim: Claim) -> dict[str, str]:
     """Return the headers that identify the run to the receiver.
 
     The Idempotency-Key is the same for every attempt of the run.

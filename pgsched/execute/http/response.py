@@ -20,14 +20,14 @@ from typing import Any
 from pgsched.app.signals import ERROR_CHARACTERS
 from pgsched.core import payload
 from pgsched.core.model import Outcome, Result
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 
 BODY_BYTES = 64 * 1024
 LOG_CHARACTERS = 8 * 1024
 HEADER_CHARACTERS = 500
-KEPT = ("content-type", "content-encoding", "content-length", "date", "etag", "last-modified", "location",
+KEPT_HEADERS = ("content-type", "content-encoding", "content-length", "date", "etag", "last-modified", "location",
         "retry-after", "x-request-id")  # fmt: skip
-PASSING = (408, 425, 429)
+RETRIED_STATUSES = (408, 425, 429)
 ASKS_TO_WAIT = (429, 503)
 LONGEST_WAIT = timedelta(days=1)
 
@@ -42,32 +42,36 @@ class Answer:
     cut: bool
 
 
-def outcome(answer: Answer, *, expected: bool) -> Outcome:
+def outcome_of_answer(answer: Answer, *, expected: bool) -> Outcome:
     """Return the outcome of an answered request; `expected`: the job counts this status as a success."""
     if expected:
-        return Outcome(Result.SUCCEEDED, value=value(answer))
+        return Outcome(Result.SUCCEEDED, value=result_of_answer(answer))
     text = _text(answer)
     said = next((line.strip()[:200] for line in text.splitlines() if line.strip()), "") if _is_text(answer) else ""
-    error = f"HTTP {answer.status} {phrase(answer.status)}".rstrip()
+    error = f"HTTP {answer.status} {status_phrase(answer.status)}".rstrip()
     error = f"{error}: {said}" if said else error
-    retry = not 400 <= answer.status <= 499 or answer.status in PASSING
+    retry = not 400 <= answer.status <= 499 or answer.status in RETRIED_STATUSES
     return Outcome(
         Result.FAILED,
-        error=storable(error)[:ERROR_CHARACTERS],
+        error=replace_unstorable(error)[:ERROR_CHARACTERS],
         log_tail=text[:LOG_CHARACTERS] or None,
         retry=retry,
         retry_in=retry_after(answer),
     )
 
 
-def value(answer: Answer) -> dict[str, Any]:
+def result_of_answer(answer: Answer) -> dict[str, Any]:
     """Return the result to store with the run."""
-    headers = {name: storable(answer.headers[name][:HEADER_CHARACTERS]) for name in KEPT if name in answer.headers}
+    headers = {
+        name: replace_unstorable(answer.headers[name][:HEADER_CHARACTERS])
+        for name in KEPT_HEADERS
+        if name in answer.headers
+    }
     found: dict[str, Any] = {"status": answer.status, "headers": headers, "body": _body(answer)}
     return found | {"body_cut": True} if answer.cut else found
 
 
-def phrase(status: int) -> str:
+def status_phrase(status: int) -> str:
     """Return the standard phrase of a status, not the server's own words, which may be any text."""
     try:
         return HTTPStatus(status).phrase
@@ -91,7 +95,7 @@ def _body(answer: Answer) -> Any:
 
 
 def _text(answer: Answer) -> str:
-    return storable(answer.body.decode("utf-8", "replace"))
+    return replace_unstorable(answer.body.decode("utf-8", "replace"))
 
 
 def _is_text(answer: Answer) -> bool:

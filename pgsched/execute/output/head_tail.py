@@ -5,13 +5,13 @@ Invariant: the memory is bounded, and the text says how many bytes were cut.
 
 from __future__ import annotations
 
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 
 HEAD_BYTES = 8 * 1024
 TAIL_BYTES = 24 * 1024
 
 
-class Output:
+class HeadTail:
     """The output of one process so far: the first 8 KB and the last 24 KB."""
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class Output:
         parts = [bytes(self._head), bytes(self._tail)]
         if self._cut:
             parts.insert(1, f"\n[... {self._cut:,} bytes cut ...]\n".encode())
-        return storable(b"".join(parts).decode("utf-8", "replace")) or None
+        return replace_unstorable(b"".join(parts).decode("utf-8", "replace")) or None
 
     def last_line(self) -> str:
         """Return the last line that is not blank, shortened: usually a program's best one-line reason."""
         end = bytes(self._tail[-1000:]) if self._tail else bytes(self._head[-1000:])
-        lines = storable(end.decode("utf-8", "replace")).strip().splitlines()
+        lines = replace_unstorable(end.decode("utf-8", "replace")).strip().splitlines()
         return lines[-1].strip()[:200] if lines else ""
 
     def _trim(self) -> None:

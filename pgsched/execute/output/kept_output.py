@@ -26,7 +26,7 @@ class Taken(NamedTuple):
     progress: Progress | None
 
 
-class KeptOutput:
+class PendingOutput:
     """The waiting output of one attempt. The caller holds the journal's lock during each call."""
 
     __slots__ = ("cut_bytes", "cut_lines", "head", "head_left", "tail", "tail_bytes")
@@ -43,10 +43,10 @@ class KeptOutput:
             self.head_left = 0
         first, rest = data[: self.head_left], data[self.head_left :]
         if first:
-            push(self.head, stream, first)
+            append_piece(self.head, stream, first)
             self.head_left -= len(first)
         if rest:
-            push(self.tail, stream, rest)
+            append_piece(self.tail, stream, rest)
             self.tail_bytes += len(rest)
             self._drop(room)
 
@@ -78,7 +78,7 @@ class KeptOutput:
             self.cut_bytes += n_bytes
 
 
-def push(pieces: list[Piece] | deque[Piece], stream: str, data: bytes) -> None:
+def append_piece(pieces: list[Piece] | deque[Piece], stream: str, data: bytes) -> None:
     """Append data, joined to the last piece where both are small: each piece costs more than its bytes."""
     if pieces and pieces[-1][0] == stream and len(pieces[-1][1]) + len(data) <= PIECE_BYTES:
         pieces[-1][1].extend(data)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from pgsched.core.model import Claim, Key
-from pgsched.core.text import storable, text_of
-from pgsched.execute.output.head_tail import Output
-from pgsched.execute.output.kept_output import KeptOutput, Progress, Taken
+from pgsched.core.text import replace_unstorable, text_of
+from pgsched.execute.output.head_tail import HeadTail
+from pgsched.execute.output.kept_output import PendingOutput, Progress, Taken
 
 HEAD_SHARE = 4  # a quarter of the kept output is the beginning
 READ_BYTES = 65536
@@ -41,17 +41,17 @@ class Record:
         self.closed = self.queued = self.late = False
         self.book: Any = None  # the log pump's Book of rows for this attempt
         self._journal = journal
-        self._output: Output | None = None
-        self._kept: KeptOutput | None = None
+        self._output: HeadTail | None = None
+        self._kept: PendingOutput | None = None
         self._progress: Progress | None = None
         self._told: Progress | None = None
         self._torn = False  # the output may end in the middle of a character
 
     @property
-    def output(self) -> Output:
+    def output(self) -> HeadTail:
         """The first 8 KB and the last 24 KB of the output, also where the output between them is dropped."""
         if self._output is None:
-            self._output = Output()
+            self._output = HeadTail()
         return self._output
 
     @property
@@ -74,7 +74,7 @@ class Record:
             self.output.add(data)
             if not journal.keeps:
                 return
-            kept = self._kept = self._kept or KeptOutput(journal.head_bytes)
+            kept = self._kept = self._kept or PendingOutput(journal.head_bytes)
             for start in range(0, len(data), READ_BYTES):
                 kept.add(stream, data[start : start + READ_BYTES], journal.room())
             self._torn = data[-1] >= 0x80
@@ -83,7 +83,7 @@ class Record:
     def skip(self, n_bytes: int, n_lines: int) -> None:
         """Record a gap of this size: the child process had to drop output."""
         with self._journal.lock:
-            self._kept = self._kept or KeptOutput(self._journal.head_bytes)
+            self._kept = self._kept or PendingOutput(self._journal.head_bytes)
             self._kept.skip(n_bytes, n_lines)
         self._wake()
 
@@ -187,20 +187,20 @@ class Journal:
         return min(self.tail_bytes, max(LEAST_BYTES, ALL_BYTES // max(1, len(self.unwritten))))
 
 
-def in_json(progress: Progress) -> Progress | None:
+def progress_to_json(progress: Progress) -> Progress | None:
     """Convert a progress to JSON's own types, or return None where it has no numbers.
 
     A handler may pass types of its own, whose conversion may raise.
     """
     done, total, note = progress
     try:
-        said = None if note is None else storable(text_of(note))[:NOTE_CHARACTERS]
-        return number(done), None if total is None else number(total), said
+        said = None if note is None else replace_unstorable(text_of(note))[:NOTE_CHARACTERS]
+        return json_number(done), None if total is None else json_number(total), said
     except Exception:  # user code
         return None
 
 
-def number(value: Any) -> float:
+def json_number(value: Any) -> float:
     """Return a number of any type as JSON has it. Raises ValueError for infinity and NaN."""
     found = float(value)
     if not -INFINITE < found < INFINITE:

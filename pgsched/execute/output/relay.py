@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from pgsched.execute.output.record import Journal, Record
-from pgsched.execute.process_pool.protocol import Message, said_message
+from pgsched.execute.process_pool.protocol import Message, output_message
 
 WAITING_BYTES = 1 << 20
 PAUSE_S = 0.25
@@ -62,5 +62,5 @@ class Relay:
     def _flush(self) -> None:
         with self._lock:
             for record in self._journal.waiting():
-                self._send(said_message(record.take()))
+                self._send(output_message(record.take()))
                 self._journal.written(record)

@@ -49,7 +49,7 @@ class Tee:
     def write(self, text: str) -> Any:
         """Write text to the stream below, and a copy to the current attempt's Record."""
         record = CURRENT.get()
-        if record is not None and isinstance(text, str) and not is_kept(sys._getframe(1)):
+        if record is not None and isinstance(text, str) and not is_recorded_line(sys._getframe(1)):
             record.write(self._stream, COLOUR.sub("", text) if "\x1b" in text and self._below.isatty() else text)
         return self._below.write(text)
 
@@ -62,7 +62,7 @@ class Tee:
         return getattr(self._below, name)
 
 
-def is_kept(frame: Any) -> bool:
+def is_recorded_line(frame: Any) -> bool:
     """Check whether `logging` writes a line that is kept already; otherwise mark the line as kept."""
     if frame.f_code is not _EMIT:
         return False
@@ -73,7 +73,7 @@ def is_kept(frame: Any) -> bool:
     return False
 
 
-class Lines(logging.Handler):
+class LogCapture(logging.Handler):
     """The log handler that records log lines which no handler of the user writes to sys.stdout or sys.stderr."""
 
     def emit(self, line: logging.LogRecord) -> None:
@@ -99,7 +99,7 @@ class Streams:
     """The tees and the log handler of this process, which are installed once."""
 
     def __init__(self) -> None:
-        self._lines: Lines | None = None
+        self._lines: LogCapture | None = None
         self._tees: list[tuple[str, Tee, Any]] = []
         self._level: int | None = None
 
@@ -117,7 +117,7 @@ class Streams:
         if not root.handlers and root.level == logging.WARNING:
             self._level = root.level
             root.setLevel(logging.INFO)
-        self._lines = Lines()
+        self._lines = LogCapture()
         root.addHandler(self._lines)
 
     def remove(self) -> None:
@@ -134,7 +134,7 @@ class Streams:
         self._lines = self._level = None
 
 
-def print_at_once() -> None:
+def flush_each_line() -> None:
     """Flush standard output after each line, also where it is a file or a pipe (`docker logs`)."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)

@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pgsched import log
-from pgsched.app.control import Own
+from pgsched.app.control import AttemptState
 from pgsched.app.hooks import Hooks
 from pgsched.app.run import Run
 from pgsched.core.model import Outcome
 from pgsched.errors import TaskError
-from pgsched.execute.event_loops import finish, outside
-from pgsched.execute.outcomes import failed, refused, succeeded
+from pgsched.execute.event_loops import outside_loop, run_until_done
+from pgsched.execute.outcomes import outcome_of_error, outcome_of_value, refusal_outcome
 from pgsched.execute.output.relay import Relay
 from pgsched.execute.output.streams import Streams, capturing
-from pgsched.execute.process_pool.protocol import FarControl, Message, outcome_message, run_of, told_run
+from pgsched.execute.process_pool.protocol import Message, RemoteControl, log_attempt_of, outcome_message, run_of
 from pgsched.execute.python.handler import Call, Handler
 from pgsched.telemetry import tracing
 
@@ -93,7 +93,7 @@ class Limit:
             resource.setrlimit(resource.RLIMIT_AS, self._before)
 
 
-class Attempts:
+class ChildAttempts:
     """The attempts of one child process.
 
     One event loop serves all async handlers of the process, so that objects they keep stay usable.
@@ -117,7 +117,7 @@ class Attempts:
         try:
             outcome = self._outcome(message, Limit(self._base_bytes, memory_mb))
         except BaseException as error:  # raised while the outcome was made: a stop, or too little memory
-            outcome = failed(error)
+            outcome = outcome_of_error(error)
         short = memory_mb is not None and (outcome.error or "").startswith("MemoryError")
         if short:
             outcome = replace(outcome, error=f"{outcome.error} (memory_mb={memory_mb})")
@@ -133,26 +133,28 @@ class Attempts:
         self._runner.close()
 
     def _finish(self, work: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:
-        return finish(self._runner.get_loop().create_task(work, context=context))
+        return run_until_done(self._runner.get_loop().create_task(work, context=context))
 
     def _outcome(self, message: Message, limit: Limit) -> Outcome:
         handler = self._tasks.get(message["task"])
         if handler is None:
             name = message["task"]
-            return refused(f"task: the app, imported in a child process, has no task named {name!r}", retry=True)
+            return refusal_outcome(
+                f"task: the app, imported in a child process, has no task named {name!r}", retry=True
+            )
         record = self._relay.begin()
-        control = FarControl(message["own"], lambda: self._stop.asked, self._relay.answer)
+        control = RemoteControl(message["own"], lambda: self._stop.asked, self._relay.answer)
         with_run = handler.takes_run or self._hooks.per_run
-        run = run_of(message, record, Own(control, control.dsn)) if with_run else None
+        run = run_of(message, record, AttemptState(control, control.dsn)) if with_run else None
         try:
             call = handler.prepare(message["args"], run)
         except TaskError as error:
             # Retried: while a new release is rolled out, another worker may know the new parameter.
-            return refused(str(error), retry=True)
+            return refusal_outcome(str(error), retry=True)
         if handler.capture:
             self._streams.install()
         try:
-            with capturing(record) if handler.capture else contextlib.nullcontext(), told_to_logs(message):
+            with capturing(record) if handler.capture else contextlib.nullcontext(), attempt_context(message):
                 context = contextvars.copy_context()
             if handler.is_async or self._hooks.around_all:
                 return self._finish(self._on_loop(call, run, limit, handler), context)
@@ -171,11 +173,11 @@ class Attempts:
             self._inside = False
             self._stop.then(None)
             if run is not None and self._tells():
-                self._finish(self._hooks.tell(run, error, at_once))
-            return failed(error, handler.no_retry)
+                self._finish(self._hooks.tell(run, error, call_plain_hook))
+            return outcome_of_error(error, handler.no_retry)
         finally:
             self._stop.then(None)
-        return succeeded(value)
+        return outcome_of_value(value)
 
     def _interruptible(self, call: Call, *, interrupted: bool) -> Any:
         """Call a plain handler; where `interrupted`, a stop raises CancelledError at the line it executes."""
@@ -221,7 +223,7 @@ class Attempts:
         interrupted = not (handler.is_async or handler.takes_run)
         tell = self._stopping(run, interrupted=interrupted)
         if not handler.is_async:
-            call = inline(partial(self._interruptible, self._plain(call, run), interrupted=interrupted))
+            call = as_async_call(partial(self._interruptible, self._plain(call, run), interrupted=interrupted))
         if run is not None:
             call = self._hooks.call_of_all(run, call)
 
@@ -243,35 +245,35 @@ class Attempts:
                 value = await cast(Awaitable[Any], call())
         except BaseException as error:
             if run is not None and self._tells():
-                await self._hooks.tell(run, error, at_once)
-            return failed(error, handler.no_retry)
-        return succeeded(value)
+                await self._hooks.tell(run, error, call_plain_hook)
+            return outcome_of_error(error, handler.no_retry)
+        return outcome_of_value(value)
 
 
 @contextlib.contextmanager
-def told_to_logs(message: Message) -> Iterator[None]:
+def attempt_context(message: Message) -> Iterator[None]:
     """Give log lines in this block the attempt, and spans its trace."""
-    token = log.ATTEMPT.set(told_run(message))
+    token = log.ATTEMPT.set(log_attempt_of(message))
     try:
-        with tracing.joined(message["trace"]):
+        with tracing.join_trace(message["trace"]):
             yield
     finally:
         log.ATTEMPT.reset(token)
 
 
-def inline(call: Call) -> Call:
+def as_async_call(call: Call) -> Call:
     """Return a plain call as an async one that runs on the event loop itself: nothing else runs in this process."""
 
     async def made() -> Any:
-        with outside():
+        with outside_loop():
             return call()
 
     return made
 
 
-async def at_once(call: Call) -> Any:
+async def call_plain_hook(call: Call) -> Any:
     """Call a plain hook on the event loop's thread."""
-    with outside():
+    with outside_loop():
         return call()
 
 

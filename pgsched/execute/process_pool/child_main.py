@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pgsched import hidden_environment, log
 from pgsched.app import app_location
-from pgsched.app.signals import one_line
+from pgsched.app.signals import format_error
 from pgsched.errors import PgschedError
 from pgsched.execute import signal_isolation
 from pgsched.execute.outcomes import traceback_text
 from pgsched.execute.output.relay import Relay
-from pgsched.execute.output.streams import print_at_once
+from pgsched.execute.output.streams import flush_each_line
 from pgsched.execute.process_pool import child_attempt
-from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, length
+from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, frame_length
 from pgsched.execute.subprocess.child import DIE_WITH
 from pgsched.telemetry import otel
 
@@ -53,7 +53,7 @@ def main(descriptors: str) -> None:
     # A stop of the whole service signals every process, but the worker decides how attempts end: ignore signals here.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    signal_isolation.hear_alone((signal.SIGINT, signal.SIGTERM))
+    signal_isolation.reset_in_children((signal.SIGINT, signal.SIGTERM))
     stop = child_attempt.Stop()
     threading.Thread(target=listen, args=(stop_fd, stop, os.getpid()), name="pgsched-stop", daemon=True).start()
     channel = socket.socket(fileno=channel_fd)
@@ -63,29 +63,31 @@ def main(descriptors: str) -> None:
 
 def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) -> None:
     """Import the app, then run attempts until the channel is closed."""
-    first = read(incoming)
+    first = read_message(incoming)
     if first is None:
         return
     if "secrets" in first:  # secrets come by the channel, because other users may see a process's start environment
         hidden_environment.hide()
-        hidden_environment.give_back(first["secrets"])
-    print_at_once()
+        hidden_environment.restore_secrets(first["secrets"])
+    flush_each_line()
     relay = Relay(lambda message: channel.sendall(frame(message)))
     try:
         # as in the worker, before the import: the app may set up its own logging
         log.configure(os.environ.get("PGSCHED_LOG", "info"), os.environ.get("PGSCHED_LOG_FORMAT", "console"))
-        app = imported(first)
+        app = import_app(first)
         if os.environ.get("PGSCHED_OTEL"):
             otel.set_up()
-        place = child_attempt.Attempts(app.tasks, stop, relay, app.hooks)
+        place = child_attempt.ChildAttempts(app.tasks, stop, relay, app.hooks)
         place.start()
         hidden_environment.drop()
     except BaseException as error:
-        channel.sendall(frame({"error": one_line(cause(error)), "traceback": traceback_text(cause(error))}))
+        channel.sendall(
+            frame({"error": format_error(user_error_of(error)), "traceback": traceback_text(user_error_of(error))})
+        )
         return
     channel.sendall(frame({"error": None}))
     me = os.getpid()
-    while (message := read(incoming)) is not None:
+    while (message := read_message(incoming)) is not None:
         answer = place.run(message)
         if os.getpid() != me:  # a process that the handler forked returned to here: the attempt is not its own
             os._exit(0)
@@ -94,7 +96,7 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
     place.close()
 
 
-def imported(message: Message) -> AppBase:
+def import_app(message: Message) -> AppBase:
     """Import and return the worker's app."""
     from pgsched.app.base import load
 
@@ -108,17 +110,17 @@ def imported(message: Message) -> AppBase:
     return app
 
 
-def cause(error: BaseException) -> BaseException:
+def user_error_of(error: BaseException) -> BaseException:
     """Return the user's exception behind an error of pgsched that only reports it, else the error itself."""
     return error.__cause__ if isinstance(error, PgschedError) and error.__cause__ is not None else error
 
 
-def read(incoming: BinaryIO) -> Message | None:
+def read_message(incoming: BinaryIO) -> Message | None:
     """Return the next message, or None when the worker has closed the channel."""
     head = incoming.read(HEAD_BYTES)
     if len(head) < HEAD_BYTES:
         return None
-    size = length(head)
+    size = frame_length(head)
     body = incoming.read(size)
     message: Message | None = json.loads(body) if len(body) == size else None
     return message

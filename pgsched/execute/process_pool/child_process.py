@@ -19,13 +19,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from pgsched.app.app_location import Home
+from pgsched.app.app_location import AppLocation
 from pgsched.app.control import Control
-from pgsched.core.text import storable
-from pgsched.execute.anonymous_file import anonymous_file
+from pgsched.core.text import replace_unstorable
+from pgsched.execute.anonymous_file import open_anonymous_file
 from pgsched.execute.output.record import Record
-from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, frame, hear, length, obey
-from pgsched.execute.subprocess.child import Group
+from pgsched.execute.process_pool.protocol import HEAD_BYTES, Message, apply_output, apply_request, frame, frame_length
+from pgsched.execute.subprocess.child import ProcessSession
 from pgsched.execute.subprocess.program import signal_name
 
 KILLED_WITHIN_S = 3.0
@@ -49,7 +49,7 @@ class Channel(asyncio.Protocol):
         self._data += data
         try:
             while len(self._data) >= HEAD_BYTES:
-                end = HEAD_BYTES + length(self._data)
+                end = HEAD_BYTES + frame_length(self._data)
                 if len(self._data) < end:
                     return
                 message = json.loads(self._data[HEAD_BYTES:end])
@@ -63,11 +63,11 @@ class Channel(asyncio.Protocol):
         self._child.hung_up()
 
 
-class PoolChild(Group):
+class PoolChild(ProcessSession):
     """A running child process. Make it on the event loop's thread; call `open` before the first `ask`."""
 
-    def __init__(self, home: Home) -> None:
-        self._faults = anonymous_file()
+    def __init__(self, home: AppLocation) -> None:
+        self._faults = open_anonymous_file()
         self._ours, channel = socket.socketpair()  # where one of these three fails, the files close themselves
         stop, self._stop_line = os.pipe()
         fds = (channel.fileno(), stop, self._faults.fileno())
@@ -162,7 +162,9 @@ class PoolChild(Group):
     def fault(self) -> str | None:
         """Return the stack that faulthandler wrote, where the child died of a segmentation fault or the like."""
         with contextlib.suppress(OSError, ValueError):
-            return storable(os.pread(self._faults.fileno(), FAULT_BYTES, 0).decode("utf-8", "replace")) or None
+            return (
+                replace_unstorable(os.pread(self._faults.fileno(), FAULT_BYTES, 0).decode("utf-8", "replace")) or None
+            )
         return None
 
     def answered(self, message: Message | None) -> None:
@@ -178,9 +180,9 @@ class PoolChild(Group):
         record, control = self.attempt
         try:
             if "asked" in message and control is not None:
-                obey(control, message)
+                apply_request(control, message)
             elif "said" in message and record is not None:
-                hear(record, message)
+                apply_output(record, message)
         except (KeyError, TypeError, ValueError, AttributeError):
             self.kill()
 

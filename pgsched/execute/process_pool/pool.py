@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from pgsched.app.app_location import Homed, home, refuse_while_importing
-from pgsched.app.control import Own
+from pgsched.app.app_location import LocatedApp, locate_app, refuse_while_importing
+from pgsched.app.control import AttemptState
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.errors import TaskError
-from pgsched.execute.base import kill_after_s
-from pgsched.execute.outcomes import refused
+from pgsched.execute.base import get_kill_after_s
+from pgsched.execute.outcomes import refusal_outcome
 from pgsched.execute.output.record import Record
 from pgsched.execute.process_pool.child_process import PoolChild
 from pgsched.execute.process_pool.protocol import Message, attempt_message, home_message, outcome_of
@@ -32,7 +32,7 @@ LEAVE_S = 1.0
 class Pool:
     """The child processes of one worker. A child that is idle for `idle_s` seconds is ended."""
 
-    def __init__(self, size: int, app: Homed | None, *, start_s: float = START_S, idle_s: float = IDLE_S) -> None:
+    def __init__(self, size: int, app: LocatedApp | None, *, start_s: float = START_S, idle_s: float = IDLE_S) -> None:
         refuse_while_importing()
         self._app = app
         self._size = size
@@ -45,7 +45,7 @@ class Pool:
         self._places = asyncio.Semaphore(size)
 
     async def execute(
-        self, claim: Claim, memory_mb: int | None, record: Record | None = None, own: Own | None = None
+        self, claim: Claim, memory_mb: int | None, record: Record | None = None, own: AttemptState | None = None
     ) -> Outcome:
         """Run one attempt in a child, with the same contract as `Executor.execute`."""
         async with self._places:
@@ -72,12 +72,12 @@ class Pool:
         try:
             answer = await child.ask(message)
             if answer is None:
-                return crashed(child, "the child process that ran it ended")
+                return crash_outcome(child, "the child process that ran it ended")
             outcome = outcome_of(answer)
             again = not answer["retire"]
             return outcome
         except asyncio.CancelledError:
-            await child.stop(kill_after_s(claim))
+            await child.stop(get_kill_after_s(claim))
             raise
         except (KeyError, TypeError, ValueError):
             return Outcome(Result.CRASHED, error="the child process that ran it gave an answer that is none")
@@ -92,13 +92,15 @@ class Pool:
     async def _start(self) -> PoolChild | Outcome:
         """Start a child and let it import the app; return the child, or the outcome of an attempt without one."""
         try:
-            place = home(self._app)
+            place = locate_app(self._app)
             self._groups.start()
             child = PoolChild(place)
         except TaskError as error:
-            return refused(str(error), retry=True)
+            return refusal_outcome(str(error), retry=True)
         except OSError as error:
-            return refused(f"cannot start a child process: {(error.strerror or str(error)).lower()}", retry=True)
+            return refusal_outcome(
+                f"cannot start a child process: {(error.strerror or str(error)).lower()}", retry=True
+            )
         self._children.add(child)
         self._groups.add(child.group)
         child.on_death = lambda: self._let_go(child)
@@ -107,10 +109,12 @@ class Pool:
         try:
             await child.open()
             async with asyncio.timeout(self._start_s):
-                problem = not_imported(child, await child.ask(home_message(place)), place.path)
+                problem = import_failure(child, await child.ask(home_message(place)), place.path)
             ready = problem is None
         except TimeoutError:
-            problem = refused(f"a child process took more than {self._start_s:g} s to import {place.path}", retry=True)
+            problem = refusal_outcome(
+                f"a child process took more than {self._start_s:g} s to import {place.path}", retry=True
+            )
         finally:
             if not ready:
                 await self._end(child)
@@ -154,16 +158,16 @@ class Pool:
         self._groups.remove(child.group)
 
 
-def not_imported(child: PoolChild, answer: Message | None, path: str) -> Outcome | None:
+def import_failure(child: PoolChild, answer: Message | None, path: str) -> Outcome | None:
     """Return the outcome where the child has not imported the app, or None if it has."""
     if answer is None:
-        return crashed(child, f"a child process ended while it imported {path}")
+        return crash_outcome(child, f"a child process ended while it imported {path}")
     if answer["error"] is None:
         return None
-    told = refused(f"a child process could not import {path}: {answer['error']}", retry=True)
+    told = refusal_outcome(f"a child process could not import {path}: {answer['error']}", retry=True)
     return replace(told, traceback=answer["traceback"])
 
 
-def crashed(child: PoolChild, what: str) -> Outcome:
+def crash_outcome(child: PoolChild, what: str) -> Outcome:
     """Return the outcome of an attempt whose child is dead."""
     return Outcome(Result.CRASHED, error=f"{what}: {child.how_it_ended()}", traceback=child.fault())

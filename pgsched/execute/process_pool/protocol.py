@@ -17,12 +17,12 @@ from typing import Any
 from uuid import UUID
 
 from pgsched import hidden_environment, log
-from pgsched.app.app_location import Home
-from pgsched.app.control import Control, Own
+from pgsched.app.app_location import AppLocation
+from pgsched.app.control import AttemptState, Control
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.execute.output.kept_output import Taken
-from pgsched.execute.output.record import STREAMS, Record, in_json
+from pgsched.execute.output.record import STREAMS, Record, progress_to_json
 from pgsched.telemetry import tracing
 
 HEAD_BYTES = 4
@@ -36,7 +36,7 @@ def frame(message: Message) -> bytes:
     return len(text).to_bytes(HEAD_BYTES) + text
 
 
-def length(head: bytes | bytearray) -> int:
+def frame_length(head: bytes | bytearray) -> int:
     """Return the length of the text after this head. Raises ValueError where these bytes are no head."""
     size = int.from_bytes(head[:HEAD_BYTES])
     if size > LONGEST_BYTES:
@@ -44,13 +44,13 @@ def length(head: bytes | bytearray) -> int:
     return size
 
 
-def home_message(home: Home) -> Message:
+def home_message(home: AppLocation) -> Message:
     """Return the first message to a child: the app's path, its database and the secrets of the environment."""
     told: Message = {"app": home.path, "dsn": home.dsn}
-    return told | ({"secrets": hidden_environment.dropped()} if hidden_environment.is_hidden() else {})
+    return told | ({"secrets": hidden_environment.dropped_secrets()} if hidden_environment.is_hidden() else {})
 
 
-def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None) -> Message:
+def attempt_message(claim: Claim, memory_mb: int | None, own: AttemptState | None = None) -> Message:
     """Return the message that sends an attempt to a child.
 
     `own`: what the handler may do about its attempt, where it takes a Run.
@@ -63,11 +63,11 @@ def attempt_message(claim: Claim, memory_mb: int | None, own: Own | None = None)
         "run": [claim.id, claim.job_id, slot and slot.isoformat(), claim.attempt, claim.token.hex],
         "more": [claim.queue, claim.max_attempts],
         "own": None if own is None else [own.seconds_left(), own.dsn],
-        "trace": tracing.carried(),
+        "trace": tracing.current_headers(),
     }
 
 
-def run_of(message: Message, record: Record, own: Own) -> Run:
+def run_of(message: Message, record: Record, own: AttemptState) -> Run:
     """Return the Run that an attempt's message describes."""
     run_id, job_id, slot, attempt, token = message["run"]
     queue, max_attempts = message["more"]
@@ -77,13 +77,13 @@ def run_of(message: Message, record: Record, own: Own) -> Run:
     )  # fmt: skip
 
 
-def told_run(message: Message) -> log.Attempt:
+def log_attempt_of(message: Message) -> log.Attempt:
     """Return the fields with which log lines name the attempt."""
     run_id, job_id, _, attempt, _ = message["run"]
     return log.Attempt(run_id, job_id, attempt, message["task"])
 
 
-class FarControl:
+class RemoteControl:
     """A handler's requests to the worker from a child process, each sent in a frame. Thread-safe."""
 
     def __init__(self, own: Any, stopping: Callable[[], bool], tell: Callable[[Message], None]) -> None:
@@ -118,7 +118,7 @@ class FarControl:
             self._tell(message)
 
 
-def obey(control: Control, message: Message) -> None:
+def apply_request(control: Control, message: Message) -> None:
     """Carry out a handler's request from a child.
 
     Raises KeyError, TypeError or ValueError where the message is no request.
@@ -131,17 +131,17 @@ def obey(control: Control, message: Message) -> None:
         raise ValueError(f"nobody can ask for {message['asked']!r}")
 
 
-def said_message(taken: Taken) -> Message:
+def output_message(taken: Taken) -> Message:
     """Return the message with an attempt's output and progress, for the worker.
 
     Latin-1 carries any byte through JSON.
     """
     pieces = [[stream, data.decode("latin-1")] for stream, data in taken.tail]
-    progress = None if taken.progress is None else in_json(taken.progress)
+    progress = None if taken.progress is None else progress_to_json(taken.progress)
     return {"said": pieces, "cut": [taken.cut_bytes, taken.cut_lines], "progress": progress}
 
 
-def hear(record: Record, message: Message) -> None:
+def apply_output(record: Record, message: Message) -> None:
     """Add a child's output and progress to the attempt's Record.
 
     Raises KeyError, TypeError or ValueError where the message is malformed.

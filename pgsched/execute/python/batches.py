@@ -20,17 +20,17 @@ from typing import Any
 
 from pgsched.app.batch_item import Item
 from pgsched.app.batch_options import Gathering
-from pgsched.app.hooks import caught
+from pgsched.app.hooks import call_catching
 from pgsched.app.run import Run
 from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.errors import TaskError
-from pgsched.execute.base import ITSELF, Places, kill_after_s
-from pgsched.execute.outcomes import failed, kept, refused, succeeded
+from pgsched.execute.base import CANCELLED_ITSELF, Places, get_kill_after_s
+from pgsched.execute.outcomes import outcome_of_copied_value, outcome_of_error, outcome_of_value, refusal_outcome
 from pgsched.execute.python.handler import Handler
 from pgsched.threads import Threads
 
-Told = tuple[Outcome, BaseException | None]  # the outcome of an attempt, and the exception behind it, if any
+MemberResult = tuple[Outcome, BaseException | None]  # the outcome of an attempt, and the exception behind it, if any
 # A context manager around a call for these claims. It yields a function that is given what the call raises.
 Around = Callable[[Sequence[Claim]], AbstractContextManager[Callable[[BaseException | None], object]]]
 MARGIN_S = 5.0
@@ -49,10 +49,10 @@ class Member:
         loop = asyncio.get_running_loop()
         self.claim = claim
         self.stopped = False
-        self.future: asyncio.Future[Told] = loop.create_future()
+        self.future: asyncio.Future[MemberResult] = loop.create_future()
 
         def say(value: Any, error: BaseException | None) -> None:
-            outcome = kept(value) if error is None else failed(error, no_retry)
+            outcome = outcome_of_copied_value(value) if error is None else outcome_of_error(error, no_retry)
             loop.call_soon_threadsafe(self.tell, outcome, error)
 
         self.item = Item(claim.args, run, say)
@@ -63,7 +63,7 @@ class Member:
             self.future.set_result((outcome, error))
 
 
-class Group:
+class Batch:
     """The attempts that one call will serve."""
 
     def __init__(self, handler: Handler, how: Gathering) -> None:
@@ -101,20 +101,22 @@ class Group:
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """Give each attempt without an outcome its share of what the call returned or raised."""
-        count, told = len(self.members), list[Told]()
+        count, told = len(self.members), list[MemberResult]()
         if error is not None:
-            told = [(failed(error, self.handler.no_retry), error)] * count
+            told = [(outcome_of_error(error, self.handler.no_retry), error)] * count
         elif value is None:
-            told = [(succeeded(None), None)] * count
+            told = [(outcome_of_value(None), None)] * count
         elif isinstance(value, list | tuple) and len(value) == count:
             told = [
-                (failed(one, self.handler.no_retry), one) if isinstance(one, BaseException) else (succeeded(one), None)
+                (outcome_of_error(one, self.handler.no_retry), one)
+                if isinstance(one, BaseException)
+                else (outcome_of_value(one), None)
                 for one in value
             ]
         else:
             what = f"{len(value)} of them" if isinstance(value, list | tuple) else type(value).__name__
             wrong = TaskError(f"batch: a handler returns None or a list of {count} results, not {what}")
-            told = [(refused(str(wrong)), wrong)] * count
+            told = [(refusal_outcome(str(wrong)), wrong)] * count
         for member, (outcome, why) in zip(self.members, told, strict=True):
             member.tell(outcome, why)
 
@@ -130,7 +132,7 @@ class Group:
 
     def kill_after_s(self) -> float:
         """Return the seconds that the call may take to stop: the longest `kill_after` of its runs."""
-        return max(kill_after_s(member.claim) for member in self.members)
+        return max(get_kill_after_s(member.claim) for member in self.members)
 
 
 class Batches:
@@ -156,16 +158,16 @@ class Batches:
         self._threads = threads
         self._on_abandon = on_abandon
         self._on_error = on_error
-        self._open: dict[str, Group] = {}
+        self._open: dict[str, Batch] = {}
         self._drivers: set[asyncio.Task[None]] = set()
 
     async def execute(self, claim: Claim, handler: Handler, how: Gathering, run: Run) -> Outcome:
         """Let a call serve one attempt, together with others. Raises CancelledError where it is stopped."""
         if isinstance(claim.args, Unreadable):
-            return refused(f"args: {claim.args.reason}")
+            return refusal_outcome(f"args: {claim.args.reason}")
         group = self._open.get(claim.task)
         if group is None or group.full.is_set():
-            group = self._open[claim.task] = Group(handler, how)
+            group = self._open[claim.task] = Batch(handler, how)
             driver = asyncio.get_running_loop().create_task(self._drive(claim.task, group))
             self._drivers.add(driver)
             driver.add_done_callback(self._drivers.discard)
@@ -182,7 +184,7 @@ class Batches:
             await self._on_error(run, error)
         return outcome
 
-    async def _drive(self, task: str, group: Group) -> None:
+    async def _drive(self, task: str, group: Batch) -> None:
         try:
             async with asyncio.timeout(group.how.wait_s):
                 await group.full.wait()
@@ -202,7 +204,7 @@ class Batches:
             if self.places is not None:
                 self.places.give_place()
 
-    async def _serve(self, group: Group) -> None:
+    async def _serve(self, group: Batch) -> None:
         group.called = True
         if self.places is not None:
             self.places.begin([member.claim for member in group.members])
@@ -222,17 +224,17 @@ class Batches:
         elif not call.cancelled():
             group.tell(*call.result())
         elif not stopped:  # the handler cancelled itself
-            group.tell_all(Outcome(Result.FAILED, error=ITSELF))
+            group.tell_all(Outcome(Result.FAILED, error=CANCELLED_ITSELF))
         if timed_out:
             group.tell_all(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
 
-    async def _call(self, group: Group) -> tuple[Any, BaseException | None]:
+    async def _call(self, group: Batch) -> tuple[Any, BaseException | None]:
         with self.around([member.claim for member in group.members]) as tell:
             found = await self._called(group)
             tell(found[1])
         return found
 
-    async def _called(self, group: Group) -> tuple[Any, BaseException | None]:
+    async def _called(self, group: Batch) -> tuple[Any, BaseException | None]:
         """Call the handler; return what it returns, and what it raises."""
         items = [member.item for member in group.members]
         function = group.handler.function
@@ -246,7 +248,7 @@ class Batches:
             except BaseException as error:
                 return None, error
         try:
-            work = self._threads.submit(lambda: caught(lambda: function(items)))
+            work = self._threads.submit(lambda: call_catching(lambda: function(items)))
         except RuntimeError as error:  # no thread can be started
             return None, error
         try:

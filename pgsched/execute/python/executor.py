@@ -20,23 +20,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from pgsched.app.app_location import Homed
-from pgsched.app.control import Control, Own
-from pgsched.app.hooks import Hooks, caught, in_thread
+from pgsched.app.app_location import LocatedApp
+from pgsched.app.control import AttemptState, Control
+from pgsched.app.hooks import Hooks, call_catching, in_thread
 from pgsched.app.run import Run
 from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
-from pgsched.execute.base import ITSELF, Places, Stopped, kill_after_s
-from pgsched.execute.outcomes import failed, never_fits, refused, succeeded
+from pgsched.execute.base import CANCELLED_ITSELF, AttemptCancelled, Places, get_kill_after_s
+from pgsched.execute.outcomes import outcome_of_error, outcome_of_value, refusal_outcome, refuse_misfit
 from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.pool import Pool
 from pgsched.execute.python.batches import Batches
 from pgsched.execute.python.handler import Call, Handler, InlineHandler
-from pgsched.threads import Signal, Threads
+from pgsched.threads import LazyEvent, Threads
 
 Misfit = Callable[[str, str], Awaitable[Outcome]]  # called with the task's name and the reason
 TASK = Kind.TASK.value  # comparing with a plain string is faster than with the enum's member
@@ -51,7 +51,7 @@ class PythonExecutor:
         self,
         tasks: Mapping[str, Handler],
         concurrency: int,
-        app: Homed | None = None,
+        app: LocatedApp | None = None,
         journal: Journal | None = None,
         hooks: Hooks | None = None,
     ) -> None:
@@ -69,14 +69,14 @@ class PythonExecutor:
         self._streams = Streams()
         self._control_of: Callable[[Key], Control | None] = lambda key: None
         self._dsn: str | None = None
-        self._misfit: Misfit = never_fits
+        self._misfit: Misfit = refuse_misfit
         self.abandoned = 0
 
     def execute(self, claim: Claim) -> Coroutine[Any, Any, Outcome]:
         """Return the coroutine that makes one attempt in the way its handler needs."""
         handler = self._tasks.get(claim.task)
         if handler is None:
-            return unknown(claim)
+            return refuse_unknown_task(claim)
         if handler.gathering is not None:
             return self.batches.execute(claim, handler, handler.gathering, run_of(claim, None, self._own(claim)))
         if handler.takes_run or handler.capture or self._hooks.per_run:
@@ -106,7 +106,7 @@ class PythonExecutor:
 
     def run_for(self, claim: Claim, control: Control) -> Run:
         """Return the Run of an attempt that is made inline, without `execute`."""
-        return run_of(claim, self._journal.record(claim), Own(control, self._dsn))
+        return run_of(claim, self._journal.record(claim), AttemptState(control, self._dsn))
 
     async def _recorded(self, claim: Claim, handler: Handler, record: Record) -> Outcome:
         try:
@@ -117,14 +117,14 @@ class PythonExecutor:
             else:
                 outcome = await self._attempt(claim, handler, record)
         except asyncio.CancelledError as error:
-            raise stopped(error, record) from None
+            raise cancellation_with_output(error, record) from None
         finally:
             record.close()
         return end_record(outcome, record)
 
     async def _attempt(self, claim: Claim, handler: Handler, record: Record | None) -> Outcome:
         if isinstance(claim.args, Unreadable):
-            return refused(f"args: {claim.args.reason}")
+            return refusal_outcome(f"args: {claim.args.reason}")
         apart, own = handler.place.run_in == "process", None
         if handler.takes_run or self._hooks.per_run:
             own = self._own(claim)
@@ -136,15 +136,15 @@ class PythonExecutor:
         if apart:
             return await self._pool.execute(claim, handler.place.memory_mb, record, own)
         if run is not None and self._hooks.per_run:
-            return await self._hooked(handler, call, run, grace_of(claim, handler))
+            return await self._hooked(handler, call, run, thread_grace_s(claim, handler))
         if not handler.is_async:
             try:
-                job = self._threads.submit(lambda: called(call, handler.no_retry))
+                job = self._threads.submit(lambda: call_plain(call, handler.no_retry))
             except RuntimeError as error:  # no thread can be started: a failure, not a crash
-                return refused(f"{error}", retry=True)
-            outcome: Outcome = await self.watch(job, run, grace_of(claim, handler))
+                return refusal_outcome(f"{error}", retry=True)
+            outcome: Outcome = await self.watch(job, run, thread_grace_s(claim, handler))
             return outcome
-        return await on_loop(handler, call if run is None else lambda: _telling(call(), run))
+        return await run_on_loop(handler, call if run is None else lambda: _await_and_flag_cancellation(call(), run))
 
     def code_of(self, task: str) -> types.CodeType | None:
         """Return the code object of a task's function, as a stack shows it, or None."""
@@ -159,7 +159,7 @@ class PythonExecutor:
         failure: BaseException
         try:
             work = cast(Coroutine[Any, Any, Any], hooks.call_of_all(run, inner)())
-            return succeeded(await _telling(work, run))
+            return outcome_of_value(await _await_and_flag_cancellation(work, run))
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
@@ -167,10 +167,10 @@ class PythonExecutor:
         except BaseException as error:
             failure = error
         await self._tell(run, failure)
-        return failed(failure, handler.no_retry)
+        return outcome_of_error(failure, handler.no_retry)
 
     async def _plainly(self, call: Call, run: Run, grace_s: float) -> Any:
-        value, error = await self.watch(self._threads.submit(lambda: caught(call)), run, grace_s)
+        value, error = await self.watch(self._threads.submit(lambda: call_catching(call)), run, grace_s)
         if error is not None:
             raise error
         return value
@@ -186,15 +186,15 @@ class PythonExecutor:
         """Call the on_error hooks for an attempt that timed out or crashed: no exception reports either."""
         if self._hooks.on_error:
             error = (TimedOut if outcome.result is Result.TIMED_OUT else Crashed)(outcome.error or "")
-            told = self._hooks.tell(run_of(claim, None, Own()), error, self._aside)
+            told = self._hooks.tell(run_of(claim, None, AttemptState()), error, self._aside)
             task = asyncio.get_running_loop().create_task(told)
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
 
-    def _own(self, claim: Claim) -> Own:
-        return Own(self._control_of(claim.key), self._dsn)
+    def _own(self, claim: Claim) -> AttemptState:
+        return AttemptState(self._control_of(claim.key), self._dsn)
 
-    def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit = never_fits) -> None:
+    def attach(self, control_of: Callable[[Key], Control | None], dsn: str, misfit: Misfit = refuse_misfit) -> None:
         """Connect this executor to its worker.
 
         - `control_of`: finds what a handler may ask of the worker about its attempt.
@@ -238,45 +238,45 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-async def on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outcome:
+async def run_on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outcome:
     """Return the outcome of a call of an async handler."""
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the event loop.
     try:
-        return succeeded(await call())
+        return outcome_of_value(await call())
     except BaseException as error:
-        return raised(error, handler, from_outside=True)
+        return outcome_of_raise(error, handler, from_outside=True)
 
 
-async def unknown(claim: Claim) -> Outcome:
+async def refuse_unknown_task(claim: Claim) -> Outcome:
     """Return the outcome of an attempt at a task that this process has not registered."""
-    return refused(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
+    return refusal_outcome(f"task: this worker knows no task named {claim.task[:100]!r}", retry=True)
 
 
-def grace_of(claim: Claim, handler: Handler) -> float:
+def thread_grace_s(claim: Claim, handler: Handler) -> float:
     """Return how many seconds to wait for a plain handler that is to stop.
 
     It is 0 for a handler without the Run, because the handler cannot see `run.cancelled`.
     """
-    return kill_after_s(claim) if handler.takes_run else 0.0
+    return get_kill_after_s(claim) if handler.takes_run else 0.0
 
 
-def run_of(claim: Claim, record: Record | None, own: Own) -> Run:
+def run_of(claim: Claim, record: Record | None, own: AttemptState) -> Run:
     """Return the Run that a handler is given for this attempt."""
-    return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, Signal(),
+    return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, LazyEvent(),
                claim.task, claim.queue, claim.max_attempts, own, record)  # fmt: skip
 
 
-async def _telling(work: Coroutine[Any, Any, Any], run: Run) -> Any:
+async def _await_and_flag_cancellation(work: Coroutine[Any, Any, Any], run: Run) -> Any:
     """Await `work`, and set `run.cancelled` before a cancellation reaches the handler."""
     try:
         waiting = work.send(None)
     except StopIteration as end:
         return end.value
-    return await going_on(work, waiting, run)
+    return await continue_awaiting(work, waiting, run)
 
 
 @types.coroutine
-def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
+def continue_awaiting(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = None) -> Generator[Any, Any, Any]:
     """Await `work`, which has already run up to its first wait; `waiting` is what it yielded there."""
     step: Callable[[Any], Any]
     value: Any
@@ -294,7 +294,7 @@ def going_on(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | None = Non
             return end.value
 
 
-def raised(
+def outcome_of_raise(
     error: BaseException, handler: InlineHandler, record: Record | None = None, *, from_outside: bool
 ) -> Outcome:
     """Return the outcome of a call that raised this error.
@@ -303,15 +303,15 @@ def raised(
     """
     if isinstance(error, asyncio.CancelledError) and is_cancelled():
         if from_outside:
-            raise error if record is None else stopped(error, record)
-        return Outcome(Result.FAILED, error=ITSELF)
-    return failed(error, handler.no_retry)
+            raise error if record is None else cancellation_with_output(error, record)
+        return Outcome(Result.FAILED, error=CANCELLED_ITSELF)
+    return outcome_of_error(error, handler.no_retry)
 
 
-def stopped(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
+def cancellation_with_output(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
     """Close the record, and return the cancellation together with the attempt's output."""
     record.close()
-    return Stopped(record.output.text()) if record.said else error
+    return AttemptCancelled(record.output.text()) if record.said else error
 
 
 def end_record(outcome: Outcome, record: Record) -> Outcome:
@@ -326,9 +326,9 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def called(call: Call, no_retry: Kinds) -> Outcome:
+def call_plain(call: Call, no_retry: Kinds) -> Outcome:
     """Return the outcome of a call of a plain function."""
     try:
-        return succeeded(call())
+        return outcome_of_value(call())
     except BaseException as error:
-        return failed(error, no_retry)
+        return outcome_of_error(error, no_retry)

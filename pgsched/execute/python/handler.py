@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pgsched.app.batch_options import Gathering
-from pgsched.app.placement import Place
+from pgsched.app.placement import HandlerPlacement
 from pgsched.app.run import Run
 from pgsched.app.signals import Kinds
 
@@ -51,7 +51,7 @@ class Handler(InlineHandler, Protocol):
         ...
 
     @property
-    def place(self) -> Place:
+    def place(self) -> HandlerPlacement:
         """Where the handler runs: event loop, thread or child process, and its memory limit."""
         ...
 

@@ -24,7 +24,7 @@ class Account:
     home: str
 
 
-def account(name: str) -> Account:
+def find_account(name: str) -> Account:
     """Return the user that programs are to run as.
 
     Raises InputError where this machine does not know the name, or where this process is not root.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgsched.execute.anonymous_file import anonymous_file
+from pgsched.execute.anonymous_file import open_anonymous_file
 from pgsched.execute.output.record import Record
 from pgsched.execute.subprocess.account import Account
 
@@ -28,7 +28,7 @@ READ_BYTES = 65536
 BURST_BYTES = 1 << 20
 PAUSE_S = 0.01  # after each burst, so that a flood of output leaves time for the event loop's other work
 LOOK_S, LONGEST_LOOK_S = 0.02, 0.5
-TELLS_STATES = Path("/proc/self/stat").exists()
+HAS_PROC = Path("/proc/self/stat").exists()
 KILLS = 3  # a process may start another one just before it is killed
 
 
@@ -65,16 +65,16 @@ def _death_signal() -> Callable[[int], None]:
 DIE_WITH = _death_signal()
 
 
-def living(session: int) -> Iterator[int]:
+def list_session(session: int) -> Iterator[int]:
     """Yield the processes of a session that have not ended; none where the system has no Linux /proc."""
-    for name in os.listdir("/proc") if TELLS_STATES else ():  # noqa: PTH208 - read after each run: Paths are slow
+    for name in os.listdir("/proc") if HAS_PROC else ():  # noqa: PTH208 - read after each run: Paths are slow
         if name.isdigit():
             with contextlib.suppress(OSError):  # the process has ended
-                if os.getsid(int(name)) == session and state(name) not in "ZX":
+                if os.getsid(int(name)) == session and process_state(name) not in "ZX":
                     yield int(name)
 
 
-def state(pid: str) -> str:
+def process_state(pid: str) -> str:
     """Return Linux's letter for the state of a process; Z: it has ended and is not reaped yet.
 
     Raises OSError where the process does not exist.
@@ -85,7 +85,7 @@ def state(pid: str) -> str:
 def kill_session(session: int) -> None:
     """Kill the remaining processes of a session, except those of other users (Linux only)."""
     for _ in range(KILLS):
-        found = list(living(session))
+        found = list(list_session(session))
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -93,7 +93,7 @@ def kill_session(session: int) -> None:
             return
 
 
-class Group:
+class ProcessSession:
     """A running process and its session.
 
     The session holds the group of the process, and the groups that timeout(1) or a shell with job control make. Make a
@@ -137,7 +137,7 @@ class Group:
         """Signal the whole session; return False where no process is left that can be signalled."""
         if self._gone:  # the number may belong to another group by now
             return False
-        others = [pid for pid in living(self.group) if not self._has(pid)]
+        others = [pid for pid in list_session(self.group) if not self._has(pid)]
         refused = False
         try:
             os.killpg(self.group, number)
@@ -178,7 +178,7 @@ class Group:
 
     def _only_zombies(self) -> bool:
         """Check whether every process has ended, reaped or not: a container's first process may never reap."""
-        return TELLS_STATES and next(living(self.group), None) is None
+        return HAS_PROC and next(list_session(self.group), None) is None
 
     def _reap_adopted(self) -> None:
         """Reap orphans of the group: as process 1 of a container, the worker inherits them."""
@@ -211,7 +211,7 @@ def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]
     if account is not None:
         rights = {"user": account.uid, "group": account.gid, "extra_groups": account.groups}
     # The input is a file and not a pipe, so that a child that does not read it blocks nothing.
-    with anonymous_file() as stdin:
+    with open_anonymous_file() as stdin:
         stdin.write(program.stdin.encode())
         stdin.seek(0)
         if account is not None:  # otherwise it could not open /dev/stdin, /dev/stdout and /dev/stderr
@@ -224,7 +224,7 @@ def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]
         )  # fmt: skip
 
 
-class Child(Group):
+class Child(ProcessSession):
     """A running program and its output. Make it on the event loop's thread."""
 
     def __init__(self, program: Program, record: Record, enlist: Callable[[], None]) -> None:

@@ -3,17 +3,17 @@
 Invariant: arguments reach the program unchanged; no shell reads them.
 
 `task` is the program. `args` is an array of strings, or an object with any of `argv`, `env`, `cwd` and `stdin`. The
-shell executor also uses `read`. A wrong value fails for good, with the path of the value.
+shell executor also uses `read_program`. A wrong value fails for good, with the path of the value.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pgsched.app.annotations import mismatch
+from pgsched.app.annotations import describe_mismatch
 from pgsched.core.model import Claim, Outcome, Unreadable
 from pgsched.errors import InputError
-from pgsched.execute.outcomes import refused
+from pgsched.execute.outcomes import refusal_outcome
 from pgsched.execute.subprocess.child import Program
 from pgsched.execute.subprocess.program import Processes
 
@@ -33,9 +33,9 @@ class CommandExecutor:
         """Run the program of one claim to its end."""
         args = {"argv": claim.args} if isinstance(claim.args, list) else claim.args
         try:
-            program = read([claim.task], args, tuple(KEYS))
+            program = read_program([claim.task], args, tuple(KEYS))
         except InputError as error:
-            return refused(str(error))
+            return refusal_outcome(str(error))
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:
@@ -43,7 +43,7 @@ class CommandExecutor:
         await self._processes.close()
 
 
-def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
+def read_program(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
     """Return the program: `argv`, continued by `argv` of the `args` object, with its other keys.
 
     Raises InputError for a wrong key or value.
@@ -55,7 +55,7 @@ def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
     for key, value in args.items():
         if key not in keys:
             raise InputError(f"args.{key}: no such key; known are {', '.join(keys)}", "args")
-        if problem := mismatch(value, KEYS[key], f"args.{key}") or unusable(key, value):
+        if problem := describe_mismatch(value, KEYS[key], f"args.{key}") or find_problem(key, value):
             raise InputError(problem, "args")
     return Program(
         argv=[*argv, *args.get("argv", [])],
@@ -65,7 +65,7 @@ def read(argv: list[str], args: Any, keys: tuple[str, ...]) -> Program:
     )
 
 
-def unusable(key: str, value: Any) -> str | None:
+def find_problem(key: str, value: Any) -> str | None:
     """Return why this value cannot be used, or None if it can.
 
     The operating system refuses some values, and pgsched sets PGSCHED_ variables itself.

@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
-from pgsched.execute.base import Stopped, kill_after_s
-from pgsched.execute.outcomes import refused
-from pgsched.execute.output.head_tail import Output
+from pgsched.execute.base import AttemptCancelled, get_kill_after_s
+from pgsched.execute.outcomes import refusal_outcome
+from pgsched.execute.output.head_tail import HeadTail
 from pgsched.execute.output.record import Journal
 from pgsched.execute.subprocess.account import Account
 from pgsched.execute.subprocess.child import Child, Program
@@ -45,7 +45,7 @@ class Processes:
         Raises Stopped where the attempt is cancelled.
         """
         if isinstance(claim.options, Unreadable):
-            return refused(f"options: {claim.options.reason}")
+            return refusal_outcome(f"options: {claim.options.reason}")
         record = self._journal.record(claim)
         try:
             self._groups.start()
@@ -54,20 +54,20 @@ class Processes:
             child = Child(replace(program, env=env, account=self._account), record, enlist)
         except OSError as error:
             self._groups.not_begun()
-            return refused(not_started(program, error), retry=True)
+            return refusal_outcome(describe_start_error(program, error), retry=True)
         except ValueError as error:  # a NUL character
-            return refused(f"task: {program.argv[0]!r}: {error}")
+            return refusal_outcome(f"task: {program.argv[0]!r}: {error}")
         self._groups.add(child.group)
         try:
             await child.ended()
         except asyncio.CancelledError:
-            await _stop(child, kill_after_s(claim))
+            await _stop(child, get_kill_after_s(claim))
             self._release(child)
-            raise Stopped(record.output.text()) from None
+            raise AttemptCancelled(record.output.text()) from None
         finally:
             self._release(child)
             record.close()
-        return ended(claim, child.returncode, record.output)
+        return outcome_of_exit(claim, child.returncode, record.output)
 
     def _release(self, child: Child) -> None:
         child.kill()  # processes that the program left running end with it
@@ -99,11 +99,11 @@ def environment(claim: Claim, declared: dict[str, str], account: Account | None 
     inherited = {name: os.environ.get(name, default) for name, default in INHERITED.items()}
     if account is not None:
         inherited |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
-    trace = {name.upper(): value for name, value in tracing.carried().items()}
+    trace = {name.upper(): value for name, value in tracing.current_headers().items()}
     return {**inherited, "TZ": "UTC", **trace, **declared, **run}
 
 
-def not_started(program: Program, error: OSError) -> str:
+def describe_start_error(program: Program, error: OSError) -> str:
     """Return why the program could not be started, in terms of the job's own values."""
     reason = (error.strerror or str(error)).lower()
     if program.cwd is not None and error.filename == program.cwd:
@@ -113,25 +113,25 @@ def not_started(program: Program, error: OSError) -> str:
     return f"task: cannot start {name!r}: {reason}{hint}"
 
 
-def ended(claim: Claim, code: int | None, output: Output) -> Outcome:
+def outcome_of_exit(claim: Claim, code: int | None, output: HeadTail) -> Outcome:
     """Return the outcome of a program that ended by itself.
 
     Death by signal N counts as exit code 128 + N, as in a shell.
     """
     if code is None:
-        return refused(UNKNOWN, retry=True, log_tail=output.text())
+        return refusal_outcome(UNKNOWN, retry=True, log_tail=output.text())
     shown = code if code >= 0 else 128 - code
     log_tail = output.text()
-    success_codes, retry_codes = codes(claim, "success_codes"), codes(claim, "retry_codes")
+    success_codes, retry_codes = exit_codes(claim, "success_codes"), exit_codes(claim, "retry_codes")
     if shown in (success_codes if success_codes is not None else [0]):
         return Outcome(Result.SUCCEEDED, value={"exit_code": shown}, log_tail=log_tail)
-    retry = shown not in (codes(claim, "dead_codes") or []) and (retry_codes is None or shown in retry_codes)
+    retry = shown not in (exit_codes(claim, "dead_codes") or []) and (retry_codes is None or shown in retry_codes)
     said = output.last_line()
     how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
-    return refused(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
+    return refusal_outcome(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
 
 
-def codes(claim: Claim, name: str) -> list[Any] | None:
+def exit_codes(claim: Claim, name: str) -> list[Any] | None:
     """Return the exit codes that the run's option `name` lists.
 
     Returns None where the option is missing, or is not a list (in a row older than the check that refuses it).

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
-from pgsched.execute.outcomes import refused
-from pgsched.execute.subprocess.command import SHELL_KEYS, read
+from pgsched.execute.outcomes import refusal_outcome
+from pgsched.execute.subprocess.command import SHELL_KEYS, read_program
 from pgsched.execute.subprocess.program import Processes
 
 SHELL = "/bin/sh"
@@ -30,9 +30,9 @@ class ShellExecutor:
         # Some clients send an empty array for "no arguments"; the database accepts it as well.
         args = {} if claim.args == [] else claim.args
         try:
-            program = read([SHELL, "-c", claim.task], args, SHELL_KEYS)
+            program = read_program([SHELL, "-c", claim.task], args, SHELL_KEYS)
         except InputError as error:
-            return refused(str(error))
+            return refusal_outcome(str(error))
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:

@@ -13,19 +13,19 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.queries.leader import alerts
 from pgsched.errors import PgschedError
-from pgsched.leader.alerting.sinks import Sink, tell
+from pgsched.leader.alerting.sinks import AlertSink, deliver
 
 logger = log.get("alerts")
 IDLE_S = 30.0  # a connection is kept for this long after the last delivery
-NUDGED_S = 6.0  # the same after a nudge in vain: longer than between two nudges while no process leads
+IDLE_AFTER_NUDGE_S = 6.0  # the same after a nudge in vain: longer than between two nudges while no process leads
 LOOK_S = 2.0  # pause between two looks for alerts
 FAILED_S = 1.0  # pause after an alert that the sink did not take
 
 
-class Courier(threading.Thread):
+class AlertDelivery(threading.Thread):
     """A thread that delivers alerts to one sink when it is nudged, until there was nothing to deliver for a while."""
 
-    def __init__(self, dsn: str, sink: Sink) -> None:
+    def __init__(self, dsn: str, sink: AlertSink) -> None:
         super().__init__(name=f"pgsched-alerts-{sink.name.split()[0]}", daemon=True)
         self._dsn = dsn
         self._sink = sink
@@ -57,13 +57,13 @@ class Courier(threading.Thread):
 
     def _deliver(self, conn: Connection[Any]) -> None:
         """Deliver alerts until there was nothing to deliver for a while."""
-        quiet = IDLE_S - NUDGED_S
+        quiet = IDLE_S - IDLE_AFTER_NUDGE_S
         while not self._ending.is_set() and quiet < IDLE_S:
             if self.deliver_once(conn):
                 quiet = 0.0
             elif self._nudge.wait(LOOK_S):
                 self._nudge.clear()
-                quiet = min(quiet, IDLE_S - NUDGED_S)
+                quiet = min(quiet, IDLE_S - IDLE_AFTER_NUDGE_S)
             else:
                 quiet += LOOK_S
 
@@ -73,12 +73,12 @@ class Courier(threading.Thread):
         Each is taken just before its delivery, so that a slow sink keeps no alert from other processes. After a
         failure, which may concern that alert alone, the next alert is tried soon.
         """
-        alerts.owe(conn, [self._sink.name])
+        alerts.add_deliveries(conn, [self._sink.name])
         count = 0
-        while not self._ending.is_set() and (row := alerts.take(conn, [self._sink.name])) is not None:
+        while not self._ending.is_set() and (row := alerts.take_delivery(conn, [self._sink.name])) is not None:
             count += 1
-            error = tell(self._sink, row)
-            alerts.told(conn, row, error)
+            error = deliver(self._sink, row)
+            alerts.record_delivery(conn, row, error)
             if error is not None:
                 logger.warning("an alert was not told", sink=self._sink.name, alert=row["alert_id"],
                                attempt=row["attempts"], error=error)  # fmt: skip

@@ -28,7 +28,7 @@ GONE_S = 15.0  # no process leads if the last term was not seen for this long
 Transaction = Callable[[], AbstractContextManager[Connection[Any]]]
 
 
-class Watch:
+class IncidentWatch:
     """Position of a round over the watched jobs."""
 
     def __init__(self, nudge: Callable[[], object] = bool) -> None:
@@ -42,7 +42,7 @@ class Watch:
 
         `leads`: this process leads, so an incident about a missing leader is over.
         """
-        watched, pending = alerts.look(conn)
+        watched, pending = alerts.has_alert_work(conn)
         if pending or self._begins:
             self._nudge()
         self._begins = False
@@ -53,7 +53,7 @@ class Watch:
         with begin() as proved:
             found = alerts.check(proved, self._after, self._jobs)
             if leads and not self._after:
-                alerts.led(proved)
+                alerts.close_no_leader(proved)
         self._after = found.last_id or 0
         self._pace(time.monotonic() - began)
         if found.changes:
@@ -68,7 +68,7 @@ class Watch:
             self._jobs = min(alerts.JOBS, 2 * self._jobs)
 
 
-class Unled(threading.Thread):
+class LeaderlessWatch(threading.Thread):
     """A worker's thread: while no process leads, it opens an incident about that, and watches the jobs.
 
     `stands`: this process would lead if it could.
@@ -111,8 +111,8 @@ class Unled(threading.Thread):
 
     def watch(self, conn: Connection[Any]) -> None:
         """Watch the jobs for as long as no process leads."""
-        mine, look_at, others_at = Watch(self._nudge), 0.0, 0.0
-        while not self._leads() and alerts.no_leader(conn, GONE_S) and not self._ending.is_set():
+        mine, look_at, others_at = IncidentWatch(self._nudge), 0.0, 0.0
+        while not self._leads() and alerts.open_no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()
             if time.monotonic() >= look_at:
                 look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)

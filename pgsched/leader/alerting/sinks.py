@@ -29,48 +29,48 @@ from urllib.parse import unquote, urlsplit
 
 from pgsched import log
 from pgsched.config import AlertSettings
-from pgsched.control_characters import clean
-from pgsched.core.text import storable
+from pgsched.control_characters import escape_controls
+from pgsched.core.text import replace_unstorable
 from pgsched.errors import InputError
 
 logger = log.get("alerts")
 WEBHOOK_S = 10.0
 COMMAND_S = 30.0
 LOOK_S = 0.05
-SAID_BYTES = 300  # bytes of a program's error output that are kept
+KEPT_ERROR_BYTES = 300  # bytes of a program's error output that are kept
 PATIENCE_S = 45.0  # less than alerts.LEASE_S: meanwhile no other process takes the alert
-Tell = Callable[[dict[str, Any]], None]
+Deliver = Callable[[dict[str, Any]], None]
 
 
-class NotTold(Exception):
+class NotDelivered(Exception):
     """Raised when a sink did not take an alert; the text gives the reason, without the sink's address."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
-    """One place to which alerts go. `name`: how it is known in tables and logs. `tell`: blocks, and raises NotTold."""
+class AlertSink:
+    """One place to which alerts go. `name`: as in tables and logs. `deliver`: blocks, and raises NotDelivered."""
 
     name: str
-    tell: Tell
+    deliver: Deliver
 
 
-def sinks(settings: AlertSettings) -> list[Sink]:
+def configured_sinks(settings: AlertSettings) -> list[AlertSink]:
     """Return the sinks of this process: the log, and those that are configured. Raises InputError."""
     return [
-        Sink("log", to_log),
-        *(Sink(webhook_name(url), webhook(url)) for url in settings.webhooks),
-        *(Sink(command_name(line), command(line)) for line in settings.commands),
+        AlertSink("log", log_alert),
+        *(AlertSink(webhook_name(url), make_webhook(url)) for url in settings.webhooks),
+        *(AlertSink(command_name(line), make_command(line)) for line in settings.commands),
     ]
 
 
-def named(kind: str, shown: str, whole: str) -> str:
+def build_sink_name(kind: str, shown: str, whole: str) -> str:
     """Return the name of a sink, as `webhook hooks.example 3f2a9c1b`: the same on every machine with the same sink."""
     return f"{kind} {shown} {hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def webhook_name(url: str) -> str:
     """Return the name of a webhook. Raises InputError for a text that is no http or https URL."""
-    return named("webhook", address_of(url).host, url)
+    return build_sink_name("webhook", address_of(url).host, url)
 
 
 class Address(NamedTuple):
@@ -106,7 +106,7 @@ def address_of(url: str) -> Address:
 def command_name(line: str) -> str:
     """Return the name of a command. Raises InputError for a line that names no program."""
     try:
-        return named("command", shlex.split(line)[0].rpartition("/")[2], line)
+        return build_sink_name("command", shlex.split(line)[0].rpartition("/")[2], line)
     except (ValueError, IndexError):
         raise InputError("alert-command: expected a program and its arguments", "alert-command") from None
 
@@ -124,10 +124,10 @@ def sentence(row: dict[str, Any]) -> str:
     whose = f"job {row['job']}" if row["job"] is not None else "pgsched"
     mark, what = ("over", row["recovery"]) if row["event"] == "closed" else ("alert", row["details"])
     text = f"[{mark}] {whose}: {row['kind']}: {what}"
-    return clean(" ".join(text.split()))
+    return escape_controls(" ".join(text.split()))
 
 
-def to_log(alert: dict[str, Any]) -> None:
+def log_alert(alert: dict[str, Any]) -> None:
     """Write an alert to the process's own log."""
     opened = alert["event"] == "opened"
     say = logger.error if opened else logger.warning
@@ -135,7 +135,7 @@ def to_log(alert: dict[str, Any]) -> None:
         run=alert["run_id"], details=alert["recovery"] or alert["details"])  # fmt: skip
 
 
-def webhook(url: str) -> Tell:
+def make_webhook(url: str) -> Deliver:
     """Return a function that sends an alert to a URL by POST, as JSON.
 
     Any 2xx status means that the alert was taken; the rest of the answer is not read. No redirect and no proxy is used,
@@ -149,23 +149,23 @@ def webhook(url: str) -> Tell:
         late = threading.Event()
         try:
             connection.connect()
-            with cut_off(connection.sock, late):
+            with limit_duration(connection.sock, late):
                 connection.request("POST", at.path, json.dumps(alert).encode(), at.headers | key)
                 status = connection.getresponse().status
         except (OSError, HTTPException, ValueError) as error:
             if late.is_set() or isinstance(error, TimeoutError):
-                raise NotTold(f"no answer within {WEBHOOK_S:g} s") from None
-            raise NotTold(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no answer'}") from None
+                raise NotDelivered(f"no answer within {WEBHOOK_S:g} s") from None
+            raise NotDelivered(f"{type(error).__name__}: {getattr(error, 'strerror', None) or 'no answer'}") from None
         finally:
             connection.close()
         if not 200 <= status < 300:
-            raise NotTold(f"it answered {status}")
+            raise NotDelivered(f"it answered {status}")
 
     return tell
 
 
 @contextmanager
-def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
+def limit_duration(sock: socket.socket, late: threading.Event) -> Iterator[None]:
     """End the connection after WEBHOOK_S in all, and set `late`: a socket's own timeout begins anew with each byte."""
 
     def end() -> None:
@@ -182,7 +182,7 @@ def cut_off(sock: socket.socket, late: threading.Event) -> Iterator[None]:
         timer.cancel()
 
 
-def command(line: str) -> Tell:
+def make_command(line: str) -> Deliver:
     """Return a function that runs a program, with the message on its standard input and in its environment."""
     argv = shlex.split(line)
 
@@ -194,29 +194,29 @@ def command(line: str) -> Tell:
                 bufsize=0, env={**os.environ, **given},
             )  # fmt: skip
         except OSError as error:
-            raise NotTold(f"cannot start: {error.strerror}") from None
+            raise NotDelivered(f"cannot start: {error.strerror}") from None
         try:
-            output = attended(process, json.dumps(alert).encode())
+            output = feed_and_wait(process, json.dumps(alert).encode())
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         if process.returncode:
-            raise NotTold(f"exit code {process.returncode}: {log.redact(last_line(output))}")
+            raise NotDelivered(f"exit code {process.returncode}: {log.redact(last_line(output))}")
 
     return tell
 
 
 def last_line(output: bytes) -> str:
     """Return the last line of a program's output that is not blank: the reason why the program stopped."""
-    lines = storable(output.decode(errors="replace")).split("\n")
+    lines = replace_unstorable(output.decode(errors="replace")).split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
 
 
-def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
+def feed_and_wait(process: subprocess.Popen[bytes], given: bytes) -> bytes:
     """Give a program its input until it has ended; return the end of its error output.
 
-    Raises NotTold after COMMAND_S. At most SAID_BYTES of the output are kept. Processes that the program leaves
+    Raises NotTold after COMMAND_S. At most KEPT_ERROR_BYTES of the output are kept. Processes that the program leaves
     running, with its output open, are not waited for.
     """
     output, until = b"", time.monotonic() + COMMAND_S
@@ -230,21 +230,21 @@ def attended(process: subprocess.Popen[bytes], given: bytes) -> bytes:
             over = process.poll() is not None
             for key, events in ready.select(0 if over else LOOK_S):
                 if events & selectors.EVENT_WRITE:
-                    given = given[fed(key.fd, given) :]
+                    given = given[write_input(key.fd, given) :]
                     pipe, more = giving, bool(given)
                 else:
                     read = os.read(key.fd, 65_536)
-                    pipe, more, output = saying, bool(read), (output + read)[-SAID_BYTES:]
+                    pipe, more, output = saying, bool(read), (output + read)[-KEPT_ERROR_BYTES:]
                 if not more:
                     ready.unregister(pipe)
                     pipe.close()
             if over:
                 return output
             if time.monotonic() > until:
-                raise NotTold(f"it took longer than {COMMAND_S:g} s")
+                raise NotDelivered(f"it took longer than {COMMAND_S:g} s")
 
 
-def fed(descriptor: int, given: bytes) -> int:
+def write_input(descriptor: int, given: bytes) -> int:
     """Write input to a program; return how many bytes it took, or all if it reads no more."""
     try:
         return os.write(descriptor, given)
@@ -252,15 +252,15 @@ def fed(descriptor: int, given: bytes) -> int:
         return len(given)
 
 
-def tell(sink: Sink, row: dict[str, Any]) -> str | None:
+def deliver(sink: AlertSink, row: dict[str, Any]) -> str | None:
     """Deliver an alert in a thread that is left behind if it hangs; return None, or the reason of the failure."""
     outcome: list[str | None] = []
 
     def call() -> None:
         try:
-            sink.tell(message(row))
+            sink.deliver(message(row))
             outcome.append(None)
-        except NotTold as error:
+        except NotDelivered as error:
             outcome.append(str(error))
         except Exception as error:
             outcome.append(f"{type(error).__name__}")

@@ -12,7 +12,7 @@ import time
 from pgsched.db.queries.leader import expired_leases
 from pgsched.leader.duty import BATCH, Duty, Round
 from pgsched.leader.isolation import pieces
-from pgsched.leader.reaper import LONGEST_S, LOOK_S, ReapQuery, ReapResult, Search, log_expired
+from pgsched.leader.reaper import LONGEST_S, LOOK_S, LeaseSearch, ReapQuery, ReapResult, log_expired
 from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Periodic
 from pgsched.leader.timing.stall_detector import StallDetector
@@ -29,7 +29,7 @@ class ClaimsDuty(Duty):
 
     name = "claims"
 
-    def __init__(self, term: Term, stall: StallDetector, search: Search, reap_from: float) -> None:
+    def __init__(self, term: Term, stall: StallDetector, search: LeaseSearch, reap_from: float) -> None:
         super().__init__(term)
         self.search = search
         self.period = Periodic(reap_from, term.settings.reap_every_s)
@@ -93,7 +93,7 @@ class ClaimsDuty(Duty):
         with self.term.leading() as conn:
             shortened = expired_leases.shorten_leases(conn, found.long)
         self._leases_known = found.whole
-        self.give_workers(expired_leases.leases(self.term.conn)[1])
+        self.give_workers(expired_leases.lease_bounds(self.term.conn)[1])
         return shortened
 
     def _take_back(self, run_ids: list[int], before_s: float) -> int:

@@ -9,14 +9,14 @@ from pgsched import log
 from pgsched.db.queries.leader import leadership, limits
 from pgsched.db.queries.leader.retention import WORKERS_KEPT_S
 from pgsched.leader import rollups
-from pgsched.leader.alerting.incidents import EVERY_S, Watch
-from pgsched.leader.declarations import work as withdraw
-from pgsched.leader.dependents import Sweep
+from pgsched.leader.alerting.incidents import EVERY_S, IncidentWatch
+from pgsched.leader.declarations import remove_undeclared_jobs as withdraw
+from pgsched.leader.dependents import DeletedParentSweep
 from pgsched.leader.duty import BATCH, PeriodicDuty, Round
 from pgsched.leader.isolation import pieces
 from pgsched.leader.pruner import PAUSE_FACTOR, Pruner
 from pgsched.leader.term import Term
-from pgsched.leader.timing.periodic import LONGEST_PAUSE_S, Periodic, breather
+from pgsched.leader.timing.periodic import LONGEST_PAUSE_S, Periodic, next_batch_at
 
 logger = log.get("leader")
 UNCOUNTED_PAUSE_S = 1.0  # pause while transactions that may still end runs are under way
@@ -30,7 +30,7 @@ class FiguresDuty(PeriodicDuty):
     name = "figures"
 
     def __init__(self, term: Term) -> None:
-        self._counting = rollups.Counting()
+        self._counting = rollups.RunCounter()
         super().__init__(term, Periodic(0.0, term.settings.count_every_s), pieces.figures(term, self._counting, BATCH))
 
     def start(self, this_round: Round) -> bool:
@@ -45,7 +45,7 @@ class FiguresDuty(PeriodicDuty):
         ids = self.term.set_aside.numbers(pieces.FIGURES)
         counted = self._counting.work(self.term.conn, self.term.leading, set_aside_ids=ids)
         if self._counting.waits:
-            self.period.exactly(breather(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
+            self.period.exactly(next_batch_at(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
         return counted
 
 
@@ -55,7 +55,7 @@ class AlertsDuty(PeriodicDuty):
     name = "alerts"
     by_clock = True
 
-    def __init__(self, term: Term, watch: Watch) -> None:
+    def __init__(self, term: Term, watch: IncidentWatch) -> None:
         super().__init__(term, Periodic(0.0, EVERY_S))
         self.watch = watch
 
@@ -63,7 +63,7 @@ class AlertsDuty(PeriodicDuty):
         """Look at the next watched jobs; return 0."""
         began = time.monotonic()
         again_s = self.watch.work(self.term.conn, self.term.leading, leads=True)
-        rest_s = breather(began) - began
+        rest_s = next_batch_at(began) - began
         self.period.within(began, max(rest_s, again_s), LONGEST_PAUSE_S if again_s else 0.0)
         return 0
 
@@ -84,11 +84,11 @@ class PruningDuty(PeriodicDuty):
         began = time.monotonic()
         if self.term.set_aside.over(pieces.PRUNING):
             self.pruner.again()
-        gone = pieces.prune(self.term, self.pruner, self.term.settings.prune_batch)
+        gone = pieces.prune_batch(self.term, self.pruner, self.term.settings.prune_batch)
         if self.term.meter is not None:
             self.term.meter.pruned(gone)
         if self.pruner.more:
-            self.period.exactly(breather(began, PAUSE_FACTOR))
+            self.period.exactly(next_batch_at(began, PAUSE_FACTOR))
         return gone
 
 
@@ -102,7 +102,7 @@ class TidyingDuty(PeriodicDuty):
         every_s = term.settings.prune_every_s
         super().__init__(term, Periodic(time.monotonic() + every_s, every_s))
         self._pruner = pruner
-        self._sweep = Sweep()
+        self._sweep = DeletedParentSweep()
 
     def start(self, this_round: Round) -> bool:
         """Check whether pruning has nothing left and the period is over."""
@@ -114,9 +114,9 @@ class TidyingDuty(PeriodicDuty):
         keep_workers_s = max(WORKERS_KEPT_S, 2 * self.term.settings.withdraw_after_s)
         with self.term.leading() as conn:
             if self._pruner.tidy(conn, BATCH, keep_workers_s) >= BATCH:
-                self.period.exactly(breather(began))
+                self.period.exactly(next_batch_at(began))
             self._sweep.work(conn, BATCH)
-            limits.forget(conn)
+            limits.delete_obsolete(conn)
             self.term.set_aside.sweep(conn)
         return 0
 

@@ -12,11 +12,11 @@ from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
 from pgsched.leader.isolation.guard import FEW
 from pgsched.leader.isolation.set_aside import JOB_MOST_S
-from pgsched.leader.preparation import NotAsPrepared, PreparationLead
 from pgsched.leader.replanning import Replanning
 from pgsched.leader.term import Term
-from pgsched.leader.ticker import Ticked, tick
+from pgsched.leader.ticker import TickResult, tick
 from pgsched.leader.timing.floors import Floors
+from pgsched.leader.timing.preparation import NotAsPrepared, PreparationLead
 
 logger = log.get("leader")
 LULL_S = 0.03  # lull after a tick: housekeeping would keep the workers from starting the due runs
@@ -68,7 +68,7 @@ class TickDuty(Duty):
         self._note(done, took_s)
         return done.jobs
 
-    def _note(self, done: Ticked, took_s: float) -> None:
+    def _note(self, done: TickResult, took_s: float) -> None:
         """Set failed jobs aside, begin a lull, and count and log what the batch did."""
         if done.failed:
             rows = ((str(job), first_line(error)) for job, error in done.failed.items())
@@ -116,7 +116,7 @@ class PassedOverDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Record one batch of stretches; return how many."""
         with self.term.leading() as conn:
-            return skipped_slots.record(conn, set_aside_ids=self.term.set_aside.numbers(pieces.STRETCHES))
+            return skipped_slots.record_stretches(conn, set_aside_ids=self.term.set_aside.numbers(pieces.STRETCHES))
 
 
 class BackfillsDuty(Duty):
@@ -125,8 +125,8 @@ class BackfillsDuty(Duty):
     name = "backfills"
 
     def __init__(self, term: Term) -> None:
-        super().__init__(term, pieces.own(pieces.BACKFILLS))
-        self._turn = backfill.Turn()
+        super().__init__(term, pieces.no_pieces(pieces.BACKFILLS))
+        self._turn = backfill.BackfillCursor()
 
     def start(self, this_round: Round) -> bool:
         """Check whether there are open backfills."""
@@ -135,8 +135,8 @@ class BackfillsDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Do one batch; return 1 if more can be done at once, else 0."""
         with self.term.leading() as conn:
-            done = backfill.work(conn, self._turn, self.term.set_aside.numbers(pieces.BACKFILLS))
-        pieces.leave(self.term, pieces.BACKFILLS, done.failed, done.went)
+            done = backfill.run_backfills(conn, self._turn, self.term.set_aside.numbers(pieces.BACKFILLS))
+        pieces.set_aside_failed(self.term, pieces.BACKFILLS, done.failed, done.went)
         return int(done.more)
 
     def pause_s(self, this_round: Round) -> float:

@@ -6,9 +6,9 @@ import math
 
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.runs import dependencies
-from pgsched.leader import admission
-from pgsched.leader.circles import Circles
-from pgsched.leader.dependents import CHUNK, JUDGED, Turn, resolve
+from pgsched.leader import admission, changed_limits
+from pgsched.leader.circles import CircleSearch
+from pgsched.leader.dependents import CHUNK, JUDGED, DependencyCursor, decide_dependencies
 from pgsched.leader.duty import BATCH, Duty, Round
 from pgsched.leader.isolation import pieces
 from pgsched.leader.term import Term
@@ -23,7 +23,7 @@ class ChangedLimitsDuty(Duty):
 
     name = "changed limits"
 
-    def __init__(self, term: Term, standing: admission.Standing) -> None:
+    def __init__(self, term: Term, standing: admission.AdmissionState) -> None:
         super().__init__(term)
         self._standing = standing
 
@@ -34,7 +34,7 @@ class ChangedLimitsDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Take back admitted runs that are beyond changed limits; return how many wait again."""
         with self.term.leading() as conn:
-            return admission.apply(conn, self._standing)
+            return changed_limits.apply_changed_limits(conn, self._standing)
 
     def pause_s(self, this_round: Round) -> float:
         """Return the seconds until changed limits are checked again; infinite if there are none."""
@@ -46,7 +46,7 @@ class LimitsDuty(Duty):
 
     name = "limits"
 
-    def __init__(self, term: Term, standing: admission.Standing) -> None:
+    def __init__(self, term: Term, standing: admission.AdmissionState) -> None:
         super().__init__(term, pieces.limited(term, standing))
         self._standing = standing
 
@@ -56,7 +56,7 @@ class LimitsDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Do one pass over the waiting groups; return 1 if there is more to admit at once, else 0."""
-        this_round.useful |= pieces.limit(self.term, self._standing) > 0
+        this_round.useful |= pieces.run_admission_pass(self.term, self._standing) > 0
         return int(self._standing.more)
 
     def pause_s(self, this_round: Round) -> float:
@@ -73,7 +73,7 @@ class CirclesDuty(Duty):
 
     def __init__(self, term: Term) -> None:
         super().__init__(term)
-        self._circles = Circles()
+        self._circles = CircleSearch()
 
     def start(self, this_round: Round) -> bool:
         """Check whether runs wait for others, and the next look is due."""
@@ -93,7 +93,7 @@ class DependenciesDuty(Duty):
 
     def __init__(self, term: Term) -> None:
         super().__init__(term, pieces.dependents(term, min(BATCH, CHUNK)))
-        self._turn = Turn()
+        self._turn = DependencyCursor()
 
     def start(self, this_round: Round) -> bool:
         """Check whether a run may have nothing to wait for any more."""
@@ -102,11 +102,11 @@ class DependenciesDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Decide one batch of edges; return how many runs were released or ended."""
         again = [int(row) for row in self.term.set_aside.over(JUDGED)]
-        turn, self._turn = self._turn, Turn()  # if this fails, its marks are rolled back: begin anew
+        turn, self._turn = self._turn, DependencyCursor()  # if this fails, its marks are rolled back: begin anew
         with self.term.leading() as conn:
             if again:
-                dependencies.judge(conn, again)
-            done = resolve(conn, BATCH, turn, self.term.set_aside.numbers)
+                dependencies.admit_dependents(conn, again)
+            done = decide_dependencies(conn, BATCH, turn, self.term.set_aside.numbers)
         self._turn = turn
         return done
 

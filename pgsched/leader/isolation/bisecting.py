@@ -14,10 +14,10 @@ from pgsched.db.queries.leader import ticks
 
 T = TypeVar("T")
 R = TypeVar("R")
-IN_VAIN = 20  # parts refused alone before any was written: then the fault is not in the parts
+MAX_REFUSED_AT_FIRST = 20  # parts refused alone before any was written: then the fault is not in the parts
 
 
-def apart(
+def write_bisecting(
     conn: Connection[Any],
     parts: Sequence[T],
     write: Callable[[Sequence[T]], R],
@@ -27,13 +27,13 @@ def apart(
 
     `alone`: called with a part that is refused alone, and its error.
 
-    Returns the results of `write` and `alone`, in order. Raises the error of the last of IN_VAIN parts that were
-    refused before any was written. Also raises errors that do not concern a part (a lock, a time-out).
+    Returns the results of `write` and `alone`, in order. Raises the error of the last of MAX_REFUSED_AT_FIRST parts
+    that were refused before any was written. Also raises errors that do not concern a part (a lock, a time-out).
     """
-    return Halving(conn, write, alone).written(parts)
+    return Bisection(conn, write, alone).written(parts)
 
 
-class Halving:
+class Bisection:
     """One write in halves: how many parts were written so far, and how many were refused alone."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Halving:
         self._went = self._refused = 0
 
     def written(self, parts: Sequence[Any]) -> list[Any]:
-        """Write the parts; see `apart`."""
+        """Write the parts; see `write_bisecting`."""
         if not parts:
             return []
         try:
@@ -54,11 +54,11 @@ class Halving:
             self._went += len(parts)
             return done
         except DatabaseError as error:
-            if not ticks.refused(error):
+            if not ticks.is_fault_of_row(error):
                 raise
             if len(parts) == 1:
                 self._refused += 1
-                if self._refused >= IN_VAIN and not self._went:
+                if self._refused >= MAX_REFUSED_AT_FIRST and not self._went:
                     raise
                 return [self._alone(parts[0], error)]
         half = len(parts) // 2

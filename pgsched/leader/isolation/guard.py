@@ -20,7 +20,7 @@ from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import Reaction, classify, first_line
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.leader.leadership import NotLeading
-from pgsched.db.queries.leader.set_aside import Bad
+from pgsched.db.queries.leader.set_aside import FailedRow
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable
 from pgsched.leader.isolation.set_aside import SESSION, WHOLE, SetAside
 
@@ -53,7 +53,7 @@ class Pieces:
 
 
 @dataclass
-class State:
+class DutyState:
     """The record of one duty's failures.
 
     `failures`: failures in a row.
@@ -82,7 +82,7 @@ class DutyGuard:
         self._conn = conn
         self._leading = leading
         self._set_aside = set_aside
-        self._states: dict[str, State] = {}
+        self._states: dict[str, DutyState] = {}
         self._count = 0  # rows that were set aside so far
         self._sizes: dict[str, int] = {}  # by name of pieces that ran out of time: the size to go on with
         self.cost: tuple[str, str, bool] | None = None
@@ -97,7 +97,7 @@ class DutyGuard:
             raise
 
     def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
-        state = self._states.setdefault(name, State())
+        state = self._states.setdefault(name, DutyState())
         began = time.monotonic()
         session = self._set_aside.entry(name, SESSION)
         if began < state.not_before or (session is not None and session.tries > 1 and began < session.until):
@@ -132,7 +132,7 @@ class DutyGuard:
         `doubled_to_s`: see SetAside.delay_s.
         """
         bad = [
-            Bad(row, error, self._set_aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
+            FailedRow(row, error, self._set_aside.delay_s(name, row, proven=proven, doubled_to_s=doubled_to_s))
             for row, error in rows
         ]
         self._count += len(bad)
@@ -142,7 +142,7 @@ class DutyGuard:
             logger.error("further rows are set aside", duty=name, count=len(bad) - FEW)
         self._put(name, bad)
 
-    def _recover(self, name: str, state: State, error: Exception, pieces: Sequence[Pieces]) -> int:
+    def _recover(self, name: str, state: DutyState, error: Exception, pieces: Sequence[Pieces]) -> int:
         """Do at once the parts of a failed duty that can be done; return how much that was."""
         if is_conflict(error) and state.conflicts < CONFLICTS:
             state.conflicts += 1
@@ -157,7 +157,7 @@ class DutyGuard:
             self._failed(name, state, error)
         return done
 
-    def _failed(self, name: str, state: State, error: Exception) -> None:
+    def _failed(self, name: str, state: DutyState, error: Exception) -> None:
         """Log that the duty failed as a whole, and let it back off."""
         text = log.redact(first_line(error))
         state.failures += 1
@@ -165,9 +165,9 @@ class DutyGuard:
         state.not_before = time.monotonic() + delay_s
         logger.error("a duty failed", duty=name, error=text, retry_in_s=delay_s, exc_info=text != state.logged)
         state.logged = text
-        self._put(name, [Bad(WHOLE, text, delay_s)])
+        self._put(name, [FailedRow(WHOLE, text, delay_s)])
 
-    def _put(self, name: str, bad: Sequence[Bad]) -> None:
+    def _put(self, name: str, bad: Sequence[FailedRow]) -> None:
         """Set rows aside in memory, and in the database if possible."""
         self._set_aside.put(name, bad)  # in memory first: the note may fail
         try:
@@ -178,7 +178,7 @@ class DutyGuard:
                 raise
             logger.warning("what is set aside could not be written down", duty=name, error=first_line(refusal))
 
-    def _forget(self, name: str, state: State, over: Sequence[tuple[str, list[str]]]) -> None:
+    def _forget(self, name: str, state: DutyState, over: Sequence[tuple[str, list[str]]]) -> None:
         """Note that the duty succeeded, and release the rows whose time to be tried again had come."""
         if state.failures:
             logger.info("a duty works again", duty=name)
@@ -269,4 +269,4 @@ def is_conflict(error: BaseException) -> bool:
     """Check whether another transaction was in the way."""
     if not isinstance(error, DatabaseError) or error.sqlstate is None:
         return False
-    return error.sqlstate.startswith("40") or error.sqlstate == "55P03" or ticks.slot_taken(error)
+    return error.sqlstate.startswith("40") or error.sqlstate == "55P03" or ticks.is_slot_taken(error)

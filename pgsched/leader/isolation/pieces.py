@@ -11,13 +11,21 @@ from typing import Any
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
-from pgsched.db.queries.leader.retention import Picked
+from pgsched.db.queries.leader.retention import LockedRuns
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader import admission, skipped_slots
-from pgsched.leader.dependents import ENDED, FRESH, JUDGED, SLOTS, adopt_apart, find_parents, judge_apart
+from pgsched.leader.dependents import (
+    ENDED,
+    FRESH,
+    JUDGED,
+    SLOTS,
+    attach_slot_parents,
+    judge_bisecting,
+    watch_new_runs_whole,
+)
 from pgsched.leader.isolation.guard import Pieces
 from pgsched.leader.pruner import Pruner
-from pgsched.leader.rollups import Counting
+from pgsched.leader.rollups import RunCounter
 from pgsched.leader.term import Term
 
 JOBS, BACKFILLS, STRETCHES, GROUPS = "jobs", "backfills", "passed over slots", "limited runs"
@@ -52,7 +60,7 @@ def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
         return done, done > 0
 
     def first() -> str | None:
-        return text(ticks.admit_first(term.conn, step, term.set_aside.numbers(name)))
+        return row_id(ticks.first_to_admit(term.conn, step, term.set_aside.numbers(name)))
 
     return Pieces(name, most, work, first)
 
@@ -64,7 +72,7 @@ def dependents(term: Term, most: int) -> list[Pieces]:
     """
 
     def judge(conn: Connection[Any], run_ids: Sequence[int]) -> tuple[int, Mapping[int, Exception]]:
-        done, failed = judge_apart(conn, run_ids)
+        done, failed = judge_bisecting(conn, run_ids)
         if failed and not done:
             raise next(iter(failed.values()))
         return done, failed
@@ -73,16 +81,16 @@ def dependents(term: Term, most: int) -> list[Pieces]:
         with term.leading() as conn:
             dependencies.begin_again(conn)
         with term.leading() as conn:
-            watched, more, loose = adopt_apart(conn, n, term.set_aside.numbers(FRESH))
+            watched, more, loose = watch_new_runs_whole(conn, n, term.set_aside.numbers(FRESH))
             done, failed = judge(conn, loose)
-        leave(term, JUDGED, failed, done)
+        set_aside_failed(term, JUDGED, failed, done)
         return watched, more
 
     def ended(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            more, free, _ = dependencies.release(conn, 0, n, term.set_aside.numbers(ENDED))
+            more, free, _ = dependencies.decide_ended_parents(conn, 0, n, term.set_aside.numbers(ENDED))
             done, failed = judge(conn, free)
-        leave(term, JUDGED, failed, done)
+        set_aside_failed(term, JUDGED, failed, done)
         return len(free), more
 
     slots_after = 0
@@ -90,7 +98,7 @@ def dependents(term: Term, most: int) -> list[Pieces]:
     def slots(n: int) -> tuple[int, bool]:
         nonlocal slots_after
         with term.leading() as conn:
-            found, after = find_parents(conn, slots_after, n, term.set_aside.numbers(SLOTS))
+            found, after = attach_slot_parents(conn, slots_after, n, term.set_aside.numbers(SLOTS))
         slots_after = after  # only once it is committed
         return found, after > 0
 
@@ -101,43 +109,45 @@ def dependents(term: Term, most: int) -> list[Pieces]:
     def again(_: int) -> tuple[int, bool]:
         with term.leading() as conn:
             done, failed = judge(conn, [int(row) for row in term.set_aside.over(JUDGED)])
-        leave(term, JUDGED, failed, done)
+        set_aside_failed(term, JUDGED, failed, done)
         return done, False
 
     def first_fresh() -> str | None:
-        return text(next(iter(dependencies.fresh(term.conn, 0, 1, term.set_aside.numbers(FRESH))), None))
+        return row_id(next(iter(dependencies.lock_new_edges(term.conn, 0, 1, term.set_aside.numbers(FRESH))), None))
 
     def first_ended() -> str | None:
-        return text(dependencies.release(term.conn, 0, 1, term.set_aside.numbers(ENDED), act=False)[2])
+        return row_id(dependencies.decide_ended_parents(term.conn, 0, 1, term.set_aside.numbers(ENDED), act=False)[2])
 
     return [
         Pieces(SLOTS, most, slots, first_slot, lambda: slots_after == 0),
         Pieces(FRESH, most, fresh, first_fresh),
         Pieces(ENDED, most, ended, first_ended),
-        Pieces(JUDGED, 1, again, nothing),
+        Pieces(JUDGED, 1, again, no_row),
     ]
 
 
-def limited(term: Term, standing: admission.Standing) -> list[Pieces]:
+def limited(term: Term, standing: admission.AdmissionState) -> list[Pieces]:
     """Return the pieces of admitting runs that only limits hold: groups, by queue and key."""
 
     def work(n: int) -> tuple[int, bool]:
-        return limit(term, standing, n), standing.more and not at_start()
+        return run_admission_pass(term, standing, n), standing.more and not at_start()
 
     def at_start() -> bool:
         return standing.after == ("", "")
 
-    return [Pieces(GROUPS, admission.GROUPS, work, lambda: admission.first_group(term.conn, standing.after), at_start)]
+    return [
+        Pieces(GROUPS, admission.MAX_GROUPS, work, lambda: admission.first_group(term.conn, standing.after), at_start)
+    ]
 
 
-def limit(term: Term, standing: admission.Standing, n: int = admission.GROUPS) -> int:
+def run_admission_pass(term: Term, standing: admission.AdmissionState, n: int = admission.MAX_GROUPS) -> int:
     """Do a pass over at most `n` groups that only limits hold; return how many runs were admitted or taken back."""
     # Not in a pipeline: between its statements the server applies no timeout. A leader that is cut off or frozen
     # there would hold the locks until TCP gives up.
     before = standing.after
     try:
         with term.leading() as conn:
-            return admission.admit(conn, standing, n, term.set_aside.ids(GROUPS))
+            return admission.admit_limited_runs(conn, standing, n, term.set_aside.ids(GROUPS))
     except Exception:
         standing.after = before
         raise
@@ -148,11 +158,11 @@ def stretches(term: Term) -> list[Pieces]:
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            done = skipped_slots.record(conn, n, term.set_aside.numbers(STRETCHES))
+            done = skipped_slots.record_stretches(conn, n, term.set_aside.numbers(STRETCHES))
         return done, done >= n
 
     def first() -> str | None:
-        return text(skipped_slots.first(term.conn, term.set_aside.numbers(STRETCHES)))
+        return row_id(skipped_slots.first_stretch(term.conn, term.set_aside.numbers(STRETCHES)))
 
     return [Pieces(STRETCHES, skipped_slots.BATCH, work, first)]
 
@@ -161,16 +171,16 @@ def pruning(term: Term, pruner: Pruner, most: int) -> list[Pieces]:
     """Return the pieces of deleting ended runs that no setting keeps any longer."""
 
     def work(n: int) -> tuple[int, bool]:
-        return prune(term, pruner, n), pruner.more
+        return prune_batch(term, pruner, n), pruner.more
 
     def first() -> str | None:
-        picked: Picked | None = pruner.picked
+        picked: LockedRuns | None = pruner.picked
         return None if picked is None or picked.locked != 1 else str(picked.numbers[0])
 
     return [Pieces(PRUNING, most, work, first)]
 
 
-def prune(term: Term, pruner: Pruner, n: int) -> int:
+def prune_batch(term: Term, pruner: Pruner, n: int) -> int:
     """Delete one batch of `n` ended runs; return how many were deleted."""
     try:
         with term.leading() as conn:
@@ -180,7 +190,7 @@ def prune(term: Term, pruner: Pruner, n: int) -> int:
         raise
 
 
-def figures(term: Term, counting: Counting, most: int) -> list[Pieces]:
+def figures(term: Term, counting: RunCounter, most: int) -> list[Pieces]:
     """Return the pieces of counting ended runs. A run that is set aside is never counted."""
 
     def work(n: int) -> tuple[int, bool]:
@@ -189,7 +199,7 @@ def figures(term: Term, counting: Counting, most: int) -> list[Pieces]:
 
     def first() -> str | None:
         with term.conn.transaction():
-            return text(counting.first(term.conn, term.set_aside.numbers(FIGURES)))
+            return row_id(counting.first(term.conn, term.set_aside.numbers(FIGURES)))
 
     return [Pieces(FIGURES, most, work, first)]
 
@@ -212,30 +222,30 @@ def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int])
     return [Pieces(CLAIMS, max(1, len(left)), work, first)]
 
 
-def own(name: str) -> list[Pieces]:
+def no_pieces(name: str) -> list[Pieces]:
     """Return the pieces of a duty that sets its rows aside by itself.
 
     Nothing is done in pieces, but under this name the rows are tried again when their time has come.
     """
-    return [Pieces(name, 1, unable, nothing)]
+    return [Pieces(name, 1, fail, no_row)]
 
 
-def leave(term: Term, name: str, failed: Mapping[int, Exception], went: int) -> None:
+def set_aside_failed(term: Term, name: str, failed: Mapping[int, Exception], went: int) -> None:
     """Set aside the rows that failed alone, while `went` others did not."""
     if failed:
         rows = ((str(row), first_line(error)) for row, error in failed.items())
         term.guard.set_aside(name, rows, proven=went > 0)
 
 
-def text(row: int | None) -> str | None:
+def row_id(row: int | None) -> str | None:
     """Return a row's number as the text under which it is set aside."""
     return None if row is None else str(row)
 
 
-def nothing() -> None:
+def no_row() -> None:
     """Return None: no row is known to be at fault."""
 
 
-def unable(_: int) -> tuple[int, bool]:
+def fail(_: int) -> tuple[int, bool]:
     """Raise an error: the duty cannot be done in pieces."""
     raise RuntimeError("this duty has no pieces")

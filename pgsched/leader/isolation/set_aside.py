@@ -14,7 +14,7 @@ from typing import Any
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import set_aside
-from pgsched.db.queries.leader.set_aside import Bad
+from pgsched.db.queries.leader.set_aside import FailedRow
 
 PROVEN_S = (60.0, 300.0, 1800.0)  # where other rows succeeded: one, five and thirty minutes
 UNPROVEN_MOST_S = 60.0  # where no other row could be tried: one second, then twice as long each time, up to this
@@ -78,16 +78,16 @@ class SetAside:
         elif entry is not None:
             entry.until = time.monotonic()
 
-    def put(self, duty: str, bad: Sequence[Bad]) -> None:
+    def put(self, duty: str, bad: Sequence[FailedRow]) -> None:
         """Set rows aside in this leader's memory, which counts even if `note` fails."""
         now = time.monotonic()
         for one in bad:
             entry = self._of(duty).setdefault(one.row_id, Entry(one.error))
             entry.error, entry.until, entry.tries = one.error, now + one.in_s, entry.tries + 1
 
-    def note(self, conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> None:
+    def note(self, conn: Connection[Any], duty: str, bad: Sequence[FailedRow]) -> None:
         """Write these rows down, in the caller's transaction."""
-        for row, tries in set_aside.note(conn, duty, bad).items():
+        for row, tries in set_aside.set_aside_rows(conn, duty, bad).items():
             self._of(duty)[row].tries = tries
 
     def delay_s(self, duty: str, row: str, *, proven: bool, doubled_to_s: float | None = None) -> float:
@@ -121,7 +121,7 @@ class SetAside:
         """Forget rows that were not seen for a while after their time had come, in the caller's transaction."""
         now = time.monotonic()
         for duty, entries in self._entries.items():
-            gone = [row for row, entry in entries.items() if entry.until < now - kept_s(row)]
+            gone = [row for row, entry in entries.items() if entry.until < now - retention_s(row)]
             if gone:
                 self.drop(conn, duty, gone)
 
@@ -135,6 +135,6 @@ class SetAside:
         return self._entries.setdefault(duty, {})
 
 
-def kept_s(row: str) -> float:
+def retention_s(row: str) -> float:
     """Return the seconds for which a row is kept after its time had come, if it is not seen again."""
     return IN_A_ROW_S if row == SESSION else UNHEARD_S

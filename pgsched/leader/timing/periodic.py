@@ -15,7 +15,7 @@ from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership
 
 LONGEST_PAUSE_S = 2.5  # longest pause of the leader: how late a lost notification may be noticed
-FIRST_S, LATER = 0.02, 10.0  # the first nap, and how many times longer each further one is
+FIRST_S, NAP_FACTOR = 0.02, 10.0  # the first nap, and how many times longer each further one is
 AHEAD_S = 5.5  # how far ahead the leader announces its pause: longer than any pause
 RENEW_S = 3.0  # announce again when less than this is left
 DEAF_S, FEW_IN_VAIN, MOST_IN_VAIN = 0.005, 3, 13  # deafness per useless notification beyond the first few, up to most
@@ -103,13 +103,13 @@ class Sleep:
         if (now := time.monotonic()) + RENEW_S > self._told_until:
             if now > self._told_until:
                 self._nap_s = FIRST_S
-            leadership.sleeps(conn, AHEAD_S)
+            leadership.announce_sleep(conn, AHEAD_S)
             self._told_until = now + AHEAD_S
-        nap_s, self._nap_s = self._nap_s, LATER * self._nap_s
+        nap_s, self._nap_s = self._nap_s, NAP_FACTOR * self._nap_s
         return min(seconds, nap_s)
 
 
-def breather(began: float, times: float = 1.0) -> float:
+def next_batch_at(began: float, times: float = 1.0) -> float:
     """Return when to go on with work of many batches: after a pause `times` as long as the last batch.
 
     `began`: when that batch began. Both are monotonic instants.

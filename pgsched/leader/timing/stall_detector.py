@@ -16,7 +16,7 @@ from pgsched.db.queries.leader import expired_leases
 
 logger = log.get("leader")
 NOTICED_S = 0.3  # even the shortest lease does not end within this time
-MOST = 3  # times in a row: where every round is slow, claims must still expire
+MAX_GRACES = 3  # times in a row: where every round is slow, claims must still expire
 
 
 class StallDetector:
@@ -43,9 +43,9 @@ class StallDetector:
         began = sent_at if self._since is None else self._since
         slow_s = max(time.monotonic() - began, self._last_s)
         # ask before the state is reset: this query may fail as well
-        shortest_s, longest_s = expired_leases.leases(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
+        shortest_s, longest_s = expired_leases.lease_bounds(conn) if slow_s >= NOTICED_S else (0.0, 0.0)
         self._last_s, self._since = 0.0, None
-        if not shortest_s or slow_s < shortest_s / 2 or self._times >= MOST:
+        if not shortest_s or slow_s < shortest_s / 2 or self._times >= MAX_GRACES:
             return 0.0
         self._times += 1
         logger.warning("the database was away, nothing is reaped for a lease", seconds=round(slow_s, 1),

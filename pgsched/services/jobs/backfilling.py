@@ -13,7 +13,7 @@ from pgsched.db.queries.jobs.backfills import Range, Request
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class BackfillPreview:
     """A preview of a backfill: the range that is possible, and the decision for every slot in it."""
 
     range: Range
@@ -33,9 +33,9 @@ class Cancelled:
         return "is cancelled" if self.result == "cancelled" else "had ended already"
 
 
-def preview(conn: Connection[Any], job: str, request: Request) -> Foreseen:
+def preview(conn: Connection[Any], job: str, request: Request) -> BackfillPreview:
     """Return every slot of a request with its decision as of now; nothing is written. Raises InputError."""
-    return Foreseen(*backfills.preview(conn, job, request))
+    return BackfillPreview(*backfills.preview(conn, job, request))
 
 
 def start(conn: Connection[Any], job: str, request: Request) -> Row:

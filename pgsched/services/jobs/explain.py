@@ -12,18 +12,18 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from pgsched.core.explain import Explanation, Facts, explain, without_slot
-from pgsched.core.explanations import Around, unfinished
+from pgsched.core.explain import Explanation, SlotFacts, explain, without_slot
+from pgsched.core.explanations import RunContext, describe_unfinished
 from pgsched.core.model import Kind, Row
 from pgsched.core.planning import backfill
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explained
+from pgsched.db.connection.failures import raise_explained
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.reports import evidence
-from pgsched.db.queries.reports.name_hints import not_offered
+from pgsched.db.queries.reports.name_hints import hint_offered_tasks
 from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound, ScheduleError
 from pgsched.services import limits
@@ -39,25 +39,25 @@ Slots = tuple[datetime, tuple[datetime | None, datetime | None] | None]
 
 def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> Explanation:
     """Explain the slot of a job that is nearest to an instant (ISO text in the job's zone; None: the latest due)."""
-    with explained(), conn.transaction():
+    with raise_explained(), conn.transaction():
         # statistics of a queue table are stale by nature, and each query here has an index in its order
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
-        job = found_job(conn, name)
+        job = find_job(conn, name)
         tz = zones.zone(job["timezone"])
-        instant = None if asked is None else backfill.instant("at", asked, tz)
-        meant = the_slot(conn, job, instant)
+        instant = None if asked is None else backfill.parse_local_instant("at", asked, tz)
+        meant = find_slot(conn, job, instant)
         found = without_slot(job, instant) if meant is None else explain(facts(conn, job, meant[0], instant, meant[1]))
-    skipped = None if asked is None else backfill.skipped(asked, tz)
+    skipped = None if asked is None else backfill.describe_gap(asked, tz)
     return found if skipped is None else replace(found, text=f"{skipped}. {found.text}")
 
 
-def found_job(conn: Connection[Any], name: str) -> Row:
+def find_job(conn: Connection[Any], name: str) -> Row:
     """Return the job of that name; or by its id a job that was deleted and has history."""
     try:
-        return jobs.show(conn, name)
+        return jobs.show_job(conn, name)
     except NotFound:
         job_id = int(name) if name.isdecimal() and len(name) < 19 else 0
-        newest = jobs.recent(conn, job_id, 1)
+        newest = jobs.recent_runs(conn, job_id, 1)
         if not newest:
             raise
     job: Row = dict.fromkeys(("schedule", "run_at", "starts_at", "ends_at", "max_runs", "error", "decided_until"))
@@ -65,31 +65,31 @@ def found_job(conn: Connection[Any], name: str) -> Row:
                   "now": newest[0]["now"], "created_at": EARLIEST, "anchor_at": EARLIEST}  # fmt: skip
 
 
-def the_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
+def find_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
     """Return the slot that is meant, with its neighbours if the instant is no slot.
 
     None for a job in error that has no slots.
     """
     if instant is not None:
-        exact = evidence.run_at(conn, job["id"], instant)
+        exact = evidence.slot_at(conn, job["id"], instant)
         if exact is not None:
             return exact["scheduled_at"], None
     if job["schedule"] is None and job["run_at"] is not None:
-        return once(conn, job, instant)
-    schedule = evaluated(job)
+        return find_one_off_slot(conn, job, instant)
+    schedule = parse_schedule(job)
     if schedule is None:
-        return recorded(conn, job, instant)
-    return latest(schedule, job) if instant is None else near(schedule, instant, job)
+        return find_recorded_slot(conn, job, instant)
+    return find_latest_slot(schedule, job) if instant is None else find_nearest_slot(schedule, instant, job)
 
 
-def once(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
+def find_one_off_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots:
     """Return the slot of a job that runs once, or one that it had before an edit."""
     if instant is None:
         return job["run_at"], None
-    return closest([job["run_at"], *evidence.slots_near(conn, job["id"], instant)], instant, job)
+    return choose_closest([job["run_at"], *evidence.slots_near(conn, job["id"], instant)], instant, job)
 
 
-def evaluated(job: Row) -> Schedule | None:
+def parse_schedule(job: Row) -> Schedule | None:
     """Return the job's schedule; None if its slots cannot be computed."""
     if job["schedule"] is None:
         return None
@@ -100,15 +100,15 @@ def evaluated(job: Row) -> Schedule | None:
     return None if schedule.fixed_delay is not None else schedule
 
 
-def recorded(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
+def find_recorded_slot(conn: Connection[Any], job: Row, instant: datetime | None) -> Slots | None:
     """Return the nearest slot that has a row."""
     found = evidence.slots_near(conn, job["id"], instant)
     if job["error"] is not None and (instant is None or not found):
         return None
-    return closest(found, instant, job)
+    return choose_closest(found, instant, job)
 
 
-def latest(schedule: Schedule, job: Row) -> Slots:
+def find_latest_slot(schedule: Schedule, job: Row) -> Slots:
     """Return the latest slot that is due, or else the next one."""
     end = job["now"] if job["ends_at"] is None else min(job["now"], job["ends_at"])
     for reach in REACH:
@@ -117,22 +117,22 @@ def latest(schedule: Schedule, job: Row) -> Slots:
     if slot is None or slot <= job["created_at"] or (job["starts_at"] is not None and slot < job["starts_at"]):
         slot = schedule.after(max(job["now"], undecided_after(job))) or slot
     if slot is None:
-        raise no_slots(job)
+        raise no_slots_error(job)
     return slot, None
 
 
-def near(schedule: Schedule, instant: datetime, job: Row) -> Slots:
+def find_nearest_slot(schedule: Schedule, instant: datetime, job: Row) -> Slots:
     """Return the slot at an instant, or else the nearer of its neighbours."""
     following = schedule.after(instant - INSTANT)
-    if following is not None and same(following, instant):
+    if following is not None and is_slot_at(following, instant):
         return following, None
     for reach in REACH:
         if (before := schedule.last(max(instant - reach, EARLIEST), instant)) is not None:
             break
-    return closest([slot for slot in (before, following) if slot is not None], instant, job)
+    return choose_closest([slot for slot in (before, following) if slot is not None], instant, job)
 
 
-def same(slot: datetime, instant: datetime) -> bool:
+def is_slot_at(slot: datetime, instant: datetime) -> bool:
     """Check whether an instant stands for this slot.
 
     A whole second also stands for a slot within it, because `@every` has slots at fractions of a second.
@@ -140,13 +140,13 @@ def same(slot: datetime, instant: datetime) -> bool:
     return slot == instant or (not instant.microsecond and slot.replace(microsecond=0) == instant)
 
 
-def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
+def choose_closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
     """Return the slot that an instant stands for, or else the nearer of its neighbours."""
     if not found:
-        raise no_slots(job)
+        raise no_slots_error(job)
     if instant is None:
         return found[0], None
-    if exact := [slot for slot in found if same(slot, instant)]:
+    if exact := [slot for slot in found if is_slot_at(slot, instant)]:
         return exact[0], None
     before, after = (
         max((s for s in found if s < instant), default=None),
@@ -155,7 +155,7 @@ def closest(found: list[datetime], instant: datetime | None, job: Row) -> Slots:
     return min(found, key=lambda slot: abs(slot - instant)), (before, after)
 
 
-def no_slots(job: Row) -> InputError:
+def no_slots_error(job: Row) -> InputError:
     """Return the error for a job without slots."""
     try:
         _ = job["schedule"] and parse(job["schedule"], job["timezone"])
@@ -164,22 +164,24 @@ def no_slots(job: Row) -> InputError:
     return InputError(f"job {job['name']} has no slots to explain yet: {job['schedule'] or 'none is recorded'}")
 
 
-def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | None, nearest: Any) -> Facts:
+def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | None, nearest: Any) -> SlotFacts:
     """Collect all facts about one slot."""
-    run = row_of(conn, job["id"], slot)
-    terms = evidence.terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
+    run = read_row(conn, job["id"], slot)
+    terms = evidence.leader_terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
     passed = evidence.passed_over(conn, job["id"], slot) if run is None else None
-    excluded = backfills.left_out(conn, job["id"], job["timezone"]).excluded(slot)
-    around = Around() if run is None else around_of(conn, run)
-    return Facts(job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, behind_last(job, slot))
+    excluded = backfills.excluded_dates(conn, job["id"], job["timezone"]).excluded(slot)
+    around = RunContext() if run is None else collect_reasons(conn, run)
+    return SlotFacts(
+        job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, is_behind_last_run(job, slot)
+    )
 
 
-def behind_last(job: Row, slot: datetime) -> bool:
+def is_behind_last_run(job: Row, slot: datetime) -> bool:
     """Check whether at least as many undecided slots as the job has runs left lie before this slot.
 
     At most COUNTED slots are counted.
     """
-    schedule = None if job["max_runs"] is None else evaluated(job)
+    schedule = None if job["max_runs"] is None else parse_schedule(job)
     if schedule is None:
         return False
     start, left = undecided_after(job), int(job["max_runs"] - job["run_count"])
@@ -189,7 +191,7 @@ def behind_last(job: Row, slot: datetime) -> bool:
     return left <= COUNTED and next(islice(slots, max(left - 1, 0), None), None) is not None
 
 
-def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
+def read_row(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     """Return the slot's own run, else the run of the narrowest stretch in which the slot lies."""
     found = backfills.evidence(conn, job_id, [slot])
     for run in found:
@@ -202,25 +204,25 @@ def row_of(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     return None if narrow is None else runs.show(conn, narrow["id"])
 
 
-def around_of(conn: Connection[Any], run: Mapping[str, Any]) -> Around:
+def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext:
     """Return the reasons why a run has not ended yet: other runs, limits, or missing workers."""
     if run["state"] == "skipped":
-        return Around(earlier=earlier(conn, run))
-    held = limits.why(conn, run)
+        return RunContext(earlier=describe_earlier_run(conn, run))
+    held = limits.explain_hold(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
-        return Around(held=held or "the leader to release it")
+        return RunContext(held=held or "the leader to release it")
     if run["state"] == "waiting" and run["available_at"] is None:
-        return Around(parents=evidence.parents(conn, run["id"]))
+        return RunContext(parents=evidence.parents(conn, run["id"]))
     if run["state"] == "waiting":
-        return Around(others=evidence.open_runs(conn, run["id"]))
+        return RunContext(others=evidence.runs_in_front(conn, run["id"]))
     if run["state"] == "queued":
         offered = evidence.workers_offering(conn, run)
-        hint = "" if offered.get("workers") or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
-        return Around(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held, hint=hint)
-    return Around()
+        hint = "" if offered.get("workers") or run["kind"] != Kind.TASK else hint_offered_tasks(conn, run["task"])
+        return RunContext(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held, hint=hint)
+    return RunContext()
 
 
-def earlier(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
+def describe_earlier_run(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
     """Describe the progress of the unfinished run because of which this slot was skipped.
 
     None where the slot was skipped for another reason, or that run has ended.
@@ -232,4 +234,4 @@ def earlier(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
         return None
     if other is None or other["job_id"] != run["job_id"] or other["finished_at"] is not None:
         return None
-    return unfinished(other, around_of(conn, other))
+    return describe_unfinished(other, collect_reasons(conn, other))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgsched.core.model import Row
-from pgsched.core.schedule.preview import ended_unstarted
+from pgsched.core.schedule.preview import jitter_warning
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports import name_hints
@@ -46,7 +46,7 @@ def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED) ->
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job"
         found.append(f"{owner}: its next start puts the declared values back")
-    if (warning := ended_unstarted(job)) is not None:
+    if (warning := jitter_warning(job)) is not None:
         found.append(warning)
     return found + (name_hints.about_job(conn, job) if ROUTED & set(changed) else [])
 
@@ -76,5 +76,5 @@ def run(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allo
 
 def delete(conn: Connection[Any], name: str) -> Deleted:
     """Delete a job and cancel its unstarted runs. Raises NotFound."""
-    declared_by = jobs.show(conn, name)["declared_by"]
+    declared_by = jobs.show_job(conn, name)["declared_by"]
     return Deleted(jobs.delete(conn, name), declared_by)

@@ -13,7 +13,7 @@ from typing import Any
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
-from pgsched.core.schedule.preview import Fire, preview
+from pgsched.core.schedule.preview import PreviewSlot, preview
 from pgsched.core.schedule.zones import Change
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import slots
@@ -45,20 +45,20 @@ class Month:
     read_from: datetime | None
 
 
-def strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
-    """Return the newest slots of each job, oldest first, each with its `look`."""
+def read_strips(conn: Connection[Any], job_ids: Iterable[int], n: int = SHOWN) -> dict[int, list[Row]]:
+    """Return the newest slots of each job, oldest first, each with its `appearance_of`."""
     found: dict[int, list[Row]] = {}
     for row in slots.newest(conn, job_ids, n):
-        found.setdefault(row["job_id"], []).append(row | {"look": look(row)})
+        found.setdefault(row["job_id"], []).append(row | {"look": appearance_of(row)})
     return found
 
 
-def look(row: Row) -> str:
+def appearance_of(row: Row) -> str:
     """Return the state of a slot, or `late` if it succeeded after a late start."""
     return "late" if row["late_s"] is not None and row["state"] == "succeeded" else str(row["state"])
 
 
-def month(conn: Connection[Any], job: Row, first: date) -> Month:
+def read_month(conn: Connection[Any], job: Row, first: date) -> Month:
     """Return the results of a month's slots, day by day."""
     end = (first + 31 * DAY).replace(day=1)
     dates = [first + n * DAY for n in range((end - first).days)]
@@ -72,18 +72,18 @@ def month(conn: Connection[Any], job: Row, first: date) -> Month:
     return Month(first, days, min(row["first_at"] for row in found) if cut else None)
 
 
-def of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n: int) -> list[Row]:
-    """Return the slots of a day that have a row, newest first, each with its `look`.
+def list_of_day(conn: Connection[Any], job: Row, day: date, until: datetime | None, n: int) -> list[Row]:
+    """Return the slots of a day that have a row, newest first, each with its `appearance_of`.
 
     `until`: only slots before this instant, if given.
     """
     start, end = (midnight(one, job["timezone"]) for one in (day, day + DAY))
-    return between(conn, job["id"], start, min(end, until or end), n)
+    return list_between(conn, job["id"], start, min(end, until or end), n)
 
 
-def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
-    """Return the newest slots with a row in a stretch of time, newest first, each with its `look`."""
-    return [row | {"look": look(row)} for row in slots.between(conn, job_id, from_at, until_at, n)]
+def list_between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: datetime, n: int) -> list[Row]:
+    """Return the newest slots with a row in a stretch of time, newest first, each with its `appearance_of`."""
+    return [row | {"look": appearance_of(row)} for row in slots.between(conn, job_id, from_at, until_at, n)]
 
 
 def midnight(day: date, timezone: str) -> datetime:
@@ -91,7 +91,7 @@ def midnight(day: date, timezone: str) -> datetime:
     return datetime.combine(day, time(), zones.zone(timezone)).astimezone(UTC)
 
 
-def around_changes(job: Row) -> list[tuple[Change, list[Fire]]]:
+def around_changes(job: Row) -> list[tuple[Change, list[PreviewSlot]]]:
     """Return the slots around the clock changes of the next year, so that people can check them before."""
     if job["schedule"] is None:
         return []

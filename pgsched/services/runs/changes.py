@@ -133,7 +133,7 @@ def choose(
     Raises InputError for a state in which no run can be changed, and for more than `most` runs.
     """
     if isinstance(meant, Filter):
-        states = allowed(verb, meant.state)
+        states = select_states(verb, meant.state)
         ids = run_filter.ids(conn, meant, states)[:oldest]
     else:
         states, ids = verb.states, sorted(set(meant))
@@ -143,7 +143,7 @@ def choose(
     return Choice(verb, ids, states)
 
 
-def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
+def select_states(verb: Verb, state: str | None) -> tuple[State, ...]:
     """Return the states that a filter selects. Raises InputError."""
     if state is None:
         return verb.usual
@@ -152,12 +152,12 @@ def allowed(verb: Verb, state: str | None) -> tuple[State, ...]:
     return (State(state),)
 
 
-def first(conn: Connection[Any], choice: Choice, n: int) -> list[Row]:
+def read_first(conn: Connection[Any], choice: Choice, n: int) -> list[Row]:
     """Return the first `n` runs of a choice, as rows of a list."""
     return run_filter.by_id(conn, choice.ids[:n])
 
 
-def without_unfit(conn: Connection[Any], choice: Choice) -> tuple[Choice, list[Row]]:
+def drop_unfit(conn: Connection[Any], choice: Choice) -> tuple[Choice, list[Row]]:
     """Return the choice without the runs that are in other states now, and those runs."""
     unfit = [run for run in run_filter.by_id(conn, choice.ids) if run["state"] not in choice.states]
     gone = {run["id"] for run in unfit}
@@ -176,7 +176,7 @@ def change(conn: Connection[Any], choice: Choice, *, reason: str | None = None, 
 
 def graph_choice(conn: Connection[Any], verb: Verb, run_id: int) -> Choice:
     """Choose the runs of this run's graph that can be changed. Raises NotFound."""
-    ids = [run["id"] for run in graphs.tree(conn, run_id) if run["state"] in verb.states]
+    ids = [run["id"] for run in graphs.list_graph(conn, run_id) if run["state"] in verb.states]
     return Choice(verb, ids, verb.states)
 
 

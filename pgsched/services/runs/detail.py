@@ -8,7 +8,7 @@ from typing import Any
 
 from pgsched.core.model import Kind, Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.reports.name_hints import not_offered
+from pgsched.db.queries.reports.name_hints import hint_offered_tasks
 from pgsched.db.queries.runs import run_output, run_pages, runs
 from pgsched.services import limits
 from pgsched.services.runs import waiting
@@ -29,7 +29,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StartConditions:
     """The reasons that keep a run from starting, if any.
 
     `offered`: a live worker takes the run, or the run is not queued.
@@ -43,11 +43,11 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class RunDetail:
     """A run with all that a page shows. `before`: the runs it waits for. `behind`: the runs that wait for it."""
 
     run: Row
-    standing: Standing
+    standing: StartConditions
     log: list[Row]
     log_is_whole: bool
     before: list[Row]
@@ -55,24 +55,24 @@ class Whole:
     spans: list[Span]
 
 
-def whole(conn: Connection[Any], run_id: int) -> Whole:
+def read_detail(conn: Connection[Any], run_id: int) -> RunDetail:
     """Read a run with all that a page shows. Raises NotFound."""
     run = runs.show(conn, run_id)
     related = run_pages.relatives(conn, run_id, RELATIVES)
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
     log = run_output.last(conn, run_id, LAST_ROWS + 1)
-    end = ending(log)
-    return Whole(run, standing(conn, run), end, len(end) == len(log), before, behind, spans(run))
+    end = last_rows(log)
+    return RunDetail(run, read_start_conditions(conn, run), end, len(end) == len(log), before, behind, spans(run))
 
 
-def standing(conn: Connection[Any], run: Row) -> Standing:
+def read_start_conditions(conn: Connection[Any], run: Row) -> StartConditions:
     """Return the reasons that keep a run from starting."""
-    offered = run["state"] != "queued" or waiting.offered(conn, run)
-    hint = "" if offered or run["kind"] != Kind.TASK else not_offered(conn, run["task"])
-    return Standing(offered, hint, limits.why(conn, run))
+    offered = run["state"] != "queued" or waiting.is_offered(conn, run)
+    hint = "" if offered or run["kind"] != Kind.TASK else hint_offered_tasks(conn, run["task"])
+    return StartConditions(offered, hint, limits.explain_hold(conn, run))
 
 
-def ending(log: list[Row]) -> list[Row]:
+def last_rows(log: list[Row]) -> list[Row]:
     """Return the last rows: at most LAST_ROWS, and about LAST_CHARACTERS."""
     size, first = 0, len(log)
     while first > max(0, len(log) - LAST_ROWS) and size < LAST_CHARACTERS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pgsched.core.input_values import moment
+from pgsched.core.input_values import parse_age_or_instant
 from pgsched.db.queries.runs.run_filter import Filter
 
 TEXTS = ("state", "job", "queue", "task", "kind", "error", "tag", "worker")
@@ -20,5 +20,5 @@ def filter_of(given: Callable[[str], str | None], option: Callable[[str], str] =
     `option`: returns the name of a field in errors.
     """
     texts: dict[str, Any] = {name: given(name) for name in TEXTS}
-    times: dict[str, Any] = {name: moment(option(name), given(name)) for name in TIMES}
+    times: dict[str, Any] = {name: parse_age_or_instant(option(name), given(name)) for name in TIMES}
     return Filter(**texts, **times)

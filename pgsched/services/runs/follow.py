@@ -14,8 +14,8 @@ from pgsched.core.lifecycle import ENDED_STATES
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output
-from pgsched.db.queries.runs.run_output import BEGINNING, Place
-from pgsched.services.runs.waiting import PATIENCE_S, offered, what
+from pgsched.db.queries.runs.run_output import BEGINNING, ReadPosition
+from pgsched.services.runs.waiting import PATIENCE_S, describe_offer, is_offered
 
 EVERY_S = 0.5
 
@@ -33,7 +33,7 @@ def output(
     run_id: int,
     attempt: int | None = None,
     stream: str | None = None,
-    after: Place = BEGINNING,
+    after: ReadPosition = BEGINNING,
 ) -> Iterator[Row]:
     """Yield the output that a run has now, oldest first."""
     place = after
@@ -67,8 +67,8 @@ def looks(
             return
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
-            if not offered(conn, run):
-                note(f"no live worker offers {what(run)} on queue {run['queue']}; start a `pgsched worker`")
+            if not is_offered(conn, run):
+                note(f"no live worker offers {describe_offer(run)} on queue {run['queue']}; start a `pgsched worker`")
         time.sleep(every_s)
 
 

@@ -16,7 +16,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_filter, run_pages
 from pgsched.db.queries.runs.run_filter import Filter
 
-READ, BAD = 100_000, 2000  # ids, and runs that ended badly, that a page reads at most
+READ, MAX_BAD_READ = 100_000, 2000  # ids, and runs that ended badly, that a page reads at most
 FEW = (State.DEAD, State.MISSED)
 
 
@@ -34,41 +34,41 @@ class Page:
     end_at: datetime | None = None
 
 
-def page(conn: Connection[Any], wanted: Filter) -> Page:
+def read_page(conn: Connection[Any], wanted: Filter) -> Page:
     """Return the page of at most `limit` runs that a filter selects. Raises InputError or NotFound."""
     asked = replace(wanted, limit=wanted.limit + 1)
     run_filter.check(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
     if plain == Filter() or wanted.state in OPEN_STATES:
-        return cut(run_filter.list_runs(conn, asked), wanted)
+        return cut_page(run_filter.list_runs(conn, asked), wanted)
     if plain == Filter(job=wanted.job):
-        return by_slot(conn, asked, wanted)
-    return bad(conn, asked, wanted) if wanted.state in FEW else by_id(conn, asked, wanted)
+        return page_by_slot(conn, asked, wanted)
+    return page_of_bad_runs(conn, asked, wanted) if wanted.state in FEW else page_by_id(conn, asked, wanted)
 
 
-def cut(found: list[Row], wanted: Filter, end_id: int | None = None, end_at: datetime | None = None) -> Page:
+def cut_page(found: list[Row], wanted: Filter, end_id: int | None = None, end_at: datetime | None = None) -> Page:
     """Return the page without the one run that only shows that there are more."""
     more = len(found) > wanted.limit
     return Page(found[: wanted.limit], more, None if more else end_id, None if more else end_at)
 
 
-def by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+def page_by_slot(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """Return a page of a job's runs: its index is in the order of slots."""
     ids = run_pages.newest_of_job(conn, wanted.job, wanted.before_id, asked.limit)
     found = {row["id"]: row for row in run_filter.by_id(conn, ids)} if ids else {}
-    return cut([found[run_id] for run_id in ids if run_id in found], wanted)
+    return cut_page([found[run_id] for run_id in ids if run_id in found], wanted)
 
 
-def bad(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+def page_of_bad_runs(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """Return a page of runs that ended badly: their index is in the order of ends, and they may be many."""
     if wanted.ended_since is not None:
-        return cut(run_filter.list_runs(conn, asked), wanted)
+        return cut_page(run_filter.list_runs(conn, asked), wanted)
     until = wanted.ended_until if isinstance(wanted.ended_until, datetime) else None
-    since = run_pages.bad_since(conn, until, BAD)
-    return cut(run_filter.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
+    since = run_pages.end_behind_newest_bad(conn, until, MAX_BAD_READ)
+    return cut_page(run_filter.list_runs(conn, replace(asked, ended_since=since)), wanted, end_at=since)
 
 
-def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
+def page_by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
     """Return a page for a filter that no index answers: the newest READ ids are read."""
     newest = wanted.before_id
     if newest is None:
@@ -78,4 +78,4 @@ def by_id(conn: Connection[Any], asked: Filter, wanted: Filter) -> Page:
         # then only the primary key can give the order by id, and its range bounds the reading
         conn.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         found = run_filter.list_runs(conn, replace(asked, after_id=end))
-    return cut(found, wanted, end_id=end)
+    return cut_page(found, wanted, end_id=end)

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.core.model import Row
 
 DEEPEST = 36  # columns of lines to the left of a run
@@ -60,7 +60,7 @@ def line(lead: str, run: Row, wanted: bool) -> Line:
     if run["state"] is None:
         return Line(lead, run["id"], "", "", "  (pruned)")
     others = sorted(run["parents"], key=lambda parent: parent["id"])[:-1]
-    parts = [clean(run["task"])]
+    parts = [escape_controls(run["task"])]
     if others:
         named = ", ".join(str(parent["id"]) for parent in others[:NAMED])
         parts.append(f"(also after {named}{f' and {len(others) - NAMED} more' if len(others) > NAMED else ''})")
@@ -68,16 +68,16 @@ def line(lead: str, run: Row, wanted: bool) -> Line:
         parts.append("(one of them is enough)")
     why = run["error"] if run["state"] == "dead" else run["reason"]
     if why:
-        parts.append(clean(" ".join(why.split())))
+        parts.append(escape_controls(" ".join(why.split())))
     return Line(lead, run["id"], "*" if wanted else "", run["state"], "".join(f"  {part}" for part in parts))
 
 
 def summary(found: list[Row]) -> str:
     """Return how many runs there are, and how many are in each state."""
     counts = Counter(run["state"] or "pruned" for run in found)
-    return f"{amount(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+    return f"{format_count(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
 
 
-def amount(count: int) -> str:
+def format_count(count: int) -> str:
     """Return a number of runs in words."""
     return f"{count:,} run{'' if count == 1 else 's'}"

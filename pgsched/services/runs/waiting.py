@@ -14,7 +14,7 @@ from pgsched.core.model import Kind, Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
 from pgsched.db.queries.reports.evidence import workers_offering
-from pgsched.db.queries.reports.name_hints import not_offered
+from pgsched.db.queries.reports.name_hints import hint_offered_tasks
 from pgsched.db.queries.runs import runs
 
 EVERY_S = 0.2
@@ -27,9 +27,10 @@ def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object
     while (run := runs.show(conn, run_id))["state"] not in ENDED_STATES:
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
-            if not offered(conn, run):
-                hint = not_offered(conn, run["task"]) if run["kind"] == Kind.TASK else ""
-                note(f"no live worker offers {what(run)} on queue {run['queue']}{hint or '; start a `pgsched worker`'}")
+            if not is_offered(conn, run):
+                hint = hint_offered_tasks(conn, run["task"]) if run["kind"] == Kind.TASK else ""
+                cure = hint or "; start a `pgsched worker`"
+                note(f"no live worker offers {describe_offer(run)} on queue {run['queue']}{cure}")
         time.sleep(every_s)
     return run
 
@@ -39,7 +40,7 @@ def progress(
 ) -> Iterator[Row]:
     """Yield a backfill as it goes on, the last time when it has ended. `note`: called once if no process leads."""
     begun, told = time.monotonic(), False
-    while (found := backfills.show(conn, backfill_id))["finished_at"] is None:
+    while (found := backfills.show_backfill(conn, backfill_id))["finished_at"] is None:
         yield found
         if not found["leading"] and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
@@ -48,11 +49,11 @@ def progress(
     yield found
 
 
-def offered(conn: Connection[Any], run: Row) -> bool:
+def is_offered(conn: Connection[Any], run: Row) -> bool:
     """Check whether a live worker takes this run."""
     return bool(workers_offering(conn, run).get("workers"))
 
 
-def what(run: Row) -> str:
+def describe_offer(run: Row) -> str:
     """Return the task or kind that a worker has to offer to run it."""
     return f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 import pgsched
 from pgsched.web.api.operation_table import OPERATIONS, PREFIX, Operation
-from pgsched.web.api.schemas import ANSWERS, ID, text
+from pgsched.web.api.schemas import ANSWERS, ID, text_schema
 
 REFUSED = {
     "description": "Refused, and why",
@@ -21,7 +21,7 @@ def document(authenticates: bool) -> dict[str, Any]:
     """Return the whole document; `authenticates`: requests need a token."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
-        paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = described(operation)
+        paths.setdefault(PREFIX + operation.path, {})[operation.method.lower()] = describe_operation(operation)
     return {
         "openapi": "3.1.0",
         "info": {"title": "pgsched", "version": pgsched.__version__,
@@ -32,10 +32,10 @@ def document(authenticates: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def described(operation: Operation) -> dict[str, Any]:
+def describe_operation(operation: Operation) -> dict[str, Any]:
     """Return the document's part about one operation."""
     path = [
-        {"name": name, "in": "path", "required": True, "schema": ID if name == "id" else text(500)}
+        {"name": name, "in": "path", "required": True, "schema": ID if name == "id" else text_schema(500)}
         for name in operation.parameters
     ]
     query = [
@@ -54,10 +54,10 @@ def described(operation: Operation) -> dict[str, Any]:
             "5XX": REFUSED,
         },
     }
-    return found | ({} if operation.body is None else {"requestBody": body_of(operation)})
+    return found | ({} if operation.body is None else {"requestBody": describe_body(operation)})
 
 
-def body_of(operation: Operation) -> dict[str, Any]:
+def describe_body(operation: Operation) -> dict[str, Any]:
     """Return the part about the body of an operation.
 
     The schema does not say everything that a column refuses: the rest is checked by the database.

@@ -7,7 +7,14 @@ from dataclasses import asdict, replace
 from datetime import date, timedelta
 from typing import Any
 
-from pgsched.core.input_values import RETENTION_TIMES, instant, rate_of, retention_texts, span, span_of
+from pgsched.core.input_values import (
+    RETENTION_TIMES,
+    parse_dates,
+    parse_duration,
+    parse_past_instant,
+    parse_rate,
+    retention_as_json,
+)
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
 from pgsched.core.schedule.preview import preview, preview_job
@@ -31,7 +38,7 @@ Call = Callable[[Connection[Any], Given], Any]
 
 def show_status(conn: Connection[Any], given: Given) -> Any:
     """Return the status of the whole system."""
-    return status.status(conn).to_dict()
+    return status.read_status(conn).to_dict()
 
 
 # ---- jobs
@@ -50,7 +57,7 @@ def add_job(conn: Connection[Any], given: Given) -> Any:
 
 def show_job(conn: Connection[Any], given: Given) -> Any:
     """Return one job."""
-    return jobs.show(conn, given["job"])
+    return jobs.show_job(conn, given["job"])
 
 
 def change_job(conn: Connection[Any], given: Given) -> Any:
@@ -93,7 +100,7 @@ def run_job(conn: Connection[Any], given: Given) -> Any:
 
 def foresee_job(conn: Connection[Any], given: Given) -> Any:
     """Return the next slots of a job."""
-    return asdict(preview_job(jobs.show(conn, given["job"]), given.get("count", 10)))
+    return asdict(preview_job(jobs.show_job(conn, given["job"]), given.get("count", 10)))
 
 
 def explain(conn: Connection[Any], given: Given) -> Any:
@@ -103,7 +110,7 @@ def explain(conn: Connection[Any], given: Given) -> Any:
 
 def foresee(conn: Connection[Any], given: Given) -> Any:
     """Describe a schedule, and return its next slots."""
-    since = instant("from", given.get("from"))
+    since = parse_past_instant("from", given.get("from"))
     schedule = parse(given["expression"], given.get("timezone", "UTC"), since)
     fires = [] if schedule.fixed_delay else preview(schedule, since, given.get("count", 10))
     return {"sentence": describe(schedule), "fires": [asdict(fire) for fire in fires]}
@@ -126,7 +133,7 @@ def allow_dates(conn: Connection[Any], given: Given) -> Any:
 
 def dates(given: Given) -> tuple[date, date]:
     """Return the first and the last date; without `to` they are the same."""
-    return span_of(f"{given['from']}..{given.get('to') or given['from']}")
+    return parse_dates(f"{given['from']}..{given.get('to') or given['from']}")
 
 
 # ---- backfills
@@ -151,7 +158,7 @@ def list_backfills(conn: Connection[Any], given: Given) -> Any:
 
 def show_backfill(conn: Connection[Any], given: Given) -> Any:
     """Return one backfill."""
-    return backfills.show(conn, given["id"])
+    return backfills.show_backfill(conn, given["id"])
 
 
 def cancel_backfill(conn: Connection[Any], given: Given) -> Any:
@@ -185,7 +192,7 @@ def cancel_run(conn: Connection[Any], given: Given) -> Any:
 
 def run_tree(conn: Connection[Any], given: Given) -> Any:
     """Return the graph of runs that a run belongs to."""
-    return {"runs": graphs.tree(conn, given["id"])}
+    return {"runs": graphs.list_graph(conn, given["id"])}
 
 
 def retry_tree(conn: Connection[Any], given: Given) -> Any:
@@ -201,7 +208,7 @@ def cancel_tree(conn: Connection[Any], given: Given) -> Any:
 def run_log(conn: Connection[Any], given: Given) -> Any:
     """Return a page of a run's output; the next page begins after the attempt and seq of the last line."""
     runs.show(conn, given["id"])
-    place = run_output.Place(given.get("after_attempt", 0), given.get("after_seq", -1))
+    place = run_output.ReadPosition(given.get("after_attempt", 0), given.get("after_seq", -1))
     found = run_output.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
     return {"lines": [{name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
                       for row in found]}  # fmt: skip
@@ -239,10 +246,10 @@ def values_of(given: Given) -> dict[str, Any]:
     """Return the columns that a body sets; one text gives the rate and its period."""
     values = {name: value for name, value in given.items() if name != "name"}
     if "rate" in values:
-        rate, period = (None, None) if values["rate"] is None else rate_of(values["rate"])
+        rate, period = (None, None) if values["rate"] is None else parse_rate(values["rate"])
         values |= {"rate": rate, "rate_period": period} | ({"rate_burst": None} if rate is None else {})
     if values.get("ageing") is not None:
-        values["ageing"] = span("ageing", values["ageing"])
+        values["ageing"] = parse_duration("ageing", values["ageing"])
     return values
 
 
@@ -284,7 +291,7 @@ def target(given: Given) -> pauses.Target:
 
 def pause(conn: Connection[Any], given: Given) -> Any:
     """Pause a queue, a task or everything, until resumed or for a time."""
-    lasts: timedelta | None = None if given.get("for") is None else span("for", given["for"])
+    lasts: timedelta | None = None if given.get("for") is None else parse_duration("for", given["for"])
     return pauses.pause(conn, target(given), given.get("reason"), given.get("user"), lasts)
 
 
@@ -295,13 +302,13 @@ def resume(conn: Connection[Any], given: Given) -> Any:
 
 def show_retention(conn: Connection[Any], given: Given) -> Any:
     """Return how long things are kept."""
-    return retention_texts(retention.settings(conn))
+    return retention_as_json(retention.settings(conn))
 
 
 def set_retention(conn: Connection[Any], given: Given) -> Any:
     """Change how long things are kept."""
-    values = {n: span(n, value) if n in RETENTION_TIMES else value for n, value in given.items()}
-    return retention_texts(settings.change_retention(conn, values))
+    values = {n: parse_duration(n, value) if n in RETENTION_TIMES else value for n, value in given.items()}
+    return retention_as_json(settings.change_retention(conn, values))
 
 
 def drain_worker(conn: Connection[Any], given: Given) -> Any:
@@ -311,4 +318,4 @@ def drain_worker(conn: Connection[Any], given: Given) -> Any:
 
 def list_workers(conn: Connection[Any], given: Given) -> Any:
     """Return the live workers."""
-    return {"workers": charts.workers(conn)}
+    return {"workers": charts.list_live_workers(conn)}

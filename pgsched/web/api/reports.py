@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.input_values import fixed_instant, moment
+from pgsched.core.input_values import parse_age_or_instant, parse_instant
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
@@ -22,38 +22,43 @@ LISTED = 100
 def show_rates(conn: Connection[Any], given: Given) -> Any:
     """Return throughput, latency, lateness and errors over a range of time."""
     span = given.get("range", "1h")
-    return {"range": span, "stretches": [asdict(one) for one in long_charts.lately(conn, span)]}
+    return {"range": span, "stretches": [asdict(one) for one in long_charts.read_range(conn, span)]}
 
 
 def show_job_rates(conn: Connection[Any], given: Given) -> Any:
     """Return durations and outcomes of a job over a range of time."""
-    span, job = given.get("range", "7d"), jobs.show(conn, given["job"])
-    return {"range": span, "stretches": [asdict(one) for one in long_charts.of_job(conn, job["id"], span)]}
+    span, job = given.get("range", "7d"), jobs.show_job(conn, given["job"])
+    return {"range": span, "stretches": [asdict(one) for one in long_charts.read_job_stretches(conn, job["id"], span)]}
 
 
 def list_slots(conn: Connection[Any], given: Given) -> Any:
     """Return the newest slots with a row between two instants; by default of the last 30 days."""
-    job = jobs.show(conn, given["job"])
-    since, until = (fixed_instant(name, given.get(name)) for name in ("from", "until"))
+    job = jobs.show_job(conn, given["job"])
+    since, until = (parse_instant(name, given.get(name)) for name in ("from", "until"))
     until = until or job["now"]
     try:
         since = since or (until - timedelta(days=30))
     except OverflowError:
         raise InputError("until: is too early", "until") from None
-    return {"slots": slots.between(conn, job["id"], since, until, given.get("limit", LISTED))}
+    return {"slots": slots.list_between(conn, job["id"], since, until, given.get("limit", LISTED))}
 
 
 def list_alerts(conn: Connection[Any], given: Given) -> Any:
     """Return the open incidents, or all."""
-    return {"alerts": alerts.listed(conn, everything=given.get("all", False), n=given.get("limit", LISTED))}
+    return {"alerts": alerts.list_alerts(conn, everything=given.get("all", False), n=given.get("limit", LISTED))}
 
 
 def list_changes(conn: Connection[Any], given: Given) -> Any:
     """Return changes that people made, newest first."""
     found = changes(
-        conn, given.get("what"), given.get("name"), who=given.get("who"), since=moment("since", given.get("since")),
-        before_id=given.get("before"), limit=given.get("limit", LISTED),
-    )  # fmt: skip
+        conn,
+        given.get("what"),
+        given.get("name"),
+        who=given.get("who"),
+        since=parse_age_or_instant("since", given.get("since")),
+        before_id=given.get("before"),
+        limit=given.get("limit", LISTED),
+    )
     return {"changes": [row | {"address": row["address"] and str(row["address"])} for row in found]}
 
 

@@ -24,12 +24,12 @@ TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def text(longest: int = 500, **more: Any) -> Schema:
+def text_schema(longest: int = 500, **more: Any) -> Schema:
     """Return the schema of a text of 1 to `longest` characters."""
     return {"type": "string", "minLength": 1, "maxLength": longest, **more}
 
 
-def whole(least: int, most: int, **more: Any) -> Schema:
+def integer_schema(least: int, most: int, **more: Any) -> Schema:
     """Return the schema of a whole number from `least` to `most`."""
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
@@ -39,100 +39,179 @@ def one_of(names: Any, **more: Any) -> Schema:
     return {"type": "string", "enum": list(names), **more}
 
 
-def maybe(schema: Schema) -> Schema:
+def nullable(schema: Schema) -> Schema:
     """Return a schema that also allows null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def record(required: Mapping[str, Schema], **optional: Schema) -> Schema:
+def object_schema(required: Mapping[str, Schema], **optional: Schema) -> Schema:
     """Return the schema of an object in an answer; the object may have more fields than these."""
     return {"type": "object", "properties": {**required, **optional}, "required": list(required)}
 
 
-def listed(name: str) -> Schema:
+def array_of(name: str) -> Schema:
     """Return the schema of an array of a named schema."""
     return {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
 
 
 BIG = 2**63 - 1
-ID = whole(1, BIG)
+ID = integer_schema(1, BIG)
 INSTANT = {"type": "string", "format": "date-time"}
 DATE = {"type": "string", "format": "date"}
 ANY: Schema = {}
 FILTERS: dict[str, Schema] = {
-    "state": one_of(State), "job": text(), "queue": text(), "task": text(), "kind": one_of(Kind), "error": text(),
-    "tag": text(), "worker": text(), "since": text(50), "until": text(50), "ended_since": text(50),
-    "ended_until": text(50),
-}  # fmt: skip
+    "state": one_of(State),
+    "job": text_schema(),
+    "queue": text_schema(),
+    "task": text_schema(),
+    "kind": one_of(Kind),
+    "error": text_schema(),
+    "tag": text_schema(),
+    "worker": text_schema(),
+    "since": text_schema(50),
+    "until": text_schema(50),
+    "ended_since": text_schema(50),
+    "ended_until": text_schema(50),
+}
 RANGE: dict[str, Schema] = {
-    "from": text(50), "to": text(50), "mode": one_of(MODES), "max_active": whole(1, 1000),
-    "reverse": {"type": "boolean"}, "priority": whole(0, 9), "dry_run": {"type": "boolean"},
-}  # fmt: skip
-SETTING = maybe(whole(0, 1_000_000_000))
+    "from": text_schema(50),
+    "to": text_schema(50),
+    "mode": one_of(MODES),
+    "max_active": integer_schema(1, 1000),
+    "reverse": {"type": "boolean"},
+    "priority": integer_schema(0, 9),
+    "dry_run": {"type": "boolean"},
+}
+SETTING = nullable(integer_schema(0, 1_000_000_000))
 QUEUE: dict[str, Schema] = {
-    "concurrency_limit": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
-    "fair": {"type": "boolean"}, "ageing": maybe(text(30, description="10m")), "max_depth": maybe(whole(1, 10**9)),
-    "on_full": one_of(policies.ON_FULL), "keep": maybe({"type": "object"}),
-}  # fmt: skip
+    "concurrency_limit": SETTING,
+    "rate": nullable(text_schema(30, description="100/m")),
+    "rate_burst": nullable(integer_schema(1, 10**9)),
+    "fair": {"type": "boolean"},
+    "ageing": nullable(text_schema(30, description="10m")),
+    "max_depth": nullable(integer_schema(1, 10**9)),
+    "on_full": one_of(policies.ON_FULL),
+    "keep": nullable({"type": "object"}),
+}
 LIMIT: dict[str, Schema] = {
-    "concurrency": SETTING, "rate": maybe(text(30, description="100/m")), "rate_burst": maybe(whole(1, 10**9)),
-    "ordered": {"type": "boolean"}, "weight": whole(1, 1000),
-}  # fmt: skip
-PIECE = {"type": "string", "maxLength": 100_000}
+    "concurrency": SETTING,
+    "rate": nullable(text_schema(30, description="100/m")),
+    "rate_burst": nullable(integer_schema(1, 10**9)),
+    "ordered": {"type": "boolean"},
+    "weight": integer_schema(1, 1000),
+}
+LONG_TEXT = {"type": "string", "maxLength": 100_000}
 KEEP = {"type": "object", "description": '{"dead": "90 days", "any": "7 days"}'}
 RETENTION: dict[str, Schema] = {
-    "keep": KEEP, "archive": {"type": "boolean"}, "keep_minutes": text(30, description="3d"),
-    "keep_hours": text(30, description="400d"), "keep_audit": text(30, description="400d"),
-}  # fmt: skip
+    "keep": KEEP,
+    "archive": {"type": "boolean"},
+    "keep_minutes": text_schema(30, description="3d"),
+    "keep_hours": text_schema(30, description="400d"),
+    "keep_audit": text_schema(30, description="400d"),
+}
 COLUMN_TYPES: dict[str, Schema] = {
-    "text": maybe(PIECE), "jsonb": ANY, "boolean": maybe({"type": "boolean"}), "timestamptz": maybe(text(50)),
-    "smallint": maybe(whole(-(2**15), 2**15 - 1)), "integer": maybe(whole(-(2**31), 2**31 - 1)),
-    "double precision": maybe({"type": "number", "minimum": -1e300, "maximum": 1e300}),
-    "interval": {"anyOf": [text(100), {"type": "number", "minimum": 0, "maximum": 1e9, "description": "seconds"},
-                           {"type": "null"}]},
-    "text[]": maybe({"type": "array", "items": PIECE}), "bigint[]": maybe({"type": "array", "items": whole(0, BIG)}),
-    "integer[]": maybe({"type": "array", "items": whole(-(2**31), 2**31 - 1)}),
-}  # fmt: skip
+    "text": nullable(LONG_TEXT),
+    "jsonb": ANY,
+    "boolean": nullable({"type": "boolean"}),
+    "timestamptz": nullable(text_schema(50)),
+    "smallint": nullable(integer_schema(-(2**15), 2**15 - 1)),
+    "integer": nullable(integer_schema(-(2**31), 2**31 - 1)),
+    "double precision": nullable({"type": "number", "minimum": -1e300, "maximum": 1e300}),
+    "interval": {
+        "anyOf": [
+            text_schema(100),
+            {"type": "number", "minimum": 0, "maximum": 1e9, "description": "seconds"},
+            {"type": "null"},
+        ]
+    },
+    "text[]": nullable({"type": "array", "items": LONG_TEXT}),
+    "bigint[]": nullable({"type": "array", "items": integer_schema(0, BIG)}),
+    "integer[]": nullable({"type": "array", "items": integer_schema(-(2**31), 2**31 - 1)}),
+}
 COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in SETTABLE.items()}
-NULLABLE_TEXT = maybe({"type": "string"})
+NULLABLE_TEXT = nullable({"type": "string"})
 ANSWERS: dict[str, Schema] = {
-    "Error": record({"error": {"type": "string"}}, field=NULLABLE_TEXT),
-    "Job": record(
-        {"id": {"type": "integer"}, "name": {"type": "string"}, "kind": one_of(Kind), "task": {"type": "string"},
-         "queue": NULLABLE_TEXT, "schedule": NULLABLE_TEXT, "timezone": {"type": "string"}},
-        next_allowed_at=maybe(INSTANT), error=NULLABLE_TEXT,
+    "Error": object_schema({"error": {"type": "string"}}, field=NULLABLE_TEXT),
+    "Job": object_schema(
+        {
+            "id": {"type": "integer"},
+            "name": {"type": "string"},
+            "kind": one_of(Kind),
+            "task": {"type": "string"},
+            "queue": NULLABLE_TEXT,
+            "schedule": NULLABLE_TEXT,
+            "timezone": {"type": "string"},
+        },
+        next_allowed_at=nullable(INSTANT),
+        error=NULLABLE_TEXT,
     ),
-    "Run": record(
-        {"id": {"type": "integer"}, "state": one_of(State), "queue": {"type": "string"}, "kind": one_of(Kind),
-         "task": {"type": "string"}, "attempt": {"type": "integer"}, "max_attempts": {"type": "integer"}},
-        job=NULLABLE_TEXT, scheduled_at=maybe(INSTANT), reason=NULLABLE_TEXT, error=NULLABLE_TEXT,
+    "Run": object_schema(
+        {
+            "id": {"type": "integer"},
+            "state": one_of(State),
+            "queue": {"type": "string"},
+            "kind": one_of(Kind),
+            "task": {"type": "string"},
+            "attempt": {"type": "integer"},
+            "max_attempts": {"type": "integer"},
+        },
+        job=NULLABLE_TEXT,
+        scheduled_at=nullable(INSTANT),
+        reason=NULLABLE_TEXT,
+        error=NULLABLE_TEXT,
     ),
-    "Backfill": record({"id": {"type": "integer"}, "job": {"type": "string"}, "state": {"type": "string"}}),
-    "Queue": record({"name": {"type": "string"}}),
-    "Limit": record({"name": {"type": "string"}}),
-    "Pause": record({"what": one_of(("all", "queue", "task")), "name": {"type": "string"}}),
-    "Worker": record({"id": {"type": "integer"}, "name": {"type": "string"}, "running": {"type": "integer"}}),
-    "Line": record({"attempt": {"type": "integer"}, "seq": {"type": "integer"}, "stream": {"type": "string"},
-                    "text": {"type": "string"}}),
-    "Slot": record({"id": {"type": "integer"}, "state": one_of(State), "scheduled_at": INSTANT,
-                    "look": {"type": "string"}},
-                   reason=NULLABLE_TEXT, error=NULLABLE_TEXT, late_s=maybe({"type": "number"})),
-    "Dates": record({"from_date": DATE, "until_date": DATE}, reason=NULLABLE_TEXT),
-    "Rates": record({"range": {"type": "string"}, "stretches": {"type": "array", "items": record(
-        {"from_at": INSTANT, "until_at": INSTANT})}}),
-    "Alert": record({"id": {"type": "integer"}, "kind": {"type": "string"}, "opened_at": INSTANT,
-                     "details": {"type": "string"}}, job=NULLABLE_TEXT, closed_at=maybe(INSTANT)),
-    "Change": record({"id": {"type": "integer"}, "at": INSTANT, "who": {"type": "string"}, "action": {"type": "string"},
-                      "what": {"type": "string"}, "name": {"type": "string"}}, for_user=NULLABLE_TEXT),
-    "Finding": record({"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")),
-                       "text": {"type": "string"}}),
-    "Retention": record(
-        {"keep": {"type": "object"}, "archive": {"type": "boolean"}} | dict.fromkeys(RETENTION_TIMES, text(30))
+    "Backfill": object_schema({"id": {"type": "integer"}, "job": {"type": "string"}, "state": {"type": "string"}}),
+    "Queue": object_schema({"name": {"type": "string"}}),
+    "Limit": object_schema({"name": {"type": "string"}}),
+    "Pause": object_schema({"what": one_of(("all", "queue", "task")), "name": {"type": "string"}}),
+    "Worker": object_schema({"id": {"type": "integer"}, "name": {"type": "string"}, "running": {"type": "integer"}}),
+    "Line": object_schema(
+        {
+            "attempt": {"type": "integer"},
+            "seq": {"type": "integer"},
+            "stream": {"type": "string"},
+            "text": {"type": "string"},
+        }
     ),
-    "Changed": record({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
-    "Result": record({"id": {"type": "integer"}, "result": {"type": "string"}}),
+    "Slot": object_schema(
+        {"id": {"type": "integer"}, "state": one_of(State), "scheduled_at": INSTANT, "look": {"type": "string"}},
+        reason=NULLABLE_TEXT,
+        error=NULLABLE_TEXT,
+        late_s=nullable({"type": "number"}),
+    ),
+    "Dates": object_schema({"from_date": DATE, "until_date": DATE}, reason=NULLABLE_TEXT),
+    "Rates": object_schema(
+        {
+            "range": {"type": "string"},
+            "stretches": {"type": "array", "items": object_schema({"from_at": INSTANT, "until_at": INSTANT})},
+        }
+    ),
+    "Alert": object_schema(
+        {"id": {"type": "integer"}, "kind": {"type": "string"}, "opened_at": INSTANT, "details": {"type": "string"}},
+        job=NULLABLE_TEXT,
+        closed_at=nullable(INSTANT),
+    ),
+    "Change": object_schema(
+        {
+            "id": {"type": "integer"},
+            "at": INSTANT,
+            "who": {"type": "string"},
+            "action": {"type": "string"},
+            "what": {"type": "string"},
+            "name": {"type": "string"},
+        },
+        for_user=NULLABLE_TEXT,
+    ),
+    "Finding": object_schema(
+        {"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")), "text": {"type": "string"}}
+    ),
+    "Retention": object_schema(
+        {"keep": {"type": "object"}, "archive": {"type": "boolean"}} | dict.fromkeys(RETENTION_TIMES, text_schema(30))
+    ),
+    "Changed": object_schema({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
+    "Result": object_schema({"id": {"type": "integer"}, "result": {"type": "string"}}),
     "Thing": {"type": "object"},
-}  # fmt: skip
+}
 
 
 def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request as Wanted
 from pgsched.errors import InputError
 from pgsched.services.jobs import backfilling
-from pgsched.web.pages.responses import Done, View, given, job_url, number
+from pgsched.web.pages.responses import Redirect, View, field_integer, field_text, job_url
 
 MODES = ("missing", "failed", "all")
 SHOWN = 500
@@ -20,11 +20,11 @@ SHOWN = 500
 
 def ask(request: Request, conn: Connection[Any]) -> View:
     """Return the form; with a range in the URL, also every slot and its decision. Nothing is written."""
-    job = jobs.show(conn, request.path_params["name"])
+    job = jobs.show_job(conn, request.path_params["name"])
     values: dict[str, Any] = {"job": job, "modes": MODES, "problem": None, "found": None}
-    if given(request, "from") or given(request, "to"):
+    if field_text(request, "from") or field_text(request, "to"):
         try:
-            found = backfilling.preview(conn, job["name"], wanted(request))
+            found = backfilling.preview(conn, job["name"], backfill_request(request))
             choices = found.choices
             values |= {"found": found.range, "choices": choices[:SHOWN], "count": len(choices),
                        "decisions": Counter(choice.action for choice in choices)}  # fmt: skip
@@ -33,37 +33,41 @@ def ask(request: Request, conn: Connection[Any]) -> View:
     return View("backfill_ask.html", values)
 
 
-def wanted(request: Request) -> Wanted:
+def backfill_request(request: Request) -> Wanted:
     """Return the request that the fields describe.
 
     Raises InputError for an invalid number.
     """
-    priority = number(request, "priority")
-    most = number(request, "max_active") or 1
+    priority = field_integer(request, "priority")
+    most = field_integer(request, "max_active") or 1
     if not 1 <= most <= 1000:
         raise InputError("max active: is not between 1 and 1000", "max_active")
     return Wanted(
-        given(request, "from") or "", given(request, "to") or "", given(request, "mode") or "missing", most,
-        given(request, "reverse") == "yes", 9 if priority is None else priority,
-    )  # fmt: skip
+        field_text(request, "from") or "",
+        field_text(request, "to") or "",
+        field_text(request, "mode") or "missing",
+        most,
+        field_text(request, "reverse") == "yes",
+        9 if priority is None else priority,
+    )
 
 
-def start(request: Request, conn: Connection[Any]) -> Done:
+def start(request: Request, conn: Connection[Any]) -> Redirect:
     """Ask the leader for the backfill."""
     name = request.path_params["name"]
     try:
-        added = backfilling.start(conn, name, wanted(request))
+        added = backfilling.start(conn, name, backfill_request(request))
     except InputError as error:
-        return Done(job_url(name, "backfill"), str(error), bad=True)
-    return Done(f"/backfills/{added['id']}", f"Backfill {added['id']} is asked for; the leader works on it.")
+        return Redirect(job_url(name, "backfill"), str(error), bad=True)
+    return Redirect(f"/backfills/{added['id']}", f"Backfill {added['id']} is asked for; the leader works on it.")
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
     """Return the page of one backfill."""
-    return View("backfill.html", {"one": backfills.show(conn, request.path_params["id"])})
+    return View("backfill.html", {"one": backfills.show_backfill(conn, request.path_params["id"])})
 
 
-def cancel(request: Request, conn: Connection[Any]) -> Done:
+def cancel(request: Request, conn: Connection[Any]) -> Redirect:
     """Cancel the backfill with its open runs."""
-    done = backfilling.cancel(conn, request.path_params["id"], given(request, "reason"))
-    return Done(f"/backfills/{done.id}", f"The backfill {done.words}.")
+    done = backfilling.cancel(conn, request.path_params["id"], field_text(request, "reason"))
+    return Redirect(f"/backfills/{done.id}", f"The backfill {done.words}.")

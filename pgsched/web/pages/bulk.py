@@ -15,43 +15,50 @@ from pgsched.db.queries.runs.run_filter import Filter
 from pgsched.errors import InputError
 from pgsched.services.runs import changes
 from pgsched.services.runs.changes import Changed, Choice, Verb
-from pgsched.web.pages.rendering import query
-from pgsched.web.pages.responses import Done, View, given
-from pgsched.web.pages.runs import fields, wanted
+from pgsched.web.pages.rendering import query_string
+from pgsched.web.pages.responses import Redirect, View, field_text
+from pgsched.web.pages.runs import filter_fields, filter_of_request
 
 SHOWN = 20
 
 
-def choose(request: Request, conn: Connection[Any]) -> Done:
+def choose(request: Request, conn: Connection[Any]) -> Redirect:
     """Redirect to the page that asks, with the ticked runs and the pressed button in its address."""
-    ids = [("id", str(run_id)) for run_id in given_ids(request)]
-    return Done(f"/runs/many?{urlencode([*fields(request).items(), ('verb', given(request, 'verb') or ''), *ids])}")
+    ids = [("id", str(run_id)) for run_id in ticked_ids(request)]
+    return Redirect(
+        f"/runs/many?{urlencode([*filter_fields(request).items(), ('verb', field_text(request, 'verb') or ''), *ids])}"
+    )
 
 
 def ask(request: Request, conn: Connection[Any]) -> View:
     """Return the page that says how many runs are meant, and which."""
-    choice, ticked = meant(request, conn), bool(given_ids(request))
-    choice, other = changes.without_unfit(conn, choice) if ticked else (choice, [])
+    choice, ticked = chosen_runs(request, conn), bool(ticked_ids(request))
+    choice, other = changes.drop_unfit(conn, choice) if ticked else (choice, [])
     values = {
-        "verb": choice.verb.name, "count": len(choice.ids), "runs": changes.first(conn, choice, SHOWN), "other": other,
-        "fields": fields(request), "ids": choice.ids if ticked else [], "back": f"/runs?{query(fields(request))}",
-    }  # fmt: skip
+        "verb": choice.verb.name,
+        "count": len(choice.ids),
+        "runs": changes.read_first(conn, choice, SHOWN),
+        "other": other,
+        "fields": filter_fields(request),
+        "ids": choice.ids if ticked else [],
+        "back": f"/runs?{query_string(filter_fields(request))}",
+    }
     return View("many.html", values)
 
 
-def do(request: Request, conn: Connection[Any]) -> Done:
+def change_runs(request: Request, conn: Connection[Any]) -> Redirect:
     """Change the runs; runs that changed meanwhile are left alone, and the message says so."""
-    choice = meant(request, conn)
-    done = changes.change(conn, choice, reason=given(request, "reason"))
-    return Done(f"/runs?{query(fields(request))}", result_message(choice.verb, done))
+    choice = chosen_runs(request, conn)
+    done = changes.change(conn, choice, reason=field_text(request, "reason"))
+    return Redirect(f"/runs?{query_string(filter_fields(request))}", result_message(choice.verb, done))
 
 
-def given_ids(request: Request) -> list[int]:
+def ticked_ids(request: Request) -> list[int]:
     """Return the ids of the ticked runs; none if the button means all runs of the filter.
 
     Raises InputError for a text that is not an id.
     """
-    if (given(request, "verb") or "").endswith("-all"):
+    if (field_text(request, "verb") or "").endswith("-all"):
         return []
     texts = request.state.form.get("id") or request.query_params.getlist("id")
     if not all(text.isdecimal() and len(text) < 20 for text in texts):
@@ -59,20 +66,20 @@ def given_ids(request: Request) -> list[int]:
     return sorted({int(text) for text in texts})
 
 
-def meant(request: Request, conn: Connection[Any]) -> Choice:
+def chosen_runs(request: Request, conn: Connection[Any]) -> Choice:
     """Return the ticked runs, or all runs that match the filter.
 
     Raises InputError for an unknown button, if no run is ticked, and for all runs without a filter.
     """
-    text = given(request, "verb") or ""
+    text = field_text(request, "verb") or ""
     verb = changes.VERBS.get(text.removesuffix("-all"))
     if verb is None:
         raise InputError(f'verb: "{text.removesuffix("-all")[:50]}" is neither retry nor cancel', "verb")
-    if ids := given_ids(request):
+    if ids := ticked_ids(request):
         return changes.choose(conn, verb, ids)
     if not text.endswith("-all"):
         raise InputError("tick at least one run", "id")
-    chosen = wanted(request)
+    chosen = filter_of_request(request)
     if chosen == Filter():
         raise InputError("set a filter first: all runs there are is never meant")
     return changes.choose(conn, verb, chosen, most=changes.MOST)

@@ -13,8 +13,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from pgsched.core.wording import duration
-from pgsched.web.pages.rendering import count
+from pgsched.core.wording import format_short_duration
+from pgsched.web.pages.rendering import format_count
 
 WIDTH, HEIGHT = 600.0, 120.0
 SAMPLED = "estimated from a sample"
@@ -38,7 +38,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class HoverInterval:
     """An interval of the axis to point at, with its tooltip."""
 
     x: float
@@ -59,7 +59,7 @@ class Chart:
     lines: tuple[Line, ...]
     top: str
     begin: str
-    spots: tuple[Spot, ...]
+    spots: tuple[HoverInterval, ...]
     note: str = ""
     empty: bool = False
 
@@ -93,23 +93,27 @@ def chart(
     size = len(times)
     where = list(places) if places is not None else [i / max(size - 1, 1) for i in range(size)]
     known = [value for one in series for value in one.values if value is not None]
-    top = nice(max(known, default=0.0))
-    lines = tuple(line(one, where, top, show) for one in series)
+    top = round_up_axis(max(known, default=0.0))
+    lines = tuple(draw_series(one, where, top, show) for one in series)
     step = WIDTH / max(size, 1)
     spots = tuple(
-        Spot(round(max(where[i] * WIDTH - step / 2, 0), 1), round(step, 1), said(times[i], series, i, show))
+        HoverInterval(
+            round(max(where[i] * WIDTH - step / 2, 0), 1),
+            round(step, 1),
+            tooltip_of_interval(times[i], series, i, show),
+        )
         for i in range(size)
     )
     return Chart(title, lines, show(top) if known else "", begin, spots if known else (), note, not known)
 
 
-def said(time: str, series: Sequence[Series], i: int, show: Callable[[float], str]) -> str:
+def tooltip_of_interval(time: str, series: Sequence[Series], i: int, show: Callable[[float], str]) -> str:
     """Return the tooltip of one interval."""
     told = [f"{one.label} {show(value)}" for one in series if (value := one.values[i]) is not None]
     return f"{time}: {', '.join(told) or 'nothing'}"
 
 
-def line(series: Series, where: Sequence[float], top: float, show: Callable[[float], str]) -> Line:
+def draw_series(series: Series, where: Sequence[float], top: float, show: Callable[[float], str]) -> Line:
     """Return the points of a series."""
     pieces: list[list[tuple[float, float]]] = [[]]
     for place, value in zip(where, series.values, strict=True):
@@ -119,22 +123,22 @@ def line(series: Series, where: Sequence[float], top: float, show: Callable[[flo
             pieces[-1].append((round(place * WIDTH, 1), round(HEIGHT - min(value / top, 1) * (HEIGHT - 4), 1)))
     drawn = [piece for piece in pieces if piece]
     last = next((value for value in reversed(series.values) if value is not None), None)
-    areas = tuple(area(piece) for piece in drawn) if series.filled else ()
-    return Line(series.label, series.look, "–" if last is None else show(last), tuple(map(points, drawn)), areas)
+    areas = tuple(format_area(piece) for piece in drawn) if series.filled else ()
+    return Line(series.label, series.look, "–" if last is None else show(last), tuple(map(format_points, drawn)), areas)
 
 
-def points(piece: list[tuple[float, float]]) -> str:
+def format_points(piece: list[tuple[float, float]]) -> str:
     """Return points as `x,y x,y`; a lone point becomes a short stroke."""
     piece = piece if len(piece) > 1 else [(piece[0][0] - 2, piece[0][1]), (piece[0][0] + 2, piece[0][1])]
     return " ".join(f"{x:g},{y:g}" for x, y in piece)
 
 
-def area(piece: list[tuple[float, float]]) -> str:
+def format_area(piece: list[tuple[float, float]]) -> str:
     """Return the area between a piece and the axis, as `x,y x,y`."""
-    return f"{piece[0][0]:g},{HEIGHT:g} {points(piece)} {piece[-1][0]:g},{HEIGHT:g}"
+    return f"{piece[0][0]:g},{HEIGHT:g} {format_points(piece)} {piece[-1][0]:g},{HEIGHT:g}"
 
 
-def nice(value: float) -> float:
+def round_up_axis(value: float) -> float:
     """Return the next of 1, 2, 5, 10, ... above, so that the axis does not change at every look."""
     if value <= 0:
         return 1.0
@@ -173,33 +177,34 @@ class Bar:
 
 def bars(runs: Sequence[dict[str, Any]]) -> list[Bar]:
     """Return bars of runs, oldest first; the longest run has the tallest bar."""
-    lengths = [length(run) for run in runs]
+    lengths = [duration_of_run(run) for run in runs]
     longest = max(lengths, default=0.0) or 1.0
     return [
-        Bar(run["look"], round(max(8.0, TALLEST * took / longest), 1), told(run, took), run["id"])
+        Bar(run["look"], round(max(8.0, TALLEST * took / longest), 1), tooltip_of_run(run, took), run["id"])
         for run, took in zip(runs, lengths, strict=True)
     ]
 
 
-def strip(found: Sequence[Bar], size: int) -> Markup:
+def draw_strip(found: Sequence[Bar], size: int) -> Markup:
     """Return marks of the bars, right-aligned; worse outcomes have taller marks, and each mark has a tooltip.
 
     The SVG is made here, not in a template, because a page has thousands of marks.
     """
     pieces = [
-        f'<rect class="bar {bar.state}" x="{8 * n}" y="{12 - tall(bar)}" width="6.5" height="{tall(bar)}">'
+        f'<rect class="bar {bar.state}" x="{8 * n}" y="{12 - mark_height(bar)}" width="6.5"'
+        f' height="{mark_height(bar)}">'
         f"<title>{escape(bar.text)}</title></rect>"
         for n, bar in enumerate(found, size - len(found))
     ]
     return Markup("".join(pieces))
 
 
-def tall(bar: Bar) -> int:
+def mark_height(bar: Bar) -> int:
     """Return the height of a mark in a strip, at most 12."""
     return TALL.get(bar.state, 6)
 
 
-def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
+def duration_paths(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
     """Return the bars, right-aligned, as one SVG path for each state."""
     paths: dict[str, list[str]] = {}
     for n, bar in enumerate(found, size - len(found)):
@@ -208,7 +213,7 @@ def heights(found: Sequence[Bar], size: int) -> list[tuple[str, str]]:
     return [(state, "".join(pieces)) for state, pieces in paths.items()]
 
 
-def length(run: dict[str, Any]) -> float:
+def duration_of_run(run: dict[str, Any]) -> float:
     """Return how long the last attempt of a run took, in seconds; 0 if it has no end."""
     if run["started_at"] is None or run["finished_at"] is None:
         return 0.0
@@ -216,10 +221,10 @@ def length(run: dict[str, Any]) -> float:
     return max(0.0, took.total_seconds())
 
 
-def told(run: dict[str, Any], took: float) -> str:
+def tooltip_of_run(run: dict[str, Any], took: float) -> str:
     """Describe a run for a tooltip: `2026-05-01 02:00:00 UTC: succeeded, took 3s`."""
-    late = f", {duration(run['late_s'])} late" if run["look"] == "late" else ""
-    spent = f", took {duration(took)}" if took else ""
+    late = f", {format_short_duration(run['late_s'])} late" if run["look"] == "late" else ""
+    spent = f", took {format_short_duration(took)}" if took else ""
     why = f": {str(run['reason'])[:120]}" if run.get("reason") else ""
     slots = f", {run['covers_count']} slots" if run.get("covers_count") else ""
     return f"{run['scheduled_at']:%Y-%m-%d %H:%M:%S} UTC: {run['state']}{late}{spent}{slots}{why}"
@@ -227,4 +232,4 @@ def told(run: dict[str, Any], took: float) -> str:
 
 def number(value: float) -> str:
     """Return a plain count for an axis."""
-    return count(int(value)) if value == int(value) else count(value)
+    return format_count(int(value)) if value == int(value) else format_count(value)

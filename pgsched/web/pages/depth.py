@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.connection.pool import Pool
 from pgsched.errors import PgschedError
-from pgsched.services.charts import depth
+from pgsched.services.charts import count_open_runs
 
 EVERY_S, KEPT_S = 10.0, 24 * 3600.0
 
@@ -46,16 +46,16 @@ class Depths:
         return [one for one in list(self.kept) if one.at >= since]
 
 
-async def watching(pool: Pool, depths: Depths) -> None:
+async def record_depths(pool: Pool, depths: Depths) -> None:
     """Record the depth every EVERY_S seconds; a database that does not answer leaves a gap."""
     while True:
         with contextlib.suppress(PgschedError, DatabaseError):
-            depths.kept.append(await run_in_threadpool(note, pool))
+            depths.kept.append(await run_in_threadpool(read_depth, pool))
         await asyncio.sleep(EVERY_S)
 
 
-def note(pool: Pool) -> Depth:
+def read_depth(pool: Pool) -> Depth:
     """Read the depth now."""
     with pool.connection() as conn:
-        found = depth(conn)
+        found = count_open_runs(conn)
     return Depth(time.monotonic(), found["queued"], found["running"], found["scheduled"] + found["waiting"])

@@ -17,14 +17,14 @@ from pgsched.services.doctor import doctor
 
 OLD_S = 10.0
 # Checks whose texts may name the host, the database, the user or a folder.
-WHERE = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
+LOCATING_CHECKS = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
 
 
-def hidden(finding: Finding) -> Finding:
+def redact_finding(finding: Finding) -> Finding:
     """Return the finding, with another text if its own may name the host, the database, the user or a folder."""
     said = {"ok": "it is well", "warn": "there is something to know", "fail": "it fails"}[finding.level]
     text = f"{said}; what, is shown to who may change things"
-    return replace(finding, text=text) if finding.name in WHERE else finding
+    return replace(finding, text=text) if finding.name in LOCATING_CHECKS else finding
 
 
 class Diagnosis:
@@ -48,7 +48,7 @@ class Diagnosis:
             if not self._looking and (self._found is None or age_s > OLD_S):
                 self._looking = True
                 Thread(target=self._look, name="pgsched-doctor", daemon=True).start()
-            found = self._found if all_of_it or self._found is None else [hidden(one) for one in self._found]
+            found = self._found if all_of_it or self._found is None else [redact_finding(one) for one in self._found]
             return found, age_s
 
     def _look(self) -> None:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from pgsched.core import policies
-from pgsched.core.input_values import json_arguments, moment
+from pgsched.core.input_values import json_arguments, parse_age_or_instant
 from pgsched.core.model import Kind, Row
 from pgsched.core.payload import json_value
 from pgsched.core.schedule import preview as previews
@@ -29,7 +29,7 @@ from pgsched.errors import InputError, NotFound
 from pgsched.services.jobs import job_changes
 from pgsched.services.jobs.order import neighbours
 from pgsched.web.pages.rendering import ENVIRONMENT
-from pgsched.web.pages.responses import Done, View, given, job_url
+from pgsched.web.pages.responses import Redirect, View, field_text, job_url
 from pgsched.web.pages.retention import keep_of, keep_text
 
 SHOWN = 8
@@ -55,14 +55,14 @@ class Field:
     default: str = ""
 
 
-WHAT = (
+TASK_FIELDS = (
     Field("name"),
     Field("kind", choices=tuple(Kind), default=Kind.TASK),
     Field("task", "registered name, program, command line, statement or URL", long=True),
     Field("args", "JSON: an object or an array", long=True, default="{}"),
     Field("description", long=True),
 )
-WHEN = (
+SCHEDULE_FIELDS = (
     Field("schedule", "0 2 * * *, @every 90s, @daily; empty: once"),
     Field("timezone", "IANA name", default="UTC"),
     Field("run_at", "once, at this instant"),
@@ -73,7 +73,7 @@ WHEN = (
     Field("delete_after_run", tick=True),
     Field("after_jobs", "names of jobs, one a line: a slot waits for their runs of the same slot", long=True),
 )
-LATE = (
+SLOT_FIELDS = (
     Field("overlap", choices=policies.OVERLAP, default="skip"),
     Field("max_buffer", default="100"),
     Field("retry_within", "a slot that overlap skips may start until then"),
@@ -83,7 +83,7 @@ LATE = (
     Field("misfire_after", "later than this is late", default="60 seconds"),
     Field("start_deadline", "not started by then: missed"),
 )
-TRIES = (
+ATTEMPT_FIELDS = (
     Field("max_attempts", "empty: as its task says, or 3"),
     Field("timeout", "of one attempt: 90 seconds, 2h"),
     Field("kill_after", default="10 seconds"),
@@ -95,22 +95,28 @@ TRIES = (
     Field("retry_codes", "exit codes, with commas"),
     Field("dead_codes", "exit codes, with commas"),
 )
-WHERE = (
+QUEUE_FIELDS = (
     Field("queue", "empty: as its task says, or default"),
     Field("priority", "0-9, lower first; empty: as its task says, or 5"),
     Field("tags", "with commas"),
     Field("concurrency_key", "runs of one key share a limit"),
     Field("concurrency_limit", "so many at a time"),
 )
-WATCH = (
+ALERT_FIELDS = (
     Field("alert_after_failures", "so many runs in a row"),
     Field("max_lateness", "from the slot to the start: 10 minutes"),
     Field("max_duration", "of one attempt"),
     Field("expect_every", "a success, paused or not: 26 hours"),
     Field("keep", "its ended runs: dead=90d, any=7d; empty: as its queue says, or everything else"),
 )
-GROUPS = {"What to run": WHAT, "When": WHEN, "Late and overlapping slots": LATE, "Attempts": TRIES,
-          "Queue and limits": WHERE, "Alerts and retention": WATCH}  # fmt: skip
+GROUPS = {
+    "What to run": TASK_FIELDS,
+    "When": SCHEDULE_FIELDS,
+    "Late and overlapping slots": SLOT_FIELDS,
+    "Attempts": ATTEMPT_FIELDS,
+    "Queue and limits": QUEUE_FIELDS,
+    "Alerts and retention": ALERT_FIELDS,
+}
 FIELDS = {field.name: field for group in GROUPS.values() for field in group}
 LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
 
@@ -118,18 +124,18 @@ LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
 def new(request: Request, conn: Connection[Any]) -> View:
     """Return an empty form, or a form filled in with another job's values."""
     texts = {name: field.default for name, field in FIELDS.items()}
-    if (like := given(request, "like")) is not None:
-        texts = texts_of(conn, jobs.show(conn, like)) | {"name": ""}
-    return form(None, texts)
+    if (like := field_text(request, "like")) is not None:
+        texts = texts_of(conn, jobs.show_job(conn, like)) | {"name": ""}
+    return form_view(None, texts)
 
 
 def edit(request: Request, conn: Connection[Any]) -> View:
     """Return the form of a job."""
-    job = jobs.show(conn, request.path_params["name"])
-    return form(job, texts_of(conn, job))
+    job = jobs.show_job(conn, request.path_params["name"])
+    return form_view(job, texts_of(conn, job))
 
 
-def form(
+def form_view(
     job: Row | None,
     texts: Mapping[str, str],
     problem: InputError | None = None,
@@ -142,7 +148,7 @@ def form(
     `seen`: the texts that changes are compared with; None: `texts`.
     `theirs`: another person's new texts of fields that were changed here as well.
     """
-    wrong = None if problem is None else column_of(problem)
+    wrong = None if problem is None else field_of_error(problem)
     values = {
         "job": job, "texts": texts, "groups": GROUPS, "problem": None if problem is None else str(problem),
         "wrong": wrong if wrong in FIELDS else None, "seen": json.dumps(dict(texts if seen is None else seen)),
@@ -151,35 +157,35 @@ def form(
     return View("job_form.html", values, 200 if problem is None else 422)
 
 
-def column_of(problem: InputError) -> str | None:
+def field_of_error(problem: InputError) -> str | None:
     """Return the field that an error is about; parts of a cron expression are the field `schedule`."""
     return "schedule" if problem.field in CRON_FIELDS else problem.field
 
 
-def create(request: Request, conn: Connection[Any]) -> View | Done:
+def create(request: Request, conn: Connection[Any]) -> View | Redirect:
     """Create the job."""
-    texts = sent(request)
+    texts = form_texts(request)
     try:
         filled = {name: text for name, text in texts.items() if text != FIELDS[name].default}
-        job = job_changes.add(conn, columns(conn, filled) | paused(request))
+        job = job_changes.add(conn, column_values(conn, filled) | paused_column(request))
     except InputError as problem:
-        return form(None, texts, problem)
-    return Done(job_url(job["name"]), f"Job {job['name']} is made.")
+        return form_view(None, texts, problem)
+    return Redirect(job_url(job["name"]), f"Job {job['name']} is made.")
 
 
-def change(request: Request, conn: Connection[Any]) -> View | Done:
+def change(request: Request, conn: Connection[Any]) -> View | Redirect:
     """Change the fields that were changed in the form.
 
     What another person changed meanwhile stays, unless the same field was changed here as well: then the form shows
     both texts.
     """
-    texts = sent(request)
+    texts = form_texts(request)
     try:
-        job = jobs.show(conn, request.path_params["name"])
+        job = jobs.show_job(conn, request.path_params["name"])
     except NotFound as gone:
-        return form(None, texts, InputError(f"{gone}: it was deleted meanwhile; saving makes it again"), seen={})
+        return form_view(None, texts, InputError(f"{gone}: it was deleted meanwhile; saving makes it again"), seen={})
     now = texts_of(conn, job)
-    seen = seen_by(request, now)
+    seen = texts_seen(request, now)
     mine = {name: text for name, text in texts.items() if text != seen[name]}
     theirs = {name: now[name] for name, text in mine.items() if now[name] not in (seen[name], text)}
     texts = now | mine
@@ -187,37 +193,37 @@ def change(request: Request, conn: Connection[Any]) -> View | Done:
         if theirs:
             raise InputError(f"somebody else has changed {', '.join(theirs)} meanwhile: the fields below are yours,"
                              " with theirs beside them; save again to put yours over theirs")  # fmt: skip
-        changes = columns(conn, {name: text for name, text in mine.items() if text != now[name]})
+        changes = column_values(conn, {name: text for name, text in mine.items() if text != now[name]})
         if not changes:
-            return Done(job_url(job["name"]), "Nothing was changed.")
+            return Redirect(job_url(job["name"]), "Nothing was changed.")
         job = job_changes.update(conn, job["name"], changes)
     except InputError as problem:
-        return form(job, texts, problem, seen=now, theirs=theirs)
-    return Done(job_url(job["name"]), f"Changed: {', '.join(changes)}.")
+        return form_view(job, texts, problem, seen=now, theirs=theirs)
+    return Redirect(job_url(job["name"]), f"Changed: {', '.join(changes)}.")
 
 
-def seen_by(request: Request, otherwise: Mapping[str, str]) -> dict[str, str]:
+def texts_seen(request: Request, otherwise: Mapping[str, str]) -> dict[str, str]:
     """Return the texts that the form was filled in with; for a missing text, the current one."""
     try:
-        found = json.loads(given(request, "seen") or "{}")
+        found = json.loads(field_text(request, "seen") or "{}")
     except ValueError:
         found = {}
     known = found if isinstance(found, dict) else {}
     return {name: known[name] if isinstance(known.get(name), str) else text for name, text in otherwise.items()}
 
 
-def sent(request: Request) -> dict[str, str]:
+def form_texts(request: Request) -> dict[str, str]:
     """Return the texts of the form's fields; a box without a tick is not sent, and is `no`."""
-    texts = {name: (given(request, name) or "").replace("\r\n", "\n") for name in FIELDS}
+    texts = {name: (field_text(request, name) or "").replace("\r\n", "\n") for name in FIELDS}
     return {name: (text or "no") if FIELDS[name].tick else text for name, text in texts.items()}
 
 
-def paused(request: Request) -> dict[str, Any]:
+def paused_column(request: Request) -> dict[str, Any]:
     """Return the column that creates the job paused, if the box is ticked."""
-    return {"paused": True} if given(request, "paused") else {}
+    return {"paused": True} if field_text(request, "paused") else {}
 
 
-def columns(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
+def column_values(conn: Connection[Any], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of columns for these texts; an empty text puts the default back."""
     found = {name: value_of(name, text) for name, text in texts.items()}
     if found.get("after_jobs"):
@@ -267,28 +273,28 @@ def preview(request: Request, conn: Connection[Any]) -> Response:
     """Return a piece of HTML that says what the typed schedule means and when it fires."""
     values: dict[str, Any] = {"problem": None, "sentence": "", "fires": [], "notes": []}
     try:
-        values |= foreseen(request, conn)
+        values |= preview_schedule(request, conn)
     except InputError as error:
         values["problem"] = str(error)
     return HTMLResponse(ENVIRONMENT.get_template("preview.html").render(values | {"csrf": ""}))
 
 
-def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
+def preview_schedule(request: Request, conn: Connection[Any]) -> dict[str, Any]:
     """Return the description and the next slots of the schedule in the URL.
 
     Slots on excluded dates of an existing job say so.
     """
-    schedule, zone = given(request, "schedule"), given(request, "timezone") or "UTC"
+    schedule, zone = field_text(request, "schedule"), field_text(request, "timezone") or "UTC"
     if schedule is None:
-        at = given(request, "run_at")
+        at = field_text(request, "run_at")
         return {"sentence": f"Once, at {at}" if at else "Once, as soon as it is made"}
     now = datetime.now(UTC)
-    begin, end = bound(request, "starts_at"), bound(request, "ends_at")
+    begin, end = field_instant(request, "starts_at"), field_instant(request, "ends_at")
     parsed = parse(schedule, zone, max(now, begin or now))
     if parsed.fixed_delay:
         return {"sentence": describe(parsed), "notes": ["its slots depend on when runs end"]}
-    name = given(request, "job")
-    dates = calendar(jobs.show(conn, name)["excluded"] if name else None, zone)
+    name = field_text(request, "job")
+    dates = calendar(jobs.show_job(conn, name)["excluded"] if name else None, zone)
     since = max(now, begin - INSTANT) if begin else now
     fires = [replace(one, excluded=dates.excluded(one.at)) for one in previews.preview(parsed, since, SHOWN)
              if end is None or one.at <= end]  # fmt: skip
@@ -296,10 +302,10 @@ def foreseen(request: Request, conn: Connection[Any]) -> dict[str, Any]:
     return {"sentence": sentence if zone in sentence else f"{sentence} ({zone})", "fires": fires}
 
 
-def bound(request: Request, name: str) -> datetime | None:
+def field_instant(request: Request, name: str) -> datetime | None:
     """Return the instant in a field; None while the text is not an instant yet."""
     try:
-        found = moment(name, given(request, name))
+        found = parse_age_or_instant(name, field_text(request, name))
     except InputError:
         return None
     return found if isinstance(found, datetime) else None

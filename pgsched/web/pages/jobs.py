@@ -8,11 +8,11 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.core import policies
-from pgsched.core.input_values import fixed_instant, json_arguments
+from pgsched.core.input_values import json_arguments, parse_instant
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
-from pgsched.core.wording import describe_keep, duration
+from pgsched.core.wording import describe_keep, format_short_duration
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.leader import alerts
@@ -22,8 +22,8 @@ from pgsched.services.jobs import job_changes, slots
 from pgsched.services.jobs.explain import explain_slot
 from pgsched.services.jobs.order import neighbours
 from pgsched.web.pages import months
-from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, heights, number, strip
-from pgsched.web.pages.responses import Done, View, given, job_url
+from pgsched.web.pages.charts import SAMPLED, Chart, Series, bars, chart, draw_strip, duration_paths, number
+from pgsched.web.pages.responses import Redirect, View, field_text, job_url
 
 PAGE = 50
 FORESEEN = 8
@@ -32,56 +32,73 @@ DAY_SHOWN = 60
 
 def index(request: Request, conn: Connection[Any]) -> View:
     """Return the list of jobs."""
-    wanted = {name: given(request, name) for name in ("state", "queue", "after")}
+    wanted = {name: field_text(request, name) for name in ("state", "queue", "after")}
     found = jobs.list_jobs(conn, **wanted, limit=PAGE + 1)
     shown = found[:PAGE]
-    strips = slots.strips(conn, [job["id"] for job in shown])
+    strips = slots.read_strips(conn, [job["id"] for job in shown])
     values = {
         "jobs": shown, "wanted": wanted, "states": jobs.STATES,
         "more": shown[-1]["name"] if len(found) > PAGE else None,
-        "strips": {job["id"]: of_slots(strips.get(job["id"], [])) for job in shown},
+        "strips": {job["id"]: slot_strips(strips.get(job["id"], [])) for job in shown},
     }  # fmt: skip
     return View("jobs.html", values)
 
 
-def of_slots(found: list[Row]) -> tuple[Any, Any]:
+def slot_strips(found: list[Row]) -> tuple[Any, Any]:
     """Return two strips of a job's last slots: how long the runs took, and how they ended."""
     made = bars(found)
-    return heights(made, slots.SHOWN), strip(made, slots.SHOWN)
+    return duration_paths(made, slots.SHOWN), draw_strip(made, slots.SHOWN)
 
 
 def show(request: Request, conn: Connection[Any]) -> View:
     """Return the page of a job: its slots, what comes next, and why a slot did not run."""
-    job = jobs.show(conn, request.path_params["name"])
+    job = jobs.show_job(conn, request.path_params["name"])
     today = job["now"].astimezone(zones.zone(job["timezone"])).date()
-    day = a_date(request, "day")
-    first = (a_date(request, "month") or day or today).replace(day=1)
+    day = field_date(request, "day")
+    first = (field_date(request, "month") or day or today).replace(day=1)
     of_day = (
-        slots.of_day(conn, job, day, fixed_instant("before", given(request, "before")), DAY_SHOWN + 1) if day else []
+        slots.list_of_day(conn, job, day, parse_instant("before", field_text(request, "before")), DAY_SHOWN + 1)
+        if day
+        else []
     )
-    span = given(request, "range")
+    span = field_text(request, "range")
     span = span if span in long_charts.OF_A_JOB else None
-    recent = slots.strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
+    recent = slots.read_strips(conn, [job["id"]], 100).get(job["id"], []) if span is None else []
     before, behind = neighbours(conn, job)
-    found = slots.month(conn, job, first)
+    found = slots.read_month(conn, job, first)
     values = {
-        "job": job, "facts": facts(job), "preview": preview_job(job, FORESEEN), "bars": bars(recent),
-        "span": span, "spans": long_charts.OF_A_JOB, "charts": [] if span is None else trends(conn, job, span),
-        "after": before, "waited_for_by": behind,
+        "job": job,
+        "facts": policies_set(job),
+        "preview": preview_job(job, FORESEEN),
+        "bars": bars(recent),
+        "span": span,
+        "spans": long_charts.OF_A_JOB,
+        "charts": [] if span is None else long_charts_of_job(conn, job, span),
+        "after": before,
+        "waited_for_by": behind,
         "dates": [dict(zip(("first", "last", "reason"), one, strict=True)) for one in job["excluded"] or ()],
-        "month": found, "month_days": months.days(job, found), "kinds": months.KINDS, "today": today, "day": day,
-        "before": first - timedelta(days=1), "behind": first + timedelta(days=32), "blank": first.weekday(),
-        "of_day": of_day[:DAY_SHOWN] if day else None, "more_of_day": len(of_day) > DAY_SHOWN,
-        "changes": slots.around_changes(job), "overlaps": policies.OVERLAP, "told_why": explained(request, conn, job),
-        "alerts": alerts.listed(conn, everything=True, job_id=job["id"], n=5),
+        "month": found,
+        "month_days": months.days(job, found),
+        "kinds": months.KINDS,
+        "today": today,
+        "day": day,
+        "before": first - timedelta(days=1),
+        "behind": first + timedelta(days=32),
+        "blank": first.weekday(),
+        "of_day": of_day[:DAY_SHOWN] if day else None,
+        "more_of_day": len(of_day) > DAY_SHOWN,
+        "changes": slots.around_changes(job),
+        "overlaps": policies.OVERLAP,
+        "told_why": explanation(request, conn, job),
+        "alerts": alerts.list_alerts(conn, everything=True, job_id=job["id"], n=5),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
-    }  # fmt: skip
+    }
     return View("job.html", values, every_s=None if span is None else 10.0)
 
 
-def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
+def long_charts_of_job(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
     """Return charts of durations, lateness and outcomes, over longer than rows are kept."""
-    lately = long_charts.of_job(conn, job["id"], span)
+    lately = long_charts.read_job_stretches(conn, job["id"], span)
     times, begin = [f"{one.from_at:%Y-%m-%d %H:%M} UTC" for one in lately], f"{span} ago"
     sampled = SAMPLED if any(one.sampled for one in lately) else ""
     took = [Series("half took at most", "a", [one.took_50 for one in lately]),
@@ -90,26 +107,29 @@ def trends(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
     ended = [Series("executed", "a", [one.runs for one in lately], filled=True),
              Series("dead", "bad", [one.dead for one in lately]),
              Series("missed", "b", [one.missed for one in lately])]  # fmt: skip
-    return [chart("Durations", took, times, duration, begin), chart("Lateness", late, times, duration, begin),
-            chart("Runs", ended, times, number, begin, note=sampled)]  # fmt: skip
+    return [
+        chart("Durations", took, times, format_short_duration, begin),
+        chart("Lateness", late, times, format_short_duration, begin),
+        chart("Runs", ended, times, number, begin, note=sampled),
+    ]
 
 
-def explained(request: Request, conn: Connection[Any], job: Row) -> str | None:
+def explanation(request: Request, conn: Connection[Any], job: Row) -> str | None:
     """Return the explanation of the slot that the URL asks about; None if it asks about none."""
     if "at" not in request.query_params:
         return None
     try:
-        return explain_slot(conn, job["name"], given(request, "at")).text
+        return explain_slot(conn, job["name"], field_text(request, "at")).text
     except InputError as error:
         return str(error)
 
 
-def a_date(request: Request, name: str) -> date | None:
+def field_date(request: Request, name: str) -> date | None:
     """Return a date of the URL; None if it is empty. `YYYY-MM` means the first of the month.
 
     Raises InputError for other texts, and for a year that no job can have.
     """
-    text = given(request, name)
+    text = field_text(request, name)
     if text is None:
         return None
     try:
@@ -130,7 +150,7 @@ POLICIES = (
 )  # fmt: skip
 
 
-def facts(job: Row) -> dict[str, Any]:
+def policies_set(job: Row) -> dict[str, Any]:
     """Return the policies of a job that are set."""
     found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
     return found | ({"keep": describe_keep(job["keep"])} if job["keep"] else {})
@@ -139,34 +159,34 @@ def facts(job: Row) -> dict[str, Any]:
 # ---- actions of one button
 
 
-def pause(request: Request, conn: Connection[Any]) -> Done:
+def pause(request: Request, conn: Connection[Any]) -> Redirect:
     """Pause the job's schedule."""
     name = request.path_params["name"]
     user = request.state.visitor.user or None
-    job_changes.pause(conn, name, given(request, "reason"), user)
-    return Done(job_url(name), "The schedule is paused. Runs that exist go on.")
+    job_changes.pause(conn, name, field_text(request, "reason"), user)
+    return Redirect(job_url(name), "The schedule is paused. Runs that exist go on.")
 
 
-def resume(request: Request, conn: Connection[Any]) -> Done:
+def resume(request: Request, conn: Connection[Any]) -> Redirect:
     """Resume the job's schedule."""
     name = request.path_params["name"]
-    job_changes.resume(conn, name, given(request, "from") or "now")
-    return Done(job_url(name), "The job is active again.")
+    job_changes.resume(conn, name, field_text(request, "from") or "now")
+    return Redirect(job_url(name), "The job is active again.")
 
 
-def run(request: Request, conn: Connection[Any]) -> Done:
+def run(request: Request, conn: Connection[Any]) -> Redirect:
     """Run the job now."""
     name = request.path_params["name"]
-    args = given(request, "args")
-    run_id = job_changes.run(conn, name, args and json_arguments(args), given(request, "overlap") or "allow")
-    return Done(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
+    args = field_text(request, "args")
+    run_id = job_changes.run(conn, name, args and json_arguments(args), field_text(request, "overlap") or "allow")
+    return Redirect(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
 
 
-def delete(request: Request, conn: Connection[Any]) -> Done:
+def delete(request: Request, conn: Connection[Any]) -> Redirect:
     """Delete the job if its name was typed again."""
     name = request.path_params["name"]
-    if given(request, "name") != name:
-        return Done(job_url(name), "Not deleted: the name that you typed is not this job's.", bad=True)
+    if field_text(request, "name") != name:
+        return Redirect(job_url(name), "Not deleted: the name that you typed is not this job's.", bad=True)
     gone = job_changes.delete(conn, name).result
     still = f" {gone['running']} of its runs still run." if gone["running"] else ""
-    return Done("/jobs", f"Job {name} is deleted.{still}")
+    return Redirect("/jobs", f"Job {name} is deleted.{still}")

@@ -2,8 +2,8 @@
 
 Each event is one JSON value, so that no text of a page can break the framing:
 
-- `part`: the whole live part.
-- `delta`: how to make the live part from the one before.
+- `read_live_part`: the whole live part.
+- `line_delta`: how to make the live part from the one before.
 - `still`: nothing has changed.
 - `trouble`: why there are no new figures.
 
@@ -30,11 +30,11 @@ from starlette.types import Receive, Scope, Send
 from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.errors import InputError, PgschedError
-from pgsched.web.pages.responses import Endpoint, Page, View, answer, explained, live_part, made
+from pgsched.web.pages.responses import Endpoint, Page, View, answer, error_for_visitor, render_live_part, run_page
 
 logger = log.get("web")
 LIVE_S, MOST_LIVE = 600.0, 100
-NO_LOAD = 10  # after a look, pause at least this many times as long as the look took
+PAUSE_FACTOR = 10  # after a look, pause at least this many times as long as the look took
 # Looks at the same time: the other connections of the pool are for page loads and buttons.
 LOOKS = 4
 AGE = re.compile(r'( data-age)="[^"]*">[^<]*<')
@@ -45,13 +45,13 @@ def page(make: Page) -> Endpoint:
 
     async def endpoint(request: Request) -> Response:
         if "text/event-stream" in request.headers.get("accept", ""):
-            return Live(request, make)
+            return LiveStream(request, make)
         return await run_in_threadpool(answer, request, make)
 
     return endpoint
 
 
-class Live(StreamingResponse):
+class LiveStream(StreamingResponse):
     """The event stream of one page.
 
     At most MOST_LIVE streams are open: one more is refused before it begins.
@@ -62,7 +62,7 @@ class Live(StreamingResponse):
         self._packed = "gzip" in request.headers.get("accept-encoding", "")
         headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
         headers |= {"Content-Encoding": "gzip"} if self._packed else {}
-        events = packed(stream(request, make)) if self._packed else stream(request, make)
+        events = compress_events(live_events(request, make)) if self._packed else live_events(request, make)
         super().__init__(events, media_type="text/event-stream", headers=headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +77,7 @@ class Live(StreamingResponse):
             self._state.streams -= 1
 
 
-async def stream(request: Request, make: Page) -> AsyncIterator[bytes]:
+async def live_events(request: Request, make: Page) -> AsyncIterator[bytes]:
     """Yield events until the browser leaves, for at most LIVE_S seconds.
 
     The browser then connects again by itself, and authenticates anew.
@@ -87,8 +87,8 @@ async def stream(request: Request, make: Page) -> AsyncIterator[bytes]:
     while time.monotonic() - begun < LIVE_S and not state.ending.is_set():
         started = time.monotonic()
         name, value, every_s = await to_thread.run_sync(looks.look, limiter=limiter(state))
-        pause_s = max(every_s, NO_LOAD * (time.monotonic() - started))
-        yield event(name, value, pause_s)
+        pause_s = max(every_s, PAUSE_FACTOR * (time.monotonic() - started))
+        yield encode_event(name, value, pause_s)
         try:
             await asyncio.wait_for(state.ending.wait(), pause_s)
         except TimeoutError:
@@ -103,7 +103,7 @@ def limiter(state: Any) -> CapacityLimiter:
     return found
 
 
-async def packed(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def compress_events(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield the events compressed, each of them complete."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)
     async for one in events:
@@ -123,9 +123,9 @@ class Looks:
         """Look once; return the event's name and value, and the seconds until the next look."""
         every_s = self._request.app.state.settings.every_s
         try:
-            text, asked_s = part(self._request, self._make)
+            text, asked_s = read_live_part(self._request, self._make)
         except (PgschedError, DatabaseError) as error:
-            return "trouble", str(explained(self._request, error)), every_s
+            return "trouble", str(error_for_visitor(self._request, error)), every_s
         except Exception as error:
             kind = type(error).__name__
             if kind != self._failed:  # logged when the error begins, not at every look
@@ -145,21 +145,21 @@ class Looks:
             return "still", None
         before, lines = self._sent, text.split("\n")
         self._sent, self._known = lines, known
-        return ("part", text) if before is None else ("delta", delta(before, lines))
+        return ("part", text) if before is None else ("delta", line_delta(before, lines))
 
 
-def part(request: Request, make: Page) -> tuple[str, float | None]:
+def read_live_part(request: Request, make: Page) -> tuple[str, float | None]:
     """Return the HTML of the live part, and the seconds between two looks that the page asks for.
 
     Raises the errors of the page.
     """
-    view = made(request, make)
+    view = run_page(request, make)
     if not isinstance(view, View):
         raise InputError("this page is not live")
-    return live_part(request, view), view.every_s
+    return render_live_part(request, view), view.every_s
 
 
-def delta(before: list[str], lines: list[str]) -> list[Any]:
+def line_delta(before: list[str], lines: list[str]) -> list[Any]:
     """Return the lines as pieces: `[first, count]` for lines of `before`, a text for new lines."""
     places: dict[str, int] = {}
     for n, line in enumerate(before):
@@ -182,7 +182,7 @@ def delta(before: list[str], lines: list[str]) -> list[Any]:
     return pieces
 
 
-def event(name: str, value: Any, pause_s: float) -> bytes:
+def encode_event(name: str, value: Any, pause_s: float) -> bytes:
     """Return an event as a browser reads it, with the data `[value, seconds until the next]`."""
     text = json.dumps([value, round(pause_s, 2)], ensure_ascii=True, separators=(",", ":"))
     return f"event: {name}\ndata: {text}\n\n".encode()

@@ -47,24 +47,26 @@ def days(job: Row, month: Month) -> list[Day]:
     found = []
     for day in month.days:
         counts = day.counts | ({"to come": coming[day.date]} if day.date <= last and coming[day.date] else {})
-        found.append(Day(day.date, counts, day.date == last, excluded(job, day.date)))
+        found.append(Day(day.date, counts, day.date == last, exclusion_reason(job, day.date)))
     return found
 
 
-def excluded(job: Row, day: date) -> str | None:
+def exclusion_reason(job: Row, day: date) -> str | None:
     """Return why the job does not run on this date, or None if the date is not excluded."""
-    for first, until, reason in spans(job["excluded"] or ()):
+    for first, until, reason in parse_excluded(job["excluded"] or ()):
         if first <= day <= until:
             return f"excluded: {reason}" if reason else "excluded"
     return None
 
 
-def spans(found: Iterable[tuple[date | str, date | str, str | None]]) -> Iterable[tuple[date, date, str | None]]:
+def parse_excluded(
+    found: Iterable[tuple[date | str, date | str, str | None]],
+) -> Iterable[tuple[date, date, str | None]]:
     """Yield the excluded dates as dates; a row may have them as texts."""
     for first, until, reason in found:
-        yield a_date(first), a_date(until), reason
+        yield to_date(first), to_date(until), reason
 
 
-def a_date(value: date | str) -> date:
+def to_date(value: date | str) -> date:
     """Return the date; a text is read as YYYY-MM-DD."""
     return date.fromisoformat(value) if isinstance(value, str) else value

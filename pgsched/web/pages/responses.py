@@ -24,8 +24,8 @@ from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import explain
 from pgsched.db.queries.jobs import queues
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
-from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, segment
-from pgsched.web.security.visitors import SAFE, Visitor
+from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, path_segment
+from pgsched.web.security.visitors import SAFE_METHODS, Visitor
 
 TOLD = "pgsched_told"
 MOST_TOLD = 800  # characters; the message travels in a cookie
@@ -44,7 +44,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Redirect:
     """A change that was made.
 
     `to`: where the browser goes next.
@@ -58,11 +58,11 @@ class Done:
     cookies: dict[str, str | None] = field(default_factory=dict)
 
 
-Page = Callable[[Request, Connection[Any]], View | Done | Response]
+Page = Callable[[Request, Connection[Any]], View | Redirect | Response]
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def action(act: Page) -> Endpoint:
+def change_endpoint(act: Page) -> Endpoint:
     """Return the endpoint of a change."""
 
     async def endpoint(request: Request) -> Response:
@@ -77,27 +77,29 @@ def answer(request: Request, make: Page) -> Response:
     After a failed change the browser returns to the page with the button, which shows the error.
     """
     begun = time.perf_counter()
-    found = tried(request, make)
+    found = run_page_safely(request, make)
     if isinstance(found, DatabaseUnreachable) and request.method == "GET":  # the pool's connections may have been old
-        found = tried(request, make)
+        found = run_page_safely(request, make)
     if isinstance(found, PgschedError):
         # Show the error on the page with the button: here, a reload would send the form again.
-        came = back_of(request) if request.method == "POST" else None
-        found = failed(found) if came is None else Done(came, f"That did not work: {found}"[:MOST_TOLD], bad=True)
+        came = previous_page(request) if request.method == "POST" else None
+        found = (
+            error_view(found) if came is None else Redirect(came, f"That did not work: {found}"[:MOST_TOLD], bad=True)
+        )
     response = found if isinstance(found, Response) else respond(request, found)
     response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
     return response
 
 
-def tried(request: Request, make: Page) -> View | Done | Response | PgschedError:
+def run_page_safely(request: Request, make: Page) -> View | Redirect | Response | PgschedError:
     """Run the function of a page; return its result, or the error that it raised."""
     try:
-        return made(request, make)
+        return run_page(request, make)
     except (PgschedError, DatabaseError) as error:
-        return explained(request, error)
+        return error_for_visitor(request, error)
 
 
-def explained(request: Request, raised: PgschedError | DatabaseError) -> PgschedError:
+def error_for_visitor(request: Request, raised: PgschedError | DatabaseError) -> PgschedError:
     """Return the error in words that this visitor may read.
 
     The address of the database, and the console's login there, are only for visitors that may change things.
@@ -108,7 +110,7 @@ def explained(request: Request, raised: PgschedError | DatabaseError) -> Pgsched
     return error
 
 
-def made(request: Request, make: Page) -> View | Done | Response:
+def run_page(request: Request, make: Page) -> View | Redirect | Response:
     """Run the function of a page on a connection from the pool; add what is paused to a View."""
     with connection(request) as conn:
         found = make(request, conn)
@@ -122,14 +124,14 @@ def connection(request: Request) -> Iterator[Connection[Any]]:
     Raises DatabaseUnreachable.
     """
     with request.app.state.pool.connection() as conn:
-        conn.acting_for = (request.state.visitor.user or None) if request.method not in SAFE else None
+        conn.acting_for = (request.state.visitor.user or None) if request.method not in SAFE_METHODS else None
         try:
             yield conn
         finally:
             conn.acting_for = None
 
 
-def respond(request: Request, found: View | Done) -> Response:
+def respond(request: Request, found: View | Redirect) -> Response:
     """Return the response for a browser: a page, or a redirect with a message."""
     if isinstance(found, View):
         told = request.app.state.signer.unseal(TOLD, request.cookies.get(TOLD, ""))
@@ -144,7 +146,7 @@ def respond(request: Request, found: View | Done) -> Response:
     return response
 
 
-def failed(error: PgschedError) -> View:
+def error_view(error: PgschedError) -> View:
     """Return the page that explains an error."""
     return View("error.html", {"error": str(error), "again": None}, status_of(error))
 
@@ -162,28 +164,28 @@ def status_of(error: PgschedError) -> int:
 
 def render(request: Request, view: View, told: Mapping[str, Any] | None = None) -> str:
     """Return the HTML of the whole page; `told` is the message about the last change."""
-    return ENVIRONMENT.get_template(view.template).render(context(request, view) | {"told": told})
+    return ENVIRONMENT.get_template(view.template).render(template_values(request, view) | {"told": told})
 
 
-def live_part(request: Request, view: View) -> str:
+def render_live_part(request: Request, view: View) -> str:
     """Return the HTML of the live part of the page: exactly the text that the whole page has there."""
     template = ENVIRONMENT.get_template(view.template)
-    values = template.new_context(context(request, view) | {"told": None})
+    values = template.new_context(template_values(request, view) | {"told": None})
     paused = ENVIRONMENT.get_template("pauses.html").render(values)
     return paused + "".join(template.blocks["live"](values))
 
 
-def context(request: Request, view: View) -> dict[str, Any]:
+def template_values(request: Request, view: View) -> dict[str, Any]:
     """Return the values that every template can use, and the values of this page."""
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
               "logs_in": settings.logs_in, "pauses": view.pauses,
-              "back": back_of(request)}  # fmt: skip
+              "back": previous_page(request)}  # fmt: skip
     return shared | view.values
 
 
-def back_of(request: Request) -> str | None:
+def previous_page(request: Request) -> str | None:
     """Return the page of this console that the request came from; None if there is no other page."""
     try:
         came = urlsplit(request.headers.get("referer", ""))
@@ -193,7 +195,7 @@ def back_of(request: Request) -> str | None:
         return None
     place = came.path + (f"?{came.query}" if came.query else "")
     here = request.method == "GET" and came.path == request.url.path
-    return None if here else local(place, "") or None
+    return None if here else local_path(place, "") or None
 
 
 # ---- reading of requests
@@ -214,7 +216,7 @@ class RowId(Convertor[int]):
 
 
 class JobName(Convertor[str]):
-    """`{name:job}` at the end of a path: a job's name, as `segment` encodes it."""
+    """`{name:job}` at the end of a path: a job's name, as `path_segment` encodes it."""
 
     regex = ".*"
 
@@ -224,26 +226,26 @@ class JobName(Convertor[str]):
 
     def to_string(self, value: str) -> str:
         """Return the name as it stands in a path."""
-        return segment(value)
+        return path_segment(value)
 
 
 register_url_convertor("row", RowId())
 register_url_convertor("job", JobName())
 
 
-def given(request: Request, name: str) -> str | None:
+def field_text(request: Request, name: str) -> str | None:
     """Return a field of the form, else of the URL, stripped; None if it is empty."""
     form: dict[str, list[str]] = request.state.form
     value = form[name][-1] if name in form else request.query_params.get(name)
     return value.strip() or None if value is not None else None
 
 
-def number(request: Request, name: str) -> int | None:
+def field_integer(request: Request, name: str) -> int | None:
     """Return a field as a whole number; None if it is empty.
 
     Raises InputError for other texts.
     """
-    text = given(request, name)
+    text = field_text(request, name)
     if text is None:
         return None
     if not WHOLE.fullmatch(text):
@@ -251,19 +253,19 @@ def number(request: Request, name: str) -> int | None:
     return int(text)
 
 
-def an_id(request: Request, name: str, what: str) -> int | None:
+def field_row_id(request: Request, name: str, what: str) -> int | None:
     """Return a field as the id of a row; None if it is empty.
 
     `what`: what the row is (a run, a change), for the error.
     Raises InputError for other texts.
     """
-    found = number(request, name)
+    found = field_integer(request, name)
     if found is not None and not 0 < found < 2**63:
         raise InputError(f"{name}: is not the id of a {what}", name)
     return found
 
 
-def local(path: str | None, otherwise: str) -> str:
+def local_path(path: str | None, otherwise: str) -> str:
     """Return `path` if it is an address on this console, else `otherwise`; never another site."""
     fine = path is not None and path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if fine and path is not None and "\\" not in path else otherwise
@@ -271,4 +273,4 @@ def local(path: str | None, otherwise: str) -> str:
 
 def job_url(name: str, verb: str = "") -> str:
     """Return the address of a job's page, or of the page for an action (`verb`) on the job."""
-    return f"/job/{verb}/{segment(name)}" if verb else f"/jobs/{segment(name)}"
+    return f"/job/{verb}/{path_segment(name)}" if verb else f"/jobs/{path_segment(name)}"

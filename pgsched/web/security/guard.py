@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pgsched.web.security.guesses import address_of
-from pgsched.web.security.secrets import same
-from pgsched.web.security.visitors import SAFE, Known, Visitor, bearer, give_cookie
+from pgsched.web.security.secrets import equal_secrets
+from pgsched.web.security.visitors import SAFE_METHODS, Visitor, VisitorRecognition, bearer_token, give_cookie
 from pgsched.web.settings import Settings
 
 LARGEST_BODY, BODY_S = 4 << 20, 20.0
@@ -49,7 +49,7 @@ class Guard:
     `headers`: security headers for every answer.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, known: Known, refuse: Refuse) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, known: VisitorRecognition, refuse: Refuse) -> None:
         self.app, self.settings, self.known, self.refuse = app, settings, known, refuse
         self.headers = dict(HEADERS)
         if settings.https:
@@ -89,7 +89,7 @@ class Guard:
 
     def is_guess(self, asked: HTTPConnection) -> bool:
         """Check whether the request shows a token that counts as a guess until it turns out to be right."""
-        shown = bearer(asked)
+        shown = bearer_token(asked)
         return shown is not None and self.settings.authenticates and not self.settings.is_right_and_strong(shown)
 
     def cookie(self, scope: Scope, visitor: Visitor) -> str:
@@ -117,7 +117,7 @@ class Guard:
             return self.refused(asked, 429, "too many wrong tokens: wait a minute")
         if visitor.role == "none" and not path.startswith(OPEN):
             return self.unknown(asked, api)
-        if asked.method in SAFE:
+        if asked.method in SAFE_METHODS:
             return None
         why = cross_site(asked.headers)
         if why is None and visitor.role == "read" and path not in ("/login", "/logout"):
@@ -154,7 +154,7 @@ class Guard:
             except ValueError:
                 return self.refused(asked, 413, f"a form has at most {MOST_FIELDS:,} fields")
             shown = asked.state.form.get("csrf", [""])[0]
-        if same(shown, visitor.csrf):
+        if equal_secrets(shown, visitor.csrf):
             return None
         if asked.url.path == "/login":
             return RedirectResponse("/login", 303)
@@ -166,7 +166,7 @@ class Guard:
     def is_ours(self, headers: Headers) -> bool:
         """Check whether the request names a host that the console answers to."""
         names = self.settings.names
-        return not names or bare(headers.get("host", "")) in names
+        return not names or host_without_port(headers.get("host", "")) in names
 
     def unknown(self, asked: Request, api: bool) -> Response:
         """Return the answer to a visitor without a valid login or token."""
@@ -174,7 +174,7 @@ class Guard:
             return self.refused(asked, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if not self.settings.logs_in:
             return self.refused(asked, 401, "the proxy in front of this console did not say who you are")
-        if asked.method not in SAFE:
+        if asked.method not in SAFE_METHODS:
             return self.refused(asked, 401, "nothing was changed: your login has ended, or there was none. Log in in"
                                             " another tab, then go back and send it again")  # fmt: skip
         wanted = asked.url.path + (f"?{asked.url.query}" if asked.url.query else "")
@@ -184,7 +184,7 @@ class Guard:
 OLD_PAGE = "nothing was changed: the page was too old, or not one of this console's"
 
 
-def bare(host: str) -> str:
+def host_without_port(host: str) -> str:
     """Return a Host header without its port."""
     if host.startswith("["):
         return host[: host.find("]") + 1].lower()
@@ -194,14 +194,14 @@ def bare(host: str) -> str:
 def cross_site(headers: Headers) -> str | None:
     """Return why a change seems to come from the page of another site, or None if it does not."""
     origin, host = headers.get("origin"), headers.get("host", "")
-    if origin is not None and place_of(origin) != host.lower():
+    if origin is not None and host_of_origin(origin) != host.lower():
         return f"the request comes from a page of {origin[:200]}"
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return "the request comes from a page of another site"
     return None
 
 
-def place_of(origin: str) -> str | None:
+def host_of_origin(origin: str) -> str | None:
     """Return host and port of an origin; None for a text that is not an origin."""
     try:
         return urlsplit(origin).netloc.lower()

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from threading import Lock
 
 WITHIN_S = 60.0
-LOGINS, BEARERS = 10, 60  # guesses of one address within WITHIN_S
+MAX_LOGIN_GUESSES, MAX_TOKEN_GUESSES = 10, 60  # guesses of one address within WITHIN_S
 MOST_ADDRESSES = 10_000
 
 

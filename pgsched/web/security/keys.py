@@ -19,7 +19,7 @@ SIZE = 32
 MOST_ENDED = 10_000
 
 
-def folder() -> Path | None:
+def state_folder() -> Path | None:
     """Return the folder for files that outlive the console; None if this user has no place for one."""
     if chosen := os.environ.get("PGSCHED_HOME"):
         return Path(chosen).expanduser()
@@ -45,12 +45,12 @@ def key_of(place: Path | None) -> bytes:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not is_ours(place.stat()):
             return os.urandom(SIZE)
-        return read(place / "web.key") or made(place / "web.key")
+        return read_key(place / "web.key") or write_key(place / "web.key")
     except OSError:
         return os.urandom(SIZE)
 
 
-def made(file: Path) -> bytes:
+def write_key(file: Path) -> bytes:
     """Write a new key to the file and return it; return the key of another process that was faster."""
     key = os.urandom(SIZE)
     mine = file.with_name(f"{file.name}.{os.getpid()}")
@@ -61,13 +61,13 @@ def made(file: Path) -> bytes:
         try:
             os.link(mine, file)
         except FileExistsError:
-            return read(file) or key
+            return read_key(file) or key
     finally:
         mine.unlink()
     return key
 
 
-def read(file: Path) -> bytes | None:
+def read_key(file: Path) -> bytes | None:
     """Return the key in the file; None if there is none, or if another user could know it."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
@@ -85,7 +85,7 @@ def is_ours(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
-class Ended:
+class EndedSessions:
     """The sessions that were logged out before they expired. Thread-safe.
 
     `file`: keeps them ended for later processes; None: for this process alone.
@@ -93,7 +93,7 @@ class Ended:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, Lock()
-        self._until = kept(file)
+        self._until = read_ended_sessions(file)
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._until
@@ -102,7 +102,9 @@ class Ended:
         """End a session now; `until` is when it would have expired, in seconds since 1970."""
         with self._lock:
             now = time.time()
-            known = kept(self._file) | self._until  # another console of this user may have written the file
+            known = (
+                read_ended_sessions(self._file) | self._until
+            )  # another console of this user may have written the file
             self._until = {name: end for name, end in known.items() if end > now}
             if len(self._until) >= MOST_ENDED:
                 self._until.pop(next(iter(self._until)))
@@ -123,7 +125,7 @@ class Ended:
             return  # not writable: the sessions have ended for this process only
 
 
-def kept(file: Path | None) -> dict[str, float]:
+def read_ended_sessions(file: Path | None) -> dict[str, float]:
     """Return the ended sessions in a file, and when each would have expired; empty for an unreadable file."""
     try:
         lines = [] if file is None else file.read_text(encoding="ascii").splitlines()

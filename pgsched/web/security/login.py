@@ -14,23 +14,23 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from pgsched.web.pages.responses import View, given, local, render
+from pgsched.web.pages.responses import View, field_text, local_path, render
 from pgsched.web.security.guesses import Guesses, address_of
-from pgsched.web.security.secrets import Role, begun
+from pgsched.web.security.secrets import Role, new_session
 from pgsched.web.security.visitors import give_cookie
 from pgsched.web.settings import Settings
 
 MOST_WAITING = 8  # requests that may wait for the one hash
 
 
-async def show(request: Request) -> Response:
+async def show_login(request: Request) -> Response:
     """Show the login form; with a token in the URL, as `pgsched web` prints it, log in."""
     if "token" in request.query_params:
-        return await look_at(request, request.query_params["token"])
-    return form(request, 200)
+        return await check_secret(request, request.query_params["token"])
+    return render_form(request, 200)
 
 
-def form(request: Request, status: int, problem: str = "") -> Response:
+def render_form(request: Request, status: int, problem: str = "") -> Response:
     """Return the login form; `problem` is the text above it."""
     settings: Settings = request.app.state.settings
     what = (
@@ -40,33 +40,33 @@ def form(request: Request, status: int, problem: str = "") -> Response:
         if not (settings.token or settings.named)
         else "token or password"
     )
-    values = {"problem": problem, "what": what, "next": local(given(request, "next"), "/")}
+    values = {"problem": problem, "what": what, "next": local_path(field_text(request, "next"), "/")}
     return HTMLResponse(render(request, View("login.html", values)), status)
 
 
-async def enter(request: Request) -> Response:
+async def post_login(request: Request) -> Response:
     """Log in with the secret from the form."""
-    return await look_at(request, request.state.form.get("secret", [""])[0])
+    return await check_secret(request, request.state.form.get("secret", [""])[0])
 
 
-async def look_at(request: Request, secret: str) -> Response:
+async def check_secret(request: Request, secret: str) -> Response:
     """Log the visitor in if the secret is right; else return the form with the problem."""
     state = request.app.state
     guesses: Guesses = state.guesses
     address = address_of(request.client)
     counted = not state.settings.is_right_and_strong(secret)
     if counted and not guesses.begin(address):
-        return form(request, 429, "Too many wrong tries from your address: wait a minute.")
+        return render_form(request, 429, "Too many wrong tries from your address: wait a minute.")
     if counted and state.settings.password is not None and state.hashing >= MOST_WAITING:
-        return form(request, 429, "Too many tries at once: try again.")
+        return render_form(request, 429, "Too many tries at once: try again.")
     mark = await mark_of(request, secret)
     if mark is None:
-        return form(request, 403, "That is not it.")
+        return render_form(request, 403, "That is not it.")
     if counted:
         guesses.right(address)
     # A new session: one that an attacker put into this browser must not get a role.
-    response = RedirectResponse(local(given(request, "next"), "/"), 303)
-    return give_cookie(response, state.settings, state.signer.cookie(begun(mark)), request.url.scheme)
+    response = RedirectResponse(local_path(field_text(request, "next"), "/"), 303)
+    return give_cookie(response, state.settings, state.signer.cookie(new_session(mark)), request.url.scheme)
 
 
 async def mark_of(request: Request, secret: str) -> str | None:
@@ -88,7 +88,7 @@ async def mark_of(request: Request, secret: str) -> str | None:
     return None if found is None else str(state.signer.mark(*found))
 
 
-def leave(request: Request) -> Response:
+def log_out(request: Request) -> Response:
     """Log out: end the session, in every browser that has a copy of the cookie."""
     session, state = request.state.visitor.session, request.app.state
     state.ended.add(session.id, session.until)
@@ -98,7 +98,7 @@ def leave(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/login", show, methods=["GET"]),
-    Route("/login", enter, methods=["POST"]),
-    Route("/logout", leave, methods=["POST"]),
+    Route("/login", show_login, methods=["GET"]),
+    Route("/login", post_login, methods=["POST"]),
+    Route("/logout", log_out, methods=["POST"]),
 ]

@@ -17,8 +17,8 @@ from typing import Any, Literal
 from pgsched.errors import InputError
 
 Role = Literal["none", "read", "write"]
-LASTS_S = 12 * 3600
-COST = (2**15, 8, 1)
+SESSION_S = 12 * 3600
+SCRYPT_COST = (2**15, 8, 1)
 STRONG_LENGTH, STRONG_DISTINCT = 32, 10
 
 
@@ -35,34 +35,34 @@ class Password:
     @property
     def text(self) -> str:
         """Return the hash as the text that was given."""
-        return f"scrypt${self.n}${self.r}${self.p}${encoded(self.salt)}${encoded(self.key)}"
+        return f"scrypt${self.n}${self.r}${self.p}${encode_base64(self.salt)}${encode_base64(self.key)}"
 
     def fits(self, password: str) -> bool:
         """Check whether this is the password."""
-        return hmac.compare_digest(derive(password, self.salt, (self.n, self.r, self.p), len(self.key)), self.key)
+        return hmac.compare_digest(derive_key(password, self.salt, (self.n, self.r, self.p), len(self.key)), self.key)
 
 
-def derive(password: str, salt: bytes, cost: tuple[int, int, int], length: int = 32) -> bytes:
+def derive_key(password: str, salt: bytes, cost: tuple[int, int, int], length: int = 32) -> bytes:
     """Return the scrypt key of a password; `cost` is N, r and p, `length` the key's bytes."""
     n, r, p = cost
     return hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=256 * n * r, dklen=length)
 
 
-def hashed(password: str) -> str:
+def hash_password(password: str) -> str:
     """Hash a password; return the text to give as --password-hash."""
     salt = os.urandom(16)
-    n, r, p = COST
-    return f"scrypt${n}${r}${p}${encoded(salt)}${encoded(derive(password, salt, COST))}"
+    n, r, p = SCRYPT_COST
+    return f"scrypt${n}${r}${p}${encode_base64(salt)}${encode_base64(derive_key(password, salt, SCRYPT_COST))}"
 
 
 def parse_hash(text: str) -> Password:
-    """Read a text that `hashed` made.
+    """Read a text that `hash_password` made.
 
     Raises InputError for other texts.
     """
     try:
         kind, n, r, p, salt, key = text.strip().split("$")
-        found = Password(int(n), int(r), int(p), decoded(salt), decoded(key))
+        found = Password(int(n), int(r), int(p), decode_base64(salt), decode_base64(key))
         if kind != "scrypt" or len(found.key) < 16 or not 2**12 <= found.n <= 2**20:
             raise ValueError
         found.fits("")
@@ -71,7 +71,7 @@ def parse_hash(text: str) -> Password:
     return found
 
 
-def same(given: str, expected: str) -> bool:
+def equal_secrets(given: str, expected: str) -> bool:
     """Check whether two secrets are equal, in a time that does not depend on where they differ."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
@@ -110,15 +110,15 @@ class Signer:
 
     def seal(self, purpose: str, value: Any) -> str:
         """Return the value as text with its signature; it is valid for one `purpose`."""
-        text = encoded(json.dumps(value, separators=(",", ":")).encode())
+        text = encode_base64(json.dumps(value, separators=(",", ":")).encode())
         return f"{text}.{self._mac(purpose, text)}"
 
     def unseal(self, purpose: str, sealed: str) -> Any:
         """Return the sealed value; None if it was sealed with another key or for another purpose."""
         text, _, mac = sealed.partition(".")
-        if not same(mac, self._mac(purpose, text)):
+        if not equal_secrets(mac, self._mac(purpose, text)):
             return None
-        return json.loads(decoded(text))
+        return json.loads(decode_base64(text))
 
     def session(self, cookie: str | None) -> Session | None:
         """Return the session in a cookie; None if the cookie is invalid or the session has expired."""
@@ -149,19 +149,19 @@ class Signer:
         return self._mac("csrf", session.id)
 
     def _mac(self, purpose: str, text: str) -> str:
-        return encoded(hmac.digest(self._key, f"{purpose}:{text}".encode(), "sha256"))
+        return encode_base64(hmac.digest(self._key, f"{purpose}:{text}".encode(), "sha256"))
 
 
-def begun(by: str = "") -> Session:
+def new_session(by: str = "") -> Session:
     """Return a new session; `by` is the mark of the secret that logged in."""
-    return Session(encoded(os.urandom(18)), by, time.time() + LASTS_S)
+    return Session(encode_base64(os.urandom(18)), by, time.time() + SESSION_S)
 
 
-def encoded(data: bytes) -> str:
+def encode_base64(data: bytes) -> str:
     """Return bytes as URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def decoded(text: str) -> bytes:
+def decode_base64(text: str) -> bytes:
     """Return the bytes of URL-safe base64 without padding."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

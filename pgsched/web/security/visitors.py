@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
-from pgsched.web.security.keys import Ended
-from pgsched.web.security.secrets import Role, Session, Signer, begun
+from pgsched.web.security.keys import EndedSessions
+from pgsched.web.security.secrets import Role, Session, Signer, new_session
 from pgsched.web.settings import Settings
 
-SAFE = ("GET", "HEAD", "OPTIONS")  # requests that change nothing
-PLAIN = ("/api/", "/static/", "/healthz")  # paths whose answers set no cookie
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")  # requests that change nothing
+COOKIELESS_PATHS = ("/api/", "/static/", "/healthz")  # paths whose answers set no cookie
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Visitor:
         return self.role == "write"
 
 
-class Known:
+class VisitorRecognition:
     """The secrets in the settings, and the recognition of a request's visitor by them."""
 
-    def __init__(self, settings: Settings, signer: Signer, ended: Ended) -> None:
+    def __init__(self, settings: Settings, signer: Signer, ended: EndedSessions) -> None:
         self.settings, self.signer, self.ended = settings, signer, ended
         password = None if settings.password is None else settings.password.text
         secrets: list[tuple[str | None, Role, str]] = [
@@ -56,11 +56,11 @@ class Known:
         session = self.signer.session(asked.cookies.get(self.settings.cookie))
         if session is not None and session.id in self.ended:
             session = None
-        known, session = session is not None, session or begun()
+        known, session = session is not None, session or new_session()
         role, user, ambient = self.believed(asked, session)
         if role == "write" and self.settings.read_only:
             role = "read"
-        page = not asked.url.path.startswith(PLAIN)
+        page = not asked.url.path.startswith(COOKIELESS_PATHS)
         return Visitor(role, user, session, self.signer.csrf(session), ambient), page and not known
 
     def believed(self, asked: HTTPConnection, session: Session) -> tuple[Role, str, bool]:
@@ -68,7 +68,7 @@ class Known:
         settings = self.settings
         if not settings.authenticates:
             return "write", "", False
-        if (token := bearer(asked)) is not None:
+        if (token := bearer_token(asked)) is not None:
             return *settings.by_token(token), False
         if settings.proxy_header and self.from_proxy(asked):
             said = asked.headers.getlist(settings.proxy_header)
@@ -81,7 +81,7 @@ class Known:
         return self.settings.is_shared(asked.client.host if asked.client else "")
 
 
-def bearer(asked: HTTPConnection) -> str | None:
+def bearer_token(asked: HTTPConnection) -> str | None:
     """Return the token in the Authorization header, or None."""
     shown = asked.headers.get("authorization", "")
     return shown[7:] if shown[:7].lower() == "bearer " else None

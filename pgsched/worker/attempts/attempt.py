@@ -15,13 +15,13 @@ from typing import Any
 
 from pgsched import log
 from pgsched.core.model import Claim, Key, Outcome, Result
-from pgsched.execute.base import ITSELF, Executor, kill_after_s
+from pgsched.execute.base import CANCELLED_ITSELF, Executor, get_kill_after_s
 
 logger = log.get("worker")
 ABANDON_MARGIN_S = 5.0
 
 
-class Ended(Enum):
+class EndReason(Enum):
     """Why an attempt was ended from outside; the value is the text for the run's error."""
 
     TIMEOUT = "timed out"
@@ -33,17 +33,19 @@ class Ended(Enum):
 
 
 OUTCOMES = {
-    Ended.TIMEOUT: Result.TIMED_OUT,
-    Ended.CANCEL: Result.CANCELLED,
-    Ended.SHUTDOWN: Result.INTERRUPTED,
-    Ended.PARKED: Result.INTERRUPTED,
-    Ended.DEADLINE: Result.INTERRUPTED,
+    EndReason.TIMEOUT: Result.TIMED_OUT,
+    EndReason.CANCEL: Result.CANCELLED,
+    EndReason.SHUTDOWN: Result.INTERRUPTED,
+    EndReason.PARKED: Result.INTERRUPTED,
+    EndReason.DEADLINE: Result.INTERRUPTED,
 }
 # The outcomes of claims that were never started: RELEASED instead of INTERRUPTED, because no attempt was made.
-UNSTARTED = {why: Result.RELEASED if result is Result.INTERRUPTED else result for why, result in OUTCOMES.items()}
+OUTCOMES_UNSTARTED = {
+    why: Result.RELEASED if result is Result.INTERRUPTED else result for why, result in OUTCOMES.items()
+}
 
 
-class Running:
+class RunningAttempt:
     """One executor call, awaited by the task `task`.
 
     - `begun`: the attempt has begun; False while it waits for the call of a batched handler.
@@ -55,14 +57,19 @@ class Running:
 
     # On the class, because nearly no attempt changes them.
     begun = True
-    ended: Ended | None = None
+    ended: EndReason | None = None
     abandoned = False
     deadline: float | None = None
     settled: bool | None = False
     _timers: tuple[asyncio.TimerHandle, ...] = ()
 
     def __init__(
-        self, claim: Claim, key: Key, started: float, task: asyncio.Task[Any], on_abandon: Callable[[Running], None]
+        self,
+        claim: Claim,
+        key: Key,
+        started: float,
+        task: asyncio.Task[Any],
+        on_abandon: Callable[[RunningAttempt], None],
     ) -> None:
         self.claim = claim
         self.key = key
@@ -82,12 +89,12 @@ class Running:
         outcome: Outcome | None
         try:
             outcome = await (begun or executor.execute(self.claim))
-            if self.ended is Ended.LOST:
+            if self.ended is EndReason.LOST:
                 outcome = None
             # It finished although it was ended: the work is done, and the fence decides whether it counts.
         except asyncio.CancelledError as stopped:
             if self.ended is None:
-                outcome = Outcome(Result.FAILED, error=ITSELF, log_tail=getattr(stopped, "log_tail", None))
+                outcome = Outcome(Result.FAILED, error=CANCELLED_ITSELF, log_tail=getattr(stopped, "log_tail", None))
             else:
                 outcome = self.outcome(getattr(stopped, "log_tail", None))
         except Exception as error:  # an executor must not raise; if it does, the run still gets an outcome
@@ -97,23 +104,23 @@ class Running:
                 timer.cancel()
         return self.settled_by_handler(outcome) if self.settled else outcome
 
-    def end(self, why: Ended) -> None:
+    def end(self, why: EndReason) -> None:
         """Cancel the attempt, and abandon it later if it does not end. The first reason counts; LOST overrides it."""
-        if self.abandoned or (self.settled is not False and why in (Ended.LOST, Ended.DEADLINE)):
+        if self.abandoned or (self.settled is not False and why in (EndReason.LOST, EndReason.DEADLINE)):
             return  # the handler has settled the run, so there is no claim to lose
         first = self.ended is None
-        if first or why is Ended.LOST:
+        if first or why is EndReason.LOST:
             self.ended = why
         if first:
             self._task.cancel()
-            self._later(kill_after_s(self.claim) + ABANDON_MARGIN_S, self._abandon)
+            self._later(get_kill_after_s(self.claim) + ABANDON_MARGIN_S, self._abandon)
 
     def outcome(self, log_tail: str | None = None) -> Outcome | None:
         """Return the outcome of an attempt that was ended from outside; None where it may not be settled."""
         if self.ended is None or self.ended not in OUTCOMES:
             return None
         detail = self.ended.value
-        if self.ended is Ended.TIMEOUT and self.deadline is not None:
+        if self.ended is EndReason.TIMEOUT and self.deadline is not None:
             detail = f"timed out after {round(self.deadline - self.started, 3):g} s"
         return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
 
@@ -146,7 +153,7 @@ class Running:
         if time.monotonic() < self.deadline:
             self._watch_the_clock(self.deadline)
         else:
-            self.end(Ended.TIMEOUT)
+            self.end(EndReason.TIMEOUT)
 
     def settled_by_handler(self, outcome: Outcome | None) -> Outcome:
         """Return the outcome of a run that its handler has settled: a success. The database answers it with 'repeated'.
@@ -171,7 +178,7 @@ class Running:
         self._on_abandon(self)
 
 
-class Gathered(Running):
+class BatchedAttempt(RunningAttempt):
     """An attempt that one call serves together with others.
 
     It begins when the call begins. It has no timer of its own, because the call has a time limit.

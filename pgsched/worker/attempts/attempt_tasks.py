@@ -48,7 +48,7 @@ class AttemptTasks:
             self._on_bug(error)
 
 
-def current() -> AttemptTask:
+def current_task() -> AttemptTask:
     """Return the current task."""
     task = asyncio.current_task()
     assert isinstance(task, AttemptTask)

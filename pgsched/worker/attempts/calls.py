@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 
 from pgsched import log
 from pgsched.core.model import Claim, Key, Outcome, keys_of
-from pgsched.worker.attempts.attempt import Gathered, Running
-from pgsched.worker.attempts.attempt_tasks import AttemptTasks, current
+from pgsched.worker.attempts.attempt import BatchedAttempt, RunningAttempt
+from pgsched.worker.attempts.attempt_tasks import AttemptTasks, current_task
 from pgsched.worker.attempts.capacity import Capacity
 
 
@@ -26,8 +26,8 @@ class BatchCalls:
         self,
         capacity: Capacity,
         tasks: AttemptTasks,
-        running: dict[Key, Running],
-        drive: Callable[[Running], Awaitable[Outcome | None]],
+        running: dict[Key, RunningAttempt],
+        drive: Callable[[RunningAttempt], Awaitable[Outcome | None]],
         report: Callable[[Claim, Outcome | None, float, float], None],
         on_freed: Callable[[], None],
         on_room: Callable[[], None],
@@ -67,14 +67,14 @@ class BatchCalls:
 
     async def _gather(self, claim: Claim) -> None:
         log.ATTEMPT.set(claim)
-        running = Gathered(claim, claim.key, time.monotonic(), current(), self._abandon)
+        running = BatchedAttempt(claim, claim.key, time.monotonic(), current_task(), self._abandon)
         self._running[claim.key] = running
         self._ended(running, await self._drive(running))
 
-    def _ended(self, running: Running, outcome: Outcome | None) -> None:
+    def _ended(self, running: RunningAttempt, outcome: Outcome | None) -> None:
         if self._running.pop(running.key, None) is not None:
             self._report(running.claim, outcome, running.started, time.monotonic())
 
-    def _abandon(self, running: Running) -> None:
+    def _abandon(self, running: RunningAttempt) -> None:
         """Settle an attempt whose call does not stop."""
         self._ended(running, running.outcome())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container
 
 from pgsched import log
 from pgsched.core.model import Claim, Key, Kind
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.leases import Leases
 
 
@@ -22,7 +22,7 @@ class ClaimBuffer:
         self,
         leases: Leases,
         running: Container[Key],
-        let_go: Callable[[Claim, Ended], None],
+        let_go: Callable[[Claim, EndReason], None],
         left: int = 0,
     ) -> None:
         """Make an empty buffer.
@@ -60,7 +60,7 @@ class ClaimBuffer:
             if self._running and claim.key in self._running:
                 continue
             if now >= self._leases.soonest and self._leases.past(claim, now):
-                self._let_go(claim, Ended.DEADLINE)
+                self._let_go(claim, EndReason.DEADLINE)
                 continue
             if self.left > 0:
                 self._count()
@@ -76,7 +76,7 @@ class ClaimBuffer:
             log.ATTEMPT.set(None)  # log lines of the worker's stop belong to no attempt
             self.on_last()  # this stops the buffer, so that 0 is not read as "any number"
 
-    def remove(self, keys: set[Key], why: Ended) -> None:
+    def remove(self, keys: set[Key], why: EndReason) -> None:
         """Remove the claims with these keys."""
         claims, self.claims = self.claims, deque()
         for claim in claims:  # one pass for all keys: thousands of claims may wait
@@ -85,7 +85,7 @@ class ClaimBuffer:
             else:
                 self.claims.append(claim)
 
-    def hand_back(self, why: Ended, but: int = 0) -> None:
+    def hand_back(self, why: EndReason, but: int = 0) -> None:
         """Hand back all claims but the first `but`."""
         while len(self.claims) > but:
             self._let_go(self.claims.pop(), why)

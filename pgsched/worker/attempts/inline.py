@@ -15,10 +15,10 @@ from pgsched import log
 from pgsched.app.control import Control
 from pgsched.app.run import Run
 from pgsched.core.model import DONE, Claim, Outcome
-from pgsched.execute.outcomes import succeeded
-from pgsched.execute.python.executor import end_record, going_on, raised
+from pgsched.execute.outcomes import outcome_of_value
+from pgsched.execute.python.executor import continue_awaiting, end_record, outcome_of_raise
 from pgsched.execute.python.handler import InlineHandler
-from pgsched.worker.attempts.attempt import Running
+from pgsched.worker.attempts.attempt import RunningAttempt
 from pgsched.worker.attempts.attempt_tasks import AttemptTask, is_changed
 from pgsched.worker.attempts.capacity import Capacity
 from pgsched.worker.attempts.claim_buffer import ClaimBuffer
@@ -40,7 +40,7 @@ class AttemptSink(Protocol):
         """Note that `count` attempts have ended, which took `seconds` each."""
         ...
 
-    def abandon(self, running: Running) -> None:
+    def abandon(self, running: RunningAttempt) -> None:
         """Give up an attempt that does not stop."""
         ...
 
@@ -67,7 +67,7 @@ class InProgress:
     clean: contextvars.Context
     started: float
     run: Run | None = None
-    running: Running | None = None
+    running: RunningAttempt | None = None
 
     def __init__(self) -> None:
         self.began = self.now = time.monotonic()
@@ -87,12 +87,12 @@ class InlineAttempts:
         self._claim: Claim | None = None
         self._task: AttemptTask | None = None
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningAttempt]:
         """Return the attempt that has begun and not waited yet, if there is one. May be called from any thread."""
         claim, task = self._claim, self._task
         if claim is None or task is None:
             return []
-        return [Running(claim, claim.key, time.monotonic(), task, self._sink.abandon)]
+        return [RunningAttempt(claim, claim.key, time.monotonic(), task, self._sink.abandon)]
 
     def begin(self, task: AttemptTask) -> InProgress | None:
         """Make attempts until one waits, the time slice is over or the caller has to check something.
@@ -107,7 +107,7 @@ class InlineAttempts:
             pass
         else:
             batch.waits = batch.is_over = True
-            batch.begun, batch.started = going_on(attempts, waits_for, batch.run), batch.now
+            batch.begun, batch.started = continue_awaiting(attempts, waits_for, batch.run), batch.now
         finally:
             done, batch.done = batch.done, []  # a waiting attempt keeps its batch in memory
             if done:
@@ -138,13 +138,13 @@ class InlineAttempts:
                 break
             self._claim = claim
             if run_name is not None:
-                batch.running = Running(claim, claim.key, batch.now, task, sink.abandon)
+                batch.running = RunningAttempt(claim, claim.key, batch.now, task, sink.abandon)
                 batch.run = self.run_for(claim, batch.running)
                 record, args = batch.run.record, {**args, run_name: batch.run}
             try:
-                outcome = succeeded(await handler.function(**args))
+                outcome = outcome_of_value(await handler.function(**args))
             except BaseException as error:
-                outcome = raised(error, handler, record, from_outside=batch.waits)
+                outcome = outcome_of_raise(error, handler, record, from_outside=batch.waits)
             if record is not None:
                 outcome = end_record(outcome, record)
             if batch.waits:

@@ -16,14 +16,14 @@ from datetime import timedelta
 
 from pgsched import log
 from pgsched.core.model import Outcome, Result
-from pgsched.core.text import storable
+from pgsched.core.text import replace_unstorable
 from pgsched.core.waiting_reasons import NEWEST_RELEASE
 from pgsched.db.connection.connect import DatabaseError, aconnect
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.runs import tasks
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.errors import PgschedError
-from pgsched.execute.outcomes import refused
+from pgsched.execute.outcomes import refusal_outcome
 from pgsched.worker.claiming.claimer import Claimer
 
 logger = log.get("worker")
@@ -49,18 +49,18 @@ class Misfits:
         """Return the outcome of an attempt at `task` whose arguments do not fit; `error` says why."""
         release = self._releases.get(task)
         if self._app is None or release is None:
-            return refused(error)  # a worker that registers no tasks has no other release
+            return refusal_outcome(error)  # a worker that registers no tasks has no other release
         if (asked := self._next.get(task)) is None:
             asked = self._next[task] = asyncio.get_running_loop().create_task(self._ask(self._app, task, release))
         standing = await asyncio.shield(asked)
         if standing == "newest":
-            return refused(error)
+            return refusal_outcome(error)
         if standing is None:  # another role owns the app
-            return refused(error, retry=True)
+            return refusal_outcome(error, retry=True)
         if standing == "older":
             self._leave(task, error)
-            return Outcome(Result.RELEASED, error=words("left to a newer release", error))
-        return later(error)
+            return Outcome(Result.RELEASED, error=describe_release("left to a newer release", error))
+        return wait_for_newest_release(error)
 
     async def _ask(self, app: str, task: str, release: str) -> str | None:
         """Ask the database how this release stands, on one connection however many runs do not fit at once.
@@ -72,7 +72,7 @@ class Misfits:
             del self._next[task]
             try:
                 async with await aconnect(self._dsn, purpose="worker") as conn:
-                    return await tasks.standing(conn, app, task, release)
+                    return await tasks.release_standing(conn, app, task, release)
             except (DatabaseError, PgschedError) as failure:
                 logger.warning("cannot ask for the newest release", task=task, error=log.redact(first_line(failure)))
                 return UNKNOWN
@@ -93,11 +93,11 @@ class Misfits:
             self.claimer.change_tasks(less, more)
 
 
-def later(error: str) -> Outcome:
+def wait_for_newest_release(error: str) -> Outcome:
     """Return the outcome of a run that waits for a worker of the newest release; this costs no attempt."""
-    return Outcome(Result.SNOOZED, error=words(NEWEST_RELEASE, error), retry_in=WAIT)
+    return Outcome(Result.SNOOZED, error=describe_release(NEWEST_RELEASE, error), retry_in=WAIT)
 
 
-def words(what: str, error: str) -> str:
+def describe_release(what: str, error: str) -> str:
     """Return the text that says why a run is given back."""
-    return storable(f"{what}: {error}")[:CHARACTERS]
+    return replace_unstorable(f"{what}: {error}")[:CHARACTERS]

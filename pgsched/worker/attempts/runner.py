@@ -18,9 +18,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pgsched import log
 from pgsched.core.model import Claim, Key, Kind, Outcome
-from pgsched.execute.base import BatchExecutor, Executor, kill_after_s
-from pgsched.worker.attempts.attempt import UNSTARTED, Ended, Running
-from pgsched.worker.attempts.attempt_tasks import AttemptTasks, current, is_changed
+from pgsched.execute.base import BatchExecutor, Executor, get_kill_after_s
+from pgsched.worker.attempts.attempt import OUTCOMES_UNSTARTED, EndReason, RunningAttempt
+from pgsched.worker.attempts.attempt_tasks import AttemptTasks, current_task, is_changed
 from pgsched.worker.attempts.calls import BatchCalls
 from pgsched.worker.attempts.capacity import Capacity
 from pgsched.worker.attempts.claim_buffer import ClaimBuffer
@@ -57,7 +57,7 @@ class AttemptRunner:
         self.events = events
         self.capacity = Capacity(concurrency, leases)
         self.tasks = AttemptTasks(on_bug)
-        self._running: dict[Key, Running] = {}
+        self._running: dict[Key, RunningAttempt] = {}
         self.buffer = ClaimBuffer(leases, self._running, self._let_go, left)
         self.inline = InlineAttempts(self.buffer, self.capacity, self)
         self._changed = asyncio.Event()
@@ -96,18 +96,18 @@ class AttemptRunner:
 
     def beaten(self, denied: list[Key], cancel: frozenset[Key]) -> None:
         """Act on a heartbeat's answer: the claims `denied` are lost, the attempts of `cancel` are to be cancelled."""
-        self.end(denied, Ended.LOST)
-        self.end(cancel, Ended.CANCEL)
+        self.end(denied, EndReason.LOST)
+        self.end(cancel, EndReason.CANCEL)
 
-    def running(self) -> list[Running]:
+    def running(self) -> list[RunningAttempt]:
         """Return the attempts being made. May be called from any thread."""
         return [*list(self._running.values()), *self.inline.running()]
 
-    def attempt_of(self, key: Key) -> Running | None:
+    def attempt_of(self, key: Key) -> RunningAttempt | None:
         """Return the attempt that is being made of this claim, or None."""
         return self._running.get(key)
 
-    def end(self, keys: Collection[Key], why: Ended) -> None:
+    def end(self, keys: Collection[Key], why: EndReason) -> None:
         """End the attempts of these claims, and remove those claims that were not started."""
         waiting = set()
         for key in keys:
@@ -128,19 +128,19 @@ class AttemptRunner:
 
     def hand_back(self) -> None:
         """Hand back every claim that was not started."""
-        self.buffer.hand_back(Ended.SHUTDOWN)
+        self.buffer.hand_back(EndReason.SHUTDOWN)
 
     def unpark(self) -> None:
         """Hand back claims that are too many or have waited too long for a place. To be called regularly."""
         if (enough := self.capacity.enough(time.monotonic())) is not None:
-            self.buffer.hand_back(Ended.PARKED, max(self.buffer.starting, enough))
+            self.buffer.hand_back(EndReason.PARKED, max(self.buffer.starting, enough))
 
-    def end_all(self, why: Ended) -> float:
+    def end_all(self, why: EndReason) -> float:
         """End every attempt; return the longest time in seconds that one of them may take to stop."""
         running = list(self._running.values())
         for one in running:
             one.end(why)
-        return max((kill_after_s(one.claim) for one in running), default=0.0)
+        return max((get_kill_after_s(one.claim) for one in running), default=0.0)
 
     async def idle(self, give_up: Callable[[], bool]) -> None:
         """Once stopped: wait until no attempt is being made or `give_up()`, called at each end and `stop`, is true."""
@@ -148,7 +148,7 @@ class AttemptRunner:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _drive(self, running: Running) -> Outcome | None:
+    async def _drive(self, running: RunningAttempt) -> Outcome | None:
         return await running.drive(self.drivers[running.claim.kind])
 
     def _place_freed(self) -> None:
@@ -168,11 +168,11 @@ class AttemptRunner:
     async def _serve(self) -> None:
         """Make attempts until no claim is left, a call waits for a place, or this task is not clean any more."""
         self.buffer.starting -= 1
-        task, capacity, time_slice = current(), self.capacity, self.inline.time_slice
+        task, capacity, time_slice = current_task(), self.capacity, self.inline.time_slice
         while (batch := self.inline.begin(task)) is not None:
             if not isinstance(batch.begun, Outcome):
                 claim, started = batch.claim, batch.started
-                running = batch.running or Running(claim, claim.key, started, task, self.abandon)
+                running = batch.running or RunningAttempt(claim, claim.key, started, task, self.abandon)
                 self._running[claim.key] = running
                 outcome = await running.drive(self.drivers[claim.kind], batch.begun)
                 if running.abandoned:
@@ -215,7 +215,7 @@ class AttemptRunner:
         else:
             self.settle([claim], outcome)
 
-    def abandon(self, running: Running) -> None:
+    def abandon(self, running: RunningAttempt) -> None:
         """Settle an attempt whose handler does not stop, without waiting longer, and give its place to others."""
         self.capacity.abandoned += 1
         self.capacity.give_back()
@@ -223,9 +223,9 @@ class AttemptRunner:
         self._ended(running.claim, running.outcome(), running.started, time.monotonic())
         self._fill()
 
-    def _let_go(self, claim: Claim, why: Ended) -> None:
+    def _let_go(self, claim: Claim, why: EndReason) -> None:
         """Drop a claim that was never started."""
-        if why is Ended.LOST:
+        if why is EndReason.LOST:
             self.leases.drop([claim])
         else:
-            self.settle([claim], Outcome(UNSTARTED[why], error=why.value))
+            self.settle([claim], Outcome(OUTCOMES_UNSTARTED[why], error=why.value))

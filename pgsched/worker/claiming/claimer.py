@@ -19,10 +19,10 @@ from pgsched.core.model import Claims
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.connection.transaction_pooling import is_shared
-from pgsched.db.queries.runs.claims import Wanted, plan_claims
+from pgsched.db.queries.runs.claims import WorkerOffer, plan_claims
 from pgsched.errors import PgschedError
 from pgsched.worker.claiming.discovery import Discovery
-from pgsched.worker.claiming.hearing import Hearing
+from pgsched.worker.claiming.hearing import NotificationWake
 from pgsched.worker.claiming.known_queues import KnownQueues
 from pgsched.worker.claiming.queue_claims import QueueClaims
 from pgsched.worker.claiming.rotation import Rotation
@@ -43,7 +43,7 @@ class Claimer:
     def __init__(
         self,
         dsn: str,
-        wanted: Wanted,
+        wanted: WorkerOffer,
         queues: tuple[str, ...],
         poll_s: float,
         room: Callable[[], int],
@@ -61,7 +61,7 @@ class Claimer:
         known = KnownQueues(queues)
         self.claims = QueueClaims(wanted, known, self._rotation, room, places or room, idle, on_claims, self.woken.set)
         self._discovery = Discovery(queues, known, poll_s)
-        self._hearing = Hearing(self.woken.set)
+        self._hearing = NotificationWake(self.woken.set)
         self._unforeseen = 0  # unforeseen errors since the last successful round
 
     def known_as(self, worker_id: int) -> None:

@@ -26,8 +26,8 @@ from pgsched.core.model import Claim
 from pgsched.db.arrays import literal, plain
 from pgsched.db.queries.runs.claims import FROM_THE_START
 
-Place = tuple[str, int]  # available_at and id: the position of a run among those of its priority
-Places = dict[int, Place]  # by priority
+CursorKey = tuple[str, int]  # available_at and id: the position of a run among those of its priority
+CursorKeys = dict[int, CursorKey]  # by priority
 
 SHARE = 20  # a pause is 20 times as long as the scan before it: scans take a twentieth of the time
 SHARE_AT_MOST = 4  # the factor where scans are too slow for that: they take a fifth of the time
@@ -38,7 +38,7 @@ LONGEST_S = 15.0
 RESCAN_S = 30.0
 PRIORITIES = range(10)
 PRIORITY = attrgetter("priority")
-BEGINNING: Place = ("-infinity", 0)
+BEGINNING: CursorKey = ("-infinity", 0)
 
 
 class Budget:
@@ -90,7 +90,7 @@ class Cursor:
 
     def __init__(self, rescans: Rescans | None = None) -> None:
         self._rescans = rescans or Rescans()
-        self._after: Places = {}
+        self._after: CursorKeys = {}
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
@@ -118,7 +118,7 @@ class Cursor:
 
     def move(self, claims: Sequence[Claim]) -> None:
         """Move the cursor behind these claims, which are in the order of their keys."""
-        self._after |= ends(claims)
+        self._after |= last_keys(claims)
 
     def scanned(self, claims: Sequence[Claim], asked: int, sent_at: float, now: float) -> None:
         """Note the answer to a scan from the start; its duration decides when the next one may be."""
@@ -157,17 +157,17 @@ class Cursor:
             self._in_vain.spent(took_s, now)
 
     def _is_ahead(self, claim: Claim) -> bool:
-        return self._after.get(claim.priority, BEGINNING) < place(claim)
+        return self._after.get(claim.priority, BEGINNING) < key_of(claim)
 
 
-def place(claim: Claim) -> Place:
+def key_of(claim: Claim) -> CursorKey:
     """Return the position of a claim's run; each claim in an answer of the database has an `available_at`."""
     return claim.available_at or BEGINNING[0], claim.id
 
 
-def ends(claims: Sequence[Claim]) -> Places:
+def last_keys(claims: Sequence[Claim]) -> CursorKeys:
     """Return the last position in each priority of claims that are in the order of their keys."""
     if claims and claims[0].priority == claims[-1].priority:  # nearly always
-        return {claims[-1].priority: place(claims[-1])}
+        return {claims[-1].priority: key_of(claims[-1])}
     last = dict(zip(map(PRIORITY, claims), claims, strict=True))
-    return {priority: place(claim) for priority, claim in last.items()}
+    return {priority: key_of(claim) for priority, claim in last.items()}

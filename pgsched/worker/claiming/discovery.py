@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from pgsched.db.connection.connect import AsyncConnection
-from pgsched.db.queries.runs.claims import Wanted, claimable_queues
+from pgsched.db.queries.runs.claims import WorkerOffer, claimable_queues
 from pgsched.worker.claiming.cursor import SHARE, Budget
 from pgsched.worker.claiming.known_queues import KnownQueues
 from pgsched.worker.claiming.polling import BUSY_POLL_S, PollingPolicy, UnnotifiedPolling
@@ -67,7 +67,7 @@ class Discovery:
         if not full and time.monotonic() >= self._budget.next_at:
             self.polling.waited()
 
-    async def look(self, conn: AsyncConnection[Any], wanted: Wanted, known: set[str], *, busy: bool) -> list[str]:
+    async def look(self, conn: AsyncConnection[Any], wanted: WorkerOffer, known: set[str], *, busy: bool) -> list[str]:
         """Look for queues with work if a look is due, and announce this worker's sleep if it may sleep.
 
         A look is due once a period. For a `busy` worker, which gets no notifications, it is due more often. Returns the

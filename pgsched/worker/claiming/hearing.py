@@ -13,7 +13,7 @@ from collections.abc import Callable
 SHARE, MOST_IN_VAIN = 4, 10
 
 
-class Hearing:
+class NotificationWake:
     """The wake-ups of a claimer after notifications. All times are monotonic seconds of this process."""
 
     def __init__(self, wake: Callable[[], object]) -> None:

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 BUSY_POLL_S = 0.0015
 FIRST_LOOK_S = 0.02
-LATER = 5.0
-MANY, WINDOW_S = 50, 0.1
+GROWTH = 5.0
+BUSY_COUNT, WINDOW_S = 50, 0.1
 IDLE_BACKOFF = 2.0  # factor on the poll period where notifications arrive
 JITTER, SPREAD = 0.1, 0.5  # the share by which a wait may be shorter: of up to a poll period, and of more
 
@@ -52,7 +52,7 @@ class PollingPolicy:
         if now >= self._since + WINDOW_S:
             self._since, self._count = now, 0
         self._count += count
-        if count and self._count >= MANY:
+        if count and self._count >= BUSY_COUNT:
             self._busy_until = now + WINDOW_S
         if count:  # runs of overlapping transactions may not have been notified (pgsched.tell_workers)
             self._look_s = BUSY_POLL_S
@@ -84,7 +84,7 @@ class PollingPolicy:
 
     def waited(self) -> None:
         """Note that nothing woke the worker: the next wait is longer."""
-        self._look_s = min(self._look_s * LATER, self.period_s)
+        self._look_s = min(self._look_s * GROWTH, self.period_s)
 
 
 class UnnotifiedPolling(PollingPolicy):

@@ -16,9 +16,9 @@ from uuid import UUID, uuid4
 from pgsched.core.model import Claims
 from pgsched.db.connection.bounded import hold
 from pgsched.db.connection.connect import AsyncConnection
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_many
+from pgsched.db.queries.runs.claims import FROM_THE_START, WorkerOffer, claim, claim_many
 from pgsched.worker.claiming.known_queues import KnownQueues
-from pgsched.worker.claiming.recovery import Unconfirmed, counted_from
+from pgsched.worker.claiming.recovery import Unconfirmed, lease_start
 from pgsched.worker.claiming.rotation import Rotation, sorted_by_queue
 
 LARGEST_BATCH = 4000
@@ -35,7 +35,7 @@ class QueueClaims:
 
     def __init__(
         self,
-        wanted: Wanted,
+        wanted: WorkerOffer,
         known: KnownQueues,
         rotation: Rotation,
         room: Callable[[], int],
@@ -57,7 +57,7 @@ class QueueClaims:
         self._singly_until = 0.0
 
     def change(self, **values: Any) -> None:
-        """Claim with other values of `Wanted` from now on."""
+        """Claim with other values of `WorkerOffer` from now on."""
         self.wanted = replace(self.wanted, **values)
 
     async def of_each(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
@@ -87,7 +87,7 @@ class QueueClaims:
         self._claiming, places = (token, key), self._places()
         claims = await claim_many(conn, self.wanted, queues, n, token, places)
         each_s = (time.monotonic() - sent_at) / len(queues)
-        counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
+        counted_at = await lease_start(conn, claims, sent_at, self.wanted.lease_s)
         self._claiming = None
         self.unconfirmed.settled(token, key)  # only now: no error can come between this and on_claims
         if claims:
@@ -144,7 +144,7 @@ class QueueClaims:
         finally:
             hold(conn, 0.0)
         now = time.monotonic()
-        counted_at = await counted_from(conn, claims, sent_at, self.wanted.lease_s)
+        counted_at = await lease_start(conn, claims, sent_at, self.wanted.lease_s)
         self._claiming = None
         self.unconfirmed.settled(token, (queue,))  # only now: no error can come between this and on_claims
         if claims:

@@ -18,7 +18,7 @@ from uuid import UUID
 from pgsched import log
 from pgsched.core.model import Claim, Claims
 from pgsched.db.connection.connect import AsyncConnection, DatabaseError
-from pgsched.db.queries.runs.claims import claim_again, lease_left
+from pgsched.db.queries.runs.claims import claim_unconfirmed, lease_left
 
 logger = log.get("claim")
 ASK_AGAIN_S = 1.0
@@ -26,7 +26,7 @@ LONG = 0.1  # share of a lease from which a claim counts as long
 LONGEST_CLAIM_S = 35.0  # the longest that the server works on a claim: statement_timeout, and waits after it
 
 
-class Lost(NamedTuple):
+class UnansweredClaim(NamedTuple):
     """A claim without an answer: when it was sent, and when to ask for it."""
 
     sent_at: float
@@ -43,14 +43,14 @@ class Unconfirmed:
     def __init__(self, on_claims: Callable[[Claims, float], None], wake: Callable[[], object]) -> None:
         self.on_claims = on_claims
         self.wake = wake
-        self._lost: dict[tuple[UUID, tuple[str, ...]], Lost] = {}
+        self._lost: dict[tuple[UUID, tuple[str, ...]], UnansweredClaim] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lost)
 
     def sent(self, token: UUID, queues: tuple[str, ...], at: float) -> None:
         """Note that a claim is on its way."""
-        self._lost[token, queues] = Lost(at, at)
+        self._lost[token, queues] = UnansweredClaim(at, at)
 
     def settled(self, token: UUID, queues: tuple[str, ...]) -> None:
         """Forget a claim whose result is known."""
@@ -64,20 +64,20 @@ class Unconfirmed:
             if time.monotonic() > lost.sent_at + lease_s + LONGEST_CLAIM_S:
                 self.settled(token, queues)
                 continue
-            claims = await claim_again(conn, queues, token)
+            claims = await claim_unconfirmed(conn, queues, token)
             if claims:
-                counted_at = await counted_from(conn, claims, lost.sent_at, lease_s)
+                counted_at = await lease_start(conn, claims, lost.sent_at, lease_s)
                 self.settled(token, queues)
                 logger.info("claims recovered", count=len(claims))
                 self.on_claims(claims, counted_at)
             else:
                 age_s = time.monotonic() - lost.sent_at
                 again_s = max(ASK_AGAIN_S, min(age_s, lease_s / 4))
-                self._lost[token, queues] = Lost(lost.sent_at, time.monotonic() + again_s)
+                self._lost[token, queues] = UnansweredClaim(lost.sent_at, time.monotonic() + again_s)
                 asyncio.get_running_loop().call_later(again_s, self.wake)
 
 
-async def counted_from(conn: AsyncConnection[Any], claims: Sequence[Claim], sent_at: float, lease_s: float) -> float:
+async def lease_start(conn: AsyncConnection[Any], claims: Sequence[Claim], sent_at: float, lease_s: float) -> float:
     """Return the monotonic time from which the lease of these claims counts; they were sent at `sent_at`."""
     asked_at = time.monotonic()
     if not claims or asked_at - sent_at <= LONG * lease_s:

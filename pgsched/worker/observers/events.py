@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pgsched.core.model import Claim, Settlement
 from pgsched.db.connection.connect import Connection
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 
 
 class WorkerEvents(Protocol):
@@ -30,7 +30,7 @@ class WorkerEvents(Protocol):
         """Take an attempt that ran from `started` to `now`, in monotonic seconds."""
         ...
 
-    def ending(self, claim: Claim, why: Ended) -> None:
+    def ending(self, claim: Claim, why: EndReason) -> None:
         """Note that an attempt is stopped from outside, and why."""
         ...
 
@@ -60,7 +60,7 @@ class NoEvents:
         """Do nothing."""
         ...
 
-    def ending(self, claim: Claim, why: Ended) -> None:
+    def ending(self, claim: Claim, why: EndReason) -> None:
         """Do nothing."""
         ...
 

@@ -19,11 +19,11 @@ from typing import Any
 
 from pgsched.core.model import Claim, Kind, Result, Settlement
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.connect_counter import TRIED
+from pgsched.db.connection.connect_counter import CONNECT_ATTEMPTS
 from pgsched.db.queries.reports import metrics
 from pgsched.telemetry.catalogue import OTHER
-from pgsched.telemetry.metrics import Bounded, Meter, Sample
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.telemetry.metrics import BoundedLabels, Meter, Sample
+from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.attempts.runner import AttemptRunner
 
 LAG_STRETCH_S, LAG_EVERY_S = 15.0, 0.25
@@ -33,12 +33,16 @@ BACKFILLED = timedelta(hours=1)  # a run that is this much later than its slot w
 FINAL = ("succeeded", "dead", "cancelled")
 PURPOSES = ("claim", "settle", "heartbeat", "listen", "leader", "logs", "metrics")
 MOST_KNOWN = 1000
-Way = tuple[str, str, str]
+TaskKey = tuple[str, str, str]
 Labels = tuple[str, ...]
-Noted = tuple[Claim, float, float]  # a claim, and when its attempt began and ended, in monotonic seconds
-Timed = tuple[float, float | None, float | None]  # seconds: duration, wait before it, lateness
-WAY: Callable[[Claim], Way] = itemgetter(*map(Claim._fields.index, ("queue", "kind", "task")))  # faster by index
-WAY_OF: Callable[[Settlement], Way] = itemgetter(*map(Settlement._fields.index, ("queue", "kind", "task")))
+AttemptTimes = tuple[Claim, float, float]  # a claim, and when its attempt began and ended, in monotonic seconds
+Durations = tuple[float, float | None, float | None]  # seconds: duration, wait before it, lateness
+TASK_KEY_OF_CLAIM: Callable[[Claim], TaskKey] = itemgetter(
+    *map(Claim._fields.index, ("queue", "kind", "task"))
+)  # faster by index
+TASK_KEY_OF_SETTLEMENT: Callable[[Settlement], TaskKey] = itemgetter(
+    *map(Settlement._fields.index, ("queue", "kind", "task"))
+)
 PARTS = [itemgetter(Settlement._fields.index(name)) for name in ("task", "queue", "kind")]
 
 
@@ -47,13 +51,13 @@ class WorkerMeter:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.ended: list[Noted] = []
+        self.ended: list[AttemptTimes] = []
         self.wants_times = True  # measure the times of the next attempts
-        self._timed: dict[Labels, tuple[float, list[Timed]]] = {}  # the last measured times, and when collected
+        self._timed: dict[Labels, tuple[float, list[Durations]]] = {}  # the last measured times, and when collected
         self._owed: Counter[Labels] = Counter()  # ended attempts that are in no histogram yet
         self._stretch_ends = 0.0
-        self._queue, self._task = Bounded(), Bounded()
-        self._known: dict[Way, Labels] = {}
+        self._queue, self._task = BoundedLabels(), BoundedLabels()
+        self._known: dict[TaskKey, Labels] = {}
         self._lags = (0.0, 0.0)  # the longest lag in the last stretch, and in this one
         self._offset_s: float | None = None  # the database's clock minus this process's monotonic clock
 
@@ -71,12 +75,12 @@ class WorkerMeter:
         self.ended.append((claim, started, now))
         self.wants_times = len(self.ended) < BURST
 
-    def ending(self, claim: Claim, why: Ended) -> None:
+    def ending(self, claim: Claim, why: EndReason) -> None:
         """Count a claim that is lost."""
-        if why is Ended.LOST:
+        if why is EndReason.LOST:
             self.lost("denied")
             self.gone(claim)  # no outcome will come
-        elif why is Ended.DEADLINE:
+        elif why is EndReason.DEADLINE:
             self.lost("deadline")
 
     def lost(self, reason: str, count: int = 1) -> None:
@@ -85,7 +89,7 @@ class WorkerMeter:
 
     def gone(self, claim: Claim) -> None:
         """Count an attempt that was stopped because its claim was lost."""
-        labels = self._labels(WAY(claim))
+        labels = self._labels(TASK_KEY_OF_CLAIM(claim))
         self.meter.count("pgsched_attempts_total", (*labels, "lost"))
         self._owed[labels] += 1
 
@@ -106,16 +110,17 @@ class WorkerMeter:
         """Count a batch of written outcomes; `verdicts`: the result for each."""
         self.meter.observe("pgsched_settle_batch_size", [len(batch)])
         if verdicts.count("succeeded") == len(verdicts):  # nearly always, and then no outcome is looked at
-            for way, count in counted_ways(batch).items():
+            for way, count in count_by_task(batch).items():
                 self._count(way, Result.SUCCEEDED.value, "succeeded", count)
         else:
             for (way, verdict, result), count in Counter(
-                (WAY_OF(s), verdict, s.outcome.result.value) for s, verdict in zip(batch, verdicts, strict=True)
+                (TASK_KEY_OF_SETTLEMENT(s), verdict, s.outcome.result.value)
+                for s, verdict in zip(batch, verdicts, strict=True)
             ).items():
                 self._count(way, result, verdict, count)
         self._look()
 
-    def _count(self, way: Way, outcome: str, verdict: str, count: int) -> None:
+    def _count(self, way: TaskKey, outcome: str, verdict: str, count: int) -> None:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
         self._owed[labels] += 0 if outcome == Result.RELEASED else count
@@ -133,9 +138,9 @@ class WorkerMeter:
             return
         self._stretch_ends = now + STRETCH_S
         noted, self.ended, self.wants_times = self.ended, [], True
-        fresh: defaultdict[Labels, list[Timed]] = defaultdict(list)
+        fresh: defaultdict[Labels, list[Durations]] = defaultdict(list)
         for claim, started, ended in noted:
-            fresh[self._labels(WAY(claim))].append(self._time(claim, started, ended))
+            fresh[self._labels(TASK_KEY_OF_CLAIM(claim))].append(self._time(claim, started, ended))
         kept = {labels: one for labels, one in self._timed.items() if one[0] > now - KEPT_S}
         self._timed = kept | {labels: (now, times) for labels, times in fresh.items()}
         for labels in {*fresh, *self._owed}.intersection(self._timed):
@@ -148,7 +153,7 @@ class WorkerMeter:
         # for the rest no attempt with the same labels was measured lately: counted without a time
         self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed < 0})
 
-    def _time(self, claim: Claim, started: float, ended: float) -> Timed:
+    def _time(self, claim: Claim, started: float, ended: float) -> Durations:
         waited, late = None, None
         if self._offset_s is not None and claim.available_at is not None:
             began, available_at = started + self._offset_s, datetime.fromisoformat(claim.available_at)
@@ -158,7 +163,7 @@ class WorkerMeter:
                 late = max(0.0, began - slot.timestamp())
         return ended - started, waited, late
 
-    def _observe(self, labels: Labels, timed: Sequence[Timed], weight: int) -> None:
+    def _observe(self, labels: Labels, timed: Sequence[Durations], weight: int) -> None:
         """Put these times into the histograms, each with this weight."""
         if not (timed and weight):
             return
@@ -168,7 +173,7 @@ class WorkerMeter:
             if values:
                 self.meter.observe(name, values, labels[:1], weight)
 
-    def _labels(self, way: Way) -> Labels:
+    def _labels(self, way: TaskKey) -> Labels:
         """Return queue, kind and task as labels; the task only for kind `task`, not a program, statement or URL."""
         labels = self._known.get(way)
         if labels is None:
@@ -182,7 +187,7 @@ class WorkerMeter:
         """Yield the event loop's lag, and how often each connection was opened again."""
         yield "pgsched_event_loop_lag_seconds", (), max(self._lags)
         for purpose in PURPOSES:
-            yield "pgsched_reconnects_total", (purpose,), max(0, TRIED[purpose] - 1)
+            yield "pgsched_reconnects_total", (purpose,), max(0, CONNECT_ATTEMPTS[purpose] - 1)
 
 
 def is_known(taken: float | None) -> bool:
@@ -190,14 +195,14 @@ def is_known(taken: float | None) -> bool:
     return taken is not None
 
 
-def counted_ways(batch: Sequence[Settlement]) -> Mapping[Way, int]:
+def count_by_task(batch: Sequence[Settlement]) -> Mapping[TaskKey, int]:
     """Count the settlements of each queue, kind and task.
 
     Nearly always all have the same, and to check that is faster than to count.
     """
     if batch and all(each.count(each[0]) == len(each) for each in (list(map(part, batch)) for part in PARTS)):
-        return {WAY_OF(batch[0]): len(batch)}
-    return Counter(map(WAY_OF, batch))
+        return {TASK_KEY_OF_SETTLEMENT(batch[0]): len(batch)}
+    return Counter(map(TASK_KEY_OF_SETTLEMENT, batch))
 
 
 def samples_of(runner: AttemptRunner) -> Iterator[Sample]:

@@ -29,11 +29,11 @@ from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.runs.run_output import keep_traces
 from pgsched.errors import PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.outcomes import succeeded
-from pgsched.execute.python.executor import PythonExecutor, raised
+from pgsched.execute.outcomes import outcome_of_value
+from pgsched.execute.python.executor import PythonExecutor, outcome_of_raise
 from pgsched.execute.python.handler import InlineHandler
 from pgsched.telemetry import tracing
-from pgsched.worker.attempts.attempt import OUTCOMES, Ended, Running, job_of
+from pgsched.worker.attempts.attempt import OUTCOMES, EndReason, RunningAttempt, job_of
 from pgsched.worker.worker import Worker
 
 logger = log.get("tracing")
@@ -43,7 +43,7 @@ Described = Mapping[str, Any]
 HandlerOf = Callable[[Claim], InlineHandler | None]
 
 
-class Keeper:
+class TraceWriter:
     """The writer of failed attempts' contexts to their rows, several in one statement."""
 
     def __init__(self, dsn: str) -> None:
@@ -82,7 +82,7 @@ class Tracing:
     """The tracing that a worker's attempts share."""
 
     def __init__(self, dsn: str, worker: str, control_of: Callable[[Key], Control | None]) -> None:
-        self.keeper = Keeper(dsn)
+        self.keeper = TraceWriter(dsn)
         self._control_of = control_of
         self._worker = worker
         self._tracer = tracing.tracer()
@@ -92,12 +92,12 @@ class Tracing:
     def begin(self, claim: Claim) -> tuple[trace.Span, Any]:
         """Return a new span for an attempt, and the context to make the attempt in."""
         carried = trace_of(claim)
-        parent = tracing.extracted(carried)
+        parent = tracing.extract_context(carried)
         span = self._tracer.start_span(
             f"process {claim.queue}",
             contexts.Context() if parent is None else parent,
             kind=SpanKind.CONSUMER,
-            attributes=described(claim, self._worker),
+            attributes=span_attributes(claim, self._worker),
             links=tracing.links([{"traceparent": last}]) if (last := carried.get("attempt")) else None,
         )
         return span, trace.set_span_in_context(span)
@@ -106,17 +106,17 @@ class Tracing:
         """End an attempt's span. `outcome` is None for a stopped attempt: its Running says why."""
         if outcome is None:
             running = self._control_of(claim.key)
-            why = running.ended if isinstance(running, Running) else None
+            why = running.ended if isinstance(running, RunningAttempt) else None
             name = "stopped" if why is None else OUTCOMES[why].value if why in OUTCOMES else "lost"
             span.set_attribute("pgsched.outcome", name)
             span.set_attribute("error.type", name)
             span.set_status(Status(StatusCode.ERROR, None if why is None else why.value))
-            bad = why in (Ended.TIMEOUT, Ended.CANCEL)
+            bad = why in (EndReason.TIMEOUT, EndReason.CANCEL)
         else:
             span.set_attribute("pgsched.outcome", outcome.result.value)
             bad = outcome.result in BAD
             if bad:
-                mark(span, outcome)
+                record_error(span, outcome)
         span.end()
         if bad:
             self._ended[claim.key] = log.ids_of_span(span)
@@ -127,12 +127,14 @@ class Tracing:
 
     def left(self, span: trace.Span, claim: Claim) -> str | None:
         """Return the text that the next attempt needs for its trace, or None where there is no trace."""
-        mine = tracing.carrier(trace.set_span_in_context(span))
+        mine = tracing.headers_of(trace.set_span_in_context(span))
         if not mine:
             return None
         carried = trace_of(claim)
         first = (
-            {name: carried[name] for name in tracing.KEYS if name in carried} if tracing.extracted(carried) else mine
+            {name: carried[name] for name in tracing.KEYS if name in carried}
+            if tracing.extract_context(carried)
+            else mine
         )
         return json.dumps({**first, "attempt": mine["traceparent"]})
 
@@ -146,7 +148,7 @@ class Tracing:
     def call(self, claims: Sequence[Claim]) -> Iterator[Callable[[BaseException | None], object]]:
         """Make a span around one call that serves these attempts; yield a function that takes the call's error."""
         first = claims[0]
-        attributes = {**described(first, self._worker), "messaging.batch.message_count": len(claims)}
+        attributes = {**span_attributes(first, self._worker), "messaging.batch.message_count": len(claims)}
         for name in [name for name in attributes if name in PER_RUN]:
             del attributes[name]
         with self._tracer.start_as_current_span(
@@ -181,7 +183,7 @@ class Tracing:
         await self.keeper.close()
 
 
-class Traced:
+class TracingExecutor:
     """An executor with a span around each attempt. `untraced`: tasks whose batched calls have a span instead."""
 
     def __init__(self, executor: Executor, shared: Tracing, untraced: frozenset[str] = frozenset()) -> None:
@@ -205,7 +207,7 @@ class Traced:
         await self._executor.close()
 
 
-class TracedHandler:
+class TracingHandler:
     """An inline handler with a span around each call; it has the interface of the handler it wraps."""
 
     def __init__(self, handler: InlineHandler, shared: Tracing) -> None:
@@ -225,8 +227,8 @@ class TracedHandler:
                 value = await self._handler.function(**args)
             except BaseException as error:
                 failure = error
-                return raised(error, self._handler, from_outside=True)
-            return succeeded(value)
+                return outcome_of_raise(error, self._handler, from_outside=True)
+            return outcome_of_value(value)
 
         await self._shared.around(log.ATTEMPT.get(), call)
         if failure is not None:
@@ -234,14 +236,14 @@ class TracedHandler:
         return value
 
 
-def traced(handler_of: HandlerOf, shared: Tracing) -> HandlerOf:
+def wrap_handlers(handler_of: HandlerOf, shared: Tracing) -> HandlerOf:
     """Return a function that finds the same handlers, each with a span around its calls."""
-    known: dict[InlineHandler, TracedHandler] = {}
+    known: dict[InlineHandler, TracingHandler] = {}
 
     def found(claim: Claim) -> InlineHandler | None:
         if (handler := handler_of(claim)) is None:
             return None
-        return known.get(handler) or known.setdefault(handler, TracedHandler(handler, shared))
+        return known.get(handler) or known.setdefault(handler, TracingHandler(handler, shared))
 
     return found
 
@@ -252,7 +254,7 @@ PER_RUN = {
 }  # fmt: skip
 
 
-def described(claim: Claim, worker: str) -> dict[str, Any]:
+def span_attributes(claim: Claim, worker: str) -> dict[str, Any]:
     """Return the attributes of an attempt's span."""
     found: dict[str, Any] = {
         "messaging.system": tracing.SYSTEM,
@@ -282,7 +284,7 @@ def trace_of(claim: Claim) -> Described:
     return carried if isinstance(carried, dict) else {}
 
 
-def mark(span: trace.Span, outcome: Outcome) -> None:
+def record_error(span: trace.Span, outcome: Outcome) -> None:
     """Add the error of a bad outcome to the span."""
     error = outcome.error or outcome.result.value
     kind = error.partition(":")[0]
@@ -303,8 +305,10 @@ def trace_attempts(worker: Worker) -> Tracing:
     if isinstance(python, PythonExecutor):
         gathered, python.batches.around = python.batches.gathered, shared.call
     inline = worker.runner.inline
-    inline.handler_of = traced(inline.handler_of, shared)
-    worker.runner.drivers = {kind: Traced(one, shared, gathered) for kind, one in worker.runner.executors.items()}
+    inline.handler_of = wrap_handlers(inline.handler_of, shared)
+    worker.runner.drivers = {
+        kind: TracingExecutor(one, shared, gathered) for kind, one in worker.runner.executors.items()
+    }
     worker.outcomes.log_fields = shared.log_fields
     worker.named = True
     return shared

@@ -70,7 +70,7 @@ class Outcomes:
     def _take_other(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
             attempt = {"run": claim.id, "task": claim.task[:80], "attempt": claim.attempt, **self.log_fields(claim)}
-            log_lines.ended(outcome, **attempt)
+            log_lines.log_attempt_end(outcome, **attempt)
         if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
             executor = self._executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):
@@ -88,7 +88,7 @@ class Outcomes:
         self._leases.drop(batch)
         self._events.settled(batch, verdicts)
         if "dead" in verdicts:
-            log_lines.settled(batch, verdicts)
+            log_lines.log_dead_runs(batch, verdicts)
         for verdict, count in Counter(verdicts).items():
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
         self._on_room()

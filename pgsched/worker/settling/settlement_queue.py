@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pgsched.core.model import Settlement
-from pgsched.worker.settling_later import Aside
+from pgsched.worker.settling_later import RetriedOutcomes
 
 LARGEST_BATCH = 4000
 BEHIND = LARGEST_BATCH  # from this many waiting outcomes on, the worker claims nothing
@@ -19,7 +19,7 @@ class SettlementQueue:
     """
 
     def __init__(self) -> None:
-        self.aside = Aside(self._due_again)
+        self.aside = RetriedOutcomes(self._due_again)
         self.arrived = asyncio.Event()
         self._waiting: list[Settlement] = []
         self._aside_last = False

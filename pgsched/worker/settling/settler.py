@@ -18,9 +18,9 @@ from datetime import timedelta
 from typing import Any
 
 from pgsched import log
-from pgsched.core.backoff import delay
+from pgsched.core.backoff import retry_delay
 from pgsched.core.model import Claim, Outcome, Result, Settlement
-from pgsched.core.text import escaped
+from pgsched.core.text import escape_non_ascii
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
 from pgsched.db.queries.runs.claims import LOCKED, plan_settlements, settle, settle_unlocked
@@ -47,13 +47,14 @@ def retry_in_s(claim: Claim, outcome: Outcome, random: Callable[[], float]) -> f
         return max(0.0, outcome.retry_in.total_seconds())
     given = (claim.backoff, claim.backoff_base, claim.backoff_max, claim.backoff_jitter)
     backoff, base, maximum, jitter = (d if value is None else value for value, d in zip(given, POLICY, strict=True))
-    return delay(claim.attempt, backoff, base, maximum, jitter, random).total_seconds()  # type: ignore[arg-type]
+    return retry_delay(claim.attempt, backoff, base, maximum, jitter, random).total_seconds()  # type: ignore[arg-type]
 
 
 def in_ascii(outcome: Outcome) -> Outcome:
     """Return the outcome with its texts in ASCII, which a database of any encoding can store."""
     error, traceback, log_tail = (
-        None if text is None else escaped(text) for text in (outcome.error, outcome.traceback, outcome.log_tail)
+        None if text is None else escape_non_ascii(text)
+        for text in (outcome.error, outcome.traceback, outcome.log_tail)
     )
     return replace(outcome, error=error, traceback=traceback, log_tail=log_tail)
 
@@ -161,7 +162,7 @@ class Settler:
         if classify(error) is Reaction.VALUE and plain != settlement.outcome:
             await self._write([settlement._replace(outcome=plain)], unforeseen)
             return
-        reason = escaped(f"outcome could not be stored: {first_line(error)}")
+        reason = escape_non_ascii(f"outcome could not be stored: {first_line(error)}")
         unknown = classify(error) is Reaction.BUG
         if unknown or settlement.outcome.error == reason:
             logger.error("settlement refused", run=settlement.id, error=reason)

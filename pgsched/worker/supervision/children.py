@@ -19,7 +19,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 
 
 @dataclass(eq=False)
-class Place:
+class WorkerPlace:
     """One of the N places of a supervisor: its worker, and how often in a row a worker has failed at its start."""
 
     number: int
@@ -33,7 +33,7 @@ class Place:
 class Child:
     """One worker process."""
 
-    place: Place
+    place: WorkerPlace
     process: subprocess.Popen[bytes]
     link: socket.socket
     started: float
@@ -70,13 +70,13 @@ class Renewal:
     def __init__(self) -> None:
         self.heir: Child | None = None
         self.again = False  # requested again during this one
-        self._left: list[Place] = []
+        self._left: list[WorkerPlace] = []
 
-    def begin(self, places: Iterable[Place]) -> None:
+    def begin(self, places: Iterable[WorkerPlace]) -> None:
         """Start to replace the workers of these places."""
         self._left, self.again = [*places], False
 
-    def next(self) -> Place | None:
+    def next(self) -> WorkerPlace | None:
         """Return the next place with a worker; a place without one gets a new worker anyway."""
         while self._left:
             place = self._left.pop(0)
@@ -90,7 +90,7 @@ class Renewal:
         self._left.clear()
 
 
-def start_child(command: Sequence[str], env: Mapping[str, str], place: Place) -> Child:
+def start_child(command: Sequence[str], env: Mapping[str, str], place: WorkerPlace) -> Child:
     """Start a worker process for this place. Raises OSError."""
     ours, theirs = socket.socketpair()
     public, first = environment(env, place.number, theirs.fileno())
@@ -107,14 +107,14 @@ def start_child(command: Sequence[str], env: Mapping[str, str], place: Place) ->
     return Child(place, process, ours, time.monotonic())
 
 
-def cancel_restarts(places: Iterable[Place]) -> None:
+def cancel_restarts(places: Iterable[WorkerPlace]) -> None:
     """Cancel the starts that wait for the end of their pause."""
     for place in places:
         if place.restart is not None:
             place.restart.cancel()
 
 
-def pause(failures: int, chance: float) -> float:
+def restart_pause_s(failures: int, chance: float) -> float:
     """Return the seconds until the next start after `failures` failures in a row.
 
     `chance`: a random number in [0, 1), so that pauses differ.

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from pgsched.errors import PgschedError
 from pgsched.telemetry.endpoint import Answer
-from pgsched.telemetry.health import Health, from_json, starting, together
-from pgsched.worker.process_endpoint import outer, require_client
+from pgsched.telemetry.health import Health, combine_children, from_json, starting_health
+from pgsched.worker.process_endpoint import make_public_endpoints, require_client
 
 ASK_S = 3.0
 AT_ONCE = 16
@@ -38,7 +38,7 @@ class Member(NamedTuple):
     ready: bool
 
 
-class Front:
+class EndpointProxy:
     """The combined endpoint of the workers that `members()` returns."""
 
     def __init__(self, folder: Path, members: Callable[[], list[Member]]) -> None:
@@ -55,8 +55,8 @@ class Front:
     def health(self) -> Health:
         """Return the health of all workers together."""
         told = self._ask("/health")
-        return together({
-            member.name: from_json(text) if text is not None else None if member.ready else starting()
+        return combine_children({
+            member.name: from_json(text) if text is not None else None if member.ready else starting_health()
             for member, text in told
         })  # fmt: skip
 
@@ -91,7 +91,9 @@ class Link(http.client.HTTPConnection):
 
 
 @contextlib.contextmanager
-def fronting(metrics: str | None, health: str | None, members: Callable[[], list[Member]]) -> Iterator[str | None]:
+def serve_endpoints(
+    metrics: str | None, health: str | None, members: Callable[[], list[Member]]
+) -> Iterator[str | None]:
     """Serve in this block; yield the folder for the workers' socket files, or None where nothing is asked for."""
     if metrics is None and health is None:
         yield None
@@ -106,8 +108,8 @@ def fronting(metrics: str | None, health: str | None, members: Callable[[], list
             " mount one at /tmp, or set TMPDIR"
         ) from error
     try:
-        front = Front(folder, members)
-        endpoints = outer(metrics, health, front.metrics, front.health)
+        front = EndpointProxy(folder, members)
+        endpoints = make_public_endpoints(metrics, health, front.metrics, front.health)
         for endpoint in endpoints:
             endpoint.start()
         yield str(folder)

@@ -23,8 +23,15 @@ from pgsched import gc_tuning, log
 from pgsched.errors import MemoryReached
 from pgsched.execute.subprocess.child import kill_session
 from pgsched.worker.process_endpoint import FOLDER
-from pgsched.worker.supervision.children import Child, Place, Renewal, cancel_restarts, pause, start_child
-from pgsched.worker.supervision.endpoint_proxy import Member, fronting
+from pgsched.worker.supervision.children import (
+    Child,
+    Renewal,
+    WorkerPlace,
+    cancel_restarts,
+    restart_pause_s,
+    start_child,
+)
+from pgsched.worker.supervision.endpoint_proxy import Member, serve_endpoints
 from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN
 
 logger = log.get("supervisor")
@@ -39,7 +46,7 @@ class Supervisor:
     def __init__(self, command: Sequence[str], processes: int, env: Mapping[str, str] | None = None) -> None:
         self._command = list(command)
         self._env = dict(os.environ if env is None else env)
-        self._places = [Place(number) for number in range(1, processes + 1)]
+        self._places = [WorkerPlace(number) for number in range(1, processes + 1)]
         self._children: dict[int, Child] = {}
         self._renewal = Renewal()
         self._stops = 0
@@ -79,7 +86,7 @@ class Supervisor:
 
     # ---- starting
 
-    def _start(self, place: Place, *, heir: bool = False) -> None:
+    def _start(self, place: WorkerPlace, *, heir: bool = False) -> None:
         place.restart = None
         if self._stops or (place.child is not None and not heir):
             return
@@ -95,14 +102,14 @@ class Supervisor:
             place.child = child
         self._loop.add_reader(child.link, self._hear, child)
 
-    def _not_started(self, place: Place, error: OSError, *, heir: bool) -> None:
+    def _not_started(self, place: WorkerPlace, error: OSError, *, heir: bool) -> None:
         """Try again after a pause; a worker that was to be renewed stays."""
         if heir:
             logger.error("not renewed: no process can be started", process=place.number, error=str(error))
             self._renewal.end()
             return
         place.failures += 1
-        pause_s = pause(place.failures, random.random())
+        pause_s = restart_pause_s(place.failures, random.random())
         told = {"process": place.number, "error": str(error), "in_s": round(pause_s, 2)}
         logger.error("no process can be started: trying again", **told)
         place.restart = self._loop.call_later(pause_s, self._start, place)
@@ -142,7 +149,7 @@ class Supervisor:
         place = child.place
         place.child = None
         place.failures = place.failures + 1 if failed else 0
-        pause_s = pause(place.failures, random.random())
+        pause_s = restart_pause_s(place.failures, random.random())
         if not self._stops and (self._renewal.heir is None or self._renewal.heir.place is not place):
             place.restart = self._loop.call_later(pause_s, self._start, place)
         return pause_s
@@ -240,8 +247,8 @@ def supervise(processes: int, dsn: str | None, metrics: str | None = None, healt
     `dsn`: their PGSCHED_DSN. `metrics`, `health`: the addresses for their endpoints.
     """
     env = dict(os.environ) | ({} if dsn is None else {"PGSCHED_DSN": dsn})
-    gc_tuning.last()
+    gc_tuning.tune_for_long_run()
     supervisor = Supervisor([sys.executable, *sys.orig_argv[1:]], processes, env)
-    with fronting(metrics, health, supervisor.members) as folder:
+    with serve_endpoints(metrics, health, supervisor.members) as folder:
         supervisor.show(folder)
         return asyncio.run(supervisor.run())

@@ -26,7 +26,7 @@ VARIABLE = "PGSCHED_SUPERVISED"
 READY, SPENT, SWOLLEN = "ready", "spent", "swollen"
 
 
-class Line:
+class SupervisorLink:
     """The worker's end of the link. `number`: the worker's place."""
 
     def __init__(self, number: int, link: socket.socket) -> None:
@@ -69,7 +69,7 @@ class Line:
             return b""
 
 
-def line() -> Line | None:
+def connect_supervisor() -> SupervisorLink | None:
     """Return the link of this process, or None where no supervisor started it.
 
     The variable is removed from the environment, so that child processes do not get it.
@@ -86,12 +86,12 @@ def line() -> Line | None:
         while len(read) < size and (part := incoming.read(size - len(read))):
             read += part
     if len(read) == size > 0:  # otherwise the supervisor is dead, which the link notices next
-        hidden_environment.give_back(json.loads(read))
-    return Line(number, link)
+        hidden_environment.restore_secrets(json.loads(read))
+    return SupervisorLink(number, link)
 
 
 def environment(env: Mapping[str, str], number: int, fd: int) -> tuple[dict[str, str], bytes]:
     """Return the environment for the worker at place `number`, and the bytes to send it first on the socket `fd`."""
-    public, secrets = hidden_environment.parted(env)
+    public, secrets = hidden_environment.split_environment(env)
     first = json.dumps(secrets).encode() if secrets else b""
     return public | {VARIABLE: f"{number},{os.getpid()},{fd},{len(first)}"}, first

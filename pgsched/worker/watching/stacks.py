@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from types import CodeType, FrameType
 
-from pgsched.worker.attempts.attempt import Running
+from pgsched.worker.attempts.attempt import RunningAttempt
 
 STACK_CHARACTERS = 4000
 LOOKING = threading.Lock()
@@ -26,7 +26,7 @@ class HandlerFinder:
 
     def __init__(
         self,
-        running: Callable[[], Sequence[Running]],
+        running: Callable[[], Sequence[RunningAttempt]],
         code_of: Callable[[str], CodeType | None],
         tasks: Sequence[str] = (),
     ) -> None:
@@ -40,7 +40,7 @@ class HandlerFinder:
         """Return the current frame of the event loop's thread."""
         return current_frames().get(self._thread)
 
-    def at_the_loop(self, frame: FrameType | None) -> list[Running]:
+    def at_the_loop(self, frame: FrameType | None) -> list[RunningAttempt]:
         """Return the attempt whose task runs now on the event loop.
 
         Where a handler's own task runs, return the attempts whose code is on the stack.
@@ -49,9 +49,9 @@ class HandlerFinder:
         running = list(self.running())
         exact = [one for one in running if one.is_made_by(task)]
         codes = {part.f_code for part, _ in traceback.walk_stack(frame)} if frame is not None else set()
-        return exact or [one for one in running if not codes.isdisjoint(within(self._code_of(one.claim.task)))]
+        return exact or [one for one in running if not codes.isdisjoint(nested_codes(self._code_of(one.claim.task)))]
 
-    def stack(self, frame: FrameType | None, found: Sequence[Running]) -> str:
+    def stack(self, frame: FrameType | None, found: Sequence[RunningAttempt]) -> str:
         """Return the stack from the handler's first line on, or its last lines."""
         lines = traceback.format_stack(frame) if frame is not None else []
         codes = [code for one in found if (code := self._code_of(one.claim.task))]
@@ -59,7 +59,7 @@ class HandlerFinder:
         first = next((n for n, line in enumerate(lines) if any(mark in line for mark in marks)), max(0, len(lines) - 8))
         return "".join(lines[first:])[-STACK_CHARACTERS:].rstrip()
 
-    def tasks_in(self, blocks: Collection[str], running: Sequence[Running]) -> set[str]:
+    def tasks_in(self, blocks: Collection[str], running: Sequence[RunningAttempt]) -> set[str]:
         """Return the tasks that these stacks show: running ones, or else any, because the attempt may have ended."""
         shown = {one.claim.task for one in running if self._is_in(one.claim.task, blocks)}
         return shown or {task for task in self._tasks if self._is_in(task, blocks)}
@@ -108,20 +108,20 @@ def stacks_of_others() -> list[str]:
     ]
 
 
-def within(code: CodeType | None) -> Iterator[CodeType]:
+def nested_codes(code: CodeType | None) -> Iterator[CodeType]:
     """Yield the code of a function and of the functions inside of it."""
     if code is not None:
         yield code
         for part in code.co_consts:
             if isinstance(part, CodeType):
-                yield from within(part)
+                yield from nested_codes(part)
 
 
-def names(found: Sequence[Running]) -> str:
+def format_attempts(found: Sequence[RunningAttempt]) -> str:
     """Return the names of the attempts, for people."""
     return ", ".join(f"{one.claim.task[:80]} (run {one.claim.id})" for one in found[:5])
 
 
-def one_of(candidates: Sequence[Running]) -> str:
+def format_candidates(candidates: Sequence[RunningAttempt]) -> str:
     """Return words for a handler that may be any of these."""
-    return f"one of {names(candidates)}" if candidates else "no handler"
+    return f"one of {format_attempts(candidates)}" if candidates else "no handler"

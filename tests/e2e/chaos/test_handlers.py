@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.apps import contract
 from tests.support.fleet import Fleet, enqueue, one, state
 from tests.support.waiting import wait_until
@@ -44,7 +44,7 @@ def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
         wait_until(lambda run=run_id: state(db, run) == "dead", 60, "the end of the run")  # type: ignore[misc]
         assert of(db, run_id, "error") == "timed out after 1 s"
     wait_until(lambda: one(db, "SELECT abandoned FROM pgsched.workers") == 3, 30, "the count")
-    assert any("3 abandoned handlers" in problem for problem in status(db).problems)
+    assert any("3 abandoned handlers" in problem for problem in read_status(db).problems)
     worker.signal(signal.SIGTERM)
     assert worker.ended(40) == 0
 

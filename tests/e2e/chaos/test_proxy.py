@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from pgsched.chaos.site.proxy import Proxy, of
+from pgsched.chaos.site.proxy import Proxy, with_application_name
 from pgsched.chaos.site.wire_protocol import Backend, Frontend
 from tests.support.waiting import wait_until
 
@@ -81,7 +81,7 @@ def test_a_client_that_goes_away_ends_its_session(far: Connect, near: psycopg.Co
 
 def test_a_cut_ends_chosen_connections_on_both_sides(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     claim, other = far(application_name="pgsched claim host"), far(application_name="pgsched settle host")
-    assert proxy.cut(of("claim")) == 1
+    assert proxy.cut(with_application_name("claim")) == 1
     with pytest.raises(psycopg.OperationalError):
         claim.execute("SELECT 1")
     sessions = (
@@ -119,7 +119,7 @@ def in_thread(call: Callable[[], object]) -> threading.Thread:
 
 def test_what_goes_up_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     conn, other = far(application_name="held"), far()
-    proxy.silence("up", which=of("held"))
+    proxy.silence("up", which=with_application_name("held"))
     asking = in_thread(lambda: conn.execute("INSERT INTO t VALUES (1)"))
     other.execute("SELECT 1")
     asking.join(0.2)
@@ -215,7 +215,7 @@ def test_the_answer_to_a_commit_in_a_pipeline_is_lost(proxy: Proxy, far: Connect
 
 
 def test_only_chosen_connections_lose_their_answers(proxy: Proxy, far: Connect) -> None:
-    proxy.lose_answer("SELECT 7", which=of("claim"))
+    proxy.lose_answer("SELECT 7", which=with_application_name("claim"))
     far(application_name="settle").execute("SELECT 7")
     with pytest.raises(psycopg.OperationalError):
         far(application_name="claim").execute("SELECT 7")

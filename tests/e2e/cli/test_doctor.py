@@ -21,7 +21,7 @@ from pgsched.db.queries.runs import claims
 from pgsched.db.schema import expected_objects
 from pgsched.db.schema.migrate import upgrade
 from pgsched.services import doctor
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.logins import Logins
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
@@ -43,7 +43,7 @@ def told(found: list[doctor.Finding], name: str, *levels: str) -> str:
 
 
 def living(connect: Open) -> list[doctor.Finding]:
-    return list(doctor.living(connect()))
+    return list(doctor.check_now(connect()))
 
 
 def test_a_healthy_system_is_ok(pgsched: Pgsched) -> None:
@@ -98,7 +98,9 @@ def test_while_tables_are_locked_it_names_who_has_locked_them(
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '@daily')")
     locker = connect(autocommit=False, application_name="locker")
     locker.execute("LOCK TABLE pgsched.runs, pgsched.jobs, pgsched.workers IN ACCESS EXCLUSIVE MODE")
-    wait_until(lambda: told(list(doctor.looked(dsn, doctor.SESSIONS)), "blocked"), 20, "the lock to be old")
+    wait_until(
+        lambda: told(list(doctor.run_checks_connected(dsn, doctor.SESSIONS)), "blocked"), 20, "the lock to be old"
+    )
     began = time.monotonic()
     found = doctor.doctor(dsn, {}, trend_s=0)
     assert time.monotonic() - began < 10
@@ -131,14 +133,14 @@ def test_a_role_that_sees_only_its_own_sessions_does_not_call_the_others_fine(
     reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     reader.execute("SELECT 'report' FROM pgsched.runs")
     wait_until(lambda: told(living(connect), "xmin"), 20, "the transaction to be old")
-    found = doctor.looked(logins.dsn("ops"), doctor.SESSIONS)
+    found = doctor.run_checks_connected(logins.dsn("ops"), doctor.SESSIONS)
     assert [one.text for one in found if one.name == "xmin"] == ["unknown: this role sees only its own sessions"]
     assert "GRANT pg_monitor" in told(found, "rights", "warn")
     reader.rollback()
     locker = connect(autocommit=False)
     locker.execute("LOCK TABLE pgsched.runs")
     assert f"runs: locked (AccessExclusiveLock) by pid {locker.info.backend_pid}" in told(
-        doctor.looked(logins.dsn("ops"), doctor.SESSIONS), "blocked"
+        doctor.run_checks_connected(logins.dsn("ops"), doctor.SESSIONS), "blocked"
     )
 
 
@@ -146,7 +148,7 @@ def test_a_check_that_fails_reports_itself_and_the_others_go_on(db: psycopg.Conn
     def broken(conn: psycopg.Connection) -> list[doctor.Finding]:
         raise RuntimeError("no such thing")
 
-    found = list(doctor.each(connect(), (("a", broken), ("b", lambda conn: [doctor.ok("b", "fine")]))))
+    found = list(doctor.run_checks(connect(), (("a", broken), ("b", lambda conn: [doctor.ok("b", "fine")]))))
     assert [(one.name, one.level, one.text) for one in found] == [
         ("a", "fail", "not checked: no such thing"), ("b", "ok", "fine"),
     ]  # fmt: skip
@@ -163,7 +165,7 @@ def test_who_holds_a_lock_that_pgsched_waits_for_is_named(db: psycopg.Connection
         waiting.start()
         watcher = connect()
         wait_until(lambda: inspection.waits(watcher, 0.1), 20, "the lock to be waited for")
-        text = " ".join(one.text for one in doctor.waits(inspection.waits(watcher, 0.1)))
+        text = " ".join(one.text for one in doctor.report_lock_waits(inspection.waits(watcher, 0.1)))
     waiting.join()
     assert "pgsched settle here has waited" in text
     assert f"pid {locker.info.backend_pid}" in text
@@ -184,7 +186,7 @@ def test_missing_and_invalid_indexes_disabled_triggers_and_drift_are_named(
 
 
 def test_missing_checks_keys_and_row_security_are_named(db: psycopg.Connection, connect: Open) -> None:
-    bodies, triggers, checks = expected_objects.expected()
+    bodies, triggers, checks = expected_objects.expected_objects()
     assert {name for (name,) in db.execute(expected_objects.CHECKS).fetchall()} == checks
     assert {name for name, _ in db.execute(expected_objects.FUNCTIONS).fetchall()} == set(bodies)
     assert set(db.execute(expected_objects.TRIGGERS).fetchall()) == triggers
@@ -229,23 +231,23 @@ def test_who_fills_the_notification_queue_is_named(private_cluster: PrivateClust
         psycopg.connect(private_cluster.dsn, autocommit=True) as db,
         psycopg.connect(private_cluster.dsn, autocommit=True, application_name="deaf") as listener,
     ):
-        assert [one.level for one in doctor.living(db) if one.name == "notify"] == ["ok"]
+        assert [one.level for one in doctor.check_now(db) if one.name == "notify"] == ["ok"]
         listener.execute("LISTEN anything")
         listener.execute("BEGIN")
         listener.execute("SELECT 'listens and does not end'")
         for number in range(30):
             db.execute("SELECT pg_notify('anything', %s)", [f"{number} " + "x" * 7000])
-        text = told(list(doctor.living(db)), "notify", "warn")
+        text = told(list(doctor.check_now(db)), "notify", "warn")
         pid = listener.info.backend_pid
         assert (
             f"oldest transaction is that of pid {pid}, user postgres, deaf, idle in transaction: SELECT 'listens"
             in text
         )
         assert f"pg_terminate_backend({pid})" in text
-        assert not any("notification queue" in problem for problem in status(db).problems)
+        assert not any("notification queue" in problem for problem in read_status(db).problems)
         for number in range(10):
             db.execute("SELECT pg_notify('anything', %s)", [f"{number} " + "x" * 7000])
-        (problem,) = status(db).problems
+        (problem,) = read_status(db).problems
         assert re.match(r"the notification queue is [56]\d% full", problem)
         listener.execute("ROLLBACK")
 
@@ -283,8 +285,8 @@ def test_an_asynchronous_standby_and_settings_that_lose_data_are_warned_of(priva
         Path(place).mkdir()
         receiver = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait_until(lambda: told(list(doctor.living(db)), "standby", "warn"), 30, "the receiver to stream")
-            assert "a failover forgets the last commits" in told(list(doctor.living(db)), "standby", "warn")
+            wait_until(lambda: told(list(doctor.check_now(db)), "standby", "warn"), 30, "the receiver to stream")
+            assert "a failover forgets the last commits" in told(list(doctor.check_now(db)), "standby", "warn")
         finally:
             receiver.terminate()
             receiver.wait(20)

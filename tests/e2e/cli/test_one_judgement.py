@@ -219,13 +219,13 @@ def in_status(scene: Scene) -> list[str]:
 
 def in_doctor(scene: Scene, level: str = "fail") -> list[str]:
     with closing(scene.connect()) as conn:
-        found = doctor.each(conn, doctor.WORK)
+        found = doctor.run_checks(conn, doctor.WORK)
         return [timeless(one.text) for one in found if one.name == "work" and one.level == level]
 
 
 def in_top(scene: Scene) -> list[str]:
     with closing(scene.connect()) as conn:
-        return top.Looking().look(conn, top.Page()).status.problems
+        return top.TopReader().look(conn, top.Page()).status.problems
 
 
 def in_metrics(scene: Scene) -> tuple[list[str], set[str]]:
@@ -273,10 +273,10 @@ def console(dsn: str, path: str) -> str:
     pytest.importorskip("starlette", reason="the console's extra is not installed")
     from starlette.testclient import TestClient
 
-    from pgsched.web.app import make
+    from pgsched.web.app import make_console
     from pgsched.web.settings import Settings
 
-    with TestClient(make(Settings(dsn)), base_url="http://localhost", client=("127.0.0.1", 50_000)) as client:
+    with TestClient(make_console(Settings(dsn)), base_url="http://localhost", client=("127.0.0.1", 50_000)) as client:
         return str(client.get(path).text)
 
 

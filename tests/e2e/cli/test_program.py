@@ -48,7 +48,7 @@ def frozen() -> Iterator[list[int]]:
     """How many objects were frozen each time, and after it everything as it was."""
     before = gc.get_threshold()
     gc.unfreeze()
-    gc_tuning.begin()
+    gc_tuning.tune_for_command()
     yield []
     gc.unfreeze()
     gc.set_threshold(*before)
@@ -90,11 +90,11 @@ def test_one_that_lasts_does(
 
 def test_only_a_command_ends_without_a_look_at_what_is_left(frozen: list[int]) -> None:
     """In a process that lasts that may be a handler's."""
-    gc_tuning.last()
+    gc_tuning.tune_for_long_run()
     count = gc.get_freeze_count()
     new = [[] for _ in range(10_000)]
-    gc_tuning.end()
+    gc_tuning.skip_last_collection()
     assert gc.get_freeze_count() <= count
-    gc_tuning.begin()
-    gc_tuning.end()
+    gc_tuning.tune_for_command()
+    gc_tuning.skip_last_collection()
     assert gc.get_freeze_count() > count + len(new) / 2

@@ -80,17 +80,17 @@ def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db
 
 def test_a_term_that_is_alive_is_left_alone(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn) as conn:
-        assert leadership.vacant(conn, 10)
+        assert leadership.is_vacant(conn, 10)
         with conn.transaction():
             leadership.fence(conn, None)
             term, _ = leadership.elect(conn, "somebody")
-        assert not leadership.vacant(conn, 10)
+        assert not leadership.is_vacant(conn, 10)
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() - interval '11 s'")
-        assert leadership.vacant(conn, 10)
-        leadership.seen(conn, term)
-        assert not leadership.vacant(conn, 10)
-        leadership.seen(conn, term, resign=True)
-        assert leadership.vacant(conn, 10)
+        assert leadership.is_vacant(conn, 10)
+        leadership.mark_term_alive(conn, term)
+        assert not leadership.is_vacant(conn, 10)
+        leadership.mark_term_alive(conn, term, resign=True)
+        assert leadership.is_vacant(conn, 10)
 
 
 def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bouncer, db: Db) -> None:
@@ -100,9 +100,9 @@ def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bounce
             leadership.fence(conn, None)
             leadership.elect(conn, "somebody")
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 second'")
-        assert not leadership.vacant(conn, 10), "so little is a correction, and no failover"
+        assert not leadership.is_vacant(conn, 10), "so little is a correction, and no failover"
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
-        assert leadership.vacant(conn, 10)
+        assert leadership.is_vacant(conn, 10)
 
 
 def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(bouncer: Bouncer, db: Db) -> None:
@@ -115,12 +115,12 @@ def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(b
         with Term(old, first, LeaderSettings()).leading(), pytest.raises(NotLeading), new.transaction():
             leadership.fence(new, None)
         db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() + interval '1 hour'")
-        assert leadership.vacant(new, 10)
+        assert leadership.is_vacant(new, 10)
         with new.transaction():
             leadership.fence(new, None)
-            assert leadership.vacant(new, 10)
+            assert leadership.is_vacant(new, 10)
             second, _ = leadership.elect(new, "new")
-        assert not leadership.vacant(old, 10)
+        assert not leadership.is_vacant(old, 10)
         with pytest.raises(NotLeading), Term(old, first, LeaderSettings()).leading():
             pytest.fail("the old leader may write")
         with Term(new, second, LeaderSettings()).leading():

@@ -12,7 +12,7 @@ import pytest
 
 from pgsched.db.connection import pooler, routes, sealed
 from pgsched.db.connection.connect import BY_KEY, aconnect, connect
-from pgsched.db.connection.handler_pool import Idle
+from pgsched.db.connection.handler_pool import IdleConnections
 from pgsched.db.connection.pooler import Pooler
 from pgsched.errors import DatabaseUnreachable, InputError
 from tests.support.bouncer import Bouncer
@@ -32,7 +32,7 @@ def shown(conn: psycopg.Connection[Any]) -> Any:
 
 def test_no_pooler_is_seen_where_there_is_none(dsn: str) -> None:
     with connect(dsn) as conn:
-        assert pooler.of(conn) is None
+        assert pooler.pooler_of(conn) is None
         assert not routes.pooled(dsn)
 
 
@@ -43,10 +43,10 @@ def test_each_mode_is_seen_and_every_statement_has_its_settings(pooled: Pooled, 
 
     async def ask() -> Any:
         async with await aconnect(bouncer.dsn, timeout_s=7, settings=BY_KEY) as conn:
-            return pooler.of(conn), await (await conn.execute(SHOW.encode())).fetchone()
+            return pooler.pooler_of(conn), await (await conn.execute(SHOW.encode())).fetchone()
 
     with connect(bouncer.dsn, timeout_s=7, settings=BY_KEY) as conn:
-        assert pooler.of(conn) is Pooler(mode)
+        assert pooler.pooler_of(conn) is Pooler(mode)
         assert shown(conn) == OURS
         with conn.transaction(), conn.transaction():
             assert shown(conn) == OURS
@@ -61,7 +61,7 @@ def test_each_mode_is_seen_and_every_statement_has_its_settings(pooled: Pooled, 
 
 def test_a_pool_of_one_connection_is_no_mode_of_its_own(pooled: Pooled) -> None:
     with connect(pooled(default_pool_size=1).dsn) as conn:
-        assert pooler.of(conn) is Pooler.TRANSACTION
+        assert pooler.pooler_of(conn) is Pooler.TRANSACTION
 
 
 def test_a_busy_pool_is_seen_as_well(pooled: Pooled) -> None:
@@ -72,7 +72,7 @@ def test_a_busy_pool_is_seen_as_well(pooled: Pooled) -> None:
     for other in others[:2]:
         other.execute("COMMIT")
     with connect(bouncer.dsn) as conn:
-        assert pooler.of(conn) is Pooler.TRANSACTION
+        assert pooler.pooler_of(conn) is Pooler.TRANSACTION
     for other in others:
         other.close()
 
@@ -108,12 +108,12 @@ def test_a_session_that_is_believed_in_is_looked_for_again(pooled: Pooled, monke
     monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
     bouncer = pooled(pool_mode="session")
     with connect(bouncer.dsn) as conn:
-        assert pooler.of(conn) is Pooler.SESSION
+        assert pooler.pooler_of(conn) is Pooler.SESSION
     bouncer.stop()
     bouncer.settings["pool_mode"] = "transaction"
     bouncer.start()
     with connect(bouncer.dsn) as conn:
-        assert pooler.of(conn) is Pooler.TRANSACTION
+        assert pooler.pooler_of(conn) is Pooler.TRANSACTION
 
 
 def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(pooled: Pooled) -> None:
@@ -132,18 +132,18 @@ def test_a_session_is_believed_in_while_no_other_is_to_be_had(pooled: Pooled, mo
     monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
     bouncer = pooled(pool_mode="session", default_pool_size=3)
     with connect(bouncer.dsn) as conn, psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) as other:
-        assert pooler.of(conn) is Pooler.SESSION
+        assert pooler.pooler_of(conn) is Pooler.SESSION
         other.execute("SELECT 1")
         with connect(bouncer.dsn) as last:
-            assert pooler.of(last) is Pooler.SESSION
+            assert pooler.pooler_of(last) is Pooler.SESSION
 
 
 def test_a_kept_session_is_as_new_each_time_a_handler_gets_it(pooled: Pooled, db: psycopg.Connection[Any]) -> None:
     db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET IntervalStyle = 'iso_8601'".encode())
-    idle = Idle(pooled(pool_mode="session").dsn)
+    idle = IdleConnections(pooled(pool_mode="session").dsn)
     for _ in range(2):
         with idle.taken() as conn:
-            assert pooler.of(conn) is Pooler.SESSION
+            assert pooler.pooler_of(conn) is Pooler.SESSION
             assert conn.execute("SELECT interval '1 hour', current_setting('IntervalStyle')").fetchone() == (
                 timedelta(hours=1),
                 "postgres",

@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgsched.db.connection.connect import BY_INDEX, BY_KEY, connect
-from pgsched.db.connection.handler_pool import Idle
+from pgsched.db.connection.handler_pool import IdleConnections
 from tests.support.bouncer import Bouncer
 from tests.support.fleet import Fleet, enqueue, one, wait_for_leader
 from tests.support.pooled import SECONDLY, cli, ended
@@ -88,7 +88,7 @@ def test_every_session_of_the_pool_is_as_it_was_when_all_of_ours_have_gone(
                 conn.execute("SELECT %s::int", [n])
             with conn.transaction():
                 assert conn.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
-    idle = Idle(bouncer.dsn)
+    idle = IdleConnections(bouncer.dsn)
     for _ in range(2):
         with idle.taken() as conn, conn.transaction():
             conn.execute("SELECT 1")

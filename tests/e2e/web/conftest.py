@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the console's extra is not installed: p
 
 from starlette.testclient import TestClient
 
-from pgsched.web.app import make
+from pgsched.web.app import make_console
 from pgsched.web.settings import Settings
 from tests.support.web.console import Browser
 
@@ -23,7 +23,7 @@ def console(dsn: str) -> Iterator[Callable[..., Browser]]:
     with contextlib.ExitStack() as opened:
 
         def start(peer: str = "127.0.0.1", **settings: Any) -> Browser:
-            app = make(Settings(dsn, **settings))
+            app = make_console(Settings(dsn, **settings))
             client = TestClient(app, base_url="http://localhost", client=(peer, 50_000))
             return Browser(opened.enter_context(client))
 

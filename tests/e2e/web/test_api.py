@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from pgsched.web.api import operation_table
 from pgsched.web.api.openapi import document
-from pgsched.web.app import make
+from pgsched.web.app import make_console
 from pgsched.web.routes import ROUTES
 from pgsched.web.settings import Settings
 from tests.support.waiting import wait_until
@@ -41,7 +41,7 @@ def test_it_answers_as_its_document_says_whatever_is_sent(
 
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
     db.execute("INSERT INTO pgsched.runs (task, tags) SELECT 't', '{x}' FROM generate_series(1, 5)")
-    app = make(Settings(dsn, hosts=("testserver",)))
+    app = make_console(Settings(dsn, hosts=("testserver",)))
     api = schemathesis.openapi.from_asgi("/api/openapi.json", app)
     wanted = [
         checks.not_a_server_error,

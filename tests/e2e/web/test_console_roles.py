@@ -10,7 +10,7 @@ from psycopg.conninfo import make_conninfo
 from starlette.testclient import TestClient
 
 from pgsched.db.schema import roles
-from pgsched.web.app import make
+from pgsched.web.app import make_console
 from pgsched.web.settings import Settings
 from tests.support.logins import alone
 from tests.support.web.console import Browser
@@ -36,7 +36,7 @@ def run_id(db: psycopg.Connection) -> Any:
 
 def as_role(dsn: str, role: str) -> TestClient:
     """A client of a console whose sessions have this role."""
-    app = make(Settings(make_conninfo(dsn, options=f"-c role=pgsched_{role}")))
+    app = make_console(Settings(make_conninfo(dsn, options=f"-c role=pgsched_{role}")))
     return TestClient(app, base_url="http://localhost")
 
 

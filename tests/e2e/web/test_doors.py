@@ -76,7 +76,7 @@ def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch:
     monkeypatch.setattr(serving, "HEAD_S", 60.0)
     monkeypatch.setattr(serving, boundless, 10_000)
     with contextlib.ExitStack() as opened:
-        for _ in range(serving.MOST):
+        for _ in range(serving.MAX_CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 20)).sendall(b"GET / HTTP/1.1\r\nHo")
         assert ask(port) == 200
 
@@ -84,7 +84,7 @@ def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch:
 class Peer:
     """A connection, for what counts them."""
 
-    def __init__(self, doors: serving.Doors, peer: str, *, says: bool) -> None:
+    def __init__(self, doors: serving.ConnectionLimits, peer: str, *, says: bool) -> None:
         self.peer, self.transport, self.open = peer, self, True
         door: Any = self
         doors.come(door)
@@ -98,8 +98,8 @@ class Peer:
 
 
 def test_one_address_does_not_take_the_connections_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_OF_A_PEER", 3)
-    doors = serving.Doors(lambda peer: peer == "192.0.2.1")
+    monkeypatch.setattr(serving, "MAX_PER_PEER", 3)
+    doors = serving.ConnectionLimits(lambda peer: peer == "192.0.2.1")
     one, silent, two = (Peer(doors, "192.0.2.7", says=says) for says in (True, False, True))
     more = Peer(doors, "192.0.2.7", says=True)
     assert [peer.open for peer in (one, silent, two, more)] == [True, False, True, True], "who says nothing makes room"

@@ -10,10 +10,10 @@ import pytest
 
 from pgsched.errors import InputError
 from pgsched.web.security import secrets
-from pgsched.web.settings import Settings, networks
+from pgsched.web.settings import Settings, parse_networks
 from tests.support.web.console import READER, TOKEN, Browser
 
-HASH = secrets.parse_hash(secrets.hashed("correct horse"))
+HASH = secrets.parse_hash(secrets.hash_password("correct horse"))
 Console = Callable[..., Browser]
 
 
@@ -23,7 +23,7 @@ def test_it_does_not_listen_beyond_this_machine_without_authentication(host: str
         Settings("", host)
     Settings("", host, token=TOKEN)
     Settings("", host, password=HASH)
-    Settings("", host, proxy_header="x-user", proxies=networks(["10.0.0.0/8"]))
+    Settings("", host, proxy_header="x-user", proxies=parse_networks(["10.0.0.0/8"]))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
@@ -39,7 +39,7 @@ def test_what_protects_nothing_is_refused() -> None:
     with pytest.raises(InputError, match="password hash"):
         secrets.parse_hash("plain text")
     with pytest.raises(InputError, match="trusted proxy"):
-        networks(["nowhere"])
+        parse_networks(["nowhere"])
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "localhost.evil.example", "[::2]"])
@@ -199,13 +199,13 @@ def test_guessing_is_stopped_and_then_the_right_one_waits_too(console: Console) 
 def test_a_cookie_that_somebody_made_or_changed_is_not_believed(console: Console) -> None:
     browser = console(token=TOKEN)
     mine, mark = signer(browser), signer(browser).mark("write", TOKEN)
-    forged = secrets.Signer(b"another key").cookie(secrets.begun(mark))
-    text, mac = mine.cookie(secrets.begun("none")).split(".")
-    raised = secrets.encoded(secrets.decoded(text).replace(b'"none"', f'"{mark}"'.encode()))
+    forged = secrets.Signer(b"another key").cookie(secrets.new_session(mark))
+    text, mac = mine.cookie(secrets.new_session("none")).split(".")
+    raised = secrets.encode_base64(secrets.decode_base64(text).replace(b'"none"', f'"{mark}"'.encode()))
     ended = mine.cookie(secrets.Session("x", mark, 1.0))
     for cookie in (forged, f"{raised}.{mac}", ended, "", ".", "x.y"):
         assert browser.get("/", headers={"cookie": f"pgsched_session={cookie}"}).status_code == 303
-    good = mine.cookie(secrets.begun(mark))
+    good = mine.cookie(secrets.new_session(mark))
     assert browser.get("/", headers={"cookie": f"pgsched_session={good}"}).status_code == 200
 
 
@@ -239,9 +239,9 @@ def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
 def test_who_has_the_readers_token_cannot_make_a_cookie_that_may_write(console: Console) -> None:
     for settings in ({"reader_token": READER}, {"reader_token": READER, "password": HASH}):
         browser = console(**settings)
-        forged = secrets.Signer(hashlib.sha256(READER.encode()).digest()).cookie(secrets.begun(READER))
+        forged = secrets.Signer(hashlib.sha256(READER.encode()).digest()).cookie(secrets.new_session(READER))
         assert browser.get("/", headers={"cookie": f"pgsched_session={forged}"}).status_code == 303
-        reader = signer(browser).cookie(secrets.begun(signer(browser).mark("read", READER)))
+        reader = signer(browser).cookie(secrets.new_session(signer(browser).mark("read", READER)))
         headers = {"cookie": f"pgsched_session={reader}"}
         assert "read only" in browser.get("/", headers=headers).text
 

@@ -13,9 +13,9 @@ import pytest
 from starlette.requests import Request
 
 from pgsched.web.pages import live, overview, runs
-from pgsched.web.pages.live import Looks, delta, event
+from pgsched.web.pages.live import Looks, encode_event, line_delta
 from pgsched.web.pages.responses import View
-from pgsched.web.security.secrets import begun
+from pgsched.web.security.secrets import new_session
 from pgsched.web.security.visitors import Visitor
 from tests.support.web.console import Browser, one
 
@@ -28,7 +28,7 @@ def request_of(browser: Browser) -> Callable[..., Request]:
 
     def asked(path: str, **params: Any) -> Request:
         app: Any = browser.client.app
-        visitor = Visitor("write", "", begun("write"), "x")
+        visitor = Visitor("write", "", new_session("write"), "x")
         scope = {"type": "http", "app": app.app, "method": "GET", "path": path, "query_string": b"", "headers": [],
                  "path_params": params, "state": {"visitor": visitor, "form": {}}}  # fmt: skip
         return Request(scope)
@@ -112,7 +112,7 @@ def test_a_live_page_says_that_the_database_is_gone(request_of: Callable[..., Re
 
 def test_an_event_is_one_line_whatever_the_page_holds() -> None:
     text = "a\nb\r\n\n\x85\u2028c\ud800"
-    sent = event("part", text, 2.0)
+    sent = encode_event("part", text, 2.0)
     assert sent.startswith(b"event: part\ndata: ") and sent.count(b"\n") == 3 and b"\r" not in sent
     assert json.loads(sent.split(b"data: ")[1]) == [text, 2.0]
 
@@ -121,12 +121,12 @@ def test_an_event_is_one_line_whatever_the_page_holds() -> None:
     ("before", "after"), [("", "a"), ("a\nb\nc", "a\nx\nc"), ("a\na\nb", "b\na\na\n\na"), ("a\nb\nc\nd", "b\nc\nd\ne")]
 )
 def test_a_delta_leads_from_one_text_to_the_next(before: str, after: str) -> None:
-    assert shown(before.split("\n"), "delta", delta(before.split("\n"), after.split("\n"))) == after.split("\n")
+    assert shown(before.split("\n"), "delta", line_delta(before.split("\n"), after.split("\n"))) == after.split("\n")
 
 
 def test_what_has_not_changed_is_not_sent_again() -> None:
     before = [f"line {n} of many, which is rather long" for n in range(1000)]
-    assert len(json.dumps(delta(before, [*before[1:], "new"]))) < 40
+    assert len(json.dumps(line_delta(before, [*before[1:], "new"]))) < 40
 
 
 async def opened(app: Any, over: asyncio.Event, *headers: tuple[bytes, bytes]) -> tuple[int, dict[bytes, bytes], bytes]:
@@ -200,7 +200,7 @@ def test_a_page_that_stands_still_sends_nothing_of_the_overview(
     looks.look()
     for _ in range(3):
         name, value, every_s = looks.look()
-        sent += len(event(name, value, every_s))
+        sent += len(encode_event(name, value, every_s))
     assert sent < 2000
 
 

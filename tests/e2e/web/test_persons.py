@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.errors import InputError
-from pgsched.web.settings import tokens
+from pgsched.web.settings import parse_tokens
 from tests.support.web.console import JOB, Browser, edited, one
 
 
@@ -67,10 +67,10 @@ def test_a_token_of_somebody_says_who_it_was(console: Callable[..., Browser], db
     ],
 )
 def test_a_token_file_has_one_token_or_names(text: str | None, found: object) -> None:
-    assert tokens(text) == found
+    assert parse_tokens(text) == found
 
 
 @pytest.mark.parametrize("text", ["a b c", "carol abc\ndef", "carol abc\ncarol def", "carol abc\ndave abc"])
 def test_a_token_file_that_is_neither_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="token: "):
-        tokens(text)
+        parse_tokens(text)

@@ -98,7 +98,7 @@ def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
     browser: Browser, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgsched.services.runs.pages.READ", 3)
-    monkeypatch.setattr("pgsched.services.runs.pages.BAD", 3)
+    monkeypatch.setattr("pgsched.services.runs.pages.MAX_BAD_READ", 3)
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('rare')")
     dead(db, 9, "x")
     db.execute("UPDATE pgsched.runs SET finished_at = now() - id * interval '1 s', task = 'rare' WHERE id = 2")

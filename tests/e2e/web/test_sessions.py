@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from pgsched.web.security import keys, login, secrets
-from pgsched.web.security.guesses import BEARERS, Guesses, address_of
+from pgsched.web.security.guesses import MAX_TOKEN_GUESSES, Guesses, address_of
 from tests.support.web.console import READER, TOKEN, Browser
 
-HASH = secrets.parse_hash(secrets.hashed("correct horse"))
+HASH = secrets.parse_hash(secrets.hash_password("correct horse"))
 Console = Callable[..., Browser]
 
 
@@ -170,8 +170,8 @@ def test_tokens_of_programs_are_not_guessed_either(console: Console) -> None:
     def ask(token: str) -> int:
         return int(browser.get("/api/v1/jobs", headers={"authorization": f"Bearer {token}"}).status_code)
 
-    assert [ask(TOKEN) for _ in range(BEARERS + 5)] == [200] * (BEARERS + 5)
-    assert [ask(f"wrong {n}") for n in range(BEARERS)] == [401] * BEARERS
+    assert [ask(TOKEN) for _ in range(MAX_TOKEN_GUESSES + 5)] == [200] * (MAX_TOKEN_GUESSES + 5)
+    assert [ask(f"wrong {n}") for n in range(MAX_TOKEN_GUESSES)] == [401] * MAX_TOKEN_GUESSES
     assert ask(TOKEN) == 429
 
 
@@ -215,7 +215,7 @@ def test_others_guesses_keep_out_no_program_with_a_strong_token(console: Console
     def ask(token: str) -> int:
         return int(browser.get("/api/v1/jobs", headers={"authorization": f"Bearer {token}"}).status_code)
 
-    assert [ask(f"{n:032x}") for n in range(BEARERS)] == [401] * BEARERS
+    assert [ask(f"{n:032x}") for n in range(MAX_TOKEN_GUESSES)] == [401] * MAX_TOKEN_GUESSES
     assert [ask(STRONG) for _ in range(3)] == [200] * 3
     assert ask(f"wrong{STRONG}") == 429, "and it made no place for further guesses"
 

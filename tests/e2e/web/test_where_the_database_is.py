@@ -12,8 +12,8 @@ from psycopg.conninfo import conninfo_to_dict
 from starlette.testclient import TestClient
 
 from pgsched.services import check, doctor
-from pgsched.web.app import make
-from pgsched.web.pages.doctor import WHERE
+from pgsched.web.app import make_console
+from pgsched.web.pages.doctor import LOCATING_CHECKS
 from pgsched.web.settings import Settings
 from tests.support.waiting import wait_until
 from tests.support.web.console import READER, TOKEN, Browser
@@ -26,7 +26,7 @@ Console = Callable[..., Browser]
 @contextmanager
 def nowhere(secret: str) -> Iterator[Browser]:
     """A browser of somebody who has logged in to a console whose database is not there."""
-    app = make(Settings(NOWHERE, token=TOKEN, reader_token=READER))
+    app = make_console(Settings(NOWHERE, token=TOKEN, reader_token=READER))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 50_000)) as client:
         browser = Browser(client)
         browser.post("/login", {"secret": secret})
@@ -65,4 +65,4 @@ def test_every_check_whose_text_names_a_place_is_known(dsn: str, db: psycopg.Con
     found = [*doctor.doctor(dsn, {}, trend_s=0.1), *check.check(NOWHERE, {}), *check.check(None, {})]
     places = (f"database {db.info.dbname}", f"role {db.info.user}", str(conninfo_to_dict(dsn)["host"]), *HIDDEN)
     names = {one.name for one in found if any(place in one.text for place in places)}
-    assert {"dsn", "connection", "grants"} <= names <= set(WHERE)
+    assert {"dsn", "connection", "grants"} <= names <= set(LOCATING_CHECKS)

@@ -17,7 +17,7 @@ import pytest
 from pgsched.db.queries.leader import retention
 from pgsched.errors import InputError
 from pgsched.services import pruning
-from pgsched.services.pruning import File
+from pgsched.services.pruning import ArchiveFile
 from tests.support.db.pruning import count, keep
 
 Call = Callable[..., Any]
@@ -28,7 +28,7 @@ def test_a_second_command_does_not_take_back_what_the_first_is_writing(
 ) -> None:
     """Its lines were cut off, because their runs were still there; then the first command committed."""
     path = tmp_path / "runs.jsonl"
-    first = File(str(path), db)
+    first = ArchiveFile(str(path), db)
     first.keep([{"run": '{"id": 1}'}])
     db.execute("INSERT INTO pgsched.runs (id, task, state, finished_at) OVERRIDING SYSTEM VALUE"
                " VALUES (1, 't', 'succeeded', clock_timestamp() - interval '1 day')")  # fmt: skip
@@ -45,11 +45,11 @@ def test_a_second_command_does_not_take_back_what_the_first_is_writing(
 
 
 def test_two_files_at_once_are_fine(db: psycopg.Connection[Any], tmp_path: Path) -> None:
-    one, two = File(str(tmp_path / "one"), db), File(str(tmp_path / "two"), db)
+    one, two = ArchiveFile(str(tmp_path / "one"), db), ArchiveFile(str(tmp_path / "two"), db)
     with pytest.raises(InputError, match="another"):
-        File(str(tmp_path / "one"), db)
+        ArchiveFile(str(tmp_path / "one"), db)
     one.close()
-    File(str(tmp_path / "one"), db).close()
+    ArchiveFile(str(tmp_path / "one"), db).close()
     two.close()
 
 
@@ -80,8 +80,8 @@ def test_what_runs_were_given_and_said_is_not_for_everybody_to_read(
     db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "runs.jsonl"
-    File(str(path), db).close()
+    ArchiveFile(str(path), db).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o640)
-    File(str(path), db).close()
+    ArchiveFile(str(path), db).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640, "who has chosen otherwise has chosen"

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.services.check import durability, load, schema, server_facts
+from pgsched.services.check import check_load, durability, schema, server_facts
 
 pytestmark = pytest.mark.scram
 
@@ -112,7 +112,7 @@ def test_each_fact_is_judged(db: psycopg.Connection, fact: dict[str, Any], level
     facts = GOOD | {"now": row[0]}
 
     def judged(facts: dict[str, Any]) -> list[tuple[str, int]]:
-        found = [*server_facts(facts), *durability(facts), *load(facts), *schema(db, facts)]
+        found = [*server_facts(facts), *durability(facts), *check_load(facts), *schema(db, facts)]
         return [(finding.level, finding.exit_code) for finding in found if finding.level != "ok"]
 
     assert judged(facts) == []

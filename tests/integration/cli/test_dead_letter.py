@@ -147,9 +147,9 @@ def test_what_is_cut_on_a_narrow_terminal_says_so(
 
 
 def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
-    from pgsched.cli.output.printing import fitted
+    from pgsched.cli.output.printing import shrink_widths
 
-    assert fitted([5, 30, 9], 80) == [5, 30, 9]
-    assert fitted([5, 30, 9], 40) == [5, 20, 9]
-    assert fitted([5, 30, 40], 40) == [5, 14, 15]
-    assert fitted([5, 30, 40], 20) == [5, 13, 13], "what is cut must still be told apart"
+    assert shrink_widths([5, 30, 9], 80) == [5, 30, 9]
+    assert shrink_widths([5, 30, 9], 40) == [5, 20, 9]
+    assert shrink_widths([5, 30, 40], 40) == [5, 14, 15]
+    assert shrink_widths([5, 30, 40], 20) == [5, 13, 13], "what is cut must still be told apart"

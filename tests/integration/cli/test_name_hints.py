@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched.errors import InputError
-from pgsched.execute.subprocess.command import KEYS, SHELL_KEYS, read
+from pgsched.execute.subprocess.command import KEYS, SHELL_KEYS, read_program
 from tests.support.cli.said import Said
 
 Program = Callable[..., Said]
@@ -197,9 +197,9 @@ def test_an_insert_of_arguments_that_can_never_run_is_refused(
 def executed(kind: str, args: Any) -> None:
     """Read them as the executor of this kind does."""
     if kind == "command":
-        read(["ls"], {"argv": args} if isinstance(args, list) else args, tuple(KEYS))
+        read_program(["ls"], {"argv": args} if isinstance(args, list) else args, tuple(KEYS))
     elif kind == "shell":
-        read(["ls"], {} if args == [] else args, SHELL_KEYS)
+        read_program(["ls"], {} if args == [] else args, SHELL_KEYS)
 
 
 RUNNABLE = [

@@ -56,10 +56,10 @@ def test_what_was_written_and_not_deleted_is_in_the_file_once(
 ) -> None:
     file = tmp_path / "runs.jsonl"
     ended(db, "30 days", n=7)
-    monkeypatch.setattr(pruning, "FILED", 3)
-    keep, batches = pruning.File.keep, []
+    monkeypatch.setattr(pruning, "ARCHIVE_BATCH", 3)
+    keep, batches = pruning.ArchiveFile.keep, []
 
-    def cut_off(self: pruning.File, rows: list[Any]) -> None:
+    def cut_off(self: pruning.ArchiveFile, rows: list[Any]) -> None:
         keep(self, rows)
         batches.append(rows)
         if len(batches) == 2:
@@ -67,11 +67,11 @@ def test_what_was_written_and_not_deleted_is_in_the_file_once(
             self._file.flush()
             raise RuntimeError("the power went")
 
-    monkeypatch.setattr(pruning.File, "keep", cut_off)
+    monkeypatch.setattr(pruning.ArchiveFile, "keep", cut_off)
     with connect_to(dsn) as conn, pytest.raises(RuntimeError):
         pruning.prune_all(conn, str(file))
     assert (file.read_bytes().count(b"\n"), sum(left(db).values())) == (6, 4), "three were written and are still there"
-    monkeypatch.setattr(pruning.File, "keep", keep)
+    monkeypatch.setattr(pruning.ArchiveFile, "keep", keep)
     with connect_to(dsn) as conn:
         pruning.prune_all(conn, str(file))
     ids = [run["id"] for run in lines(file)]
@@ -86,7 +86,7 @@ def test_what_was_not_deleted_is_taken_back_whatever_it_was_kept_for(
     set_keep(db, any="1 hour", dead="2 hours")
     ended(db, "31 days", "dead", n=4)
     ended(db, "30 days", n=2)
-    monkeypatch.setattr(pruning, "FILED", 4)
+    monkeypatch.setattr(pruning, "ARCHIVE_BATCH", 4)
     work = Pruner.work
 
     def cut_off(self: Pruner, *given: Any) -> int:
@@ -168,7 +168,7 @@ def test_of_a_commit_that_was_not_answered_the_lines_stay(
     """It was done: without the lines nothing would be left of the runs."""
     file = tmp_path / "runs.jsonl"
     ended(db, "30 days", n=7)
-    monkeypatch.setattr(pruning, "FILED", 3)
+    monkeypatch.setattr(pruning, "ARCHIVE_BATCH", 3)
 
     with connect_to(dsn) as conn:
         transaction, count_all = conn.transaction, pruning.count_all

@@ -50,7 +50,7 @@ def queued(db: psycopg.Connection, task: str = "known", ago: str = "0s", n: int 
 
 
 def problems(db: psycopg.Connection) -> str:
-    found = observe.status(db)
+    found = observe.read_status(db)
     assert found.healthy == (not found.problems)
     return "\n".join(found.problems)
 
@@ -201,7 +201,7 @@ def test_what_ended_is_counted(db: psycopg.Connection) -> None:
     ]:
         db.execute(done, [state, attempt, slot, started_s, finished, None])
     db.execute(ended.format("NULL"), ["missed", 0, "5 hours", "5 hours", 7])
-    found = observe.status(db)
+    found = observe.read_status(db)
     assert (found.finished.done_1, found.finished.done_5, found.finished.done_15) == (3, 4, 5)
     assert found.finished.late == 1
     assert found.finished.sampled_s is None
@@ -215,7 +215,7 @@ def test_paused_jobs_are_counted_and_do_not_fire(db: psycopg.Connection) -> None
     for name in ("a", "b"):
         a_job(db, name)
     db.execute("UPDATE pgsched.jobs SET paused = true WHERE name = 'a'")
-    found = observe.status(db)
+    found = observe.read_status(db)
     assert (found.jobs.total, found.jobs.paused) == (2, 1)
     assert [fire.name for fire in found.next_fires] == ["b"]
 
@@ -226,11 +226,11 @@ def test_a_busy_system_is_sampled(db: psycopg.Connection, monkeypatch: pytest.Mo
         "INSERT INTO pgsched.runs (task, state, started_at, finished_at) SELECT 't', 'succeeded', now(),"
         " clock_timestamp() - n * interval '100 milliseconds' FROM generate_series(1, 500) n"
     )
-    found = observe.status(db).finished
+    found = observe.read_status(db).finished
     assert found.sampled_s is not None
     assert (found.done_15, found.counted_s) == (500, None), "ten times as many are counted"
     monkeypatch.setattr(observe, "COUNTED", 1)
-    found = observe.status(db).finished
+    found = observe.read_status(db).finished
     assert found.done_15 == 100
     assert found.counted_s is not None
     assert found.per_s(15) == pytest.approx(10, rel=0.3)
@@ -251,8 +251,8 @@ def test_the_rate_of_a_burst_is_what_it_was(db: psycopg.Connection) -> None:
         (busy,) = [one for one in lately if one.per_s]
         assert (busy.from_at, busy.sampled) == (begin, True)
         assert busy.per_s == pytest.approx(4000 / 15)
-    assert charts.rate_of(lately, 300) == pytest.approx(4000 / 300, rel=0.1)
-    found = observe.status(db).finished
+    assert charts.compute_rate(lately, 300) == pytest.approx(4000 / 300, rel=0.1)
+    found = observe.read_status(db).finished
     assert found.per_s(1) == pytest.approx(4000 / 60)
 
 
@@ -263,10 +263,10 @@ def test_of_many_that_ended_badly_the_newest_are_counted(
         "INSERT INTO pgsched.runs (task, state, started_at, finished_at, attempt) SELECT 't', 'dead', now(), now(), 1"
         " FROM generate_series(1, 30)"
     )
-    assert not observe.status(db).attention.sampled
+    assert not observe.read_status(db).attention.sampled
     assert "dead        30 kept" in pgsched("status").out
     monkeypatch.setattr(observe, "SAMPLE", 20)
-    assert observe.status(db).attention.sampled
+    assert observe.read_status(db).attention.sampled
     assert "dead        20+ kept" in pgsched("status").out
 
 
@@ -277,10 +277,10 @@ def test_of_those_that_ended_badly_long_ago_fewer_are_counted(
         "INSERT INTO pgsched.runs (task, state, started_at, finished_at, attempt) SELECT 't', 'dead', now(),"
         " now() - days * interval '1 day', 1 FROM generate_series(1, 30), unnest(ARRAY[0, 2]) days"
     )
-    found = observe.status(db).attention
+    found = observe.read_status(db).attention
     assert (found.dead, found.dead_day, found.sampled, found.uncounted) == (60, 30, False, False)
     monkeypatch.setattr(observe, "OLDER", 10)
-    found = observe.status(db).attention
+    found = observe.read_status(db).attention
     assert (found.dead, found.dead_day, found.sampled, found.uncounted) == (40, 30, False, True)
     out = pgsched("status").out
     assert "30 dead" in out and "dead        40+ kept" in out
@@ -291,9 +291,9 @@ def test_a_long_queue_is_counted_up_to_a_bound(
 ) -> None:
     a_worker(db)
     queued(db, n=50)
-    assert observe.status(db).counted_all
+    assert observe.read_status(db).counted_all
     monkeypatch.setattr(observe, "MOST_OPEN", 20)
-    found = observe.status(db)
+    found = observe.read_status(db)
     assert (found.counted_all, found.queues[0].queued) == (False, 20)
     assert "only the first ones were counted" in pgsched("status").out
 

@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.db.connection.connect import Connection
 from pgsched.services import top
-from pgsched.services.top import PAGES, Change, Looking, Page, act, opened
+from pgsched.services.top import PAGES, Change, Page, TopReader, act, connect_for_top
 from tests.support.fleet import one
 
 pytestmark = pytest.mark.packages
@@ -29,7 +29,7 @@ RUNNING = (
 
 @pytest.fixture
 def conn(dsn: str) -> Any:
-    with opened(dsn) as made:
+    with connect_for_top(dsn) as made:
         yield made
 
 
@@ -107,18 +107,18 @@ def test_of_long_output_the_end_is_read(db: psycopg.Connection, conn: Connection
 
 
 def test_what_is_gone_is_said_in_its_place(conn: Connection[Any]) -> None:
-    look = Looking().look(conn, Page("run", 4711))
+    look = TopReader().look(conn, Page("run", 4711))
     assert look.refused is not None
     assert "there is no run 4711" in look.refused
-    assert "no job named" in str(Looking().look(conn, Page("job", "x")).refused)
-    assert Looking().look(conn, Page("queue", "x")).rows == {"runs": []}
+    assert "no job named" in str(TopReader().look(conn, Page("job", "x")).refused)
+    assert TopReader().look(conn, Page("queue", "x")).rows == {"runs": []}
 
 
 def test_only_the_page_that_is_shown_is_asked_about(conn: Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     for name in PAGES:
         monkeypatch.setitem(PAGES, name, lambda conn, page, name=name: called.append(name) or {})
-    Looking().look(conn, Page("jobs"))
+    TopReader().look(conn, Page("jobs"))
     assert called == ["jobs"]
 
 
@@ -126,14 +126,14 @@ def test_stretches_that_are_over_are_not_read_again(
     db: psycopg.Connection, conn: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
-    real = top.charts.rates
+    real = top.charts.read_stretches
 
     def noted(conn: Connection[Any], span: str, count: int) -> Any:
         counts.append(count)
         return real(conn, span, count)
 
-    monkeypatch.setattr(top.charts, "rates", noted)
-    looking = Looking()
+    monkeypatch.setattr(top.charts, "read_stretches", noted)
+    looking = TopReader()
     first = looking.look(conn, Page()).stretches
     db.execute("INSERT INTO pgsched.runs (task, state, attempt, started_at, finished_at)"
                " VALUES ('t', 'succeeded', 1, clock_timestamp(), clock_timestamp())")  # fmt: skip
@@ -172,7 +172,7 @@ def test_a_long_history_is_not_read(db: psycopg.Connection, conn: Connection[Any
     read = "SELECT coalesce(seq_scan, 0), coalesce(idx_tup_fetch, 0) FROM pg_stat_user_tables WHERE relname = 'runs'"
     for page in (Page(name) for name in ("overview", "running", "queues", "jobs", "failures", "workers")):
         before = counted(db, read)
-        Looking().look(conn, page)
+        TopReader().look(conn, page)
         flush(conn)
         scans, rows = (b - a for a, b in zip(before, counted(db, read), strict=True))
         assert (scans, rows < 12_000) == (0, True), (page, scans, rows)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from tests.support.cli.said import Said
 
 Cli = Callable[..., Said]
@@ -24,7 +24,7 @@ def end(db: psycopg.Connection, run_id: int, state: str, error: str | None = Non
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = now(), error = %s WHERE id = %s",
                [state, error, run_id])  # fmt: skip
     with db.transaction():
-        resolve(db, 5000)
+        decide_dependencies(db, 5000)
         ticks.admit(db, 5000)
 
 
@@ -117,7 +117,7 @@ def test_a_graph_is_cancelled_as_one(pgsched: Cli, db: psycopg.Connection) -> No
     assert pgsched("run", "cancel", str(e), "--tree", "--reason", "stop").out == "cancelled 4 runs\n"
     assert states(db) == ["succeeded"] + ["cancelled"] * 4
     with db.transaction():
-        resolve(db, 5000)
+        decide_dependencies(db, 5000)
         ticks.admit(db, 5000)
     assert states(db) == ["succeeded"] + ["cancelled"] * 4
 

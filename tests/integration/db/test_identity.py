@@ -16,7 +16,7 @@ from pgsched.db.connection.failures import Reaction, classify, explain
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims, workers
 from pgsched.db.schema.migrate import upgrade
-from pgsched.execute.http.request import identity
+from pgsched.execute.http.request import identity_headers
 from tests.support.databases import Databases
 from tests.support.db.setting import add_runs, cut, take
 from tests.support.fleet import one
@@ -69,8 +69,8 @@ def test_a_claim_of_an_http_run_says_its_name_and_others_do_not(db: psycopg.Conn
 
 def test_the_key_of_a_request_is_the_name_of_its_run() -> None:
     claim = Claim(7, uuid4(), 2, 3, "q", 5, "http", "https://example.org/", {}, outside_name="d-7-1")
-    assert identity(claim)["Idempotency-Key"] == "d-7-1"
-    assert identity(claim)["X-Pgsched-Run-Id"] == "7"
+    assert identity_headers(claim)["Idempotency-Key"] == "d-7-1"
+    assert identity_headers(claim)["X-Pgsched-Run-Id"] == "7"
 
 
 def test_archives_of_two_runs_with_one_number_stop_no_pruning(db: psycopg.Connection) -> None:
@@ -94,7 +94,7 @@ def beats(conn: psycopg.Connection[Any]) -> object:
 
 
 def leads(conn: psycopg.Connection[Any]) -> object:
-    return leadership.newest(conn)
+    return leadership.newest_term(conn)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def mutated(draw: st.DrawFn) -> str:
 
 def said_by_program(expression: str) -> str | None:
     try:
-        grammar.read(expression)
+        grammar.parse_expression(expression)
     except ScheduleError as error:
         return str(error)
     return None

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgsched.db.sql_jobs import SqlText, drain, merged
+from pgsched.db.sql_jobs import SqlText, count_rows, merge_parameters
 
 
 @pytest.mark.parametrize("encoding", ["UTF8", "SJIS", "EUC_JP"])
@@ -22,7 +22,9 @@ def test_a_text_is_sent_in_the_encoding_of_its_session(dsn: str, encoding: str, 
             await conn.execute("CREATE TEMP TABLE got (word text)")
             word = "%(a)s" if parameters else "'表'"
             await conn.wait(
-                drain(conn.pgconn, merged(conn, SqlText(f"INSERT INTO got VALUES ({word})", parameters, None)))
+                count_rows(
+                    conn.pgconn, merge_parameters(conn, SqlText(f"INSERT INTO got VALUES ({word})", parameters, None))
+                )
             )
             return await (await conn.execute("SELECT word FROM got")).fetchone()
 

@@ -34,11 +34,11 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
-    before = leadership.look(db, 0).now_s - HOUR
-    assert expired_leases.astray(db, 100, before) == ([], [])
+    before = leadership.find_due_work(db, 0).now_s - HOUR
+    assert expired_leases.find_bad_leases(db, 100, before) == ([], [])
     assert expired_leases.reap(db, [claim.id], 5, before) == []
     assert row_of(db, claim.id)["state"] == "running"
-    assert expired_leases.astray(db, 100, before + HOUR) == ([claim.id], [])
+    assert expired_leases.find_bad_leases(db, 100, before + HOUR) == ([claim.id], [])
     assert [run["id"] for run in expired_leases.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
 
 

@@ -95,7 +95,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     let_expire(db)
     loop.stall.took(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(expired_leases, "leases", conflict)
+        patched.setattr(expired_leases, "lease_bounds", conflict)
         loop.run_once()
     let_renew(db, loop, running)
 
@@ -108,6 +108,6 @@ def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are
     let_expire(db)
     moved(loop, HOUR)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
-        patched.setattr(expired_leases, "leases", conflict)
+        patched.setattr(expired_leases, "lease_bounds", conflict)
         loop.run_once()
     let_renew(db, loop, running)

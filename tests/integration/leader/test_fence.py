@@ -14,7 +14,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.leader.leadership import NotLeading, elect, fence, try_lead
 from pgsched.leader import candidacy
-from pgsched.leader.candidacy import pace_s
+from pgsched.leader.candidacy import try_period_s
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.term import Term
@@ -211,9 +211,9 @@ def test_a_server_without_room_keeps_its_leader(
     closed: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk that is full made 47 terms in twelve seconds, none of which could write anything."""
-    look, times = leadership.look, []
+    look, times = leadership.find_due_work, []
 
-    def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leadership.Look:
+    def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leadership.DueWork:
         times.append(time.monotonic())
         if len(times) < 4:
             conn.execute("SELECT 1")
@@ -222,7 +222,7 @@ def test_a_server_without_room_keeps_its_leader(
             raise psycopg.errors.DiskFull("could not extend file")
         return look(conn, *args, **more)
 
-    monkeypatch.setattr(leadership, "look", refuse)
+    monkeypatch.setattr(leadership, "find_due_work", refuse)
     lead(1)
     wait_until(lambda: len(times) > 5, 20, "rounds after the shortage")
     assert db.execute("SELECT count(*) FROM pgsched.leader").fetchone() == (4 if closed else 1,)
@@ -232,21 +232,21 @@ def test_a_server_without_room_keeps_its_leader(
 
 @pytest.mark.parametrize(("count", "seconds"), [(0, 1.0), (1, 1.0), (20, 1.0), (40, 2.0), (60, 3.0), (1000, 3.0)])
 def test_one_of_many_candidates_asks_less_often(count: int, seconds: float) -> None:
-    assert pace_s(LeaderSettings(election_every_s=1.0), count) == seconds
+    assert try_period_s(LeaderSettings(election_every_s=1.0), count) == seconds
 
 
 def test_a_candidate_asks_often_enough_to_keep_its_session() -> None:
-    assert pace_s(LeaderSettings(election_every_s=60.0, session_timeout_s=2), 1000) == 1
+    assert try_period_s(LeaderSettings(election_every_s=60.0, session_timeout_s=2), 1000) == 1
 
 
 def test_candidates_of_this_database_are_counted(lead: Lead, connect: Open, dsn: str) -> None:
     lead(3)
     conn = connect()
-    wait_until(lambda: leadership.candidates(conn) == 3, what="three candidates")
+    wait_until(lambda: leadership.count_candidates(conn) == 3, what="three candidates")
     with psycopg.connect(dsn, application_name="pgsched leader here"):
-        assert leadership.candidates(conn) == 4
+        assert leadership.count_candidates(conn) == 4
     with psycopg.connect(dsn, dbname="postgres", application_name="pgsched leader elsewhere"):
-        wait_until(lambda: leadership.candidates(conn) == 3, what="the fourth to be gone")
+        wait_until(lambda: leadership.count_candidates(conn) == 3, what="the fourth to be gone")
 
 
 def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypat
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "candidate")
     monkeypatch.setattr(candidacy, "RECOUNT", 3)
     counts, pauses = iter((1, 40, 1, 40, 60, 20)), []
-    monkeypatch.setattr(leadership, "candidates", lambda _conn: next(counts))
+    monkeypatch.setattr(leadership, "count_candidates", lambda _conn: next(counts))
 
     def pause(_conn: object, seconds: float, _deaf_s: float) -> None:
         pauses.append(seconds)

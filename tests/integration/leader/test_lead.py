@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.leader import ticks
-from pgsched.leader import preparation
-from pgsched.leader.preparation import FIRST_S, LONGEST_S, SHORTEST_S, PreparationLead
 from pgsched.leader.ticker import tick
+from pgsched.leader.timing import preparation
+from pgsched.leader.timing.preparation import FIRST_S, LONGEST_S, SHORTEST_S, PreparationLead
 from tests.support.db.leading import add_coming_jobs, lead
 from tests.support.db.setting import Aside, Open, cut, slots, wait_until_blocked
 from tests.support.waiting import wait_until

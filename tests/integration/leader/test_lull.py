@@ -17,7 +17,7 @@ from pgsched.leader.duties import slots as slots_duties
 from pgsched.leader.duties.housekeeping import AlertsDuty, FiguresDuty, PruningDuty
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.pruner import Pruner
-from pgsched.leader.rollups import Counting
+from pgsched.leader.rollups import RunCounter
 from tests.support.db.leading import add_coming_jobs, duty_of, lead
 from tests.support.db.setting import Open, add_jobs, slots
 
@@ -39,8 +39,8 @@ def done(leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def noting(name: str) -> Callable[..., Any]:
         return lambda *_, **__: done.append(name) or 0.0
 
-    monkeypatch.setattr(Counting, "wants", lambda *_: True)
-    monkeypatch.setattr(Counting, "work", noting("counting"))
+    monkeypatch.setattr(RunCounter, "wants", lambda *_: True)
+    monkeypatch.setattr(RunCounter, "work", noting("counting"))
     monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "work", noting("watching"))
     monkeypatch.setattr(Pruner, "work", noting("pruning"))
     return done
@@ -119,13 +119,15 @@ def test_admission_that_takes_long_rests_all_the_same(
 ) -> None:
     """It says for how long when it has ended: what it took itself is not taken off."""
 
-    def slow(_: object, standing: admission.Standing, *_given: object) -> int:
+    def slow(_: object, standing: admission.AdmissionState, *_given: object) -> int:
         time.sleep(0.2)
         standing.wait_s = 0.05
         return 0
 
-    really = leadership.look
-    monkeypatch.setattr(leadership, "look", lambda *given, **more: replace(really(*given, **more), limited=True))
-    monkeypatch.setattr(admission, "admit", slow)
+    really = leadership.find_due_work
+    monkeypatch.setattr(
+        leadership, "find_due_work", lambda *given, **more: replace(really(*given, **more), limited=True)
+    )
+    monkeypatch.setattr(admission, "admit_limited_runs", slow)
     leader.run_once()
     assert 0.03 < leader.run_once() <= 0.05

@@ -25,7 +25,7 @@ def test_while_the_clock_is_not_believed_the_leader_sleeps(db: psycopg.Connectio
 
 
 def test_while_a_duty_backs_off_its_period_goes_on(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expired_leases, "astray", lambda conn, *_, **__: conn.execute("SELECT 1/0").fetchall())
+    monkeypatch.setattr(expired_leases, "find_bad_leases", lambda conn, *_, **__: conn.execute("SELECT 1/0").fetchall())
     loop = lead(db, reap_every_s=0.2)
     loop.run_once()
     loop.claims.period.exactly(0.0)

@@ -41,7 +41,7 @@ def locks(db: psycopg.Connection, pid: int) -> int:
 
 def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """From within the admission on, nothing of what the leader says arrives."""
-    real = admission.limits.standing
+    real = admission.limits.list_waiting_groups
 
     def parted(*args: Any) -> Any:
         found = real(*args)
@@ -49,7 +49,7 @@ def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.
         proxy.silence("up")
         return found
 
-    monkeypatch.setattr(admission.limits, "standing", parted)
+    monkeypatch.setattr(admission.limits, "list_waiting_groups", parted)
 
 
 def test_a_leader_parted_while_it_admits_gives_its_locks_back(

@@ -68,7 +68,7 @@ def test_a_round_reads_no_workers_that_stopped_long_ago(db: psycopg.Connection, 
     db.execute(STOPPED, [7, 31])
     db.execute("ANALYZE pgsched.workers")
     look = looked(searched_s=time.time() - 2)
-    assert leadership.look(leading, 1, searched_s=look["searched_s"]).silent
+    assert leadership.find_due_work(leading, 1, searched_s=look["searched_s"]).silent
     db.execute("DELETE FROM pgsched.workers WHERE stopped_at > clock_timestamp() - interval '1 minute'")
     assert read(leading, "leader_look", "workers", **look) < 10
     db.execute("DROP INDEX pgsched.workers_stopped")
@@ -80,7 +80,7 @@ def test_the_rows_of_workers_go_an_hour_after_they_stopped_some_at_a_time(db: ps
     db.execute(STOPPED, [3, 3000])
     left = []
     for _ in range(3):
-        told = retention.tidy(db, 86400.0, 100)
+        told = retention.delete_other_rows(db, 86400.0, 100)
         left.append((told, one(db, "SELECT count(*) FROM pgsched.workers")))
     assert left == [(100, 153), (100, 53), (50, 3)]
 
@@ -117,7 +117,7 @@ def test_a_deadline_that_does_not_bind_any_more_is_read_once(
     retrying(db, 2000)
     assert read(leading, "leader_look", "runs", **looked()) < 20, "where the first one is found"
     assert [ticks.admit(db, 1500), ticks.admit(db, 1500)] == [0, 0]
-    assert leadership.look(db, 1).runs is not guarded, "met again in every round"
+    assert leadership.find_due_work(db, 1).runs is not guarded, "met again in every round"
     if guarded:
         columns = db.execute("SELECT DISTINCT state, expires_at, reason, finished_at FROM pgsched.runs").fetchall()
         assert columns == [("scheduled", None, None, None)]
@@ -148,7 +148,7 @@ def test_a_pinned_snapshot_does_not_make_each_round_longer(
     pinned: psycopg.Connection, db: psycopg.Connection, leading: psycopg.Connection
 ) -> None:
     known = floors.Floors()
-    before = leadership.look(leading, 1)
+    before = leadership.find_due_work(leading, 1)
     known.rise(before.firsts, before.now_s)
     assert pages(leading, "leader_look", "jobs_due", **looked()) > 100, "all that is dead is read"
     assert pages(leading, "leader_look", "jobs_due", **looked(known.since)) < 10
@@ -182,7 +182,7 @@ def test_a_due_job_that_somebody_has_locked_stays_above_the_floor(db: psycopg.Co
     loop.floors.next_at = time.monotonic() + 600  # nobody looks below
     known = floors.Floors()
     for ahead_s in (0, 100, 200):  # time passes
-        look = leadership.look(db, 1, since=known.since)
+        look = leadership.find_due_work(db, 1, since=known.since)
         known.rise(look.firsts, look.now_s + ahead_s)
     loop.floors.since = known.since
     loop.run_once()

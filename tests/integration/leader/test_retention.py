@@ -80,7 +80,7 @@ def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
     ended(db, "26 hours", n=2)  # later than what was read, and not yet: the pruner stands one day ago
     db.execute("UPDATE pgsched.runs SET finished_at = clock_timestamp() - interval '1 day' WHERE state = 'succeeded'")
     with db.transaction():
-        picked = retention.pick(
+        picked = retention.lock_expired(
             db, 86_400.0, (datetime.now(UTC) - timedelta(days=1, seconds=30)).isoformat(), datetime.now(UTC), 100
         )
     assert picked.read == 2
@@ -116,10 +116,10 @@ def test_the_row_of_a_long_blackout_is_as_old_as_its_end(db: psycopg.Connection)
         " now() - interval '30 days', now() - interval '2 hours', 718 FROM pgsched.jobs"
     )
     keep(db, any="7 days")
-    assert retention.would_go(db) == []
+    assert retention.count_expired(db) == []
     assert prune_all(db) == 0
     db.execute("UPDATE pgsched.runs SET covers_until = now() - interval '8 days' WHERE covers_until IS NOT NULL")
-    assert [row["runs"] for row in retention.would_go(db)] == [1]
+    assert [row["runs"] for row in retention.count_expired(db)] == [1]
     assert prune_all(db) == 1
 
 

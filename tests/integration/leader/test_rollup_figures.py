@@ -63,12 +63,12 @@ def test_figures_stay_when_rows_go_and_are_read_by_stretches(db: psycopg.Connect
     add(db, 1.0, state="dead")
     db.execute("UPDATE pgsched.runs SET finished_at = finished_at - interval '10 minutes'")
     assert prune(db, 1.0) == 5
-    found = long_charts.stretches(db, "6h")
+    found = long_charts.read_stretches_counted(db, "6h")
     executed = sum(one.per_s * (one.until_at - one.from_at).total_seconds() for one in found)
     assert (round(executed, 6), sum(one.dead for one in found), len(found)) == (5.0, 1.0, 60)
     (busy,) = [one for one in found if one.per_s]
     assert busy.wait_50 is not None and 8.192 <= busy.wait_50 <= 16.384
-    assert sum(one.per_s > 0 for one in long_charts.stretches(db, "30d")) == 1
+    assert sum(one.per_s > 0 for one in long_charts.read_stretches_counted(db, "30d")) == 1
 
 
 def test_a_job_has_its_own_stretches_and_a_year_of_few_runs_is_exact(db: psycopg.Connection) -> None:
@@ -84,12 +84,12 @@ def test_a_job_has_its_own_stretches_and_a_year_of_few_runs_is_exact(db: psycopg
     add(db, 1.0)
     count(db)
     for span in long_charts.OF_A_JOB:
-        found = long_charts.of_job(db, 7, span)
+        found = long_charts.read_job_stretches(db, 7, span)
         assert (sum(one.runs for one in found), sum(one.dead for one in found), len(found)) == (3, 1, 60), span
         assert not any(one.sampled for one in found), "it has few"
-    (busy,) = [one for one in long_charts.of_job(db, 7, "7d") if one.runs]
+    (busy,) = [one for one in long_charts.read_job_stretches(db, 7, "7d") if one.runs]
     assert busy.took_50 is not None and 1.024 <= busy.took_50 <= 2.048
-    assert not any(one.runs for one in long_charts.of_job(db, 8, "1y"))
+    assert not any(one.runs for one in long_charts.read_job_stretches(db, 8, "1y"))
 
 
 def test_a_year_of_a_busy_job_is_estimated_from_every_eleventh_hour_and_says_so(db: psycopg.Connection) -> None:
@@ -98,14 +98,14 @@ def test_a_year_of_a_busy_job_is_estimated_from_every_eleventh_hour_and_says_so(
         " 'succeeded', 2, 2, 0, 2, 0, 0, 0, NULL, b, b, b, now() FROM generate_series(1, 8000) h,"
         " (SELECT array_fill(0::bigint, ARRAY[10]) || 2::bigint || array_fill(0::bigint, ARRAY[15]) AS b) x"
     )
-    found = long_charts.of_job(db, 7, "1y")
+    found = long_charts.read_job_stretches(db, 7, "1y")
     assert sum(one.runs for one in found) == pytest.approx(16_000, abs=22) and any(one.sampled for one in found)
     assert all(one.took_50 is not None and 0.512 <= one.took_50 <= 1.024 for one in found if one.runs > 20)
 
 
 def test_what_is_found_in_a_bin_is_never_more_than_the_most_there_was() -> None:
-    assert long_charts.capped(7.1, 4.3) == 4.3
-    assert long_charts.capped(None, 4.3) is None and long_charts.capped(7.1, None) == 7.1
+    assert long_charts.cap(7.1, 4.3) == 4.3
+    assert long_charts.cap(None, 4.3) is None and long_charts.cap(7.1, None) == 7.1
 
 
 def test_a_percentile_lies_within_its_bin() -> None:

@@ -13,7 +13,7 @@ from pgsched.core.model import Claim
 from pgsched.db.queries.leader import leadership, rollups
 from pgsched.db.queries.leader.leadership import NotLeading
 from pgsched.leader import rollups as rollup_duty
-from pgsched.leader.rollups import Counting
+from pgsched.leader.rollups import RunCounter
 from tests.support.db.rolling import begin
 from tests.support.db.setting import Aside, Open, add_runs, cut, take, wait_until_blocked
 
@@ -29,7 +29,7 @@ def totals(db: psycopg.Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def passes(db: psycopg.Connection, count: Counting, n: int = 3) -> None:
+def passes(db: psycopg.Connection, count: RunCounter, n: int = 3) -> None:
     """Rounds of a leader's counting."""
     for _ in range(n):
         count.work(db, begin(db))
@@ -56,7 +56,7 @@ def test_an_ending_that_commits_late_is_counted_once(
     """A handler's own transaction: it says that its run has ended, and commits behind later endings."""
     if not guarded:
         cut(monkeypatch, "rollup_look", "clock.now IS NOT NULL", "false")
-    count = Counting()
+    count = RunCounter()
     add_runs(db, 1)
     claims = take(db)
     handler = connect(autocommit=False)
@@ -71,7 +71,7 @@ def test_an_ending_that_commits_late_is_counted_once(
 
 def test_who_writes_all_the_time_holds_nothing_up(db: psycopg.Connection, connect: Open) -> None:
     """Another transaction is open at every look, but none for two."""
-    count = Counting()
+    count = RunCounter()
     one, other = connect(autocommit=False), connect(autocommit=False)
     for turn in range(6):
         mine, yours = (one, other) if turn % 2 else (other, one)
@@ -93,7 +93,7 @@ def test_two_leaders_count_nothing_twice(
         cut(monkeypatch, "rollup_lock", " FOR UPDATE")
     end_some(db, 5)
     mine, yours = connect(autocommit=False), connect(autocommit=False)
-    safe = rollups.look(db).now
+    safe = rollups.find_uncounted(db).now
     rollups.count(mine, safe, 1000)
     second = Aside(lambda: rollups.count(yours, safe, 1000))
     wait_until_blocked(db, yours)
@@ -106,11 +106,11 @@ def test_two_leaders_count_nothing_twice(
 def test_what_is_cut_off_before_the_commit_is_counted_by_the_next_leader(db: psycopg.Connection, connect: Open) -> None:
     end_some(db, 5)
     gone = connect(autocommit=False)
-    assert rollups.count(gone, rollups.look(db).now, 1000) == 5
+    assert rollups.count(gone, rollups.find_uncounted(db).now, 1000) == 5
     gone.close()
     assert totals(db) == (0, 0)
-    passes(db, Counting())
-    passes(db, Counting())
+    passes(db, RunCounter())
+    passes(db, RunCounter())
     assert totals(db) == (5, 5)
 
 
@@ -124,7 +124,7 @@ def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
             yield db
 
     with pytest.raises(NotLeading):
-        Counting().work(db, fenced)
+        RunCounter().work(db, fenced)
     assert totals(db) == (0, 0)
 
 
@@ -136,16 +136,16 @@ def test_batches_split_nothing_that_ended_at_one_instant(
     db.execute(
         "UPDATE pgsched.runs SET finished_at = (SELECT max(finished_at) FROM pgsched.runs) WHERE id %% 2 = 0", []
     )
-    count = Counting()
+    count = RunCounter()
     passes(db, count, 8)
     assert totals(db) == (7, 7)
 
 
 def test_a_run_that_ends_again_after_a_retry_is_counted_again(db: psycopg.Connection) -> None:
     end_some(db, 1)
-    passes(db, Counting())
+    passes(db, RunCounter())
     db.execute("UPDATE pgsched.runs SET state = 'dead'")
     db.execute("SELECT pgsched.retry(id) FROM pgsched.runs")
     settle(db, take(db))
-    passes(db, Counting())
+    passes(db, RunCounter())
     assert totals(db) == (2, 2)

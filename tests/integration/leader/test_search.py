@@ -15,7 +15,7 @@ from pgsched.db.queries.runs import workers
 from pgsched.leader import reaper
 from pgsched.leader.duties import claims as claims_duty
 from pgsched.leader.loop import LeaderLoop
-from pgsched.leader.reaper import ReapQuery, ReapResult, Search
+from pgsched.leader.reaper import LeaseSearch, ReapQuery, ReapResult
 from tests.support.db.clocks import moved
 from tests.support.db.leading import lead
 from tests.support.db.plans import nodes
@@ -58,7 +58,7 @@ def backlog(db: psycopg.Connection) -> psycopg.Connection:
 def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
     """A leader that may look for claims in a session of its own."""
     loop = lead(connect(), reap_every_s=0.2)
-    loop.claims.search = Search(dsn)
+    loop.claims.search = LeaseSearch(dsn)
     yield loop
     wait_until(
         lambda: not loop.claims.search.busy or loop.claims.search.answer() or not loop.claims.search.busy,
@@ -70,14 +70,14 @@ def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Looks for claims take long; when they began."""
-    really, began = expired_leases.astray, []
+    really, began = expired_leases.find_bad_leases, []
 
     def astray(conn: psycopg.Connection, *given: Any, **more: Any) -> tuple[list[int], list[int]]:
         began.append(time.monotonic())
         conn.execute("SELECT pg_sleep(%s)", [SLOW_S])
         return really(conn, *given, **more)
 
-    monkeypatch.setattr(expired_leases, "astray", astray)
+    monkeypatch.setattr(expired_leases, "find_bad_leases", astray)
     return began
 
 
@@ -126,7 +126,7 @@ def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, loop:
 def test_without_a_session_of_its_own_a_slow_look_holds_up_the_leader(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
-    loop.claims.search = Search()
+    loop.claims.search = LeaseSearch()
     assert max(rounds(loop, 1)) > SLOW_S
 
 
@@ -144,13 +144,13 @@ def test_slow_looks_take_a_small_share_of_the_time(
 def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    really, made = expired_leases.astray_within, []
+    really, made = expired_leases.find_bad_leases_within, []
 
     def counted(*given: Any, **more: Any) -> Any:
         made.append(time.monotonic())
         return really(*given, **more)
 
-    monkeypatch.setattr(expired_leases, "astray_within", counted)
+    monkeypatch.setattr(expired_leases, "find_bad_leases_within", counted)
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     rounds(loop, 3)  # of 15 periods
     assert len(made) == 2
@@ -178,7 +178,7 @@ def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(
     db: psycopg.Connection, loop: LeaderLoop, dsn: str
 ) -> None:
     """All that is queued is read for it, at the very moment at which a fleet starts."""
-    loop.claims.search = Search(dsn, time.monotonic() + 600)
+    loop.claims.search = LeaseSearch(dsn, time.monotonic() + 600)
     a_worker(db)
     rounds(loop, 1)  # of five periods
     assert loop.claims.search.began_s == 0.0
@@ -197,7 +197,7 @@ def test_until_when_a_worker_that_is_gone_is_looked_for(
 ) -> None:
     """`searched_s`: so long ago was the last look."""
     a_worker(db, silent_s)
-    assert leadership.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+    assert leadership.find_due_work(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_en
 ) -> None:
     worker = a_worker(db, silent_s)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [worker])
-    assert leadership.look(db, 0, searched_s=time.time() - searched_s).silent is silent
+    assert leadership.find_due_work(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
 def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_period(
@@ -309,7 +309,7 @@ def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
 def test_where_no_session_is_to_be_had_the_leader_looks_itself(
     db: psycopg.Connection, dsn: str, loop: LeaderLoop, slow: list[float]
 ) -> None:
-    loop.claims.search = Search(make_conninfo(dsn, dbname="not_there"))
+    loop.claims.search = LeaseSearch(make_conninfo(dsn, dbname="not_there"))
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -321,7 +321,7 @@ def test_a_quick_look_stays_in_the_leader_s_session(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
-    loop.claims.search = Search("host=/not/there")
+    loop.claims.search = LeaseSearch("host=/not/there")
     found = loop.claims.search.make(loop.term.conn, query := ReapQuery(10, time.time(), True, True))
     assert found == ReapResult(query, [], [])
 

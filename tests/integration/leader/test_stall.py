@@ -84,7 +84,7 @@ def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connectio
     let_expire(db)
     conn = connect()
     loop = lead(conn, reap_every_s=0.05)
-    for _ in range(stall_detector.MOST):
+    for _ in range(stall_detector.MAX_GRACES):
         assert loop.stall.grace_s(conn, time.monotonic() - 5) > 0
     assert loop.stall.grace_s(conn, time.monotonic() - 5) == 0
     loop.run_once()

@@ -151,14 +151,14 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
     cut(monkeypatch, "tick_due", "(SELECT clock_timestamp() AS now,",
         "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
     if not later:
-        due, count, early = ticks.due_jobs, ticks.unfinished, dict[int, dict[str, Any]]()
+        due, count, early = ticks.due_jobs, ticks.count_open_runs, dict[int, dict[str, Any]]()
 
         def count_and_lock(conn: psycopg.Connection, *rest: Any) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
             return due(conn, *rest)
 
         monkeypatch.setattr(ticks, "due_jobs", count_and_lock)
-        monkeypatch.setattr(ticks, "unfinished", lambda conn, ids: early)
+        monkeypatch.setattr(ticks, "count_open_runs", lambda conn, ids: early)
     db.execute("SELECT pg_advisory_lock(7)")
     leader = in_transaction(connect)
     ticking = Aside(lambda: tick(leader, 100))
@@ -188,7 +188,7 @@ def test_jobs_that_differ_in_a_policy_have_another_shape(db: psycopg.Connection,
         jobs.add(db, {"name": f"j{n}", "schedule": "* * * * *", "task": "t"} | columns)
     with db.transaction():
         shapes = [row[-1] for row in sorted(ticks.due_jobs(db, 9))]
-        terms = ticks.terms(db, [row[0] for row in ticks.due_jobs(db, 9)])
+        terms = ticks.schedules_of(db, [row[0] for row in ticks.due_jobs(db, 9)])
     assert shapes[0] == shapes[1] != shapes[2]
     assert set(next(iter(terms.values()))) == set(OTHERWISE) | BESIDE, "a new column of tick_terms belongs in the shape"
 
@@ -237,7 +237,7 @@ def test_the_end_of_the_last_run_is_found_without_the_history(db: psycopg.Connec
         " FROM generate_series(1, 1001) n, LATERAL (SELECT '2020-01-01Z'::timestamptz + n * interval '1 hour') s(at)",
         job,
     )
-    found = ticks.finished(db, list(job))[job[0]]["last_finished_at"]
+    found = ticks.last_ends_of(db, list(job))[job[0]]["last_finished_at"]
     assert found == db.execute("SELECT max(finished_at) FROM pgsched.runs").fetchone()[0]  # type: ignore[index]
     db.execute("ANALYZE pgsched.runs")
     db.execute("SET enable_seqscan = off")

@@ -38,18 +38,18 @@ def test_a_worker_and_a_leader_look_and_tell(logins: Logins, db: psycopg.Connect
     slot(db, mine, 1, "dead")
     slot(db, mine, 0.5, "running")
     conn = logins.connect(who)
-    assert alerts.look(conn)[0]
-    assert alerts.no_leader(conn, 15)
+    assert alerts.has_alert_work(conn)[0]
+    assert alerts.open_no_leader(conn, 15)
     assert {row["kind"] for row in alerts.check(conn, 0).changes} == {"failures", "duration"}
-    alerts.owe(conn, ["log"])
-    row = alerts.take(conn, ["log"])
+    alerts.add_deliveries(conn, ["log"])
+    row = alerts.take_delivery(conn, ["log"])
     assert row is not None
-    alerts.told(conn, row, None)
+    alerts.record_delivery(conn, row, None)
     db.execute("DELETE FROM pgsched.jobs")
     assert {row["what"] for row in alerts.check(conn, 0).changes} == {"closed"}
     if who == "leader":
-        alerts.led(conn)
-    assert len(alerts.listed(conn)) == (0 if who == "leader" else 1)
+        alerts.close_no_leader(conn)
+    assert len(alerts.list_alerts(conn)) == (0 if who == "leader" else 1)
 
 
 def test_nobody_else_says_that_something_was_told(logins: Logins) -> None:
@@ -60,4 +60,4 @@ def test_nobody_else_says_that_something_was_told(logins: Logins) -> None:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 conn.execute(statement.encode())
     ops = logins.connect("ops")
-    assert alerts.test(ops, "a test") == alerts.test(ops, "", close=True)
+    assert alerts.set_test_alert(ops, "a test") == alerts.set_test_alert(ops, "", close=True)

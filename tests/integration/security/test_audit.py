@@ -165,7 +165,7 @@ def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
     operator.execute("UPDATE pgsched.retention SET archive = false")
     db.execute("UPDATE pgsched.retention SET keep_audit = '50 days'")
     with leader.transaction():
-        retention.tidy(leader, 86_400, 1000)
+        retention.delete_other_rows(leader, 86_400, 1000)
     assert db.execute(kept.encode()).fetchone() == (1,)
     assert changes(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]
 

@@ -16,7 +16,7 @@ from typer.core import TyperOption
 from typer.main import get_command
 
 from pgsched.cli import MAY_HOLD_SECRETS, make_app
-from pgsched.cli.password_hiding import NAMED, SECRET, WHOLE, hidden
+from pgsched.cli.password_hiding import CONNECTION_OPTIONS, NAMED_CONNECTION_OPTIONS, SECRET_OPTIONS, move_secrets
 from tests.support.logins import superuser
 from tests.support.waiting import wait_until
 
@@ -45,7 +45,7 @@ HOOK = "https://hooks.example/T0/hunter2"
 def test_what_has_a_password_goes_through_the_environment(
     args: list[str], kept: list[str], moved: dict[str, str]
 ) -> None:
-    assert hidden(args, {"HOME": "/"}) == (kept, {"HOME": "/", **moved})
+    assert move_secrets(args, {"HOME": "/"}) == (kept, {"HOME": "/", **moved})
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_what_has_a_password_goes_through_the_environment(
              ["worker", "--alert-webhook", "http://h/a b"], ["worker", "--alert-webhook"]],
 )  # fmt: skip
 def test_what_has_none_stays_as_it_is(args: list[str]) -> None:
-    assert hidden(args, {}) is None
+    assert move_secrets(args, {}) is None
 
 
 def test_every_option_that_may_hold_a_secret_is_known() -> None:
     """Whatever takes a connection string, a password or a URL that others tell nobody."""
-    assert {*WHOLE, *SECRET, *NAMED} == {*MAY_HOLD_SECRETS}
+    assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS} == {*MAY_HOLD_SECRETS}
     told = {
         option: f"{parameter.help} {parameter.metavar}"
         for command in commands(get_command(make_app(None)))

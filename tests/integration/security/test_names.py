@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgsched.cli import run as cli
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.logins import Logins, not_refused, one
 
 
@@ -15,7 +15,7 @@ def test_the_jobs_that_a_worker_declares_are_not_for_producers(logins: Logins) -
     alice = logins.connect("alice")
     assert not_refused(alice, "SELECT declares FROM workers", "SELECT * FROM workers") == {}
     assert one(alice, "SELECT count(*) FROM workers WHERE 't' = ANY (tasks)") == 1
-    assert [worker.name for worker in status(alice).workers] == ["w"]
+    assert [worker.name for worker in read_status(alice).workers] == ["w"]
     alice.execute("SELECT enqueue('t')")
     assert cli(["run", "list", "--dsn", logins.dsn("alice")]) == 0
     for who in ("worker", "leader", "ops", "eye"):

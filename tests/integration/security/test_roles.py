@@ -216,7 +216,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
     hers = one(alice, "SELECT enqueue('t')")
     alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
     assert run_rows.show(eye, hers)["task"] == "t"
-    assert jobs.show(eye, "hers")["task"] == "t"
+    assert jobs.show_job(eye, "hers")["task"] == "t"
     assert one(eye, "SELECT count(*) FROM audit") == 1
     assert not_refused(
         eye,

@@ -10,7 +10,7 @@ import pytest
 
 from pgsched import App
 from pgsched.config import LeaderSettings
-from pgsched.db.queries.jobs.registration import register, withdraw
+from pgsched.db.queries.jobs.registration import delete_undeclared, register
 from pgsched.errors import PgschedError
 from pgsched.leader.election import Leader
 from tests.support.apps.releases import new, old
@@ -108,7 +108,7 @@ def test_workers_declare_and_the_leader_takes_away_with_their_roles_alone(
     end(worker, before)
     time_passes(db, 60)
     with leader.transaction():
-        assert [row["name"] for row in withdraw(leader, 600.0, 10)] == ["bonuses"]
+        assert [row["name"] for row in delete_undeclared(leader, 600.0, 10)] == ["bonuses"]
     end(worker, last)
     assert register(worker, process(new))[1]["letters"] == "removed"
 
@@ -160,7 +160,7 @@ def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) ->
 def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psycopg.Connection[Any]) -> None:
     from uuid import UUID
 
-    from pgsched.db.queries.runs.claims import ended
+    from pgsched.db.queries.runs.claims import success_parameters
     from pgsched.db.statements import sql
     from tests.support.db.setting import FROM_THE_START, KINDS
 
@@ -168,7 +168,7 @@ def test_row_policies_cost_a_worker_nothing(name: str, logins: Logins, db: psyco
     values = {**KINDS, **FROM_THE_START, "queue": "q", "n": 1, "places": 1, "token": None, "worker_id": 1, "lease_s": 1}
     claim = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql(name)
     settle = b"EXPLAIN (VERBOSE, COSTS OFF) " + sql("settle_succeeded")
-    settled = ended([1], [UUID(int=0)])
+    settled = success_parameters([1], [UUID(int=0)])
 
     def plan(conn: psycopg.Connection[Any], text: bytes, given: dict[str, Any]) -> list[Any]:
         conn.execute("SET enable_seqscan = off; SET search_path = pgsched, public")

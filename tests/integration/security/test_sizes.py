@@ -9,7 +9,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from pgsched.core.model import Result
-from pgsched.execute.outcomes import refused, traceback_text
+from pgsched.execute.outcomes import refusal_outcome, traceback_text
 from tests.support.db.setting import add_runs, done, reap, take
 from tests.support.db.settling import settle
 from tests.support.logins import Logins
@@ -117,7 +117,7 @@ def test_what_a_handler_raises_fits(db: psycopg.Connection[Any]) -> None:
         raise ValueError("\U0001f600" * MIB)
     except ValueError as raised:
         traceback = traceback_text(raised)
-    outcome = refused("\U0001f600" * MIB, log_tail="\U0001f600" * 24 * 1024)
+    outcome = refusal_outcome("\U0001f600" * MIB, log_tail="\U0001f600" * 24 * 1024)
     db.execute(
         "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error, traceback, log_tail)"
         " VALUES (1, gen_random_uuid(), 1, 'failed', %s, %s, %s)",

@@ -272,7 +272,7 @@ def test_a_backfill_s_run_says_so(db: psycopg.Connection) -> None:
     slot = hour(db, 40)
     backfills.add(db, "a", backfills.Request(slot.isoformat(), (slot + HOUR).isoformat()))
     with db.transaction():
-        backfill.work(db)
+        backfill.run_backfills(db)
     assert why(db, slot).text.endswith("Backfill 1 asked for it.")
 
 

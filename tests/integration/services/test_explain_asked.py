@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from pgsched.core.explanations import span
+from pgsched.core.explanations import format_timedelta
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import InputError, NotFound
@@ -18,7 +18,7 @@ from tests.support.db.passing import lead, now
 def test_a_whole_second_stands_for_the_slot_within_it(db: psycopg.Connection) -> None:
     add(db, schedule="@every 1h")
     lead(db)
-    slot = jobs.show(db, "a")["anchor_at"] + HOUR
+    slot = jobs.show_job(db, "a")["anchor_at"] + HOUR
     assert slot.microsecond
     asked = slot.replace(microsecond=0)
     for state in ("with its row", "without"):
@@ -107,4 +107,4 @@ def test_a_wall_time_that_the_zone_skips_stands_for_the_end_of_the_gap(db: psyco
      (90_061, "25 hours 1 minute 1 second"), (172_800, "2 days"), (10_917_137, "126 days 8 hours")],
 )  # fmt: skip
 def test_lengths_are_told_in_one_manner(seconds: float, words: str) -> None:
-    assert span(timedelta(seconds=seconds)) == words
+    assert format_timedelta(timedelta(seconds=seconds)) == words

@@ -82,7 +82,7 @@ def test_a_stretch_s_row_that_was_revived_ran_for_its_own_slot(db: psycopg.Conne
     else:
         backfills.add(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat()))
         with db.transaction():
-            backfill.work(db)
+            backfill.run_backfills(db)
     for state in ("queued", "succeeded", "dead"):
         db.execute("UPDATE pgsched.runs SET state = %s, started_at = now(), reason = 'no disk', attempt = 1,"
                    " finished_at = CASE WHEN %s <> 'queued' THEN now() END", [state, state])  # fmt: skip
@@ -113,7 +113,7 @@ def test_a_run_for_many_slots_that_a_backfill_repeats_had_run_for_the_others(db:
     assert "; it ran once for 3 slots from " in why(db, hour(db)).text
     backfills.add(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat(), "all"))
     with db.transaction():
-        backfill.work(db)
+        backfill.run_backfills(db)
     other = why(db, hour(db, 1))
     assert (other.answer, other.details["state"]) == ("coalesced", "succeeded")
     assert "run 1: that run was for all of them, and succeeded. It was decided " in other.text
@@ -154,7 +154,7 @@ def test_a_stretch_of_the_schedule_before_the_edit_is_told_as_such(db: psycopg.C
     lead(db)
     found = why(db, hour(db, 5) + HOUR / 2)
     assert (found.answer, "it lies in a stretch" in found.text) == ("edited", False), "it was no slot of that schedule"
-    begins = stamp(jobs.show(db, "a")["anchor_at"])
+    begins = stamp(jobs.show_job(db, "a")["anchor_at"])
     assert f"the schedule of today begins at {begins}; of the one before, 50 slots from " in found.text
 
 
@@ -222,7 +222,7 @@ def test_a_one_off(db: psycopg.Connection) -> None:
 def test_a_one_off_that_was_moved(db: psycopg.Connection) -> None:
     add(db, 0, schedule=None, run_at=(now(db) + HOUR).isoformat())
     pass_time(db, 2 * 3600)
-    old = jobs.show(db, "a")["run_at"]
+    old = jobs.show_job(db, "a")["run_at"]
     new = jobs.update(db, "a", {"run_at": (now(db) + HOUR).isoformat()})["run_at"]
     for _ in range(2):
         for asked in (old, old.replace(microsecond=0)):

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgsched.telemetry.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
-from pgsched.telemetry.health import Health, together
-from pgsched.worker.health import of_worker
+from pgsched.telemetry.health import Health, combine_children
+from pgsched.worker.health import worker_health
 from tests.support.fleet import Fleet
 from tests.support.server import PrivateCluster
 from tests.support.telemetry.scraping import answers, ask, free_port
@@ -138,20 +138,20 @@ def test_a_heartbeat_that_has_ended_is_wrong_unless_the_worker_stops(stopping: b
         settings=SimpleNamespace(lease_s=30.0),
         stopping=stopping,
     )
-    found = of_worker(worker)
+    found = worker_health(worker)
     assert found == (Health([], ["it drains: it takes no more runs"]) if stopping else
                      Health(["its heartbeat has ended"], []))  # fmt: skip
 
 
 def test_together_one_worker_that_works_is_enough() -> None:
     fine, blocked, drains = Health([], []), Health(["blocked"], []), Health([], ["drains"])
-    assert together({"1": fine, "2": blocked}).answer("/healthz") == (200, b"ok\n")
-    assert together({"1": fine, "2": None}).answer("/readyz") == (200, b"ok\n")
-    assert together({"1": drains, "2": blocked}).answer("/readyz") == (503, b"process 1: drains\n")
-    assert together({"1": blocked, "2": None}).answer("/healthz") == (
+    assert combine_children({"1": fine, "2": blocked}).answer("/healthz") == (200, b"ok\n")
+    assert combine_children({"1": fine, "2": None}).answer("/readyz") == (200, b"ok\n")
+    assert combine_children({"1": drains, "2": blocked}).answer("/readyz") == (503, b"process 1: drains\n")
+    assert combine_children({"1": blocked, "2": None}).answer("/healthz") == (
         503, b"process 1: blocked\nprocess 2: it gives no answer\n",
     )  # fmt: skip
-    assert together({}).answer("/readyz")[0] == 503
+    assert combine_children({}).answer("/readyz")[0] == 503
 
 
 # ---- the endpoint alone

@@ -18,9 +18,9 @@ import pytest
 from pgsched import App
 from pgsched.config import Settings
 from pgsched.telemetry.catalogue import BY_NAME, METRICS, MOST, OTHER
-from pgsched.telemetry.metrics import Bounded, Meter
+from pgsched.telemetry.metrics import BoundedLabels, Meter
 from pgsched.worker.process import make_worker
-from pgsched.worker.process_endpoint import Observed
+from pgsched.worker.process_endpoint import ProcessEndpoints
 from tests.support.fleet import Fleet
 from tests.support.paths import ROOT
 from tests.support.telemetry.scraping import Scrape, answers, ask, free_port
@@ -171,7 +171,7 @@ def test_names_and_units_are_those_of_prometheus() -> None:
 
 def test_labels_have_few_values() -> None:
     """Whatever comes, there are no more series than a hundred tasks make."""
-    bounded = Bounded()
+    bounded = BoundedLabels()
     assert len({bounded(f"task {n}") for n in range(10 * MOST)}) == MOST + 1
     assert bounded("task 1") == "task 1"
     assert bounded("one more") == OTHER
@@ -196,7 +196,7 @@ def test_lost_claims_are_counted(dsn: str, db: psycopg.Connection) -> None:
     insert(db, "long")
 
     async def main() -> Meter:
-        observed = Observed(Settings(dsn, settings(metrics=f"127.0.0.1:{free_port()}", lease_s=1.5)))
+        observed = ProcessEndpoints(Settings(dsn, settings(metrics=f"127.0.0.1:{free_port()}", lease_s=1.5)))
         with observed:
             worker = make_worker(Settings(dsn, settings(lease_s=1.5)), app, observed)
             working = asyncio.create_task(worker.run())

@@ -67,7 +67,7 @@ def test_what_does_not_end_holds_up_no_exit_and_the_exit_code_is_that_of_the_wor
 @pytest.mark.parametrize("error", [None, InputError("no")])
 def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
     left = list[object]()
-    monkeypatch.setattr(shutdown, "leave", lambda *what: left.append(what))
+    monkeypatch.setattr(shutdown, "exit_process", lambda *what: left.append(what))
 
     async def work() -> None:
         if error is not None:

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.health import judge
+from pgsched.core.health import find_problems
 from pgsched.db.queries.reports import health
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, fleet_on, one
@@ -66,7 +66,7 @@ def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.C
 def test_runs_that_wait_for_a_release_that_was_taken_back_are_a_problem(fleet: Fleet, db: psycopg.Connection) -> None:
     def problems() -> list[str]:
         with db.transaction():
-            return [one.text for one in judge(health.facts(db)) if "release" in one.text]
+            return [one.text for one in find_problems(health.facts(db)) if "release" in one.text]
 
     start(fleet, "old")
     new = start(fleet, "new")

@@ -9,7 +9,7 @@ from typing import Literal
 import psycopg
 import pytest
 
-from pgsched.chaos.site.proxy import Proxy, of
+from pgsched.chaos.site.proxy import Proxy, with_application_name
 from pgsched.worker import heartbeat as heartbeat_module
 from pgsched.worker.leases import MARGIN
 from tests.support.db.setting import add_runs, row_of
@@ -44,7 +44,7 @@ def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
         before = heartbeat.beaten_at
         await becomes(lambda: heartbeat.beaten_at > before, "a beat")
         before = heartbeat.beaten_at
-        await asyncio.to_thread(proxy.silence, direction, which=of("heartbeat"))
+        await asyncio.to_thread(proxy.silence, direction, which=with_application_name("heartbeat"))
         await becomes(lambda: heartbeat.beaten_at > before or handler.cancelled, "the next one")
         assert handler.cancelled == []
         handler.go.set()
@@ -59,7 +59,7 @@ def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
 
 @pytest.mark.parametrize("lease_s", [4.0, 10.0, 30.0, 300.0])
 def test_a_server_that_is_alive_gives_up_before_it_is_given_up(lease_s: float) -> None:
-    timeout_s, within_s = heartbeat_module.patience_s(lease_s)
+    timeout_s, within_s = heartbeat_module.answer_timeouts_s(lease_s)
     assert timeout_s < within_s
     again_at = lease_s / 3 + within_s + 2 * heartbeat_module.AGAIN_S
     assert again_at < lease_s * (1 - MARGIN)

@@ -50,7 +50,7 @@ async def becomes(condition: Callable[[], object], what: str) -> None:
 
 
 def play(processes: int, scene: Callable[[Supervisor], Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "pause", lambda *_: 0.05)
+    monkeypatch.setattr(module, "restart_pause_s", lambda *_: 0.05)
 
     async def played() -> None:
         one = Supervisor([sys.executable, "-c", WORKER], processes)

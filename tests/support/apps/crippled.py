@@ -20,5 +20,5 @@ if crippled := os.environ.get("PGSCHED_TEST_SQL"):
 if os.environ.get("PGSCHED_TEST_NO_FENCE"):
     assert leadership.fence.__module__ == leadership.__name__, "there is a fence to take away"
     leadership.try_lead = lambda conn: True
-    leadership.vacant = lambda *_, **__: True
+    leadership.is_vacant = lambda *_, **__: True
     leadership.fence = lambda conn, term: 1  # there was a term

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.worker.attempts.misfits import later
+from pgsched.worker.attempts.misfits import wait_for_newest_release
 
 
 def take_release_back(db: psycopg.Connection[Any]) -> None:
@@ -16,4 +16,4 @@ def take_release_back(db: psycopg.Connection[Any]) -> None:
     db.execute("UPDATE pgsched.workers SET app = 'a', releases = '{1}'")
     db.execute("INSERT INTO pgsched.runs (task, available_at) SELECT 't', now() + interval '20 s'"
                " FROM generate_series(1, 3)")  # fmt: skip
-    db.execute("UPDATE pgsched.runs SET reason = %s", [later("'language' is unknown").error])
+    db.execute("UPDATE pgsched.runs SET reason = %s", [wait_for_newest_release("'language' is unknown").error])

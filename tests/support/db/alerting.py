@@ -44,7 +44,7 @@ def check(db: psycopg.Connection) -> list[tuple[str, str]]:
 
 
 def open_kinds(db: psycopg.Connection) -> list[str]:
-    return sorted(one["kind"] for one in alerts.listed(db))
+    return sorted(one["kind"] for one in alerts.list_alerts(db))
 
 
 def incident(db: psycopg.Connection) -> int:

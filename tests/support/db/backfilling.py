@@ -20,7 +20,7 @@ WEEK = [MAY + n * DAY for n in range(7)]
 def work(db: psycopg.Connection) -> bool:
     """A leader's round; whether it would go on at once."""
     with db.transaction():
-        return backfill.work(db).more
+        return backfill.run_backfills(db).more
 
 
 def open_slots(db: psycopg.Connection) -> list[datetime]:
@@ -37,7 +37,7 @@ def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
     while True:
         while work(db):
             pass
-        if backfills.show(db, number)["finished_at"] is not None:
+        if backfills.show_backfill(db, number)["finished_at"] is not None:
             return
         yield open_slots(db)
         finish(db)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.runs.claims import Found, Wanted
+from pgsched.db.queries.runs.claims import QueueSearch, WorkerOffer
 from pgsched.worker.claiming import discovery, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.setting import KINDS
@@ -22,7 +22,7 @@ class Scene:
     def __init__(self, dsn: str, monkeypatch: pytest.MonkeyPatch, free: int, poll_s: float = 1.0) -> None:
         self.free = free
         self.noted: list[str] = []
-        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         self.claimer = Claimer(dsn, wanted, (), poll_s, lambda: self.free, self.take, lambda: True)
         for module, name in (queue_claims, "claim"), (queue_claims, "claim_many"), (discovery, "claimable_queues"):
             monkeypatch.setattr(module, name, self.noting(name, getattr(module, name)))
@@ -45,9 +45,9 @@ class Scene:
         return list(self.noted)
 
 
-async def finds_no_queue(*_: Any, **__: Any) -> Found:
+async def finds_no_queue(*_: Any, **__: Any) -> QueueSearch:
     """A look for queues that finds none."""
-    return Found([], 120.0, None)
+    return QueueSearch([], 120.0, None)
 
 
 def play(it: Scene, scene: Callable[[Scene], Awaitable[None]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from tests.support.db.setting import row_of
 
 ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE id = ANY (%s)"
@@ -36,7 +36,7 @@ def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None
 def admit(db: psycopg.Connection) -> None:
     """What the leader does in one transaction."""
     with db.transaction():
-        resolve(db, 5000, longest_s=10.0)
+        decide_dependencies(db, 5000, longest_s=10.0)
         ticks.admit(db, 5000)
 
 

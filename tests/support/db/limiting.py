@@ -11,7 +11,7 @@ from pgsched.core.model import Claim, Result
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.runs.claims import settle
-from pgsched.leader import admission
+from pgsched.leader import admission, changed_limits
 from tests.support.db.setting import done, take
 from tests.support.fleet import one
 
@@ -40,12 +40,12 @@ def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -
                list(given.values()))  # fmt: skip
 
 
-def admit(db: psycopg.Connection, standing: admission.Standing | None = None) -> int:
+def admit(db: psycopg.Connection, standing: admission.AdmissionState | None = None) -> int:
     """What the leader does in a round."""
-    standing = standing or admission.Standing(share=1.0)
+    standing = standing or admission.AdmissionState(share=1.0)
     with db.transaction():
         ticks.admit(db, 5000)
-        return admission.apply(db, standing) + admission.admit(db, standing)
+        return changed_limits.apply_changed_limits(db, standing) + admission.admit_limited_runs(db, standing)
 
 
 def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:

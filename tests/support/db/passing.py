@@ -49,7 +49,7 @@ def lead(db: psycopg.Connection, batch: int = 100) -> int:
     """What a leader's round decides, in the round's order; how many rows the tick made."""
     with db.transaction():
         made = tick(db, batch).slots
-        skipped_slots.record(db)
+        skipped_slots.record_stretches(db)
     return made
 
 

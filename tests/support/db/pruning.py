@@ -18,7 +18,7 @@ def keep(db: psycopg.Connection[Any], **outcomes: str) -> None:
 def count(db: psycopg.Connection[Any], n: int = 1_000_000) -> int:
     """Count what has ended by now, as the leader does; nobody else must be writing."""
     with db.transaction():
-        return rollups.count(db, rollups.look(db).now, n)
+        return rollups.count(db, rollups.find_uncounted(db).now, n)
 
 
 def prune(db: psycopg.Connection[Any], keep_s: float, n: int = 100, pruner: Pruner | None = None) -> int:

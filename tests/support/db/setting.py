@@ -122,7 +122,7 @@ def take(
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
     """Take back every claim whose lease has ended."""
-    return expired_leases.reap(conn, expired_leases.astray(conn, 100, before_s)[0], 5, before_s)
+    return expired_leases.reap(conn, expired_leases.find_bad_leases(conn, 100, before_s)[0], 5, before_s)
 
 
 def let_expire(db: psycopg.Connection) -> None:

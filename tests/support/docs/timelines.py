@@ -15,7 +15,7 @@ import psycopg
 
 from pgsched.core.model import Claim, Result
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from tests.support.db.passing import lead, pass_time
 from tests.support.db.setting import done, take
 from tests.support.db.settling import settle
@@ -121,7 +121,7 @@ def end(db: psycopg.Connection[Any], dsn: str, running: dict[int, Running], minu
 def round_of_the_leader(db: psycopg.Connection[Any]) -> None:
     lead(db)
     with db.transaction():
-        resolve(db, 100)
+        decide_dependencies(db, 100)
         ticks.admit(db, 100)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.fleet import QUICK, Fleet, Member, wait_for_leader
 from tests.support.logins import Logins, one
 from tests.support.waiting import wait_until
@@ -88,10 +88,10 @@ class Victim:
 
     def problems(self) -> list[str]:
         """What `pgsched status` says to a viewer."""
-        return list(status(self.logins.connect("eye")).problems)
+        return list(read_status(self.logins.connect("eye")).problems)
 
     def unharmed(self, *, healthy: bool = True, same_term: bool = True, late_s: float = LATE_S) -> None:
-        """Fail unless bob noticed nothing, now that new work is done. `healthy`: and `status` has no complaint."""
+        """Fail unless bob noticed nothing, now that new work is done. `healthy`: and `read_status` has no complaint."""
         self.await_new_work()
         assert [worker.last_line for worker in self.workers if not worker.alive] == []
         if same_term:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgsched.chaos.checker import CHECKS, check
-from pgsched.chaos.checks.slots import nominal
+from pgsched.chaos.checks.slots import nominal_slots
 from pgsched.chaos.history import (
     Ack,
     Change,
@@ -216,7 +216,7 @@ def test_a_leader_that_the_database_kept_waiting_reaps_nothing_for_a_lease() -> 
 )
 def test_nominal_slots_are_those_after_the_beginning_and_up_to_the_end(schedule: str, slots: list[float]) -> None:
     job = Job(1, "j", schedule, "UTC", T + 0.5, T + 0.5, T + 3.0, T + 3.0)
-    assert nominal(job) == [round((T + slot) * 1_000_000) for slot in slots]
+    assert nominal_slots(job) == [round((T + slot) * 1_000_000) for slot in slots]
 
 
 def test_a_worker_that_was_killed_may_be_gone() -> None:

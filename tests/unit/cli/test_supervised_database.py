@@ -36,7 +36,7 @@ def test_workers_find_the_database_that_their_app_is_made_for(
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(worker, "database", embedded)
+    monkeypatch.setattr(worker, "migrated_database", embedded)
     monkeypatch.setattr(supervisor, "supervise", lambda processes, dsn, *_: asked.append((processes, dsn)) or 0)
     with pytest.raises(typer.Exit):
         worker.supervise(2, flag, app, None, None)

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 
 from pgsched.cli.top.frame import frame
-from pgsched.cli.top.pieces import Column, Item, bar, spark, widths, words
+from pgsched.cli.top.pieces import Column, Item, column_widths, draw_bar, draw_sparkline, text_of_value
 from pgsched.cli.top.screen import ansi
 from pgsched.cli.top.state import Trouble
 from tests.support.cli.top_sample import ROWS, failed, look, problem, run, state, text, typed
@@ -118,24 +118,24 @@ def test_no_colour_is_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_spark_tells_a_gap_from_zero() -> None:
-    assert spark([None, 0.0, 1.0, 4.0, 8.0], 5) == " ▁▂▅█"
+    assert draw_sparkline([None, 0.0, 1.0, 4.0, 8.0], 5) == " ▁▂▅█"
 
 
 def test_a_spark_shows_the_newest_and_begins_at_the_right() -> None:
-    assert spark([8.0, 0.0, 8.0], 2) == "▁█"
-    assert spark([8.0], 3) == "  █"
-    assert spark([], 3) == "   "
-    assert spark([1.0], 0) == ""
+    assert draw_sparkline([8.0, 0.0, 8.0], 2) == "▁█"
+    assert draw_sparkline([8.0], 3) == "  █"
+    assert draw_sparkline([], 3) == "   "
+    assert draw_sparkline([1.0], 0) == ""
 
 
 def test_a_bar_is_never_longer_than_it_may() -> None:
-    assert [bar(share, 4) for share in (-1, 0, 0.5, 1, 7)] == ["░░░░", "░░░░", "██░░", "████", "████"]
+    assert [draw_bar(share, 4) for share in (-1, 0, 0.5, 1, 7)] == ["░░░░", "░░░░", "██░░", "████", "████"]
 
 
 def test_columns_fill_the_width_exactly() -> None:
     columns = (Column("A"), Column("B", 6), Column("C"), Column("D", 5, wide=60))
     for width in range(20, 100):
-        sizes = widths(columns, [Item((words("x" * 50),) * 4)], width)
+        sizes = column_widths(columns, [Item((text_of_value("x" * 50),) * 4)], width)
         shown = [size for size in sizes if size]
         assert sum(shown) + len(shown) - 1 == width
         assert (sizes[3] > 0) == (width >= 60)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pgsched.cli.top.control import QUIT, press
-from pgsched.cli.top.frame import chosen, frame, items
-from pgsched.cli.top.keys import keys
+from pgsched.cli.top.frame import frame, selectable_items, selected_item
+from pgsched.cli.top.keys import decode_keys
 from pgsched.cli.top.state import State
 from pgsched.services.top import Change, Page
 from tests.support.cli.top_sample import ROWS, job, look, run, state, text, typed
@@ -17,32 +17,32 @@ from tests.support.cli.top_sample import ROWS, job, look, run, state, text, type
 
 
 def test_bytes_become_keys() -> None:
-    assert keys(b"q\x1b[A\x1b[B\x1bOC\x1b[5~\x1b[1;5D\r\t\x1b[Z\x7f\x0c") == (
+    assert decode_keys(b"q\x1b[A\x1b[B\x1bOC\x1b[5~\x1b[1;5D\r\t\x1b[Z\x7f\x0c") == (
         ["q", "up", "down", "right", "pgup", "left", "enter", "tab", "backtab", "backspace", "ctrl-l"],
         b"",
     )
-    assert keys("ü日👍".encode()) == (["ü", "日", "👍"], b"")
+    assert decode_keys("ü日👍".encode()) == (["ü", "日", "👍"], b"")
 
 
 def test_a_key_that_comes_in_pieces_is_waited_for() -> None:
     for whole, name in ((b"\x1b[6~", "pgdn"), ("日".encode(), "日"), (b"\x1bOA", "up")):
         for cut in range(1, len(whole)):
-            found, rest = keys(whole[:cut])
+            found, rest = decode_keys(whole[:cut])
             assert (found, rest) == ([], whole[:cut])
-            assert keys(rest + whole[cut:]) == ([name], b"")
+            assert decode_keys(rest + whole[cut:]) == ([name], b"")
 
 
 def test_an_escape_alone_is_the_key() -> None:
-    assert keys(b"\x1b", all_there=True) == (["esc"], b"")
-    assert keys(b"\x1b\x1b[A") == (["esc", "up"], b"")
+    assert decode_keys(b"\x1b", all_there=True) == (["esc"], b"")
+    assert decode_keys(b"\x1b\x1b[A") == (["esc", "up"], b"")
 
 
 def test_an_unknown_sequence_presses_nothing() -> None:
-    assert keys(b"\x1b[24;5~\x1b[<0;10;10M\x1b[?1;2c") == ([], b"")
+    assert decode_keys(b"\x1b[24;5~\x1b[<0;10;10M\x1b[?1;2c") == ([], b"")
 
 
 def test_pasted_text_is_no_command() -> None:
-    found, rest = keys(b"\x1b[200~cyq\r\n\x1b[201~")
+    found, rest = decode_keys(b"\x1b[200~cyq\r\n\x1b[201~")
     assert (found, rest) == (["paste:cyq\r\n"], b"")
     assert typed(state("running"), *found) == (state("running"), [])
     shown, wanted = typed(state("running"), "c", "y", *found, "enter")
@@ -76,7 +76,7 @@ def test_the_selection_follows_its_line() -> None:
     shown, _ = typed(state("running"), "down")
     there = ROWS["running"]["running"]
     turned = look("running", rows={"running": [there[2], there[0], there[1]]})
-    found = chosen(replace(shown, look=turned))
+    found = selected_item(replace(shown, look=turned))
     assert found is not None
     assert found.target == ("run", 51)
 
@@ -84,10 +84,10 @@ def test_the_selection_follows_its_line() -> None:
 def test_a_selected_line_that_goes_leaves_the_one_in_its_place() -> None:
     shown, _ = typed(state("running"), "end")
     there = ROWS["running"]["running"]
-    found = chosen(replace(shown, look=look("running", rows={"running": there[:2]})))
+    found = selected_item(replace(shown, look=look("running", rows={"running": there[:2]})))
     assert found is not None
     assert found.target == ("run", 51)
-    assert chosen(replace(shown, look=look("running", rows={"running": []}))) is None
+    assert selected_item(replace(shown, look=look("running", rows={"running": []}))) is None
 
 
 @pytest.mark.parametrize("name", ["jobs", "failures", "job", "overview"])
@@ -101,28 +101,28 @@ def test_every_line_can_be_reached_and_is_seen_when_selected(name: str) -> None:
     }[name]  # fmt: skip
     shown = state(name)
     shown = replace(shown, look=look(shown.page.name, shown.page.key, rows))
-    for item in items(shown):
-        found = chosen(shown)
+    for item in selectable_items(shown):
+        found = selected_item(shown)
         assert found is not None
         assert found.target == item.target
         assert sum(line.plain.startswith(">") for line in frame(shown)) == 1
         shown, _ = press(shown, "down")
     shown, _ = press(shown, "home")
-    found = chosen(shown)
+    found = selected_item(shown)
     assert found is not None
-    assert found.target == items(shown)[0].target
+    assert found.target == selectable_items(shown)[0].target
 
 
 def test_a_filter_leaves_the_lines_with_the_words() -> None:
     shown, _ = typed(state("running"), "/", *"COPY")
-    assert len(items(shown)) == 0, "progress is drawn, not searched"
+    assert len(selectable_items(shown)) == 0, "progress is drawn, not searched"
     shown, _ = typed(state("failures"), "/", *"too la", "enter")
-    assert [item.target for item in items(shown)] == [("run", 40)]
+    assert [item.target for item in selectable_items(shown)] == [("run", 40)]
     assert " /too la" in text(shown)
     shown, _ = typed(shown, "/", "backspace", "ctrl-u", *"xyz")
-    assert items(shown) == []
+    assert selectable_items(shown) == []
     shown, _ = typed(shown, "esc")
-    assert len(items(shown)) == 4
+    assert len(selectable_items(shown)) == 4
     assert press(shown, "q") == (shown, QUIT)
 
 

@@ -7,7 +7,16 @@ from bisect import bisect_left
 
 import pytest
 
-from pgsched.core.admission import Candidate, Gate, Group, choose, default_burst, refund, tokens_now, wanted
+from pgsched.core.admission import (
+    Candidate,
+    Gate,
+    Group,
+    candidates_to_read,
+    choose_runs,
+    default_burst,
+    refund_tokens,
+    tokens_now,
+)
 
 
 def group(key: str, ids: range, gate: Gate | None = None, weight: int = 1, priority: int = 5) -> Group:
@@ -21,46 +30,49 @@ def ids(chosen: list[tuple[Group, Candidate]]) -> list[int]:
 
 def test_without_limits_all_go_the_most_urgent_first() -> None:
     groups = [group("a", range(3)), group("b", range(10, 12), priority=1)]
-    assert ids(choose(groups, Gate(), fair=False)) == [10, 11, 0, 1, 2]
+    assert ids(choose_runs(groups, Gate(), fair=False)) == [10, 11, 0, 1, 2]
 
 
 def test_a_key_that_is_full_lets_the_others_by() -> None:
     groups = [group("a", range(3), Gate(room=0)), group("b", range(10, 13), Gate(room=2))]
-    assert ids(choose(groups, Gate(), fair=False)) == [10, 11]
+    assert ids(choose_runs(groups, Gate(), fair=False)) == [10, 11]
 
 
 def test_a_queue_takes_no_more_than_it_has_room_for() -> None:
-    assert ids(choose([group("a", range(5)), group("b", range(5, 9))], Gate(room=3), fair=False)) == [0, 1, 2]
+    assert ids(choose_runs([group("a", range(5)), group("b", range(5, 9))], Gate(room=3), fair=False)) == [0, 1, 2]
 
 
 def test_one_key_in_two_queues_has_one_gate() -> None:
     gate = Gate(room=3)
     here, there = group("a", range(2), gate), group("a", range(10, 15), gate)
-    assert len(choose([here], Gate(), fair=False)) + len(choose([there], Gate(), fair=False)) == 3
+    assert len(choose_runs([here], Gate(), fair=False)) + len(choose_runs([there], Gate(), fair=False)) == 3
 
 
 def test_keys_take_turns_in_a_fair_queue() -> None:
     groups = [group("a", range(100)), group("b", range(100, 102)), group("c", range(200, 201))]
-    assert ids(choose(groups, Gate(room=6), fair=True)) == [0, 100, 200, 1, 101, 2]
+    assert ids(choose_runs(groups, Gate(room=6), fair=True)) == [0, 100, 200, 1, 101, 2]
 
 
 def test_a_key_with_twice_the_weight_gets_twice_the_turns() -> None:
     groups = [group("a", range(100), weight=2), group("b", range(100, 200))]
-    assert ids(choose(groups, Gate(room=6), fair=True)) == [0, 1, 100, 2, 3, 101]
+    assert ids(choose_runs(groups, Gate(room=6), fair=True)) == [0, 1, 100, 2, 3, 101]
 
 
 def test_a_key_without_tokens_does_not_hold_up_others() -> None:
     empty, full = Gate(tokens=0.4, burst=5), Gate(tokens=2.0, burst=5)
-    assert ids(choose([group("a", range(3), empty), group("b", range(10, 15), full)], Gate(), fair=False)) == [10, 11]
+    assert ids(choose_runs([group("a", range(3), empty), group("b", range(10, 15), full)], Gate(), fair=False)) == [
+        10,
+        11,
+    ]
 
 
 def test_what_is_given_back_is_worth_less_by_what_came_in_since() -> None:
     """Because the bucket might have been full all the time, had it not been claimed."""
-    assert refund(0.5, [0.0]) == 1.0
-    assert refund(0.5, [1.0]) == 0.5
-    assert refund(0.5, [60.0]) == 0.0
-    assert refund(0.5, [1.0] * 40) == 39.5, "what came in came in once"
-    assert refund(0.5, [60.0, 1.0]) == 0.5
+    assert refund_tokens(0.5, [0.0]) == 1.0
+    assert refund_tokens(0.5, [1.0]) == 0.5
+    assert refund_tokens(0.5, [60.0]) == 0.0
+    assert refund_tokens(0.5, [1.0] * 40) == 39.5, "what came in came in once"
+    assert refund_tokens(0.5, [60.0, 1.0]) == 0.5
     assert tokens_now(1, 2.0, 5, 0, (0.0, 1.0, 3), [0.5] * 3) == 0.5 + 2.75
     assert tokens_now(1, 2.0, 5, 0, (0.0, 1.0, 3), [2.0] * 3) == 2.0, "three others may have started meanwhile"
 
@@ -103,7 +115,7 @@ def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
             then = None if bucket is None else (bucket[0], now - bucket[1], bucket[2])
             tokens = tokens_now(rate, period, burst, unstarted, then, [now - at for at in given_back])
             gate = Gate(tokens=tokens, burst=burst, unstarted=unstarted)
-            choose([Group("q", "k", gate, runs=[Candidate(n, 5, n) for n in range(20)])], Gate(), fair=False)
+            choose_runs([Group("q", "k", gate, runs=[Candidate(n, 5, n) for n in range(20)])], Gate(), fair=False)
             unstarted, bucket, given_back = gate.unstarted, (gate.tokens, now, gate.unstarted), []
     windows = [bisect_left(starts, first + period) - n for n, first in enumerate(starts)]
     assert max(windows) <= rate + burst
@@ -112,6 +124,6 @@ def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
 
 def test_no_more_candidates_are_read_than_could_go() -> None:
     many = [group(str(n), range(0)) for n in range(1000)]
-    assert sum(wanted(many, {"q": Gate()}, (), 20_000)) == 20_000
-    assert wanted([group("a", range(0), Gate(room=3))], {"q": Gate(room=2)}, (), 100) == [2]
-    assert wanted(many, {"q": Gate(room=500)}, {"q"}, 20_000) == [1] * 1000
+    assert sum(candidates_to_read(many, {"q": Gate()}, (), 20_000)) == 20_000
+    assert candidates_to_read([group("a", range(0), Gate(room=3))], {"q": Gate(room=2)}, (), 100) == [2]
+    assert candidates_to_read(many, {"q": Gate(room=500)}, {"q"}, 20_000) == [1] * 1000

@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pgsched.control_characters import CONTROL, clean
+from pgsched.control_characters import CONTROL, escape_controls
 
 # These marks of Arabic, Kaithi and hieroglyphs are seen.
 LEFT_ALONE = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}
@@ -41,7 +41,7 @@ IGNORED = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range
     ],
 )
 def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
-    assert clean(text) == shown
+    assert escape_controls(text) == shown
 
 
 def test_every_character_of_the_kind_is_one_of_these() -> None:

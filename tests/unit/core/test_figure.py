@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgsched.core.text import figure
+from pgsched.core.text import format_number
 from tests.support.paths import ROOT
 
 
@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
     ],
 )
 def test_a_figure_has_no_exponent(value: float, text: str) -> None:
-    assert figure(value) == text
+    assert format_number(value) == text
 
 
 def test_numbers_for_people_are_rounded_in_one_place() -> None:

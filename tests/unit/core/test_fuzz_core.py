@@ -8,11 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pgsched.app.annotations import mismatch
-from pgsched.control_characters import clean
+from pgsched.app.annotations import describe_mismatch
+from pgsched.control_characters import escape_controls
 from pgsched.core import units
-from pgsched.core.backoff import delay
-from pgsched.core.explain import Facts, explain
+from pgsched.core.backoff import retry_delay
+from pgsched.core.explain import SlotFacts, explain
 from pgsched.core.payload import encode
 from pgsched.core.planning import backfill, catchup, jitter
 from pgsched.core.policies import BACKOFF, CATCH_UP
@@ -127,10 +127,10 @@ def test_a_payload_is_json_or_is_refused(value: Any) -> None:
 @fuzz(PURE, length=st.timedeltas(), other=lengths)
 def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> None:
     for said in (
-        units.duration(abs(other)),
-        units.elapsed(abs(other)),
-        units.duration(length),
-        units.elapsed(length),
+        units.format_duration(abs(other)),
+        units.format_elapsed(abs(other)),
+        units.format_duration(length),
+        units.format_elapsed(length),
     ):
         assert said
 
@@ -147,7 +147,7 @@ def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> No
 def test_a_delay_is_never_beyond_its_maximum(
     attempt: int, backoff: str, base: timedelta, most: timedelta, spread: float, luck: float
 ) -> None:
-    wait = delay(attempt, backoff, base, most, spread, lambda: luck)
+    wait = retry_delay(attempt, backoff, base, most, spread, lambda: luck)
     assert timedelta(0) <= wait <= most
 
 
@@ -166,12 +166,12 @@ def test_jitter_is_below_its_limit(job: int, at: datetime, most: timedelta) -> N
 def test_an_instant_is_read_or_refused(text: str, timezone: str) -> None:
     tz = zones.zone(timezone)
     try:
-        found = backfill.instant("from", text, tz)
+        found = backfill.parse_local_instant("from", text, tz)
     except InputError as error:
         assert str(error).startswith("from: ")
         return
     assert 1970 <= found.year < 9000
-    backfill.skipped(text, tz)
+    backfill.describe_gap(text, tz)
 
 
 hints = st.sampled_from(
@@ -197,13 +197,13 @@ hints = st.sampled_from(
 
 @fuzz(PURE, value=documents, hint=hints)
 def test_a_value_fits_an_annotation_or_not(value: Any, hint: Any) -> None:
-    found = mismatch(value, hint, "x")
+    found = describe_mismatch(value, hint, "x")
     assert found is None or found.startswith("x")
 
 
 @fuzz(PURE, text=st.one_of(anything, hostile))
 def test_no_text_moves_the_cursor(text: str) -> None:
-    shown = clean(text)
+    shown = escape_controls(text)
     assert all(
         character.isprintable()
         or character == " "
@@ -307,6 +307,6 @@ def test_a_slot_can_be_explained(run: Any, slot: datetime, now: datetime, asked:
     nearest = None if asked is None else (slot, None)
     if run is not None and run["covers_from"] is None:
         slot = run["scheduled_at"]
-    found = explain(Facts(now, job, slot, asked, nearest, run))
+    found = explain(SlotFacts(now, job, slot, asked, nearest, run))
     assert found.text
     assert found.answer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pgsched.config import find_patience
+from pgsched.config import find_backlog_limits
 from pgsched.core.facts import (
     AwaitedRelease,
-    Binding,
+    BindingLimit,
     Facts,
     Failing,
     FullQueue,
@@ -23,22 +23,22 @@ from pgsched.core.facts import (
     LostWorker,
     MarkedAhead,
     OpenAlert,
+    OverdueRun,
     Paused,
     Queue,
-    Running,
-    Shut,
-    Unpruned,
+    RunningTask,
+    ShutQueue,
     Unroutable,
 )
-from pgsched.core.health import KINDS, Patience, judge
+from pgsched.core.health import KINDS, Patience, find_problems
 from pgsched.errors import InputError
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LEADER = Leader(3, "a:1", "a", 1, NOW, 0.5, False, 1, True)
 WORKER = LiveWorker(1, "a:1", "a", 1, "1", None, 8, 2, 0, ["task"], None, 4, NOW, 1.0, False)
 WELL = Facts(LEADER, [WORKER], JobCounts(3, 0, 0, 3, None))
-HUNG = Running("default", "app.hang", 8, 70.0, 65.0, 8)
-QUICK = Running("default", "app.quick", 8, 70.0, 0.1, 0)
+HUNG = RunningTask("default", "app.hang", 8, 70.0, 65.0, 8)
+QUICK = RunningTask("default", "app.quick", 8, 70.0, 0.1, 0)
 WAITS = Queue("default", queued=38, running=8, oldest_queued_s=70.0, oldest_offered_s=70.0)
 HELD = Queue("default", waiting=19, running=2, limited=19, oldest_limited_s=400.0)
 
@@ -48,7 +48,7 @@ def paused(what: str, name: str = "", since_s: float = 400.0) -> Paused:
 
 
 def said(facts: Facts, patience: Patience | None = None, note: bool = False) -> list[str]:
-    return [one.text for one in judge(facts, patience) if one.note == note]
+    return [one.text for one in find_problems(facts, patience) if one.note == note]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def said(facts: Facts, patience: Patience | None = None, note: bool = False) -> 
         replace(WELL, workers=[replace(WORKER, running=8)], running=[QUICK], queues=[WAITS]),
         replace(WELL, queues=[replace(HELD, oldest_limited_s=30.0)], running=[QUICK]),
         replace(WELL, queues=[Queue("default", queued=5, oldest_queued_s=900.0)], paused=[paused("all", since_s=20)]),
-        replace(WELL, shut=[Shut("default", 4.0, (7,))]),
+        replace(WELL, shut=[ShutQueue("default", 4.0, (7,))]),
         replace(WELL, ahead=[MarkedAhead("a", NOW, 30.0)]),
         replace(WELL, notify_usage=0.3),
         replace(WELL, releases=[AwaitedRelease("shop.send", 12, 20.0)]),  # its workers are just starting again
@@ -99,20 +99,22 @@ PROBLEMS: list[tuple[Facts, str, str]] = [
      "paused tasks: app.t"),
     (replace(WELL, queues=[replace(WAITS, oldest_queued_s=500.0)], paused=[paused("queue", "default")]), "pause",
      "the queue has been paused for 6 minutes 40 seconds by eve: provider is down"),
-    (replace(WELL, queues=[HELD], running=[HUNG], limits=[Binding("queue default", 2, 19, True, 2)]), "limit",
+    (replace(WELL, queues=[HELD], running=[HUNG], limits=[BindingLimit("queue default", 2, 19, True, 2)]), "limit",
      "queue default: 19 runs wait, the oldest for 6 minutes 40 seconds, for the limit of queue default, 2 at once"
      " (8 x app.hang"),
-    (replace(WELL, queues=[HELD], limits=[Binding("key api", 2, 19, True, None)]), "limit", "for the limit of key api"),
+    (replace(WELL, queues=[HELD], limits=[BindingLimit("key api", 2, 19, True, None)]), "limit",
+     "for the limit of key api"),
     (replace(WELL, queues=[HELD]), "limit", "for the limits of their jobs"),
-    (replace(WELL, queues=[replace(HELD, oldest_limited_s=1.0)], limits=[Binding("queue default", 0, 19, True, 0)]),
+    (replace(WELL, queues=[replace(HELD, oldest_limited_s=1.0)],
+             limits=[BindingLimit("queue default", 0, 19, True, 0)]),
      "limit", "limit 0 on queue default: nothing of it starts, 19 runs wait"),
-    (replace(WELL, shut=[Shut("default", 60.0, (7, 8))]), "limit",
+    (replace(WELL, shut=[ShutQueue("default", 60.0, (7, 8))]), "limit",
      "queue default has been shut for 1 minute for its first limit: it waits for transactions of pid 7, 8"),
     (replace(WELL, full=[FullQueue("default", 9, 9, "reject")]), "full", "queue default is full: 9 runs wait, 9 may"),
     (replace(WELL, jobs=JobCounts(3, 0, 2, 1, None), errors=[JobError("a", "never fires", NOW)]), "job",
      "job a is in error: never fires"),
     (replace(WELL, ahead=[MarkedAhead("a", NOW, 86400.0 * 364)]), "mark", "364 days ahead of the clock"),
-    (replace(WELL, unpruned=Unpruned(12, 10_800.0, 1.0)), "pruning",
+    (replace(WELL, unpruned=OverdueRun(12, 10_800.0, 1.0)), "pruning",
      "run 12 ended 3 hours ago and is kept for 1 second"),
     (replace(WELL, notify_usage=0.63), "notify", "the notification queue is 63% full"),
     (replace(WELL, alerts=[OpenAlert(4, "backup", "failures", "3 in a row", 24.0)]), "alert",
@@ -122,7 +124,7 @@ PROBLEMS: list[tuple[Facts, str, str]] = [
 
 @pytest.mark.parametrize(("facts", "kind", "text"), PROBLEMS)
 def test_each_problem_names_its_cause_and_what_to_do(facts: Facts, kind: str, text: str) -> None:
-    found = judge(facts)
+    found = find_problems(facts)
     assert [one.kind for one in found if text in one.text] == [kind], found
     assert all(one.cure and not one.note and one.kind in KINDS for one in found)
 
@@ -137,9 +139,9 @@ def test_no_name_is_more_than_a_word_of_the_command_that_cures() -> None:
         ahead=[MarkedAhead(name, NOW, 86400.0)],
         alerts=[OpenAlert(4, name, "failures", "3 in a row", 24.0)],
         releases=[AwaitedRelease(name, 12, 90.0)],
-        limits=[Binding(f"key {name}", 0, 19, True, 0)],
+        limits=[BindingLimit(f"key {name}", 0, 19, True, 0)],
     )
-    commands = [part for one in judge(facts) for part in one.cure.split("`")[1::2]]
+    commands = [part for one in find_problems(facts) for part in one.cure.split("`")[1::2]]
     assert [name in shlex.split(command) for command in commands] == [True] * len(commands)
     assert len(commands) == 6
 
@@ -171,11 +173,11 @@ def test_patience_is_settable_for_all_queues_and_for_one() -> None:
 
 
 def test_patience_is_read_from_the_environment() -> None:
-    assert find_patience({}) == (300.0, {})
-    assert find_patience({"PGSCHED_BACKLOG_S": "60, batch=7200,a=b=5"}) == (60.0, {"batch": 7200.0, "a=b": 5.0})
+    assert find_backlog_limits({}) == (300.0, {})
+    assert find_backlog_limits({"PGSCHED_BACKLOG_S": "60, batch=7200,a=b=5"}) == (60.0, {"batch": 7200.0, "a=b": 5.0})
     for wrong in ("x", "0", "a=", "nan"):
         with pytest.raises(InputError, match="PGSCHED_BACKLOG_S"):
-            find_patience({"PGSCHED_BACKLOG_S": wrong})
+            find_backlog_limits({"PGSCHED_BACKLOG_S": wrong})
 
 
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

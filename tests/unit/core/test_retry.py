@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgsched.core.backoff import delay
+from pgsched.core.backoff import retry_delay
 from pgsched.core.planning.jitter import offset
 from pgsched.core.policies import BACKOFF
 
@@ -19,7 +19,7 @@ SLOT = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
 
 
 def waits(backoff: str, attempts: int = 5) -> list[float]:
-    return [delay(n, backoff, TEN, HOUR, 0, lambda: 0.5).total_seconds() for n in range(1, attempts + 1)]
+    return [retry_delay(n, backoff, TEN, HOUR, 0, lambda: 0.5).total_seconds() for n in range(1, attempts + 1)]
 
 
 def test_exponential_doubles_from_the_base() -> None:
@@ -36,25 +36,25 @@ def test_fixed_stays_at_the_base() -> None:
 
 @pytest.mark.parametrize("backoff", ["exponential", "linear"])
 def test_the_millionth_attempt_waits_the_maximum(backoff: str) -> None:
-    assert delay(10**6, backoff, TEN, HOUR, 0, lambda: 0.0) == HOUR
+    assert retry_delay(10**6, backoff, TEN, HOUR, 0, lambda: 0.0) == HOUR
 
 
 def test_the_longest_intervals_do_not_overflow() -> None:
-    assert delay(10**6, "exponential", timedelta.max, HOUR, 0, lambda: 0.0) == HOUR
+    assert retry_delay(10**6, "exponential", timedelta.max, HOUR, 0, lambda: 0.0) == HOUR
 
 
 def test_a_base_above_the_maximum_is_capped() -> None:
-    assert delay(1, "fixed", 2 * HOUR, HOUR, 0, lambda: 0.0) == HOUR
+    assert retry_delay(1, "fixed", 2 * HOUR, HOUR, 0, lambda: 0.0) == HOUR
 
 
 def test_jitter_takes_away_at_most_its_share() -> None:
-    assert delay(1, "fixed", TEN, HOUR, 0.25, lambda: 0.0) == TEN
-    assert delay(1, "fixed", TEN, HOUR, 0.25, lambda: 1.0) == timedelta(seconds=7.5)
+    assert retry_delay(1, "fixed", TEN, HOUR, 0.25, lambda: 0.0) == TEN
+    assert retry_delay(1, "fixed", TEN, HOUR, 0.25, lambda: 1.0) == timedelta(seconds=7.5)
 
 
 def test_an_unknown_backoff_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match='backoff "quadratic" is not one of exponential, linear, fixed'):
-        delay(1, "quadratic", TEN, HOUR, 0, lambda: 0.0)
+        retry_delay(1, "quadratic", TEN, HOUR, 0, lambda: 0.0)
 
 
 @settings(deadline=None)
@@ -69,8 +69,8 @@ def test_an_unknown_backoff_is_refused_by_name() -> None:
 def test_a_wait_is_never_negative_and_never_above_the_maximum(
     attempt: int, backoff: str, base: timedelta, maximum: timedelta, jitter: float, drawn: float
 ) -> None:
-    full = delay(attempt, backoff, base, maximum, 0, lambda: drawn)
-    jittered = delay(attempt, backoff, base, maximum, jitter, lambda: drawn)
+    full = retry_delay(attempt, backoff, base, maximum, 0, lambda: drawn)
+    jittered = retry_delay(attempt, backoff, base, maximum, jitter, lambda: drawn)
     slack = timedelta(microseconds=1)
     assert timedelta(0) <= full <= maximum
     assert full * (1 - jitter) - slack <= jittered <= full + slack
@@ -104,5 +104,5 @@ def test_offsets_spread_evenly_over_the_limit() -> None:
 
 def test_jittered_waits_spread_over_their_share() -> None:
     source = random.Random(1)
-    drawn = [delay(1, "fixed", TEN, HOUR, 0.5, source.random) for _ in range(1000)]
+    drawn = [retry_delay(1, "fixed", TEN, HOUR, 0.5, source.random) for _ in range(1000)]
     assert min(drawn) < timedelta(seconds=5.1) and max(drawn) > timedelta(seconds=9.9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgsched.core.schedule.zones import zone
-from pgsched.core.text import did_you_mean, similar
+from pgsched.core.text import did_you_mean, similar_names
 from pgsched.errors import ScheduleError
 
 
@@ -21,7 +21,7 @@ from pgsched.errors import ScheduleError
     ],
 )
 def test_similar_names(word: str, known: list[str], found: list[str]) -> None:
-    assert similar(word, known) == found
+    assert similar_names(word, known) == found
 
 
 def test_the_end_of_a_message() -> None:

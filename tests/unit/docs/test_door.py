@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.paths import ROOT
-from tools.commit_subject import faults
+from tools.commit_subject import find_faults
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -90,7 +90,7 @@ def test_forms_can_be_read(name: str) -> None:
     ],
 )
 def test_subjects_of_commits(message: str, wrong: str) -> None:
-    found = faults(message)
+    found = find_faults(message)
     assert (wrong in " ".join(found)) if wrong else not found
 
 

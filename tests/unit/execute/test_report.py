@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pgsched import Discard, Retry, Snooze
-from pgsched.app.signals import one_line
+from pgsched.app.signals import format_error
 from pgsched.core.model import Result
-from pgsched.execute.outcomes import failed
+from pgsched.execute.outcomes import outcome_of_error
 
 
 def group(*errors: Exception) -> Exception:
@@ -31,7 +31,7 @@ def group(*errors: Exception) -> Exception:
     ],
 )
 def test_a_group_of_one_sort_means_what_that_means(error: Any, result: Result, retry: bool, after_s: float) -> None:
-    outcome = failed(error)
+    outcome = outcome_of_error(error)
     assert (outcome.result, outcome.retry) == (result, retry)
     assert outcome.retry_in == (None if after_s is None else timedelta(seconds=after_s))
 
@@ -72,16 +72,16 @@ ODD = ["soon", -1, float("nan"), float("inf"), timedelta(days=10_000), [], 10**4
 @pytest.mark.parametrize("error", [Silent(), Loud(), *map(Odd, ODD)], ids=repr)
 def test_who_does_not_say_for_how_long_or_says_nonsense_leaves_it_to_the_back_off(error: Exception) -> None:
     for raised in (error, group(error)):
-        outcome = failed(raised)
+        outcome = outcome_of_error(raised)
         assert (outcome.retry, outcome.retry_in) == (True, None)
         assert outcome.result is (Result.SNOOZED if isinstance(error, Snooze) else Result.FAILED)
 
 
 def test_a_number_is_seconds_as_in_the_constructor() -> None:
-    assert failed(Odd(1.5)).retry_in == timedelta(seconds=1.5)
-    assert failed(group(Odd(5), Retry(after=3), Odd("soon"))).retry_in == timedelta(seconds=5)
+    assert outcome_of_error(Odd(1.5)).retry_in == timedelta(seconds=1.5)
+    assert outcome_of_error(group(Odd(5), Retry(after=3), Odd("soon"))).retry_in == timedelta(seconds=5)
 
 
 def test_the_line_of_a_group_says_what_its_first_error_was() -> None:
-    line = one_line(group(group(ValueError("no such page")), OSError("disk")))
+    line = format_error(group(group(ValueError("no such page")), OSError("disk")))
     assert line.endswith("(2 sub-exceptions): ValueError: no such page")

@@ -8,16 +8,16 @@ import time
 
 import pytest
 
-from pgsched.threads import Signal
+from pgsched.threads import LazyEvent
 
 
 def test_it_is_an_event_in_all_that_events_can() -> None:
     public = {name for name in vars(threading.Event) if not name.startswith("_")} - {"isSet"}
-    assert public <= vars(Signal).keys(), "none of them may look at what was never made"
+    assert public <= vars(LazyEvent).keys(), "none of them may look at what was never made"
 
 
 def test_it_is_set_and_cleared() -> None:
-    one = Signal()
+    one = LazyEvent()
     assert isinstance(one, threading.Event)
     assert (one.is_set(), repr(one)) == (False, "<Signal: unset>")
     one.clear()
@@ -31,12 +31,12 @@ def test_it_is_set_and_cleared() -> None:
 def test_it_cannot_be_copied() -> None:
     """A copy would never be set."""
     with pytest.raises(TypeError, match="cannot pickle"):
-        pickle.dumps(Signal())
+        pickle.dumps(LazyEvent())
 
 
 def test_whoever_waits_is_woken_by_whoever_sets() -> None:
     for _ in range(50):
-        one, woken = Signal(), list[bool]()
+        one, woken = LazyEvent(), list[bool]()
         threads = [threading.Thread(target=lambda one=one, woken=woken: woken.append(one.wait(5))) for _ in range(3)]
         began = time.monotonic()
         for thread in threads:

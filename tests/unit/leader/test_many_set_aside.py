@@ -23,7 +23,7 @@ def test_many_rows_are_set_aside_in_one_transaction(monkeypatch: pytest.MonkeyPa
         begun.append(1)
         yield None
 
-    monkeypatch.setattr(set_aside.set_aside, "note", lambda _, __, bad: {one.row_id: 1 for one in bad})
+    monkeypatch.setattr(set_aside.set_aside, "set_aside_rows", lambda _, __, bad: {one.row_id: 1 for one in bad})
     monkeypatch.setattr(guard, "logger", SimpleNamespace(error=lambda event, **fields: said.append(fields)))
     aside = SetAside()
     one = DutyGuard(SimpleNamespace(closed=False), leading, aside)  # type: ignore[arg-type]

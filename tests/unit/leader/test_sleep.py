@@ -14,7 +14,9 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.said = 100.0, list[float]()
         monkeypatch.setattr(periodic.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(periodic.leadership, "sleeps", lambda _, seconds: self.said.append(self.now + seconds))
+        monkeypatch.setattr(
+            periodic.leadership, "announce_sleep", lambda _, seconds: self.said.append(self.now + seconds)
+        )
         monkeypatch.setattr(periodic, "is_shared", lambda _: False)
 
     def pause(self, it: Sleep, seconds: float) -> float:

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgsched import log
-from pgsched.cli.password_hiding import hidden
+from pgsched.cli.password_hiding import move_secrets
 from pgsched.db import psql
 from pgsched.db.connection import failover
 from pgsched.db.connection.connect import connect
-from pgsched.db.connection.dsn import parameters, shown
-from pgsched.db.sql_jobs import elsewhere
+from pgsched.db.connection.dsn import hide_secrets, parameters
+from pgsched.db.sql_jobs import other_database_dsn
 from pgsched.errors import InputError, PgschedError
 from pgsched.services import check
 
@@ -42,15 +42,21 @@ def everything_printed(dsn: str) -> str:
     """What the program says of this string, in all the ways that do not need a server."""
     texts = [finding.text for finding in check.check(dsn, {})]
     texts += [finding.text for finding in check.check(None, {"DATABASE_URL": dsn})]
-    for call in (shown, connect, psql.environment, failover.survey, lambda text: elsewhere("other", text)):
+    for call in (
+        hide_secrets,
+        connect,
+        psql.environment,
+        failover.learn_timelines,
+        lambda text: other_database_dsn("other", text),
+    ):
         try:
             found = call(dsn)
         except PgschedError as error:
             texts.append(str(error))
             assert "bug" not in str(error)
         else:
-            texts += [found] if call is shown else []
-    kept = hidden(["status", "--dsn", dsn], {})
+            texts += [found] if call is hide_secrets else []
+    kept = move_secrets(["status", "--dsn", dsn], {})
     texts += [] if kept is None else kept[0]
     said = io.StringIO()
     with redirect_stderr(said):

@@ -32,9 +32,9 @@ def test_logs_that_were_set_up_stay_so() -> None:
 def test_a_program_traces_only_as_long_as_a_test_wants_it() -> None:
     trace = pytest.importorskip("opentelemetry.trace")
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
-    assert not tracing.on()
+    assert not tracing.is_enabled()
     for _ in range(2):
         provider = sdk.TracerProvider()
         with traced_by(provider):
-            assert tracing.on() and trace.get_tracer_provider() is provider
-        assert not tracing.on()
+            assert tracing.is_enabled() and trace.get_tracer_provider() is provider
+        assert not tracing.is_enabled()

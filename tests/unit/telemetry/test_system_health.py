@@ -23,7 +23,7 @@ def test_a_leader_that_has_never_judged_says_so(leads: bool, monkeypatch: pytest
     now = itertools.count(100.0, 5.0)
     found = SystemHealth(lambda: leads, lambda: next(now))
     assert found.lines() == [], "it has just begun"
-    monkeypatch.setattr(system_health, "judged", unable)
+    monkeypatch.setattr(system_health, "judge_system", unable)
     found.look(NO_CONNECTION)
     assert found.lines() == (["unknown: not judged for 5 s"] if leads else [])
     assert [*found.samples()] == [], "and counts nothing"
@@ -32,9 +32,9 @@ def test_a_leader_that_has_never_judged_says_so(leads: bool, monkeypatch: pytest
 def test_a_leader_that_cannot_judge_any_more_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     found = SystemHealth(lambda: True, lambda: now)
-    monkeypatch.setattr(system_health, "judged", lambda _: [])
+    monkeypatch.setattr(system_health, "judge_system", lambda _: [])
     found.look(NO_CONNECTION)
-    monkeypatch.setattr(system_health, "judged", unable)
+    monkeypatch.setattr(system_health, "judge_system", unable)
     now = STALE_S
     found.look(NO_CONNECTION)
     assert found.lines() == []

@@ -6,13 +6,13 @@ import pytest
 from starlette.requests import Request
 
 from pgsched.errors import NotPermitted
-from pgsched.web.api.operation_table import CONTEXT, OPERATIONS, Operation, called, permit
-from pgsched.web.security.secrets import Role, begun
+from pgsched.web.api.operation_table import OPERATIONS, REQUEST_VALUES, Operation, call_operation, permit
+from pgsched.web.security.secrets import Role, new_session
 from pgsched.web.security.visitors import Visitor
 
 
 def visitor(role: Role) -> Visitor:
-    return Visitor(role, "", begun(), "")
+    return Visitor(role, "", new_session(), "")
 
 
 def name(operation: Operation) -> str:
@@ -38,15 +38,15 @@ def test_a_reader_is_refused_before_the_body_is_read() -> None:
              "state": {"visitor": visitor("read")}}  # fmt: skip
     changes = [one for one in OPERATIONS if one.permission == "write"]
     assert len(changes) > 15
-    assert {called(Request(scope), one).status_code for one in changes} == {403}
+    assert {call_operation(Request(scope), one).status_code for one in changes} == {403}
 
 
 def test_what_operations_need_of_the_request_is_known() -> None:
-    assert {one for operation in OPERATIONS for one in operation.needs} == CONTEXT.keys()
+    assert {one for operation in OPERATIONS for one in operation.needs} == REQUEST_VALUES.keys()
 
 
 def test_no_operation_has_a_parameter_that_the_request_gives() -> None:
     """A body could otherwise name the user in whose name a change is written down."""
     for operation in OPERATIONS:
         given = {*operation.query, *(operation.body or ()), *operation.parameters}
-        assert not given & CONTEXT.keys(), name(operation)
+        assert not given & REQUEST_VALUES.keys(), name(operation)

@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.core.model import DONE, Settlement
 from pgsched.worker import settling_later
-from pgsched.worker.settling_later import Aside
+from pgsched.worker.settling_later import RetriedOutcomes
 
 
 def settlement(run: int) -> Settlement:
@@ -27,7 +27,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
         really = loop.call_later
         monkeypatch.setattr(loop, "call_later", lambda s, *what: (waits.append(s), really(0, *what))[1])
         due = asyncio.Event()
-        aside = Aside(due.set)
+        aside = RetriedOutcomes(due.set)
         one = settlement(1)
         for _ in range(7):
             aside.put([one], "locked")
@@ -49,7 +49,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
 def test_no_more_are_taken_than_are_asked_for() -> None:
     async def scene() -> list[Any]:
         due = asyncio.Event()
-        aside = Aside(due.set)
+        aside = RetriedOutcomes(due.set)
         aside.put([settlement(n) for n in range(5)], "locked")
         await due.wait()
         return [len(aside.take(3)), len(aside.take(3))]
@@ -59,7 +59,7 @@ def test_no_more_are_taken_than_are_asked_for() -> None:
 
 def test_why_is_said_once_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     async def scene() -> None:
-        aside = Aside(bool)
+        aside = RetriedOutcomes(bool)
         for why in ("canceling statement due to statement timeout", "somebody has locked the run"):
             aside.put([settlement(1)], why)
         aside.put([settlement(2)], "somebody has locked the run")

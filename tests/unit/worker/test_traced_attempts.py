@@ -20,7 +20,7 @@ from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim, Outcome
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker.observers.tracing import Tracing, trace_attempts, traced
+from pgsched.worker.observers.tracing import Tracing, trace_attempts, wrap_handlers
 from pgsched.worker.worker import Worker
 from tests.support.stage import Stage, play
 
@@ -90,7 +90,7 @@ def outcomes(handler: Callable[..., Any], *, tracing: bool) -> tuple[list[tuple[
         return executor.execute(claim)
 
     if tracing:
-        stage.runner.inline.handler_of = traced(stage.runner.inline.handler_of, spans)
+        stage.runner.inline.handler_of = wrap_handlers(stage.runner.inline.handler_of, spans)
 
     async def scene(stage: Stage) -> None:
         stage.runner.drivers = {"task": type("Noting", (), {"execute": staticmethod(noted)})()}
@@ -120,7 +120,7 @@ def test_what_is_called_sees_the_span_of_its_own_attempt() -> None:
         seen.append(contexts.get_current() != contexts.Context())
 
     stage = Stage({"looks": looks})
-    stage.runner.inline.handler_of = traced(stage.runner.inline.handler_of, Spans(stage))
+    stage.runner.inline.handler_of = wrap_handlers(stage.runner.inline.handler_of, Spans(stage))
 
     async def scene(stage: Stage) -> None:
         stage.give("looks", "looks")

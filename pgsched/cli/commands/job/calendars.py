@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, print_json, print_table
-from pgsched.core.input_values import span_of
+from pgsched.cli.output.printing import format_cell, print_json, print_table
+from pgsched.core.input_values import parse_dates
 from pgsched.errors import InputError
 
 ACTIONS = ("add", "remove", "list")
@@ -43,7 +43,7 @@ def calendar(
     """
     from pgsched.services.jobs import excluded_dates
 
-    span = asked(action, dates, reason)
+    span = parse_action_dates(action, dates, reason)
     with session(dsn) as conn:
         if span is None:
             found = excluded_dates.entries(conn, name)
@@ -55,12 +55,12 @@ def calendar(
         return print_json([asdict(entry) for entry in found])
     if action != "list":
         verb = "does not run" if action == "add" else "runs again"
-        print(f"job {cell(name)} {verb} on {cell(dates)}")
+        print(f"job {format_cell(name)} {verb} on {format_cell(dates)}")
         return None
     return print_table(["FROM", "UNTIL", "REASON"], [astuple(entry) for entry in found], "no excluded dates")
 
 
-def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, date] | None:
+def parse_action_dates(action: str, dates: str | None, reason: str | None) -> tuple[date, date] | None:
     """Return the first and the last date that an action is about; None for `list`.
 
     Raises InputError for an unknown action, and for dates or a reason that do not go with it.
@@ -72,4 +72,4 @@ def asked(action: str, dates: str | None, reason: str | None) -> tuple[date, dat
     if (dates is None) != (action == "list"):
         wanted = "takes none" if action == "list" else "needs a date, or the first and the last: 2026-12-24..2026-12-26"
         raise InputError(f"dates: {action} {wanted}", "dates")
-    return None if dates is None else span_of(dates)
+    return None if dates is None else parse_dates(dates)

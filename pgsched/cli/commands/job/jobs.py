@@ -33,10 +33,10 @@ from pgsched.cli.commands.job.options import (
 )
 from pgsched.cli.commands.job.views import list_jobs, show
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.option_values import arguments, columns
-from pgsched.cli.output.printing import cell, print_json
-from pgsched.core.input_values import kept
-from pgsched.core.wording import cut
+from pgsched.cli.option_values import merge_columns, parse_arguments
+from pgsched.cli.output.printing import format_cell, print_json
+from pgsched.core.input_values import parse_keep
+from pgsched.core.wording import shorten
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
        "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
@@ -91,8 +91,8 @@ def add(
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
-    options |= {"name": name, "args": arguments(args), "paused": paused or None, "keep": kept(keep)}
-    values = columns(assignments, options)
+    options |= {"name": name, "args": parse_arguments(args), "paused": paused or None, "keep": parse_keep(keep)}
+    values = merge_columns(assignments, options)
     with session(dsn) as conn:
         job = job_changes.add(conn, values)
         notes = job_changes.notes(conn, job)
@@ -132,9 +132,9 @@ def update(
     from pgsched.services.jobs import job_changes
 
     given = locals()
-    options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": arguments(args)}
-    options["keep"] = kept(keep)
-    changes = columns(assignments, options)
+    options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": parse_arguments(args)}
+    options["keep"] = parse_keep(keep)
+    changes = merge_columns(assignments, options)
     with session(dsn) as conn:
         job = job_changes.update(conn, name, changes)
         notes = job_changes.notes(conn, job, changes)
@@ -144,12 +144,18 @@ def update(
 def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[str]) -> None:
     """Print the notes, then the job that was changed; `what` is created or updated."""
     for note in notes:
-        complain(note)
+        print_note(note)
     if json:
         return print_json(job)
-    when = f"schedule {job['schedule']} ({job['timezone']})" if job["schedule"] else f"once, at {cell(job['run_at'])}"
-    print(f"{what} job {cell(job['name'])}: {job['kind']} {cut(cell(job['task']), 60)}, {cell(when)}"
-          + (", paused" if job["paused"] else ""))  # fmt: skip
+    when = (
+        f"schedule {job['schedule']} ({job['timezone']})"
+        if job["schedule"]
+        else f"once, at {format_cell(job['run_at'])}"
+    )
+    print(
+        f"{what} job {format_cell(job['name'])}: {job['kind']} {shorten(format_cell(job['task']), 60)},"
+        f" {format_cell(when)}" + (", paused" if job["paused"] else "")
+    )
     return None
 
 
@@ -170,7 +176,7 @@ def pause(
 
     with session(dsn) as conn:
         job = job_changes.pause(conn, name, reason, by)
-    print_json(job) if json else print(f"job {cell(name)} is paused by {cell(job['paused_by'])}")
+    print_json(job) if json else print(f"job {format_cell(name)} is paused by {format_cell(job['paused_by'])}")
 
 
 def resume(
@@ -193,7 +199,7 @@ def resume(
 
     with session(dsn) as conn:
         job = job_changes.resume(conn, name, since)
-    print_json(job) if json else print(f"job {cell(name)} is active")
+    print_json(job) if json else print(f"job {format_cell(name)} is active")
 
 
 def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:
@@ -212,12 +218,13 @@ def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:
         found = job_changes.reset_mark(conn, name)
     if json:
         return print_json({"name": name, **found})
-    until = cell(found["mark"])
+    until = format_cell(found["mark"])
     if found["mark"] == found["before"]:
         why = "its newest slot has a row" if found["mark"] > found["now"] else "that is not ahead of the clock"
-        return print(f"job {cell(name)}: its slots stay decided until {until}: {why}")
+        return print(f"job {format_cell(name)}: its slots stay decided until {until}: {why}")
     return print(
-        f"job {cell(name)} goes on: its slots are decided until {until}, no more until {cell(found['before'])}"
+        f"job {format_cell(name)} goes on: its slots are decided until {until},"
+        f" no more until {format_cell(found['before'])}"
     )
 
 
@@ -244,22 +251,22 @@ def run(
     from pgsched.services.jobs import job_changes
     from pgsched.services.runs import waiting
 
-    payload = arguments(args)
+    payload = parse_arguments(args)
     with session(dsn) as conn:
         run_id = job_changes.run(conn, name, payload, overlap)
-        found = waiting.until_ended(conn, run_id, complain) if wait else runs.show(conn, run_id)
+        found = waiting.until_ended(conn, run_id, print_note) if wait else runs.show(conn, run_id)
     state, why = found["state"], found["reason"] or found["error"]
     shown = {"id": run_id, "job": name, "state": state, "reason": found["reason"], "error": found["error"]}
     print_json(shown) if json else print(
-        f"run {run_id} of job {cell(name)} is {state}" + (f": {cell(why)}" if why else "")
+        f"run {run_id} of job {format_cell(name)} is {state}" + (f": {format_cell(why)}" if why else "")
     )
     if wait and state != "succeeded":
         raise typer.Exit(1)
 
 
-def complain(text: str) -> None:
+def print_note(text: str) -> None:
     """Print a note on stderr."""
-    typer.echo(f"note: {cell(text)}", err=True)
+    typer.echo(f"note: {format_cell(text)}", err=True)
 
 
 def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
@@ -275,6 +282,6 @@ def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:
         done = job_changes.delete(conn, name)
     gone = done.result
     if done.declared_by is not None:
-        complain(f"the code of {done.declared_by} declares this job: the next start of its workers makes it again")
+        print_note(f"the code of {done.declared_by} declares this job: the next start of its workers makes it again")
     still = f"; {gone['running']} of its runs still running" if gone["running"] else ""
-    print_json(gone) if json else print(f"deleted job {cell(name)}{still}")
+    print_json(gone) if json else print(f"deleted job {format_cell(name)}{still}")

@@ -10,11 +10,11 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json, print_table, print_text
-from pgsched.core.input_values import instant
-from pgsched.core.wording import duration
+from pgsched.core.input_values import parse_past_instant
+from pgsched.core.wording import format_short_duration
 
 if TYPE_CHECKING:
-    from pgsched.core.schedule.preview import Fire
+    from pgsched.core.schedule.preview import PreviewSlot
 
 Count = Annotated[int, typer.Option(help="So many slots.", min=1, max=10_000)]
 From = Annotated[
@@ -57,15 +57,23 @@ def preview(
     from pgsched.core.schedule.preview import preview as next_fires
     from pgsched.core.schedule.zones import tzdata_version
 
-    since = instant("from", start)
+    since = parse_past_instant("from", start)
     schedule = parse(expression, timezone, since)
     sentence, fires = describe(schedule), next_fires(schedule, since, count)
     if json:
-        return print_json({"expression": expression, "timezone": timezone, "sentence": sentence, "from": since,
-                           "tzdata": tzdata_version(), "fires": [shorter(asdict(fire)) for fire in fires]})  # fmt: skip
+        return print_json(
+            {
+                "expression": expression,
+                "timezone": timezone,
+                "sentence": sentence,
+                "from": since,
+                "tzdata": tzdata_version(),
+                "fires": [without_job_fields(asdict(fire)) for fire in fires],
+            }
+        )
     print_text(sentence)
     nothing = "no slots: they depend on when runs end" if schedule.fixed_delay else "no slots after this"
-    return show(fires, nothing)
+    return print_slots(fires, nothing)
 
 
 def preview_job(
@@ -87,7 +95,7 @@ def preview_job(
     from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
-        job = jobs.show(conn, name)
+        job = jobs.show_job(conn, name)
     found = preview.preview_job(job, count)
     if json:
         return print_json({"job": name, "expression": job["schedule"], "timezone": found.timezone,
@@ -96,21 +104,21 @@ def preview_job(
     print_text(found.sentence)
     for note in found.notes:
         print_text(f"- {note}", "  ")
-    return show(found.fires, "no slots to come")
+    return print_slots(found.fires, "no slots to come")
 
 
-def shorter(fire: dict[str, Any]) -> dict[str, Any]:
+def without_job_fields(fire: dict[str, Any]) -> dict[str, Any]:
     """Return a slot without jitter and excluded dates, which exist only for a job."""
     return {name: value for name, value in fire.items() if name not in ("starts_at", "excluded")}
 
 
-def show(fires: Iterable[Fire], nothing: str) -> None:
+def print_slots(fires: Iterable[PreviewSlot], nothing: str) -> None:
     """Print the slots as a table; the jitter has a column only if a slot has some."""
     found = list(fires)
     jittered = any(fire.starts_at not in (fire.at, None) for fire in found)
     clock = "%H:%M:%S" if any(fire.local.second for fire in found) else "%H:%M"
     lines = [
-        [fire.at, f"{fire.local:%a %d {clock} %z}", *([later(fire)] if jittered else []),
+        [fire.at, f"{fire.local:%a %d {clock} %z}", *([describe_jitter(fire)] if jittered else []),
          "; ".join(filter(None, [fire.excluded and f"will be skipped: {fire.excluded}", *fire.remarks, fire.dst]))]
         for fire in found
     ]  # fmt: skip
@@ -118,6 +126,6 @@ def show(fires: Iterable[Fire], nothing: str) -> None:
     print_table(["SLOT", "LOCAL", *(["JITTER"] if jittered else []), "REMARK"], lines, nothing, wrap=True)
 
 
-def later(fire: Fire) -> str | None:
+def describe_jitter(fire: PreviewSlot) -> str | None:
     """Return how far jitter moves the start of a slot; None without jitter."""
-    return None if fire.starts_at is None else f"+{duration(fire.starts_at - fire.at)}"
+    return None if fire.starts_at is None else f"+{format_short_duration(fire.starts_at - fire.at)}"

@@ -10,8 +10,8 @@ import typer
 
 from pgsched.cli.commands.job.options import Name
 from pgsched.cli.common import Dsn, Json, session
-from pgsched.cli.output.printing import cell, print_fields, print_json, print_table
-from pgsched.core.wording import ago
+from pgsched.cli.output.printing import format_cell, print_fields, print_json, print_table
+from pgsched.core.wording import format_age
 
 
 def list_jobs(
@@ -36,17 +36,17 @@ def list_jobs(
     if json:
         return print_json(found)
     lines = [
-        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], ago(next_of(j), j["now"]),
+        [j["name"], j["state"], j["schedule"] or "once", j["timezone"], format_age(next_slot(j), j["now"]),
          j["last_run_state"], j["error"] or j["task"]]
         for j in found
     ]  # fmt: skip
     print_table(["NAME", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST RUN", "TASK"], lines, "no jobs")
     if more:
-        typer.echo(f"the next page: --after {shlex.quote(cell(found[-1]['name']))}", err=True)
+        typer.echo(f"the next page: --after {shlex.quote(format_cell(found[-1]['name']))}", err=True)
     return None
 
 
-def next_of(job: dict[str, Any]) -> datetime | None:
+def next_slot(job: dict[str, Any]) -> datetime | None:
     """Return the next slot that will run; None for a paused job."""
     return None if job["state"] == "paused" else job["next_allowed_at"]
 
@@ -58,12 +58,12 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched job show nightly
     """
-    from pgsched.cli.commands.run.runs import took
+    from pgsched.cli.commands.run.runs import format_duration
     from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
-        job = jobs.show(conn, name)
-        recent = jobs.recent(conn, job["id"])
+        job = jobs.show_job(conn, name)
+        recent = jobs.recent_runs(conn, job["id"])
     if json:
         return print_json(job | {"recent": recent})
     now, put_off = job.pop("now"), job["next_allowed_at"] != job["next_run_at"]
@@ -72,7 +72,14 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     print_fields({column: value for column, value in job.items() if value is not None})
     print()
     lines = [
-        [r["id"], r["state"], ago(r["scheduled_at"], now), took(r), r["origin"], r["reason"] or r["error"]]
+        [
+            r["id"],
+            r["state"],
+            format_age(r["scheduled_at"], now),
+            format_duration(r),
+            r["origin"],
+            r["reason"] or r["error"],
+        ]
         for r in recent
     ]
     print_table(["RUN", "STATE", "SLOT", "TOOK", "ORIGIN", "WHY"], lines, "no runs yet")

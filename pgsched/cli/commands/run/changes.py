@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.commands.run import options
-from pgsched.cli.commands.run.tree import change as change_tree
+from pgsched.cli.commands.run.tree import change_graph as change_tree
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pgsched.db.queries.runs.run_filter import Filter
     from pgsched.services.runs.changes import Changed, Choice, Verb
 
-ASK = 10
+CONFIRM_ABOVE = 10
 SHOWN = 20
 Ids = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Runs by id. None: those of the filters.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many and which, and change nothing.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help=f"Do not ask, though more than {ASK} are meant.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help=f"Do not ask, though more than {CONFIRM_ABOVE} are meant.")]
 Tree = Annotated[bool, typer.Option("--tree", help="The whole graph of runs that wait for each other.")]
 Now = Annotated[bool, typer.Option("--now", help="Start them, whatever became of runs that they waited for.")]
 Limit = Annotated[int | None, typer.Option(help="At most so many, the oldest first.", min=1)]
@@ -73,7 +73,7 @@ def retry(
     from pgsched.services.runs import changes
 
     times = (since, until, ended_since, ended_until)
-    wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, times)
+    wanted = options.filter_from_options(state, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
         if tree:
             refuse_both(wanted)
@@ -83,7 +83,7 @@ def retry(
         if run_ids is not None and len(run_ids) == 1 and not dry_run:
             refuse_both(wanted)
             return retry_one(conn, run_ids[0], now, json)
-        many = Many(conn, changes.RETRY, run_ids, dry_run, yes, json)
+        many = BulkChange(conn, changes.RETRY, run_ids, dry_run, yes, json)
         choice = many.choose(wanted, limit)
         return many.change(choice, lambda: changes.change(conn, choice, now=now))
 
@@ -134,7 +134,7 @@ def cancel(
     """
     from pgsched.services.runs import changes
 
-    wanted = options.chosen(state, job, queue, task, kind, error, tag, worker, (since, until, None, None))
+    wanted = options.filter_from_options(state, job, queue, task, kind, error, tag, worker, (since, until, None, None))
     with session(dsn) as conn:
         if tree:
             refuse_both(wanted)
@@ -143,12 +143,12 @@ def cancel(
             refuse_both(wanted)
             done = changes.cancel(conn, run_ids[0], reason)
             return print_json(asdict(done)) if json else print(f"run {done.id} {done.words}")
-        many = Many(conn, changes.CANCEL, run_ids, dry_run, yes, json)
+        many = BulkChange(conn, changes.CANCEL, run_ids, dry_run, yes, json)
         choice = many.choose(wanted, limit)
         return many.change(choice, lambda: changes.change(conn, choice, reason=reason))
 
 
-class Many:
+class BulkChange:
     """A change of many runs, in steps: choose, confirm, change, report.
 
     `given`: ids of runs; None if a filter chooses them.
@@ -175,13 +175,13 @@ class Many:
 
         verb = self.verb.name
         if self.given is not None:
-            changes.allowed(self.verb, wanted.state)
+            changes.select_states(self.verb, wanted.state)
             refuse_both(wanted)
         elif wanted == Filter():
             raise InputError(f"nothing to {verb}: name runs by id, or by a filter such as --job, --queue or --state")
         choice = changes.choose(self.conn, self.verb, wanted if self.given is None else self.given, oldest=limit)
         count = len(choice.ids)
-        if count > ASK and not (self.dry or self.yes):
+        if count > CONFIRM_ABOVE and not (self.dry or self.yes):
             if self.json or not sys.stdin.isatty():
                 raise InputError(f"{verb} {count} runs? Add --yes, or --dry-run to see them")
             self.show(choice)
@@ -211,7 +211,7 @@ class Many:
         print(f"{self.verb.done} {done.words}")
         for why, ids in done.reasons:
             more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
-            print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {clean(why)}")
+            print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {escape_controls(why)}")
 
     def show(self, choice: Choice) -> None:
         """Print the number of runs and the first of them."""
@@ -220,7 +220,7 @@ class Many:
 
         count = len(choice.ids)
         print(f"{self.verb.name}: {count} runs" + (f", the first {SHOWN} of them:" if count > SHOWN else ""))
-        print_runs(changes.first(self.conn, choice, SHOWN))
+        print_runs(changes.read_first(self.conn, choice, SHOWN))
 
 
 def refuse_both(wanted: Filter) -> None:

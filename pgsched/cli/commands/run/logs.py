@@ -11,7 +11,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run list` shows it.")]
@@ -45,19 +45,19 @@ def logs(
         if not follow:
             found = output(conn, run_id, attempt, stream)
             if json:
-                return print_json([line(row) for row in found])
+                return print_json([output_object(row) for row in found])
             printer = Printer(raw)
             printer.print(found)
             if printer.attempt is None:
-                note(silence(run, attempt, stream))
+                print_note(explain_no_output(run, attempt, stream))
             return None
         printer = Printer(raw)
-        for seen in looks(conn, run_id, attempt, stream, note=note):
+        for seen in looks(conn, run_id, attempt, stream, note=print_note):
             print_lines(seen.rows) if json else printer.print(seen.rows)
     return None
 
 
-def silence(run: dict[str, Any], attempt: int | None, stream: str | None) -> str:
+def explain_no_output(run: dict[str, Any], attempt: int | None, stream: str | None) -> str:
     """Return a sentence that says why a run has no output to show."""
     from pgsched.core.lifecycle import ENDED_STATES
 
@@ -89,7 +89,7 @@ class Printer:
         for row in rows:
             if row["attempt"] != self.attempt:
                 self._begin(row["attempt"])
-            text = row["chunk"] if self._raw else shown(row["chunk"])
+            text = row["chunk"] if self._raw else escape_output(row["chunk"])
             if row["stream"] == "cut" and self._open:
                 sys.stdout.write("\n")
             sys.stdout.write(text)
@@ -101,21 +101,21 @@ class Printer:
             sys.stdout.write("\n")
         sys.stdout.flush()
         if attempt > 1 or self.attempt is not None:
-            note(f"--- attempt {attempt} ---")
+            print_note(f"--- attempt {attempt} ---")
         self.attempt = attempt
 
 
-def shown(text: str) -> str:
+def escape_output(text: str) -> str:
     """Escape control characters for a terminal; line ends and tabs stay."""
-    return clean(text.replace("\r\n", "\n"), "\n\t")
+    return escape_controls(text.replace("\r\n", "\n"), "\n\t")
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """Print text on stderr that is not output of the run."""
     typer.echo(text, err=True)
 
 
-def line(row: dict[str, Any]) -> dict[str, Any]:
+def output_object(row: dict[str, Any]) -> dict[str, Any]:
     """Return a piece of output as an object for JSON."""
     return {name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
 
@@ -123,4 +123,4 @@ def line(row: dict[str, Any]) -> dict[str, Any]:
 def print_lines(rows: Iterable[dict[str, Any]]) -> None:
     """Print one JSON object per line for each piece of output."""
     for row in rows:
-        print(encoding.dumps(line(row), default=json_value), flush=True)
+        print(encoding.dumps(output_object(row), default=json_value), flush=True)

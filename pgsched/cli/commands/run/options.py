@@ -25,7 +25,7 @@ EndedSince = Annotated[str | None, typer.Option(help="Ended since then.")]
 EndedUntil = Annotated[str | None, typer.Option(help="Ended before then.")]
 
 
-def chosen(
+def filter_from_options(
     state: str | None,
     job: str | None,
     queue: str | None,

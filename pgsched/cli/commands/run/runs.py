@@ -16,8 +16,8 @@ from pgsched.cli.commands.run.tree import tree
 from pgsched.cli.commands.run.watch import progress_words, watch
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_fields, print_json, print_table
-from pgsched.control_characters import clean
-from pgsched.core.wording import ago, cut, due, duration
+from pgsched.control_characters import escape_controls
+from pgsched.core.wording import due_at, format_age, format_short_duration, shorten
 
 LONGEST_TASK = 30
 EXPLAINED = 20  # a list says why its first 20 waiting runs wait
@@ -68,7 +68,7 @@ def list_runs(
     from pgsched.services import limits
 
     times = (since, until, ended_since, ended_until)
-    wanted = options.chosen(None, job, queue, task, kind, error, tag, worker, times)
+    wanted = options.filter_from_options(None, job, queue, task, kind, error, tag, worker, times)
     with session(dsn) as conn:
         states: list[str | None] = [*dict.fromkeys(state or ())] or [None]
         pages = [runs.list_runs(conn, replace(wanted, state=one, before_id=before, limit=limit + 1)) for one in states]
@@ -76,17 +76,17 @@ def list_runs(
         found, more = found[:limit], len(found) > limit
         waiting = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:EXPLAINED]
         for run in [] if json else waiting:
-            run["reason"] = limits.why(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
+            run["reason"] = limits.explain_hold(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
         asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}
-        meant = {what: name_hints.meant(conn, what, name) for what, name in asked.items() if name}
+        meant = {what: name_hints.similar_names_of_runs(conn, what, name) for what, name in asked.items() if name}
         unknown = {run["task"] for run in found if run["unroutable"] and run["kind"] == "task" and not json}
-        hints = {name: name_hints.not_offered(conn, name) for name in unknown}
+        hints = {name: name_hints.hint_offered_tasks(conn, name) for name in unknown}
     for run in found if hints else ():
         run["hint"] = hints.get(run["task"], "") if run["kind"] == "task" else ""
     if json:
         return print_json(found)
     slips = [f"{what} {asked[what]}: did you mean {' or '.join(names)}?" for what, names in meant.items() if names]
-    print_runs(found, "; ".join(["no runs", *map(clean, slips)]))
+    print_runs(found, "; ".join(["no runs", *map(escape_controls, slips)]))
     if more:
         typer.echo(f"the next page: --before {found[-1]['id']}", err=True)
     return None
@@ -101,23 +101,23 @@ def print_runs(found: list[dict[str, Any]], empty: str = "") -> None:
     if sys.stdout.isatty():
         print_table(NARROW_HEADERS, [narrow_line(run) for run in found], empty, wrap=True, whole={"STATE"})
     else:
-        print_table(HEADERS, [line(run) for run in found], empty)
+        print_table(HEADERS, [table_line(run) for run in found], empty)
 
 
-def line(run: dict[str, Any]) -> list[Any]:
+def table_line(run: dict[str, Any]) -> list[Any]:
     """Return a run as a line of the full table."""
-    slot = ago(run["scheduled_at"] or due(run), run["now"])
+    slot = format_age(run["scheduled_at"] or due_at(run), run["now"])
     attempt = f"{run['attempt']}/{run['max_attempts']}"
-    return [run["id"], run["job"], run["state"], attempt, slot, took(run), run["task"], why(run)]
+    return [run["id"], run["job"], run["state"], attempt, slot, format_duration(run), run["task"], reason_of_state(run)]
 
 
 def narrow_line(run: dict[str, Any]) -> list[Any]:
     """Return a run as a line of the narrow table for terminals."""
-    name, state, attempt, slot, lasted, task, reason = line(run)[1:]
-    return [run["id"], name or cut(task, LONGEST_TASK), state, attempt, slot, lasted, reason]
+    name, state, attempt, slot, lasted, task, reason = table_line(run)[1:]
+    return [run["id"], name or shorten(task, LONGEST_TASK), state, attempt, slot, lasted, reason]
 
 
-def why(run: dict[str, Any]) -> str | None:
+def reason_of_state(run: dict[str, Any]) -> str | None:
     """Return the reason for a run's state: unroutable, an error, or why it waits."""
     if run["unroutable"]:
         return f"unroutable: no live worker offers it{run.get('hint', '')}"
@@ -127,12 +127,12 @@ def why(run: dict[str, Any]) -> str | None:
     return text
 
 
-def took(run: dict[str, Any]) -> str:
+def format_duration(run: dict[str, Any]) -> str:
     """Return how long the last attempt took or has been running; `-` before a start and between attempts."""
     start: datetime | None = run["started_at"]
     end: datetime = run["finished_at"] or run["now"]
     open_attempt = run["finished_at"] is not None or run["state"] == "running"
-    return duration(max(end - start, timedelta(0))) if start is not None and open_attempt else "-"
+    return format_short_duration(max(end - start, timedelta(0))) if start is not None and open_attempt else "-"
 
 
 def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
@@ -147,14 +147,15 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
 
     with session(dsn) as conn:
         found = runs.show(conn, run_id)
-        waited, standing = graphs.waits_for(conn, run_id), detail.standing(conn, found)
+        waited, standing = graphs.waits_for(conn, run_id), detail.read_start_conditions(conn, found)
     found |= {"held_by": standing.held_by, "unroutable": not standing.offered, "waits_for": waited or None}
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")
     if found.pop("unroutable"):
         found["reason"] = (
-            f"unroutable: no live worker offers {waiting.what(found)} on queue {found['queue']}{standing.hint}"
+            f"unroutable: no live worker offers {waiting.describe_offer(found)}"
+            f" on queue {found['queue']}{standing.hint}"
         )
     found["progress"] = progress_words(found["progress"], found["attempt"]) or None
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})
@@ -169,8 +170,8 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
 def show_attempt(attempt: dict[str, Any], now: datetime) -> None:
     """Print the outcome, times, worker, error, traceback and output of one attempt."""
     start, end = attempt["started_at"], attempt["finished_at"]
-    lasted = f", after {duration(max(end - start, timedelta(0)))}" if start is not None else ""
-    who = clean(attempt["worker"] or "an unknown worker")
-    print(f"attempt {attempt['attempt']}: {attempt['outcome']}{lasted}, {ago(end, now)}, on {who}")
+    lasted = f", after {format_short_duration(max(end - start, timedelta(0)))}" if start is not None else ""
+    who = escape_controls(attempt["worker"] or "an unknown worker")
+    print(f"attempt {attempt['attempt']}: {attempt['outcome']}{lasted}, {format_age(end, now)}, on {who}")
     evidence = {"started": start, "finished": end, "error": attempt["error"], "traceback": attempt["traceback"]}
     print_fields({name: value for name, value in (evidence | {"output": attempt["log_tail"]}).items() if value})

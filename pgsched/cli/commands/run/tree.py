@@ -16,7 +16,7 @@ import typer
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
 from pgsched.errors import InputError
-from pgsched.services.runs.tree import amount, lines, summary
+from pgsched.services.runs.tree import format_count, lines, summary
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
@@ -38,7 +38,7 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
     from pgsched.db.queries.runs import graphs
 
     with session(dsn) as conn:
-        found = graphs.tree(conn, run_id)
+        found = graphs.list_graph(conn, run_id)
     if json:
         return print_json(found)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -51,7 +51,7 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
     return None
 
 
-def change(
+def change_graph(
     conn: Connection[Any], verb: str, run_ids: list[int] | None, reason: str | None, dry: bool, json: bool
 ) -> None:
     """Retry or cancel all runs of the graph that one run belongs to.
@@ -64,17 +64,19 @@ def change(
         raise InputError("tree: name one run of the graph by its id", "tree")
     if dry:
         ids = changes.graph_choice(conn, changes.VERBS[verb], run_ids[0]).ids
-        print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(f"{verb}: {amount(len(ids))}")
+        print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(
+            f"{verb}: {format_count(len(ids))}"
+        )
         return
     if verb == "retry":
         revived = changes.retry_graph(conn, run_ids[0])
         states_now = Counter(row["state"] for row in revived)
         words = ", ".join(f"{count:,} {state}" for state, count in states_now.most_common())
         print_json({"retried": len(revived), "runs": revived}) if json else print(
-            f"retried {amount(len(revived))}" + (f": {words}" if words else "; none had ended without success")
+            f"retried {format_count(len(revived))}" + (f": {words}" if words else "; none had ended without success")
         )
         return
     rows = changes.cancel_graph(conn, run_ids[0], reason).rows
     print_json({"cancelled": len(rows), "runs": rows}) if json else print(
-        f"cancelled {amount(len(rows))}{changes.requested_words(rows)}"
+        f"cancelled {format_count(len(rows))}{changes.requested_words(rows)}"
     )

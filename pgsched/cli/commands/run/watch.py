@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.commands.run.logs import Id, Printer, note, print_lines, shown
+from pgsched.cli.commands.run.logs import Id, Printer, escape_output, print_lines, print_note
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import STATES
-from pgsched.control_characters import clean
+from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
-from pgsched.core.progress import progress_of
-from pgsched.core.wording import duration
+from pgsched.core.progress import parse_progress
+from pgsched.core.wording import format_short_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -46,44 +46,50 @@ def watch(
     from pgsched.services.runs.follow import looks
 
     with session(dsn) as conn:
-        seen = looks(conn, run_id, note=note)
+        seen = looks(conn, run_id, note=print_note)
         try:
-            run = json_lines(seen) if json else live(seen, lines) if sys.stdout.isatty() else plain(seen)
+            run = (
+                print_json_lines(seen)
+                if json
+                else draw_live(seen, lines)
+                if sys.stdout.isatty()
+                else print_changes(seen)
+            )
         except KeyboardInterrupt:
-            note(f"run {run_id} goes on; to end it: pgsched run cancel {run_id}")
+            print_note(f"run {run_id} goes on; to end it: pgsched run cancel {run_id}")
             raise
     raise typer.Exit(0 if run["state"] == "succeeded" else 1)
 
 
-def json_lines(looks: Iterable[Seen]) -> Row:
+def print_json_lines(looks: Iterable[Seen]) -> Row:
     """Print a JSON object for each change of the run and each piece of output; return the run's last row."""
     before: Row = {}
     for look in looks:
         print_lines(look.rows)
-        if facts(look.run) != before:
-            before = facts(look.run)
+        if watched_values(look.run) != before:
+            before = watched_values(look.run)
             print(encoding.dumps(look.run, default=json_value), flush=True)
     return look.run
 
 
-def plain(looks: Iterable[Seen]) -> Row:
+def print_changes(looks: Iterable[Seen]) -> Row:
     """Print a line for each change, and the output as it came; return the run's last row."""
     before: Row = {}
     printer = Printer()
     for look in looks:
         if look.last:
             printer.print(look.rows)
-        if facts(look.run) != before:
-            before = facts(look.run)
-            note(" ".join(filter(None, [heading(look.run), progress_words(look.run["progress"])])))
+        if watched_values(look.run) != before:
+            before = watched_values(look.run)
+            print_note(" ".join(filter(None, [describe_run(look.run), progress_words(look.run["progress"])])))
         if not look.last:
             printer.print(look.rows)
-    if ending := why(look.run):
-        note(ending)
+    if ending := failure_reason(look.run):
+        print_note(ending)
     return look.run
 
 
-def live(looks: Iterator[Seen], lines: int) -> Row:
+def draw_live(looks: Iterator[Seen], lines: int) -> Row:
     """Draw state, progress and the last lines of output at each look; return the run's last row."""
     from rich.console import Console
     from rich.live import Live
@@ -92,20 +98,20 @@ def live(looks: Iterator[Seen], lines: int) -> Row:
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as screen:
         for look in looks:
             text = (text + "".join(row["chunk"] for row in look.rows))[-KEPT_CHARACTERS:]
-            screen.update(drawn(look.run, shown(text).splitlines()[-lines:] if lines else []), refresh=True)
+            screen.update(draw_look(look.run, escape_output(text).splitlines()[-lines:] if lines else []), refresh=True)
     return look.run
 
 
-def drawn(run: Row, last_lines: list[str]) -> RenderableType:
+def draw_look(run: Row, last_lines: list[str]) -> RenderableType:
     """Return one look at a run as a renderable for a terminal."""
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[RenderableType] = [Text(heading(run), style=STATES.get(run["state"], ""), no_wrap=True)]
-    if (found := progress_of(run["progress"])) is not None:
+    parts: list[RenderableType] = [Text(describe_run(run), style=STATES.get(run["state"], ""), no_wrap=True)]
+    if (found := parse_progress(run["progress"])) is not None:
         parts.append(bar(found, run["state"]))
     parts += [Text("  " + line.expandtabs(4), style="dim", no_wrap=True, overflow="ellipsis") for line in last_lines]
-    if ending := why(run):
+    if ending := failure_reason(run):
         parts.append(Text(ending, style=STATES.get(run["state"], "")))
     return Group(*parts)
 
@@ -126,40 +132,42 @@ def bar(progress: Row, state: str) -> RenderableType:
     return grid
 
 
-def facts(run: Row) -> Row:
+def watched_values(run: Row) -> Row:
     """Return the values of a run that are watched for changes."""
     return {name: run[name] for name in FACTS}
 
 
-def heading(run: Row) -> str:
+def describe_run(run: Row) -> str:
     """Describe a run on one line: `run 4711 nightly: running, attempt 1/3, for 12s, on web-1:77`."""
     parts = [run["state"]]
     if run["attempt"]:
         parts.append(f"attempt {run['attempt']}/{run['max_attempts']}")
     if run["started_at"] is not None and (run["finished_at"] is not None or run["state"] == "running"):
-        parts.append(f"for {duration(max((run['finished_at'] or run['now']) - run['started_at'], timedelta(0)))}")
+        parts.append(
+            f"for {format_short_duration(max((run['finished_at'] or run['now']) - run['started_at'], timedelta(0)))}"
+        )
     if run["state"] == "running" and run["worker"]:
         parts.append(f"on {run['worker']}")
-    return clean(f"run {run['id']} {(run['job'] or run['task'])[:40]}: {', '.join(parts)}")
+    return escape_controls(f"run {run['id']} {(run['job'] or run['task'])[:40]}: {', '.join(parts)}")
 
 
-def why(run: Row) -> str:
+def failure_reason(run: Row) -> str:
     """Return the reason and the error of a run that ended without success; empty for other runs."""
     bad = run["finished_at"] is not None and run["state"] != "succeeded"
     texts = [text for text in (run["reason"], run["error"]) if text]
-    return clean(": ".join(texts)) if bad else ""
+    return escape_controls(": ".join(texts)) if bad else ""
 
 
 def progress_words(progress: Any, attempt: int | None = None) -> str:
     """Describe progress as `42% (42/100) copying`; empty if it is not about this attempt."""
-    if (found := progress_of(progress, attempt)) is None:
+    if (found := parse_progress(progress, attempt)) is None:
         return ""
     done, total = found["done"], found["total"]
-    counted = f"{number(done)}/{number(total)}" if total is not None else number(done)
+    counted = f"{format_count(done)}/{format_count(total)}" if total is not None else format_count(done)
     share = f"{min(100, int(100 * done / total))}% " if total else ""
-    return clean(f"{share}({counted})" if share else counted) + clean(f" {found['note']}".rstrip())
+    return escape_controls(f"{share}({counted})" if share else counted) + escape_controls(f" {found['note']}".rstrip())
 
 
-def number(value: float) -> str:
+def format_count(value: float) -> str:
     """Format a count with commas between thousands."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

@@ -19,13 +19,13 @@ from pgsched.core.schedule import zones
 from pgsched.core.schedule.calendar import Calendar, calendar
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explained
+from pgsched.db.connection.failures import raise_explained
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.rows import fetch, one, rows
+from pgsched.db.rows import fetch, first_row, rows
 from pgsched.errors import InputError, NotFound
 
 INSTANT = timedelta(microseconds=1)  # PostgreSQL's resolution
-AT_ONCE = 1000  # slots whose rows are read by one statement
+SLOTS_PER_STATEMENT = 1000  # slots whose rows are read by one statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,22 @@ class Range:
 
 
 def add(conn: Connection[Any], name: str, request: Request) -> Row:
-    """Add a backfill of the job `name`; return it as `show` does, with `slots` and `undecided_from`.
+    """Add a backfill of the job `name`; return it as `show_backfill` does, with `slots` and `undecided_from`.
 
-    Raises InputError where `ranged` does, and NotFound for an unknown job.
+    Raises InputError where `resolve_range` does, and NotFound for an unknown job.
     """
-    found = ranged(jobs.show(conn, name), request)
+    found = resolve_range(jobs.show_job(conn, name), request)
     values = {
         **{"job": found.job["name"], "from_at": found.start, "to_at": found.end, "mode": request.mode},
         **{"max_active": request.max_active, "reverse": request.reverse, "priority": request.priority},
     }
-    added = one(conn, "backfill_add", values)
+    added = first_row(conn, "backfill_add", values)
     assert added is not None
     # the new row has no count of slots: the leader counts them itself
-    return show(conn, added["id"]) | {"slots": found.slots, "undecided_from": found.undecided_from}
+    return show_backfill(conn, added["id"]) | {"slots": found.slots, "undecided_from": found.undecided_from}
 
 
-def ranged(job: Row, request: Request) -> Range:
+def resolve_range(job: Row, request: Request) -> Range:
     """Apply a request to its job.
 
     Raises InputError, with the reason, where the request is not valid or selects no decided slot.
@@ -94,7 +94,10 @@ def ranged(job: Row, request: Request) -> Range:
             f"job {job['name']} has no schedule whose past slots are known: only cron and @every have them"
         )
     tz = zones.zone(job["timezone"])
-    start, end = backfill.instant("from", request.start, tz), backfill.instant("to", request.end, tz)
+    start, end = (
+        backfill.parse_local_instant("from", request.start, tz),
+        backfill.parse_local_instant("to", request.end, tz),
+    )
     if start >= end:
         raise InputError(f"to: {request.end} is not later than {request.start}", "to")
     decided = min(job["now"], (job["decided_until"] or start) + INSTANT)
@@ -103,30 +106,34 @@ def ranged(job: Row, request: Request) -> Range:
     found = backfill.count(schedule, start, cut) if start < cut else 0
     if not found:
         later = "; slots after that are the schedule's to decide" if end > decided else ""
-        raise InputError(f"job {job['name']} has no decided slot in that range: "
-                         f"{job['schedule']} ({job['timezone']}) is decided until {told(decided)}{later}")  # fmt: skip
+        raise InputError(
+            f"job {job['name']} has no decided slot in that range: "
+            f"{job['schedule']} ({job['timezone']}) is decided until {format_instant(decided)}{later}"
+        )
     further = cut < end and next(schedule.between(cut - INSTANT, end - INSTANT), None) is not None
     return Range(job, schedule, start, cut, found, cut if further else None)
 
 
-def told(instant: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """Format an instant as UTC text for a message."""
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
     """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
-    found = ranged(jobs.show(conn, name), request)
+    found = resolve_range(jobs.show_job(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
-    with explained(), conn.transaction():
-        dates = left_out(conn, found.job["id"], found.job["timezone"])
-        while piece := list(islice(walk, AT_ONCE)):
-            choices += decided(conn, found.job["id"], request.mode, piece, dates)
+    with raise_explained(), conn.transaction():
+        dates = excluded_dates(conn, found.job["id"], found.job["timezone"])
+        while piece := list(islice(walk, SLOTS_PER_STATEMENT)):
+            choices += decide_slots(conn, found.job["id"], request.mode, piece, dates)
     return found, choices
 
 
-def decided(conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar) -> list[Choice]:
+def decide_slots(
+    conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar
+) -> list[Choice]:
     """Return what a backfill would do with each of these slots of a job, judged by the rows that exist.
 
     `mode`: as in `Request`; `dates`: the dates that the job excludes.
@@ -145,22 +152,22 @@ def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> l
     return fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)})
 
 
-def left_out(conn: Connection[Any], job_id: int, timezone: str) -> Calendar:
+def excluded_dates(conn: Connection[Any], job_id: int, timezone: str) -> Calendar:
     """Return the dates that a job excludes, as a calendar in its time zone."""
     found = fetch(conn, "backfill_calendar", {"job_id": job_id})
     return calendar([(row["from_date"], row["until_date"], row["reason"]) for row in found], timezone)
 
 
-def show(conn: Connection[Any], backfill_id: int) -> Row:
+def show_backfill(conn: Connection[Any], backfill_id: int) -> Row:
     """Return one backfill, with counts of its runs by state. Raises NotFound."""
-    found = one(conn, "backfill_show", {"id": checked(backfill_id), "n": 1})
+    found = first_row(conn, "backfill_show", {"id": check_id(backfill_id), "n": 1})
     if found is None:
-        raise unknown(backfill_id)
+        raise unknown_backfill(backfill_id)
     return found
 
 
 def list_backfills(conn: Connection[Any], n: int = 50) -> list[Row]:
-    """Return the `n` newest backfills as `show` does, newest first."""
+    """Return the `n` newest backfills as `show_backfill` does, newest first."""
     return rows(conn, "backfill_show", {"id": None, "n": n})
 
 
@@ -169,19 +176,19 @@ def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -
 
     Raises NotFound where the backfill does not exist.
     """
-    found = one(conn, "backfill_cancel", {"id": checked(backfill_id), "reason": reason})
+    found = first_row(conn, "backfill_cancel", {"id": check_id(backfill_id), "reason": reason})
     if found is None or found["what"] is None:
-        raise unknown(backfill_id)
+        raise unknown_backfill(backfill_id)
     return str(found["what"])
 
 
-def checked(backfill_id: int) -> int:
+def check_id(backfill_id: int) -> int:
     """Return the id. Raises NotFound where no backfill can have it."""
     if not 0 < backfill_id < 2**63:
-        raise unknown(backfill_id)
+        raise unknown_backfill(backfill_id)
     return backfill_id
 
 
-def unknown(backfill_id: int) -> NotFound:
+def unknown_backfill(backfill_id: int) -> NotFound:
     """Make the error for an unknown backfill."""
     return NotFound(f"there is no backfill {backfill_id}: `pgsched backfill list` shows those that exist")

@@ -10,10 +10,10 @@ from datetime import date
 from typing import Any
 
 from pgsched.core.model import Row
-from pgsched.core.schedule.calendar import said
+from pgsched.core.schedule.calendar import describe_dates
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.jobs import known, show
-from pgsched.db.rows import one, rows
+from pgsched.db.queries.jobs.jobs import require_row, show_job
+from pgsched.db.rows import first_row, rows
 from pgsched.errors import InputError
 
 __all__ = ["add", "entries", "remove"]
@@ -25,7 +25,7 @@ def add(conn: Connection[Any], name: str, first: date, last: date, reason: str |
     An entry that begins at the same date is replaced. Raises NotFound for an unknown job.
     """
     values = {"name": name, "from_date": first, "until_date": last, "reason": reason}
-    return known(conn, name, one(conn, "calendar_add", values))
+    return require_row(conn, name, first_row(conn, "calendar_add", values))
 
 
 def remove(conn: Connection[Any], name: str, first: date, last: date) -> list[Row]:
@@ -33,14 +33,14 @@ def remove(conn: Connection[Any], name: str, first: date, last: date) -> list[Ro
 
     Raises InputError where none of these dates is excluded, and NotFound for an unknown job.
     """
-    show(conn, name)
+    show_job(conn, name)
     gone = rows(conn, "calendar_remove", {"name": name, "from_date": first, "until_date": last})
     if not gone:
-        raise InputError(f'dates: job "{name}" has no {said(first, last, None)}', "dates")
+        raise InputError(f'dates: job "{name}" has no {describe_dates(first, last, None)}', "dates")
     return gone
 
 
 def entries(conn: Connection[Any], name: str) -> list[Row]:
     """Return all excluded dates of a job, by date. Raises NotFound for an unknown job."""
-    show(conn, name)
+    show_job(conn, name)
     return rows(conn, "calendar_list", {"name": name})

@@ -18,8 +18,8 @@ import psycopg
 from psycopg import sql as composing
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.job_columns import SETTABLE, checked, identifiers, placeholder, refused
-from pgsched.db.rows import one, rows, value
+from pgsched.db.queries.jobs.job_columns import SETTABLE, explain_refusal, identifiers, placeholder, prepare_values
+from pgsched.db.rows import first_row, rows, value
 from pgsched.errors import InputError, LockTimeout
 
 # An operator may pause a declared job: a declaration changes these columns only if it sets them itself.
@@ -102,11 +102,11 @@ def declare_in_turn(
     Set `remove` only where that lock was taken. Without it a process that has just started may declare a job that this
     one removes. Raises InputError where a name is declared twice.
     """
-    wanted = in_order(declarations)
+    wanted = sort_by_dependencies(declarations)
     names = [declaration.name for declaration in wanted]
     if twice := {name for name in names if names.count(name) > 1}:
         raise InputError(f"name: declared twice: {', '.join(sorted(twice))}", "name")
-    done = compare(conn, wanted, declared_by, update=update)
+    done = find_unwritten(conn, wanted, declared_by, update=update)
     (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
     until = time.monotonic() + wait_s
     for declaration in wanted:
@@ -138,7 +138,7 @@ def remove_others(conn: Connection[Any], declared_by: str, names: list[str], rem
         return {row["name"]: "left" for row in rows(conn, "declare_removed", values | {"remove": False})}
 
 
-def compare(
+def find_unwritten(
     conn: Connection[Any], declarations: Iterable[Declaration], declared_by: str, *, update: bool = True
 ) -> dict[str, str]:
     """Find the jobs that need not or must not be written: name -> unchanged, or foreign (and whose). Locks nothing."""
@@ -151,7 +151,7 @@ def compare(
             continue
         try:
             with conn.transaction():
-                found = look_at(conn, declaration, defaults)
+                found = compare_job(conn, declaration, defaults)
         except (psycopg.DataError, InputError):  # writing the row fails too, and that error names the column
             continue
         if found is not None and found[0] != declared_by:
@@ -161,14 +161,14 @@ def compare(
     return done
 
 
-def look_at(
+def compare_job(
     conn: Connection[Any], declaration: Declaration, defaults: Mapping[str, composing.SQL]
 ) -> tuple[str | None, bool] | None:
     """Return which app declares the job, and whether a column differs; None if the job does not exist.
 
     `defaults`: the SQL expression of each column's default.
     """
-    values = resolved(conn, declaration)
+    values = resolve_columns(conn, declaration)
     null = composing.SQL("NULL")
     texts = [
         composing.SQL("({})::{}").format(
@@ -181,7 +181,7 @@ def look_at(
     return conn.execute(text, values).fetchone()
 
 
-def in_order(declarations: Iterable[Declaration]) -> list[Declaration]:
+def sort_by_dependencies(declarations: Iterable[Declaration]) -> list[Declaration]:
     """Sort declarations by name, but each job after the jobs that it waits for."""
     left = sorted(declarations, key=lambda declaration: declaration.name)
     found: list[Declaration] = []
@@ -203,32 +203,32 @@ def ids_of(conn: Connection[Any], job: str, names: Iterable[str]) -> list[int]:
 
 def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str, update: bool) -> str:
     """Create one job, or update its row where it differs and `update` is set; return what was done."""
-    values = resolved(conn, declaration)
+    values = resolve_columns(conn, declaration)
     text, params = upsert(values), {**values, "declared_by": declared_by, "update": update}
     for _ in range(3):
         try:
             with conn.transaction():
                 row = conn.execute(text, params).fetchone()
         except psycopg.errors.LockNotAvailable:
-            holder = one(conn, "declare_holder", {"name": declaration.name})
+            holder = first_row(conn, "declare_holder", {"name": declaration.name})
             pid = holder["pid"] if holder is not None else None
             return HELD if pid is None else f"{HELD} by session {pid}"
         except psycopg.Error as error:
-            told = refused(conn, error, values)
+            told = explain_refusal(conn, error, values)
             if isinstance(told, InputError):
                 told = InputError(f"job {declaration.name}: {told}")
             # other errors than InputError keep their class, and so their exit code: a start may be retried
             raise told from error
         if row is not None:
             return "created" if row[0] else "updated"
-        found = one(conn, "declared_by", {"name": declaration.name})
+        found = first_row(conn, "declared_by", {"name": declaration.name})
         if found is not None:
             return UNCHANGED if found["declared_by"] == declared_by else FOREIGN
         # another transaction has deleted the conflicting row: insert again
     return FOREIGN
 
 
-def resolved(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
+def resolve_columns(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
     """Return the declared columns, with the ids of the jobs in `after_jobs` instead of their names."""
     values = columns_of(declaration)
     if values["after_jobs"]:
@@ -239,11 +239,11 @@ def resolved(conn: Connection[Any], declaration: Declaration) -> dict[str, Any]:
 def columns_of(declaration: Declaration) -> dict[str, Any]:
     """Return every column that code can declare: the declared value, or None for its default."""
     given = {
-        **checked(declaration.policies),
+        **prepare_values(declaration.policies),
         "task": declaration.task,
         "schedule": declaration.schedule,
         "timezone": declaration.timezone,
-        **checked({"args": declaration.args}),
+        **prepare_values({"args": declaration.args}),
     }
     # a job that runs once and declares no time runs at the instant of the first start, which must not move
     left_alone = {*LEFT_TO_OPERATORS, *(("run_at",) if declaration.schedule is None else ())} - {*given}

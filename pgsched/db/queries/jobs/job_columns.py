@@ -1,7 +1,7 @@
 """The columns of `jobs` that a person may set: their types, how values are sent, and the errors of refused values.
 
 Invariant: a refusal names its column. Triggers name the column of every bad value. Where a text cannot be read as the
-column's type at all, PostgreSQL does not name the column; `refused` finds it.
+column's type at all, PostgreSQL does not name the column; `explain_refusal` finds it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain, explained
-from pgsched.db.rows import acting
+from pgsched.db.connection.failures import explain, raise_explained
+from pgsched.db.rows import acting_for_user
 from pgsched.errors import InputError, PgschedError
 
 # column -> the PostgreSQL type that its text is read as (a test compares these with the catalog)
@@ -46,7 +46,7 @@ def json_text(args: Any) -> str:
         raise InputError(f"args: {error}", "args") from None
 
 
-def checked(values: Mapping[str, Any]) -> dict[str, Any]:
+def prepare_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as they are sent.
 
     Raises InputError for a column that people may not set, and for a payload that is too large.
@@ -54,11 +54,11 @@ def checked(values: Mapping[str, Any]) -> dict[str, Any]:
     for column in values:
         if column not in SETTABLE:
             raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
-    as_sent = {"args": lambda v: None if v is None else json_text(v), "keep": keeping}
+    as_sent = {"args": lambda v: None if v is None else json_text(v), "keep": encode_keep}
     return {c: as_sent[c](v) if c in as_sent else v for c, v in values.items()}
 
 
-def keeping(value: Any) -> Any:
+def encode_keep(value: Any) -> Any:
     """Return a `keep` setting (lengths of time by outcome) as the driver sends it; JSON text stays as it is.
 
     Raises InputError.
@@ -95,14 +95,14 @@ def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any
         name=composing.Placeholder("old name"),
     )
     try:
-        # A savepoint where the caller has a transaction: `refused` sends further statements after an error.
-        with conn.transaction(), acting(conn):
+        # A savepoint where the caller has a transaction: `explain_refusal` sends further statements after an error.
+        with conn.transaction(), acting_for_user(conn):
             return conn.execute(text, {**values, **more}).fetchone() is not None
     except psycopg.Error as error:
-        raise refused(conn, error, values) from error
+        raise explain_refusal(conn, error, values) from error
 
 
-def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
+def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
     """Turn a driver's error into ours, with the column's name where PostgreSQL leaves it out.
 
     PostgreSQL leaves it out where a text is no value of the column's type (SQLSTATE class 22). Then each value is cast
@@ -116,7 +116,7 @@ def refused(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, An
             if problem is not None:
                 return InputError(f"{column}: {problem}", column)
     try:
-        with explained():
+        with raise_explained():
             raise error
     except PgschedError as told:
         return told

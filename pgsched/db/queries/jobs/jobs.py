@@ -17,12 +17,12 @@ from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
-from pgsched.db.queries.jobs.job_columns import checked, json_text, write
-from pgsched.db.rows import column, one, rows
+from pgsched.db.queries.jobs.job_columns import json_text, prepare_values, write
+from pgsched.db.rows import column, first_row, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [
-    "add", "declare", "delete", "list_jobs", "pause", "recent", "resume", "show", "trigger", "update",
+    "add", "declare", "delete", "list_jobs", "pause", "recent_runs", "resume", "show_job", "trigger", "update",
 ]  # fmt: skip
 
 STATES = ("active", "paused", "error", "done")
@@ -36,8 +36,8 @@ def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     Raises InputError with the text ``field: reason``, in the database's words.
     """
     with conn.transaction():
-        write(conn, INSERT, checked(values), {})
-        return plannable(show(conn, str(values["name"])), values)
+        write(conn, INSERT, prepare_values(values), {})
+        return check_schedule(show_job(conn, str(values["name"])), values)
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
@@ -48,12 +48,12 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     if not changes:
         raise InputError("nothing to change: give at least one option")
     with conn.transaction():
-        if not write(conn, UPDATE, checked(changes), {"old name": name}):
-            raise unknown(conn, name)
-        return plannable(show(conn, str(changes.get("name") or name)), changes)
+        if not write(conn, UPDATE, prepare_values(changes), {"old name": name}):
+            raise unknown_job(conn, name)
+        return check_schedule(show_job(conn, str(changes.get("name") or name)), changes)
 
 
-def plannable(job: Row, changes: Mapping[str, Any]) -> Row:
+def check_schedule(job: Row, changes: Mapping[str, Any]) -> Row:
     """Return the job. Raises ScheduleError where its new schedule never fires.
 
     The database cannot find that out. Otherwise only the leader would, later.
@@ -73,9 +73,9 @@ def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str |
 
     `by`: the author, the session's user if None. Raises NotFound.
     """
-    return known(conn, name, one(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})) and show(
-        conn, name
-    )
+    return require_row(
+        conn, name, first_row(conn, "job_pause", {"name": name, "reason": reason, "paused_by": by})
+    ) and show_job(conn, name)
 
 
 def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
@@ -85,7 +85,9 @@ def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     """
     if since not in ("now", "pause"):
         raise InputError(f'from: "{since}" is not one of now, pause', "from")
-    return known(conn, name, one(conn, "job_resume", {"name": name, "resume_from": since})) and show(conn, name)
+    return require_row(conn, name, first_row(conn, "job_resume", {"name": name, "resume_from": since})) and show_job(
+        conn, name
+    )
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:
@@ -93,8 +95,8 @@ def reset_mark(conn: Connection[Any], name: str) -> Row:
 
     The new mark is now, or the job's newest slot that has a row, whichever is later.
     """
-    show(conn, name)
-    return known(conn, name, one(conn, "job_reset_mark", {"name": name}))
+    show_job(conn, name)
+    return require_row(conn, name, first_row(conn, "job_reset_mark", {"name": name}))
 
 
 def delete(conn: Connection[Any], name: str) -> Row:
@@ -102,7 +104,7 @@ def delete(conn: Connection[Any], name: str) -> Row:
 
     Raises NotFound.
     """
-    return known(conn, name, one(conn, "job_delete", {"name": name}))
+    return require_row(conn, name, first_row(conn, "job_delete", {"name": name}))
 
 
 def list_jobs(
@@ -120,20 +122,20 @@ def list_jobs(
     if state not in (None, *STATES):
         raise InputError(f'state: "{state}" is not one of {", ".join(STATES)}', "state")
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
-    return [foreseen(row) for row in found]
+    return [add_next_allowed(row) for row in found]
 
 
-def show(conn: Connection[Any], name: str) -> Row:
-    """Return one job with all its columns and `next_allowed_at` (see `foreseen`). Raises NotFound."""
-    return foreseen(known(conn, name, one(conn, "job_show", {"name": name})))
+def show_job(conn: Connection[Any], name: str) -> Row:
+    """Return one job with all its columns and `next_allowed_at` (see `add_next_allowed`). Raises NotFound."""
+    return add_next_allowed(require_row(conn, name, first_row(conn, "job_show", {"name": name})))
 
 
-def foreseen(job: Row) -> Row:
+def add_next_allowed(job: Row) -> Row:
     """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded date."""
     return job | {"next_allowed_at": next_allowed(job)}
 
 
-def recent(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
+def recent_runs(conn: Connection[Any], job_id: int, n: int = 10) -> list[Row]:
     """Return the `n` newest runs of a job, by slot."""
     return rows(conn, "job_recent", {"job_id": job_id, "n": n})
 
@@ -145,25 +147,25 @@ def trigger(conn: Connection[Any], name: str, args: Any = None, overlap: str = "
       skipped.
     """
     values = {"name": name, "args": None if args is None else json_text(args), "overlap": overlap}
-    show(conn, name)
-    return int(known(conn, name, one(conn, "job_trigger", values))["id"])
+    show_job(conn, name)
+    return int(require_row(conn, name, first_row(conn, "job_trigger", values))["id"])
 
 
-def similar(conn: Connection[Any], name: str) -> list[str]:
+def similar_job_names(conn: Connection[Any], name: str) -> list[str]:
     """Return up to 8 names of jobs that contain this text, in any case; or else names of similar spelling."""
     contain = column(conn, "jobs_similar", {"text": name, "n": 8})
-    return contain or text.similar(name, column(conn, "names_known", {"what": "job"}))
+    return contain or text.similar_names(name, column(conn, "names_known", {"what": "job"}))
 
 
-def unknown(conn: Connection[Any], name: str) -> NotFound:
+def unknown_job(conn: Connection[Any], name: str) -> NotFound:
     """Make the error for an unknown job, with the names that may have been meant."""
-    meant = similar(conn, name)[:3]
+    meant = similar_job_names(conn, name)[:3]
     hint = f"; did you mean {' or '.join(meant)}?" if meant else ": `pgsched job list` shows those that exist"
     return NotFound(f'there is no job named "{name}"{hint}')
 
 
-def known(conn: Connection[Any], name: str, row: Row | None) -> Row:
+def require_row(conn: Connection[Any], name: str, row: Row | None) -> Row:
     """Return the row. Raises NotFound where it is None."""
     if row is None:
-        raise unknown(conn, name)
+        raise unknown_job(conn, name)
     return row

@@ -12,8 +12,8 @@ from psycopg import sql as composing
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.job_columns import keeping
-from pgsched.db.rows import one, rows
+from pgsched.db.queries.jobs.job_columns import encode_keep
+from pgsched.db.rows import first_row, rows
 from pgsched.errors import InputError, NotFound
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -57,7 +57,9 @@ def upsert(conn: Connection[Any], table: str, name: str, values: dict[str, Any])
         changes=composing.SQL(", ").join(changes),
     )
     try:
-        row = one(conn, statement, {"name": name, **{c: keeping(v) if c == "keep" else v for c, v in given.items()}})
+        row = first_row(
+            conn, statement, {"name": name, **{c: encode_keep(v) if c == "keep" else v for c, v in given.items()}}
+        )
     except InputError as error:
         if "_rate" in str(error):  # the CHECK over the three columns of a rate
             raise InputError("burst: needs a rate", "burst") from error
@@ -95,16 +97,16 @@ def pause(
     `lasts`: for how long; None: until it is resumed
     """
     values = {"what": what, "name": name, "reason": reason, "paused_by": paused_by, "lasts": lasts}
-    row = one(conn, "pause_set", values)
+    row = first_row(conn, "pause_set", values)
     assert row is not None
     return row
 
 
 def resume(conn: Connection[Any], what: str, name: str) -> Row:
     """End a pause; return it. Raises NotFound."""
-    row = one(conn, "pause_end", {"what": what, "name": name})
+    row = first_row(conn, "pause_end", {"what": what, "name": name})
     if row is None:
-        raise NotFound(f"{said(what, name)} is not paused; `pgsched status` shows what is")
+        raise NotFound(f"{describe_pause(what, name)} is not paused; `pgsched status` shows what is")
     return row
 
 
@@ -113,6 +115,6 @@ def list_pauses(conn: Connection[Any]) -> list[Row]:
     return rows(conn, "pause_list")
 
 
-def said(what: str, name: str) -> str:
+def describe_pause(what: str, name: str) -> str:
     """Describe what a pause covers, for a message."""
     return "everything" if what == "all" else f"{what} {name}"

@@ -17,7 +17,7 @@ import psycopg
 from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.declarations import HELD, Declaration, compare, declare_in_turn, remove_others
+from pgsched.db.queries.jobs.declarations import HELD, Declaration, declare_in_turn, find_unwritten, remove_others
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import fetch, value
@@ -54,7 +54,7 @@ def register_unchanged(
     """
     with conn.transaction():
         locked = value(conn, "declare_lock_shared")
-        done = compare(conn, jobs, app, update=not again)
+        done = find_unwritten(conn, jobs, app, update=not again)
         names = [job.name for job in jobs]
         if {*names} != {*done} or len(names) != len(done):
             return None
@@ -82,7 +82,7 @@ def is_alone(conn: Connection[Any], app: str) -> bool:
     return not value(conn, "declare_others", {"app": app, "grace_s": WITHDRAW_AFTER_S})
 
 
-def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
+def find_undeclared(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
     """Return up to `n` jobs (id, name, app) that no process of their app has declared for `grace_s` seconds.
 
     Only of apps that have a live process, and whose processes all state what they declare.
@@ -90,8 +90,8 @@ def withdrawn(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
     return fetch(conn, "declare_withdrawn", {"grace_s": grace_s, "n": n})
 
 
-def withdraw(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
-    """Delete up to `n` jobs that `withdrawn` finds, in the caller's transaction; return (name, app) of each.
+def delete_undeclared(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
+    """Delete up to `n` jobs that `find_undeclared` finds, in the caller's transaction; return (name, app) of each.
 
     Deletes nothing while a process is declaring its jobs.
     """
@@ -99,7 +99,7 @@ def withdraw(conn: Connection[Any], grace_s: float, n: int) -> list[Row]:
     if not locked or not locked[0]:
         return []
     # read under the lock, with a newer snapshot: a process may just have declared one of them
-    found = withdrawn(conn, grace_s, n)
+    found = find_undeclared(conn, grace_s, n)
     return fetch(conn, "declare_withdraw", {"ids": [row["id"] for row in found]})
 
 

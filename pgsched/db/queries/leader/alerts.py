@@ -14,7 +14,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import fetch, one, rows
+from pgsched.db.rows import fetch, first_row, rows
 from pgsched.db.statements import sql
 
 JOBS = 200  # checked by one statement
@@ -23,7 +23,7 @@ LONGEST_PAUSE_S = 300.0  # between two tries of a delivery
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """The result of one check.
 
     `changes`: the incidents that were opened or closed: (what, id, job, kind, details)
@@ -34,35 +34,35 @@ class Checked:
     last_id: int | None
 
 
-def look(conn: Connection[Any]) -> tuple[bool, bool]:
+def has_alert_work(conn: Connection[Any]) -> tuple[bool, bool]:
     """Check whether jobs are watched or incidents open, and whether a delivery is due."""
     (row,) = fetch(conn, "alert_look")
     return bool(row["watched"]), bool(row["pending"])
 
 
-def check(conn: Connection[Any], after: int, n: int = JOBS) -> Checked:
+def check(conn: Connection[Any], after: int, n: int = JOBS) -> CheckResult:
     """Open and close incidents of the next `n` watched jobs behind the id `after`."""
     found = fetch(conn, sql("alert_check"), {"after": after, "n": n})
-    return Checked([row for row in found if row["what"] is not None], found[0]["last_id"])
+    return CheckResult([row for row in found if row["what"] is not None], found[0]["last_id"])
 
 
-def led(conn: Connection[Any]) -> None:
+def close_no_leader(conn: Connection[Any]) -> None:
     """Close the incident that no process leads; delete incidents that were closed more than 400 days ago."""
     conn.execute(sql("alert_led"))
 
 
-def no_leader(conn: Connection[Any], gone_s: float) -> bool:
+def open_no_leader(conn: Connection[Any], gone_s: float) -> bool:
     """Check whether no process has led for `gone_s` seconds; open an incident if so."""
     (row,) = fetch(conn, "alert_no_leader", {"gone_s": gone_s})
     return bool(row["missing"])
 
 
-def owe(conn: Connection[Any], sinks: Sequence[str]) -> None:
+def add_deliveries(conn: Connection[Any], sinks: Sequence[str]) -> None:
     """Insert the deliveries that these sinks are to get: `alert_owed` in sql/alerts.sql."""
     conn.execute(sql("alert_owed"), {"sinks": list(sinks)})
 
 
-def take(conn: Connection[Any], sinks: Sequence[str]) -> Row | None:
+def take_delivery(conn: Connection[Any], sinks: Sequence[str]) -> Row | None:
     """Take the next delivery for one of these sinks, so that no other process does for LEASE_S seconds.
 
     Returns None where none is due.
@@ -71,14 +71,16 @@ def take(conn: Connection[Any], sinks: Sequence[str]) -> Row | None:
     return found[0] if found else None
 
 
-def told(conn: Connection[Any], row: Row, error: str | None) -> None:
+def record_delivery(conn: Connection[Any], row: Row, error: str | None) -> None:
     """Record the result of a delivery (`error` None: delivered). A failed one is retried, each time later."""
     again_s = min(2.0 ** min(row["attempts"], 10), LONGEST_PAUSE_S)
     key = {name: row[name] for name in ("alert_id", "event", "sink")}
     conn.execute(sql("alert_told"), {**key, "error": error, "again_s": again_s})
 
 
-def listed(conn: Connection[Any], *, everything: bool = False, job_id: int | None = None, n: int = 100) -> list[Row]:
+def list_alerts(
+    conn: Connection[Any], *, everything: bool = False, job_id: int | None = None, n: int = 100
+) -> list[Row]:
     """Return up to `n` open incidents, or all with `everything`, newest first: `alert_list` in sql/alerts.sql.
 
     `job_id`: only of this job, None: of all.
@@ -86,7 +88,7 @@ def listed(conn: Connection[Any], *, everything: bool = False, job_id: int | Non
     return rows(conn, "alert_list", {"open": not everything, "job_id": job_id, "n": n})
 
 
-def test(conn: Connection[Any], details: str, *, close: bool = False) -> int | None:
+def set_test_alert(conn: Connection[Any], details: str, *, close: bool = False) -> int | None:
     """Open a test incident, or close it; return its id. None: there was none to close."""
-    row = one(conn, "alert_test", {"details": details, "close": close})
+    row = first_row(conn, "alert_test", {"details": details, "close": close})
     return None if row is None else int(row["id"])

@@ -13,13 +13,13 @@ from pgsched.db.statements import sql
 CANCELED = "57014"  # SQLSTATE of a statement that statement_timeout ended
 
 
-def leases(conn: Connection[Any]) -> tuple[float, float]:
+def lease_bounds(conn: Connection[Any]) -> tuple[float, float]:
     """Return the shortest and the longest lease of this fleet in seconds, 0 without workers."""
     (row,) = fetch(conn, "lease_longest")
     return row["shortest"] or 0.0, row["longest"] or 0.0
 
 
-def astray(
+def find_bad_leases(
     conn: Connection[Any], n: int, before_s: float | None = None, *, long: bool = False
 ) -> tuple[list[int], list[int]]:
     """Find up to `n` running runs whose lease has expired, and with `long` also those whose lease is too long.
@@ -33,14 +33,14 @@ def astray(
     return [row["id"] for row in rows if row["expired"]], [row["id"] for row in rows if not row["expired"]]
 
 
-def astray_within(
+def find_bad_leases_within(
     conn: Connection[Any], seconds: float, n: int, before_s: float | None, *, long: bool
 ) -> tuple[list[int], list[int]] | None:
-    """Do what `astray` does; return None where it takes longer than `seconds`."""
+    """Do what `find_bad_leases` does; return None where it takes longer than `seconds`."""
     try:
         with conn.transaction():
             conn.execute("SELECT set_config('statement_timeout', %s, true)", [f"{seconds * 1000:.0f}"])
-            return astray(conn, n, before_s, long=long)
+            return find_bad_leases(conn, n, before_s, long=long)
     except DatabaseError as error:
         if error.sqlstate != CANCELED:
             raise
@@ -55,7 +55,7 @@ def shorten_leases(conn: Connection[Any], ids: Sequence[int]) -> int:
 def reap(
     conn: Connection[Any], ids: Sequence[int], crash_limit: int, before_s: float | None = None
 ) -> list[dict[str, Any]]:
-    """Take back those of these claims whose lease had ended at `before_s` (as in `astray`).
+    """Take back those of these claims whose lease had ended at `before_s` (as in `find_bad_leases`).
 
     For the columns see `reap` in sql/reaper.sql.
 

@@ -34,12 +34,12 @@ def try_lead(conn: Connection[Any]) -> bool:
     return bool(row["led"])
 
 
-def candidates(conn: Connection[Any]) -> int:
+def count_candidates(conn: Connection[Any]) -> int:
     """Count the sessions that stand for leader in this database, including the leader's and this one."""
     return int(value(conn, "leader_candidates"))
 
 
-def contested(conn: Connection[Any], gone_s: float) -> bool:
+def is_lock_contested(conn: Connection[Any], gone_s: float) -> bool:
     """Check whether a candidate may stand although it did not get the session lock.
 
     It may where a session that does not lead holds the lock, and the newest term has resigned or was not seen for
@@ -48,7 +48,7 @@ def contested(conn: Connection[Any], gone_s: float) -> bool:
     return bool(value(conn, "leader_contested", {"gone_s": gone_s}))
 
 
-def vacant(conn: Connection[Any], gone_s: float, *, locked: bool = False) -> bool:
+def is_vacant(conn: Connection[Any], gone_s: float, *, locked: bool = False) -> bool:
     """Check whether a new term may begin: the newest one has resigned, or was not seen for `gone_s` seconds.
 
     `locked`: this session holds the session lock, so that a leader that led with it is gone. False on a standby.
@@ -65,7 +65,7 @@ def fence(conn: Connection[Any], term: int | None) -> int | None:
     rows = fetch(conn, "leader_fence", {"term": term})
     locked = rows[0]["term"] if rows else None
     # a statement of its own: its snapshot must be newer than the lock
-    found = newest(conn)
+    found = newest_term(conn)
     if found is not None and locked is None:
         raise NotLeading("another leader is inside a transaction")
     if found != (expected := locked if term is None else term):
@@ -73,10 +73,10 @@ def fence(conn: Connection[Any], term: int | None) -> int | None:
     return found
 
 
-def newest(conn: Connection[Any]) -> int | None:
+def newest_term(conn: Connection[Any]) -> int | None:
     """Return the newest term; None: no process has ever led. Checks the database's fleet as well."""
-    (row,) = fetch(conn, "leader_term", {"fleet": fleets.expected(conn)})
-    fleets.met(conn, row["fleet"])
+    (row,) = fetch(conn, "leader_term", {"fleet": fleets.expected_fleet(conn)})
+    fleets.remember_fleet(conn, row["fleet"])
     term: int | None = row["term"]
     return term
 
@@ -105,7 +105,7 @@ def elect(conn: Connection[Any], holder: str, *, locked: bool = False, first: bo
     return rows[0]["term"], rows[0]["grace_s"] or 0.0
 
 
-def seen(conn: Connection[Any], term: int, *, resign: bool = False) -> None:
+def mark_term_alive(conn: Connection[Any], term: int, *, resign: bool = False) -> None:
     """Mark the term as alive, or close it with `resign`."""
     conn.execute(sql("leader_seen"), {"term": term, "resign": resign})
 
@@ -120,7 +120,7 @@ def wake_candidates(conn: Connection[Any], *, locked: bool) -> None:
     conn.execute(sql("leader_resign"), {"locked": locked})
 
 
-def sleeps(conn: Connection[Any], seconds: float) -> None:
+def announce_sleep(conn: Connection[Any], seconds: float) -> None:
     """Announce that the leader looks again in `seconds`. A transaction that makes something due earlier notifies it."""
     conn.execute(sql("leader_sleeps"), {"seconds": seconds})
 
@@ -150,7 +150,7 @@ EVER = Instants(-math.inf, -math.inf, -math.inf, -math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class DueWork:
     """What the leader has to do, as `leader_look` in sql/leadership.sql finds it.
 
     `wait_s`: seconds until something is due, None: nothing is known
@@ -189,7 +189,7 @@ class Look:
         return self.job_s, self.scheduled_s, self.expires_s, self.held_s
 
 
-def look(
+def find_due_work(
     conn: Connection[Any],
     term: int,
     *,
@@ -198,7 +198,7 @@ def look(
     lead_s: float = 0.0,
     aside: Sequence[int] = (),
     since: Instants = EVER,
-) -> Look:
+) -> DueWork:
     """Find out what is due, and mark the term as alive.
 
     `searched_s`: when expired leases were last looked for, in seconds since 1970
@@ -209,14 +209,14 @@ def look(
     """
     values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s, "aside": literal(aside)}
     begins = {"jobs_s": since.job_s, "scheduled_s": since.scheduled_s, "expires_s": since.expires_s}
-    (found,) = fetch_as(conn, Look, "leader_look", values | begins | {"held_s": since.held_s})
+    (found,) = fetch_as(conn, DueWork, "leader_look", values | begins | {"held_s": since.held_s})
     return found
 
 
 def look_below(conn: Connection[Any], low_s: float, high_s: float) -> Firsts:
     """Return the first instants from `low_s` to right before `high_s`, in seconds since 1970.
 
-    `leader_look_below` in sql/leadership.sql: finds what `look` does not, because it became visible late.
+    `leader_look_below` in sql/leadership.sql: finds what `find_due_work` does not, because it became visible late.
     """
     (found,) = fetch(conn, "leader_look_below", {"low_s": low_s, "high_s": high_s})
     return found["job_s"], found["scheduled_s"], found["expires_s"], found["held_s"]

@@ -37,7 +37,7 @@ class Queues(dict[str, Row]):
         return row
 
 
-def standing(conn: Connection[Any], after: tuple[str, str], n: int, most: int) -> tuple[list[Row], Queues]:
+def list_waiting_groups(conn: Connection[Any], after: tuple[str, str], n: int, most: int) -> tuple[list[Row], Queues]:
     """Return up to `n` groups of runs that wait for limits alone, and the queues.
 
     A group is the runs of one queue and key. The first group returned is the one behind `after` (queue, key). Where a
@@ -52,7 +52,7 @@ def queues(conn: Connection[Any]) -> Queues:
     return Queues({row["queue"]: row for row in fetch(conn, "limit_queues")})
 
 
-def candidates(
+def first_waiting_runs(
     conn: Connection[Any],
     queues: Sequence[str],
     keys: Sequence[str],
@@ -69,7 +69,7 @@ def candidates(
     return fetch(conn, "limit_candidates", values | {"ageing_ss": list(ageing_s)}) if ns else []
 
 
-def refunds(conn: Connection[Any], queues: Sequence[str], keys: Sequence[str]) -> list[Row]:
+def take_refunds(conn: Connection[Any], queues: Sequence[str], keys: Sequence[str]) -> list[Row]:
     """Take out the records of claims of these queues and keys that were given back unstarted.
 
     Each is returned only once.
@@ -108,7 +108,7 @@ def take_back(conn: Connection[Any], excess: Sequence[tuple[str | None, str | No
     return taken
 
 
-def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: datetime) -> None:
+def save_buckets(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: datetime) -> None:
     """Write the tokens of these buckets (name, tokens, unstarted) as of `at`."""
     if buckets:
         names, tokens, unstarted = zip(*buckets, strict=True)
@@ -116,17 +116,17 @@ def save(conn: Connection[Any], buckets: Sequence[tuple[str, float, int]], at: d
         conn.execute(sql("limit_save"), values)
 
 
-def unapplied(conn: Connection[Any]) -> list[Changed]:
+def list_unapplied(conn: Connection[Any]) -> list[Changed]:
     """Return the queues and limits that were changed and are to be applied."""
     return fetch_as(conn, Changed, "limit_unapplied")
 
 
-def writers(conn: Connection[Any]) -> dict[str, int]:
+def list_writers(conn: Connection[Any]) -> dict[str, int]:
     """Return the open transactions of other sessions that have written runs, each with its session's process id."""
     return {row["virtualtransaction"]: row["pid"] for row in fetch(conn, "limit_writers")}
 
 
-def shut(conn: Connection[Any], queues: dict[str, int]) -> None:
+def record_waits_for(conn: Connection[Any], queues: dict[str, int]) -> None:
     """Record, for queues that get their first limit, the process id of the session that each of them waits for."""
     if queues:
         conn.execute(sql("limit_shut"), {"queues": list(queues), "pids": list(queues.values())})
@@ -137,7 +137,7 @@ def open_keys(conn: Connection[Any]) -> list[Row]:
     return fetch(conn, "limit_open_keys")
 
 
-def applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
+def mark_applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
     """Mark these changes as applied; return how many were.
 
     Call this once nothing is admitted beyond these limits, and nothing can be. A row that was changed again is left for
@@ -147,6 +147,6 @@ def applied(conn: Connection[Any], changes: Sequence[Changed]) -> int:
     return int(value(conn, "limit_applied", columns | {"versions": [c.version for c in changes]}))
 
 
-def forget(conn: Connection[Any]) -> None:
+def delete_obsolete(conn: Connection[Any]) -> None:
     """Delete what has no effect any more: full buckets, ended pauses, flags of queues without settings."""
     conn.execute(sql("limit_forget"))

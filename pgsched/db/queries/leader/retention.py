@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from pgsched.core.model import Row
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import fetch, one, rows
+from pgsched.db.rows import fetch, first_row, rows
 from pgsched.db.statements import sql
 
 BEGINNING = "-infinity"
@@ -44,7 +44,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class LockedRuns:
     """Locked runs that may be deleted.
 
     `ids`: the runs, as the text of an array
@@ -71,7 +71,7 @@ def rules(conn: Connection[Any]) -> Rules:
     return Rules(tuple(row["keeps_s"]), row["version"], row["archive"], row["now"], row["counted_until"] or BEGINNING)
 
 
-def pick(
+def lock_expired(
     conn: Connection[Any],
     keep_s: float,
     after: str,
@@ -81,7 +81,7 @@ def pick(
     *,
     after_id: int = 0,
     durable: bool = True,
-) -> Picked:
+) -> LockedRuns:
     """Read the next `n` ended runs, and lock those that may be deleted.
 
     `keep_s`: runs that are kept for at most this many seconds may be deleted
@@ -100,7 +100,7 @@ def pick(
         "aside": plain(aside),
     }
     (row,) = fetch(conn, "prune_pick", values)
-    return Picked(**row)
+    return LockedRuns(**row)
 
 
 def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
@@ -112,7 +112,7 @@ def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool
     return int(gone["gone"]), told
 
 
-def tidy(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:
+def delete_other_rows(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:
     """Delete other rows whose time is over; return the number of keys or of workers, whichever is more.
 
     These rows are keys, backfills, workers, jobs that ran once, rollups and audit entries, at most `n` of each.
@@ -133,14 +133,14 @@ def exists(conn: Connection[Any], run_id: int) -> bool:
     return bool(fetch(conn, "run_present", {"ids": plain([run_id])}))
 
 
-def would_go(conn: Connection[Any]) -> list[Row]:
+def count_expired(conn: Connection[Any]) -> list[Row]:
     """Count the runs that the settings no longer keep: (queue, state, runs, oldest_at)."""
     return rows(conn, "prune_count", {"until": rules(conn).now})
 
 
 def settings(conn: Connection[Any]) -> Row:
     """Return the settings that hold for everything, and the `jobs` and `queues` with their own (name, keep)."""
-    found = one(conn, "retention_show")
+    found = first_row(conn, "retention_show")
     assert found is not None
     return found
 

@@ -35,7 +35,7 @@ class Look:
     some: bool
 
 
-def look(conn: Connection[Any]) -> Look:
+def find_uncounted(conn: Connection[Any]) -> Look:
     """Return what there is to count: `rollup_look` in sql/rollups.sql."""
     (row,) = fetch(conn, sql("rollup_look"))
     return Look(row["now"], frozenset(row["writers"]), row["some"])
@@ -54,7 +54,7 @@ def count(conn: Connection[Any], safe: datetime, n: int, aside: Sequence[int] = 
     return int(row["counted"])
 
 
-def first(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | None:
+def first_uncounted(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | None:
     """Return the id of the run with which `count` would begin, or None."""
     (mark,) = fetch(conn, sql("rollup_lock"))
     values = {"after": mark["counted_until"], "aside": literal(aside), "safe": safe, "n": 1}

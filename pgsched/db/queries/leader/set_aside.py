@@ -15,7 +15,7 @@ LONGEST_TEXT = 1000  # characters, of at most four bytes each
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class SetAsideRow:
     """A row of the table.
 
     `duty`: the duty's name
@@ -32,13 +32,13 @@ class Noted:
     in_s: float
 
 
-def load(conn: Connection[Any]) -> list[Noted]:
+def load(conn: Connection[Any]) -> list[SetAsideRow]:
     """Return all rows of the table."""
-    return fetch_as(conn, Noted, "set_aside_all")
+    return fetch_as(conn, SetAsideRow, "set_aside_all")
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class FailedRow:
     """A row that a duty leaves out for `in_s` seconds, because of `error`."""
 
     row_id: str
@@ -46,7 +46,7 @@ class Bad:
     in_s: float
 
 
-def note(conn: Connection[Any], duty: str, bad: Sequence[Bad]) -> dict[str, int]:
+def set_aside_rows(conn: Connection[Any], duty: str, bad: Sequence[FailedRow]) -> dict[str, int]:
     """Set rows aside, for the first time or again; return how many times in a row each was, by row id."""
     given = {one.row_id[:LONGEST_TEXT]: one for one in bad}
     values = {"row_ids": list(given), "errors": [one.error[:LONGEST_TEXT] for one in given.values()]}
@@ -73,6 +73,6 @@ def drop(conn: Connection[Any], duty: str, row_ids: Sequence[str]) -> None:
     conn.execute(sql("set_aside_drop"), {"duty": duty, "row_ids": [row_id[:LONGEST_TEXT] for row_id in row_ids]})
 
 
-def seen(conn: Connection[Any]) -> list[Row]:
+def list_for_people(conn: Connection[Any]) -> list[Row]:
     """Return what is set aside with its errors, for a person: at most a hundred rows, whole duties first."""
     return rows(conn, "set_aside_seen")

@@ -74,7 +74,7 @@ def due_jobs(
     return fetch_as(conn, Due, "tick_due", values)
 
 
-def planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
+def list_planned(conn: Connection[Any], after: int, n: int) -> list[Planned]:
     """Return the next `n` jobs behind the id `after`, with their planned next slots: `plans_look`."""
     return fetch_as(conn, Planned, "plans_look", {"after": after, "n": n})
 
@@ -93,12 +93,12 @@ def seconds_until(conn: Connection[Any], at: datetime) -> float:
     return float(value(conn, "tick_wait", {"at": at}))
 
 
-def terms(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+def schedules_of(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the schedules and policies of these jobs, by id: `tick_terms` in sql/ticks.sql."""
     return {row["id"]: row for row in fetch(conn, "tick_terms", {"job_ids": literal(jobs)})}
 
 
-def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+def count_open_runs(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return counts of open and waiting runs of these jobs and the newest one, by job: `tick_open` in sql/ticks.sql.
 
     Jobs without an open run are left out.
@@ -106,12 +106,12 @@ def unfinished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str
     return {row["job_id"]: row for row in fetch(conn, "tick_open", {"job_ids": literal(jobs)})} if jobs else {}
 
 
-def crossed(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
+def has_other_open_run(conn: Connection[Any], jobs: Sequence[int], at: datetime) -> bool:
     """Check whether one of these jobs has an unfinished run other than the one of its slot `at`."""
     return bool(jobs) and bool(value(conn, "tick_crossed", {"job_ids": literal(jobs), "at": at}))
 
 
-def finished(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+def last_ends_of(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return when the last run of each of these jobs ended, by job."""
     return {row["job_id"]: row for row in fetch(conn, "tick_finished", {"job_ids": literal(jobs)})} if jobs else {}
 
@@ -129,14 +129,14 @@ def known_slots(conn: Connection[Any], stretches: Sequence[tuple[int, datetime, 
 def insert_slots(conn: Connection[Any], slots: Sequence[tuple[Sequence[int], SlotRow]]) -> int:
     """Insert the rows of decided slots, each for one or many jobs; return how many rows are new.
 
-    An excluded stretch that goes on extends the row that it has. Raises DatabaseError; `slot_taken` tells whether a
+    An excluded stretch that goes on extends the row that it has. Raises DatabaseError; `is_slot_taken` tells whether a
     slot has its row already.
     """
     extended = extend_slots(conn, [(jobs[0], row) for jobs, row in slots if row.extend is not None])
     new = [(jobs, row) for jobs, row in slots if row.extend is None or (jobs[0], row.slot) not in extended]
     if not new:
         return 0
-    (found,) = fetch(conn, "tick_insert", columns(new, SlotRow), prepare=False)
+    (found,) = fetch(conn, "tick_insert", parallel_arrays(new, SlotRow), prepare=False)
     return int(found["made"])
 
 
@@ -144,17 +144,17 @@ def extend_slots(conn: Connection[Any], slots: Sequence[tuple[int, SlotRow]]) ->
     """Extend the rows of excluded stretches that go on; return the (job, slot) that need no row of their own."""
     if not slots:
         return set()
-    values = {**columns([((), row) for _, row in slots], SlotRow), "job_ids": literal(job for job, _ in slots)}
+    values = {**parallel_arrays([((), row) for _, row in slots], SlotRow), "job_ids": literal(job for job, _ in slots)}
     return {(row["job_id"], row["slot"]) for row in fetch(conn, "tick_extend", values)}
 
 
 def advance_jobs(conn: Connection[Any], advances: Sequence[tuple[Sequence[int], Advance]]) -> None:
     """Move high-water marks and next slots, each for one or many jobs."""
     if advances:
-        conn.execute(sql("tick_advance"), columns(advances, Advance), prepare=False)
+        conn.execute(sql("tick_advance"), parallel_arrays(advances, Advance), prepare=False)
 
 
-def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
+def parallel_arrays(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Advance]) -> dict[str, str]:
     """Turn rows, at least one, into the parallel arrays that set-based statements take (`slot` -> `slots`)."""
     every = dict(zip(kind._fields, zip(*[row for _, row in values], strict=True), strict=True))
     # they are equal nearly always, and sending the same texts twice would cost both sides
@@ -164,7 +164,7 @@ def columns(values: Sequence[tuple[Sequence[int], Any]], kind: type[SlotRow | Ad
     return {"job_ids": literals(jobs for jobs, _ in values), **arrays}
 
 
-def refused(error: DatabaseError) -> bool:
+def is_fault_of_row(error: DatabaseError) -> bool:
     """Check whether one row of the statement may have caused the error, so that the statement succeeds without it.
 
     True, except for errors about the session or about another transaction.
@@ -173,14 +173,14 @@ def refused(error: DatabaseError) -> bool:
     return error.sqlstate is not None and classify(error) in others
 
 
-def own_value(error: DatabaseError) -> bool:
+def is_bad_value(error: DatabaseError) -> bool:
     """Check whether the error names a value of the job, which only an edit can correct (pgsched.raise_bad_value)."""
     found = error.diag
     named = found.column_name is not None and found.constraint_name is None
     return error.sqlstate == CHECK_VIOLATION and found.schema_name == "pgsched" and named
 
 
-def slot_taken(error: DatabaseError) -> bool:
+def is_slot_taken(error: DatabaseError) -> bool:
     """Check whether the error says that a slot has its row already.
 
     While REINDEX CONCURRENTLY is at work, the index exists under other names too, which begin with its own.
@@ -200,12 +200,12 @@ def end_open_runs(conn: Connection[Any], jobs: dict[int, bool]) -> set[int]:
     return {row["job_id"] for row in fetch(conn, "tick_replace", params) if row["job_id"] is not None}
 
 
-def nobody(_: str) -> Sequence[int]:
+def exclude_nothing(_: str) -> Sequence[int]:
     """Return no ids: nothing is set aside."""
     return ()
 
 
-def admit(conn: Connection[Any], n: int, aside: Aside = nobody, since: Instants = EVER) -> int:
+def admit(conn: Connection[Any], n: int, aside: Aside = exclude_nothing, since: Instants = EVER) -> int:
     """End runs that may no longer start, then make due and unblocked runs claimable; return how many of both.
 
     `aside`: which runs each step leaves alone, by the names in ADMITTING; `since`: what was due earlier is left out.
@@ -215,17 +215,17 @@ def admit(conn: Connection[Any], n: int, aside: Aside = nobody, since: Instants 
 
 def admit_step(conn: Connection[Any], step: str, n: int, aside: Sequence[int] = (), since: Instants = EVER) -> int:
     """Send one of the statements in ADMITTING; return how many runs it changed."""
-    (found,) = fetch(conn, step, admitting(n, aside, since, act=True))
+    (found,) = fetch(conn, step, admission_parameters(n, aside, since, act=True))
     return int(found["done"])
 
 
-def admit_first(conn: Connection[Any], step: str, aside: Sequence[int] = ()) -> int | None:
+def first_to_admit(conn: Connection[Any], step: str, aside: Sequence[int] = ()) -> int | None:
     """Return the id of a run with which a statement in ADMITTING would begin, or None."""
-    (found,) = fetch(conn, step, admitting(1, aside, EVER, act=False))
+    (found,) = fetch(conn, step, admission_parameters(1, aside, EVER, act=False))
     return None if found["first"] is None else int(found["first"])
 
 
-def admitting(n: int, aside: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
+def admission_parameters(n: int, aside: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
     """Return the parameters of the statements in ADMITTING. `act`: False: change nothing."""
     begins = {"scheduled_s": since.scheduled_s, "expires_s": since.expires_s, "held_s": since.held_s}
     return {"n": n, "aside": literal(aside), "act": act} | begins

@@ -6,7 +6,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 
 
 def finished_by_stretch(conn: Connection[Any], width_s: float, count: int, n: int, most: int) -> list[Row]:
@@ -17,9 +17,9 @@ def finished_by_stretch(conn: Connection[Any], width_s: float, count: int, n: in
     return rows(conn, "runs_finished_by_stretch", {"width_s": width_s, "count": count, "n": n, "most": most})
 
 
-def open_runs(conn: Connection[Any], n: int) -> Row:
+def count_open_runs(conn: Connection[Any], n: int) -> Row:
     """Count the runs that have not ended, by state; at most `n` of each phase."""
-    found = one(conn, "runs_open_counted", {"n": n})
+    found = first_row(conn, "runs_open_counted", {"n": n})
     assert found is not None
     return found
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 
 
-def run_at(conn: Connection[Any], job_id: int, at: datetime) -> Row | None:
+def slot_at(conn: Connection[Any], job_id: int, at: datetime) -> Row | None:
     """Return the slot of a job at this instant, if it has a row; an instant of whole seconds means that second."""
-    return one(conn, "explain_row", {"job_id": job_id, "at": at})
+    return first_row(conn, "explain_row", {"job_id": job_id, "at": at})
 
 
 def slots_near(conn: Connection[Any], job_id: int, at: datetime | None) -> list[datetime]:
@@ -24,14 +24,14 @@ def slots_near(conn: Connection[Any], job_id: int, at: datetime | None) -> list[
     return [row["scheduled_at"] for row in rows(conn, "explain_near", {"job_id": job_id, "at": at})]
 
 
-def terms(conn: Connection[Any], since: datetime) -> list[Row]:
+def leader_terms(conn: Connection[Any], since: datetime) -> list[Row]:
     """Return the terms of leaders that lasted beyond `since`."""
     return rows(conn, "explain_terms", {"since": since})
 
 
 def passed_over(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     """Return the stretch of slots that an edit passed over, and in which this slot lies."""
-    return one(conn, "explain_passed_over", {"job_id": job_id, "slot": slot})
+    return first_row(conn, "explain_passed_over", {"job_id": job_id, "slot": slot})
 
 
 def parents(conn: Connection[Any], run_id: int) -> list[Row]:
@@ -39,16 +39,16 @@ def parents(conn: Connection[Any], run_id: int) -> list[Row]:
     return rows(conn, "explain_parents", {"id": run_id})
 
 
-def open_runs(conn: Connection[Any], run_id: int) -> list[Row]:
+def runs_in_front(conn: Connection[Any], run_id: int) -> list[Row]:
     """Return the unfinished runs of the same job that a run waits for."""
     return rows(conn, "explain_open", {"id": run_id})
 
 
-def holding(conn: Connection[Any], run_id: int) -> Row | None:
+def pauses_and_limits_of(conn: Connection[Any], run_id: int) -> Row | None:
     """Return the pauses and limits that keep a run from starting: `run_holding` in sql/runs.sql."""
-    return one(conn, "run_holding", {"id": run_id})
+    return first_row(conn, "run_holding", {"id": run_id})
 
 
 def workers_offering(conn: Connection[Any], run: Mapping[str, Any]) -> Row:
     """Count the live workers (`alive`), and those that take runs of this queue, kind and task (`workers`)."""
-    return one(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}
+    return first_row(conn, "workers_offering", {name: run[name] for name in ("queue", "kind", "task")}) or {}

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pgsched.core.facts import (
     AwaitedRelease,
-    Binding,
+    BindingLimit,
     Facts,
     Failing,
     FullQueue,
@@ -27,11 +27,11 @@ from pgsched.core.facts import (
     LostWorker,
     MarkedAhead,
     OpenAlert,
+    OverdueRun,
     Paused,
     Queue,
-    Running,
-    Shut,
-    Unpruned,
+    RunningTask,
+    ShutQueue,
     Unroutable,
 )
 from pgsched.core.health import AHEAD_S, LISTED
@@ -41,11 +41,11 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports import name_hints
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 from pgsched.errors import NotPermitted
 
 LEADER_SEEN_S = 5.0  # a leader that was seen within this time is alive
-LOOKED_AT = 50  # ended runs that are read to find one that should have been deleted
+RUNS_READ = 50  # ended runs that are read to find one that should have been deleted
 ERRORS = 20  # listed of each kind
 MOST_TASKS = 100  # whose newest release is checked
 MOST_OPEN = 200_000
@@ -58,25 +58,27 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
     `most_open`: at most this many open runs of each phase are read.
     """
     open_runs = rows(conn, "runs_open_by_state", {"n": most_open, "misfit": NEWEST_RELEASE})
-    limits, full = binding(conn)
+    limits, full = binding_limits(conn)
     return Facts(
         leader=newest_leader(conn),
         workers=[build(LiveWorker, row) for row in rows(conn, "workers_alive")],
-        jobs=build(JobCounts, one(conn, "jobs_counted")),
+        jobs=build(JobCounts, first_row(conn, "jobs_counted")),
         queues=by_queue(open_runs),
-        running=[running(row) for row in open_runs if row["state"] == "running"],
+        running=[running_counts(row) for row in open_runs if row["state"] == "running"],
         unroutable=unroutable(conn, [row for row in open_runs if not row["offered"]]),
-        releases=permitted(conn, lambda conn: releases(conn, open_runs), []),
+        releases=ask_if_permitted(conn, lambda conn: releases(conn, open_runs), []),
         errors=[build(JobError, row) for row in rows(conn, "jobs_in_error", {"n": ERRORS})],
         paused=pauses(conn),
-        shut=[Shut(row["queue"], row["since_s"], tuple(row["waits_for"])) for row in rows(conn, "health_queues_shut")],
+        shut=[
+            ShutQueue(row["queue"], row["since_s"], tuple(row["waits_for"])) for row in rows(conn, "health_queues_shut")
+        ],
         limits=limits,
         full=full,
-        alerts=permitted(conn, open_alerts, []),
+        alerts=ask_if_permitted(conn, open_alerts, []),
         lost=[build(LostWorker, row) for row in rows(conn, "health_workers_lost", {"n": ERRORS})],
         ahead=[build(MarkedAhead, row) for row in rows(conn, "health_jobs_ahead", {"ahead_s": AHEAD_S, "n": ERRORS})],
-        unpruned=permitted(conn, unpruned, None),
-        notify_usage=(one(conn, "health_notify") or {"usage": 0.0})["usage"],
+        unpruned=ask_if_permitted(conn, unpruned, None),
+        notify_usage=(first_row(conn, "health_notify") or {"usage": 0.0})["usage"],
         counted_all=sum(row["n"] for row in open_runs) < most_open,
     )
 
@@ -91,7 +93,7 @@ def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
         for row in sorted(open_runs, key=lambda row: -row["n"])
     ]
     tasks = {one.task for one in found[:LISTED] if one.task}
-    hints = {task: name_hints.not_offered(conn, task) for task in tasks}
+    hints = {task: name_hints.hint_offered_tasks(conn, task) for task in tasks}
     return [replace(one, hint=hints.get(one.task or "", "")) for one in found]
 
 
@@ -113,7 +115,7 @@ def build(kind: type[T], row: Row | None) -> T:
     return kind(**{field.name: row[field.name] for field in fields(kind) if field.name in row})  # type: ignore[arg-type]
 
 
-def permitted(conn: Connection[Any], ask: Callable[[Connection[Any]], T], otherwise: T) -> T:
+def ask_if_permitted(conn: Connection[Any], ask: Callable[[Connection[Any]], T], otherwise: T) -> T:
     """Return what `ask` returns, or `otherwise` where this role has no right to ask."""
     try:
         with conn.transaction():
@@ -124,11 +126,11 @@ def permitted(conn: Connection[Any], ask: Callable[[Connection[Any]], T], otherw
 
 def newest_leader(conn: Connection[Any]) -> Leader | None:
     """Return the newest term; None: no process has ever led."""
-    row = one(conn, "leader_newest_term")
+    row = first_row(conn, "leader_newest_term")
     if row is None:
         return None
     alive = not row["resigned"] and row["seen_s"] <= LEADER_SEEN_S
-    failed: list[Failing] = permitted(conn, failing, [])
+    failed: list[Failing] = ask_if_permitted(conn, failing, [])
     return build(Leader, row | {"alive": alive, "failing": failed})
 
 
@@ -137,10 +139,10 @@ def failing(conn: Connection[Any]) -> list[Failing]:
     return [build(Failing, row) for row in rows(conn, "health_leader_failing")]
 
 
-def running(row: Row) -> Running:
+def running_counts(row: Row) -> RunningTask:
     """Turn a row of open runs into the counts of running runs of one task in a queue."""
     task = row["task"] or f"({row['kind']})"
-    return Running(row["queue"], task, row["n"], row["oldest_s"] or 0.0, row["newest_s"] or 0.0, row["untimed"])
+    return RunningTask(row["queue"], task, row["n"], row["oldest_s"] or 0.0, row["newest_s"] or 0.0, row["untimed"])
 
 
 def by_queue(open_runs: list[Row]) -> list[Queue]:
@@ -150,16 +152,16 @@ def by_queue(open_runs: list[Row]) -> list[Queue]:
         queue = counts[row["queue"]]
         queue[row["state"]] += row["n"]
         if row["state"] == "queued":
-            oldest(queue, "oldest_queued_s", row)
+            raise_oldest(queue, "oldest_queued_s", row)
             if row["offered"]:
-                oldest(queue, "oldest_offered_s", row)
+                raise_oldest(queue, "oldest_offered_s", row)
         elif row["limited"]:
             queue["limited"] += row["n"]
-            oldest(queue, "oldest_limited_s", row)
+            raise_oldest(queue, "oldest_limited_s", row)
     return [Queue(name, **counts[name]) for name in sorted(counts)]
 
 
-def oldest(queue: dict[str, Any], name: str, row: Row) -> None:
+def raise_oldest(queue: dict[str, Any], name: str, row: Row) -> None:
     """Raise the age `name` of a queue to that of the row, if that is greater."""
     queue[name] = max(queue.get(name) or 0.0, row["oldest_s"] or 0.0, 0.0)
 
@@ -175,10 +177,10 @@ def pauses(conn: Connection[Any]) -> list[Paused]:
     return found
 
 
-def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
+def binding_limits(conn: Connection[Any]) -> tuple[list[BindingLimit], list[FullQueue]]:
     """Return the limits that hold runs now, and the queues that are full."""
     found = [
-        Binding(f"key {row['name']}", row["admitted"], row["waiting"], row["applied"], row["concurrency"])
+        BindingLimit(f"key {row['name']}", row["admitted"], row["waiting"], row["applied"], row["concurrency"])
         for row in queues.list_limits(conn)
         if row["waiting"]
     ]
@@ -187,7 +189,7 @@ def binding(conn: Connection[Any]) -> tuple[list[Binding], list[FullQueue]]:
         limited = row["concurrency_limit"] is not None or row["rate"] is not None
         if limited and row["depth"]:
             counts = (row["running"], row["depth"], row["applied"], row["concurrency_limit"])
-            found.append(Binding(f"queue {row['name']}", *counts))
+            found.append(BindingLimit(f"queue {row['name']}", *counts))
         if row["max_depth"] is not None and row["depth"] >= row["max_depth"]:
             full.append(FullQueue(row["name"], row["depth"], row["max_depth"], row["on_full"]))
     return found, full
@@ -197,15 +199,15 @@ def open_alerts(conn: Connection[Any]) -> list[OpenAlert]:
     """Return the open incidents, without test incidents."""
     return [
         OpenAlert(row["id"], row["job"], row["kind"], row["details"], (row["now"] - row["opened_at"]).total_seconds())
-        for row in alerts.listed(conn, n=100)
+        for row in alerts.list_alerts(conn, n=100)
         if row["kind"] != "test"
     ]
 
 
-def unpruned(conn: Connection[Any]) -> Unpruned | None:
+def unpruned(conn: Connection[Any]) -> OverdueRun | None:
     """Return a run that retention should have deleted, if there is one."""
-    row = one(conn, "health_unpruned", {"n": LOOKED_AT})
-    return None if row is None else Unpruned(row["id"], row["age_s"], row["keep_s"])
+    row = first_row(conn, "health_unpruned", {"n": RUNS_READ})
+    return None if row is None else OverdueRun(row["id"], row["age_s"], row["keep_s"])
 
 
 def finished_lately(conn: Connection[Any], n: int, most: int) -> Row:
@@ -213,11 +215,11 @@ def finished_lately(conn: Connection[Any], n: int, most: int) -> Row:
 
     At most `most` runs are counted; `n` are read to find late starts.
     """
-    found = one(conn, "runs_finished_lately", {"n": n, "most": most})
+    found = first_row(conn, "runs_finished_lately", {"n": n, "most": most})
     assert found is not None
     return found
 
 
 def needing_attention(conn: Connection[Any], n: int, older: int) -> Row | None:
     """Count the runs that ended badly: at most the newest `n` of the last day, and `older` before that."""
-    return one(conn, "runs_needing_attention", {"n": n, "older": older})
+    return first_row(conn, "runs_needing_attention", {"n": n, "older": older})

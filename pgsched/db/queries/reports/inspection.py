@@ -7,19 +7,19 @@ from uuid import UUID
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 
 
 def server(conn: Connection[Any]) -> Row:
     """Return version, role, settings and load of the server: `check_server` in sql/doctor.sql."""
-    found = one(conn, "check_server")
+    found = first_row(conn, "check_server")
     assert found is not None
     return found
 
 
 def assert_fleet(conn: Connection[Any], fleet: UUID) -> None:
     """Check that the database is of this fleet. Raises WrongFleet where it is not."""
-    one(conn, "check_fleet", {"fleet": fleet})
+    first_row(conn, "check_fleet", {"fleet": fleet})
 
 
 def roles_held(conn: Connection[Any]) -> list[str]:
@@ -34,7 +34,7 @@ def missing_grants(conn: Connection[Any]) -> list[str]:
 
 def replication(conn: Connection[Any]) -> Row:
     """Return counts of standbys, and whether this login sees others' queries: `doctor_server` in sql/doctor.sql."""
-    return one(conn, "doctor_server") or {}
+    return first_row(conn, "doctor_server") or {}
 
 
 def locks(conn: Connection[Any], longer_s: float) -> list[Row]:
@@ -59,7 +59,7 @@ def vacuum_pins(conn: Connection[Any], older_s: float) -> list[Row]:
 
 def notification_queue(conn: Connection[Any]) -> Row:
     """Return how full the notification queue is (0 to 1), and the session with the oldest transaction."""
-    return one(conn, "doctor_notify") or {}
+    return first_row(conn, "doctor_notify") or {}
 
 
 def workers(conn: Connection[Any]) -> list[Row]:

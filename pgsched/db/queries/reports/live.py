@@ -8,7 +8,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import column, one, rows, value
+from pgsched.db.rows import column, first_row, rows, value
 
 
 def database_now(conn: Connection[Any]) -> datetime:
@@ -29,7 +29,7 @@ def newest_runs(conn: Connection[Any], n: int) -> list[Row]:
 
 def newest_leader(conn: Connection[Any]) -> Row | None:
     """Return the newest term and its leader; None: no process has ever led."""
-    return one(conn, "leader_newest_term")
+    return first_row(conn, "leader_newest_term")
 
 
 def workers(conn: Connection[Any]) -> list[Row]:
@@ -42,6 +42,6 @@ def succeeded_slots(conn: Connection[Any], job_id: int, start: datetime) -> list
     return column(conn, "succeeded_slots", {"job_id": job_id, "start": start})
 
 
-def open_runs(conn: Connection[Any], names: Iterable[str]) -> int:
+def count_open_runs_of(conn: Connection[Any], names: Iterable[str]) -> int:
     """Count the runs of these jobs that have not ended."""
     return int(value(conn, "open_runs", {"names": list(names)}))

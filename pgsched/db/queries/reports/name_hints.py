@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.core.model import Kind, Row
-from pgsched.core.text import did_you_mean, similar
+from pgsched.core.text import did_you_mean, similar_names
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import rows, value
 
@@ -28,7 +28,7 @@ def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
     return UNKNOWN[what].format(name) + did_you_mean(name, known)
 
 
-def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
+def similar_names_of_runs(conn: Connection[Any], what: str, name: str) -> list[str]:
     """Return names of a `queue`, `task` or `tag` that may have been meant instead of one that no run has."""
     with conn.transaction():
         # with the stale statistics of a queue table, the planner would scan all history for the newest runs
@@ -36,10 +36,10 @@ def meant(conn: Connection[Any], what: str, name: str) -> list[str]:
         known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
     if what != "tag":
         known += [row["name"] for row in rows(conn, "names_known", {"what": what})]
-    return [] if name in known else similar(name, known)
+    return [] if name in known else similar_names(name, known)
 
 
-def not_offered(conn: Connection[Any], task: str) -> str:
+def hint_offered_tasks(conn: Connection[Any], task: str) -> str:
     """Return a hint of similar tasks that workers offer, as the end of a message; empty if there is none."""
     return did_you_mean(task, [row["name"] for row in rows(conn, "tasks_offered")])
 

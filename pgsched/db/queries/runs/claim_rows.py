@@ -21,7 +21,7 @@ from psycopg.types.string import TextLoader
 
 from pgsched.core.model import Claim, Claims, Kind, Unreadable
 from pgsched.db.connection.connect import AsyncConnection
-from pgsched.db.connection.json_values import UnreadableJson, parsed
+from pgsched.db.connection.json_values import UnreadableJson, parse_json
 from pgsched.db.connection.transaction_pooling import is_shared
 
 Row = tuple[Any, ...]
@@ -46,7 +46,7 @@ def prepare(conn: AsyncConnection[Any]) -> bool | None:
     return None if is_shared(conn) else True
 
 
-async def claimed(
+async def send_claim(
     conn: AsyncConnection[Any], text: bytes, values: Mapping[str, object], token: UUID, asked: str
 ) -> Claims:
     """Send a statement that claims; return its rows as claims.
@@ -85,7 +85,7 @@ def columns_of(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> tuple[
 
 
 @cache
-def in_order(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
+def column_reorderer(columns: tuple[str, ...]) -> Callable[[Row], Row] | None:
     """Return a function that puts a row with these columns into the order of COLUMNS; None: it has that order."""
     return None if columns == COLUMNS else itemgetter(*map(columns.index, COLUMNS))
 
@@ -95,7 +95,7 @@ def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked:
 
     `asked`: the queue that was asked for; rows of this queue have null as their queue.
     """
-    if (ordered := in_order(columns)) is not None:
+    if (ordered := column_reorderer(columns)) is not None:
         rows = list(map(ordered, rows))
     claims = Claims()
     make = tuple.__new__  # with every value given by name: half the time of the class's constructor
@@ -136,5 +136,5 @@ def read(column: Sequence[str | None]) -> tuple[list[Any], int]:
 
 def read_one(text: str) -> Any:
     """Decode one JSON text; return `Unreadable` where Python has no value for it."""
-    found = parsed(text)
+    found = parse_json(text)
     return Unreadable(f"Python cannot read this JSON: {found.why}") if isinstance(found, UnreadableJson) else found

@@ -22,7 +22,7 @@ from pgsched.core.model import DONE, SUCCEEDED, Claim, Claims, Key, Row, Settlem
 from pgsched.db import fleets
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
-from pgsched.db.queries.runs.claim_rows import claimed, prepare
+from pgsched.db.queries.runs.claim_rows import prepare, send_claim
 from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
@@ -38,7 +38,7 @@ FROM_THE_START: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WorkerOffer:
     """What a worker may run: all runs of `kinds`, and the Python `tasks` that its app registered.
 
     `named`: claims include the name that each run has outside of the database; `values`: all of this as parameters.
@@ -59,7 +59,7 @@ class Wanted:
 
 async def claim(
     conn: AsyncConnection[Any],
-    wanted: Wanted,
+    wanted: WorkerOffer,
     queue: str,
     n: int,
     token: UUID,
@@ -72,12 +72,12 @@ async def claim(
     """
     values = {"queue": queue, "n": n, "places": places, "token": token, **wanted.values, **span}
     text = sql("claim_start") if span is FROM_THE_START else sql("claim")
-    return await claimed(conn, text, values, token, queue)
+    return await send_claim(conn, text, values, token, queue)
 
 
 async def plan_claims(
     conn: AsyncConnection[Any],
-    wanted: Wanted,
+    wanted: WorkerOffer,
     spans: Sequence[Mapping[str, str]] = (FROM_THE_START, {**FROM_THE_START}),
 ) -> None:
     """Let the server plan the claiming statements on this connection, by claims of 0 runs of the queue ''.
@@ -90,28 +90,28 @@ async def plan_claims(
 
 async def plan_settlements(conn: AsyncConnection[Any]) -> None:
     """Let the server plan, on this connection, the statement that settles."""
-    await settle_succeeded(conn, ended([], []))
+    await settle_succeeded(conn, success_parameters([], []))
 
 
 async def claim_many(
-    conn: AsyncConnection[Any], wanted: Wanted, queues: Sequence[str], n: int, token: UUID, places: int = 0
+    conn: AsyncConnection[Any], wanted: WorkerOffer, queues: Sequence[str], n: int, token: UUID, places: int = 0
 ) -> Claims:
     """Claim up to `n` queued runs of these queues, of the first queues first. `places`: as in `claim`."""
     values = {"queues": literal(queues), "queue": "", "n": n, "places": places, "token": token, **wanted.values}
-    found = await claimed(conn, sql("claim_many"), values, token, "")
+    found = await send_claim(conn, sql("claim_many"), values, token, "")
     # a run with only one attempt was claimed for a free place and begins at once: before those of other queues
     found.sort(key=lambda claim: claim.max_attempts > 1)
     return found
 
 
-async def claim_again(conn: AsyncConnection[Any], queues: Sequence[str], token: UUID) -> Claims:
+async def claim_unconfirmed(conn: AsyncConnection[Any], queues: Sequence[str], token: UUID) -> Claims:
     """Return the claims that an earlier claim of these queues with this token made; its answer was lost."""
     queue = queues[0] if len(queues) == 1 else ""
     values = {"queues": literal(queues), "queue": queue, "token": token, "named": False}
-    return await claimed(conn, sql("claim_unconfirmed"), values, token, queue)
+    return await send_claim(conn, sql("claim_unconfirmed"), values, token, queue)
 
 
-class Found(NamedTuple):
+class QueueSearch(NamedTuple):
     """What a search for queues has found.
 
     `queues`: those with work
@@ -135,7 +135,7 @@ async def lease_left(conn: AsyncConnection[Any], claims: Sequence[Claim]) -> flo
 
 async def claimable_queues(
     conn: AsyncConnection[Any],
-    wanted: Wanted,
+    wanted: WorkerOffer,
     asleep_s: float | None = None,
     *,
     look: bool = True,
@@ -143,7 +143,7 @@ async def claimable_queues(
     among: Sequence[str] = (),
     after: str = "",
     steps: int = STEPS,
-) -> Found:
+) -> QueueSearch:
     """Find the queues that have runs for this worker, if `look`; those in `known` are left out.
 
     `among`: search these queues only; else all behind the name `after`, in at most `steps` steps
@@ -156,7 +156,7 @@ async def claimable_queues(
     async with conn.cursor(row_factory=dict_row) as cursor:
         rows = await (await cursor.execute(sql("claimable_queues"), values)).fetchall()
     (asked,) = [row for row in rows if row["queue"] is None]
-    return Found([row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"], asked["after"])
+    return QueueSearch([row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"], asked["after"])
 
 
 async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:
@@ -184,22 +184,22 @@ async def settle(
     ours = 0
     if succeeded:
         given = None if succeeded is order else results(succeeded)
-        tokens, values = [s.token for s in succeeded], None if given is None else array(given)
-        ours = await settle_succeeded(conn, ended(ids, tokens, values))
+        tokens, values = [s.token for s in succeeded], None if given is None else json_array(given)
+        ours = await settle_succeeded(conn, success_parameters(ids, tokens, values))
         if ours == len(batch):
             return ["succeeded"] * ours
         if ours == len(succeeded):
             verdicts.update(dict.fromkeys(keys_of(succeeded), "succeeded"))
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
-        told = {**keys(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
+        told = {**settlement_fences(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
         async with conn.cursor(row_factory=dict_row) as cursor:
             await cursor.execute(sql("settle"), told)
             verdicts.update((others[row["n"] - 1].key, row["state"]) for row in await cursor.fetchall())
     missing = [s for s in order if s.key not in verdicts]
     if missing:
         async with conn.cursor(row_factory=dict_row) as cursor:
-            found = await (await cursor.execute(sql("settle_missing"), keys(missing))).fetchall()
+            found = await (await cursor.execute(sql("settle_missing"), settlement_fences(missing))).fetchall()
         for row in found:
             s, verdict = missing[row["n"] - 1], row["verdict"]
             # A batch is repeated as a whole. If some claims were still ours, this statement recorded the success (or a
@@ -215,14 +215,14 @@ async def settle_unlocked(
     """Do what `settle` does, but wait for no lock: where another session has locked a run, its verdict is LOCKED."""
     async with conn.transaction():
         async with conn.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(sql("settle_lock"), keys(batch))
+            await cursor.execute(sql("settle_lock"), settlement_fences(batch))
             locked = {row["n"] - 1 for row in await cursor.fetchall() if row["locked"]}
         free = [s for n, s in enumerate(batch) if n not in locked]
         verdicts = iter(await settle(conn, free, worker, crash_limit) if free else [])
         return [LOCKED if n in locked else next(verdicts) for n in range(len(batch))]
 
 
-def keys(batch: Sequence[Settlement]) -> dict[str, str]:
+def settlement_fences(batch: Sequence[Settlement]) -> dict[str, str]:
     """Return the fences of settlements, as `fences` does."""
     return fences(keys_of(batch))
 
@@ -235,14 +235,14 @@ def fences(keys: Iterable[Key]) -> dict[str, str]:
     return {"ids": plain([run_id for run_id, _ in keys]), "tokens": plain(tokens)}
 
 
-def ended(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
+def success_parameters(ids: Sequence[int], tokens: Sequence[UUID], values: str | None = None) -> dict[str, str | None]:
     """Return the parameters of `settle_succeeded`. `ids`: ascending, none twice; `values`: results as a JSON array."""
     stretches = [(next(runs)[0], token.hex) for token, runs in groupby(zip(ids, tokens, strict=True), TOKEN)]
     firsts, each = zip(*stretches, strict=True) if stretches else ((), ())
     return {"ids": plain(ids), "firsts": plain(firsts), "tokens": plain(each), "results": values}
 
 
-def array(texts: Iterable[str | None]) -> str:
+def json_array(texts: Iterable[str | None]) -> str:
     """Return JSON texts as the text of a JSON array, None as null."""
     return "[" + ",".join([text or "null" for text in texts]) + "]"
 
@@ -281,11 +281,11 @@ class Vitals:
     blocked: tuple[float, str] | None = None
 
 
-WELL = Vitals()
+NO_VITALS = Vitals()
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatResult:
     """The result of one heartbeat. A claim that is neither in `kept` nor in `unsure` is lost.
 
     `kept`: the claims whose leases were renewed; `unsure`: those whose rows another session has locked
@@ -300,7 +300,7 @@ class Beat:
     drain_by: str | None
 
 
-def cancel_asked(conn: Connection[Any], held: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
+def find_cancelled(conn: Connection[Any], held: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
     """Return the held claims that were taken away, and those whose cancellation was requested."""
     found = fetch(conn, "cancel_asked", fences(held))
     return [key_of(row) for row in found if not row["cancel"]], frozenset(key_of(row) for row in found if row["cancel"])
@@ -311,15 +311,15 @@ def heartbeat(
     worker_id: int,
     lease_s: float,
     held: Sequence[Key],
-    vitals: Vitals = WELL,
+    vitals: Vitals = NO_VITALS,
     *,
     name: str = "",
-) -> Beat:
+) -> HeartbeatResult:
     """Renew the lease of every held claim, and the row of the worker with this id and `name`."""
     values = {
         "worker_id": worker_id,
         "name": name,
-        "fleet": fleets.expected(conn),
+        "fleet": fleets.expected_fleet(conn),
         "lease_s": lease_s,
         "running": len(held),
         "abandoned": vitals.abandoned,
@@ -332,7 +332,7 @@ def heartbeat(
     }
     found = fetch(conn, "heartbeat", values)
     rows, mine = [row for row in found if row["id"] is not None], [row for row in found if row["id"] is None]
-    return Beat(
+    return HeartbeatResult(
         kept=frozenset(key_of(row) for row in rows if row["renewed"]),
         unsure=frozenset(key_of(row) for row in rows if not row["renewed"]),
         cancel=frozenset(key_of(row) for row in rows if row["cancel"]),

@@ -110,7 +110,7 @@ def look(conn: Connection[Any]) -> Todo:
     return found
 
 
-def fresh(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
+def lock_new_edges(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
     """Lock `n` runs behind the id `after` that have new edges, except those in `aside`; return their ids."""
     values = {"after": after, "n": n, "aside": literal(aside)}
     return [row["id"] for row in fetch(conn, "dependencies_fresh", values)]
@@ -148,7 +148,7 @@ def complete(conn: Connection[Any], run_id: int) -> bool:
     return bool(fetch(conn, "dependencies_complete", {"id": run_id}))
 
 
-def release(
+def decide_ended_parents(
     conn: Connection[Any], after: int, n: int, aside: Sequence[int] = (), *, act: bool = True
 ) -> tuple[bool, list[int], int]:
     """Decide the edges to the next `n` runs behind the id `after` that have ended.
@@ -161,7 +161,7 @@ def release(
     return row["more"], row["ids"], row["last"] or 0
 
 
-def gone(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[int, int], list[int]]:
+def decide_deleted_parents(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[int, int], list[int]]:
     """Decide the edges to deleted runs, among `n` edges of waiting runs behind the edge `after` (run, parent).
 
     Returns the edge behind which to go on, and the runs that had such an edge.
@@ -170,7 +170,7 @@ def gone(conn: Connection[Any], after: tuple[int, int], n: int) -> tuple[tuple[i
     return (row["last"] or 0, row["last_parent"]), row["ids"]
 
 
-def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]:
+def find_backward_waits(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]:
     """Look at `n` runs behind the id `after` that wait for a later run, to find circles.
 
     Returns the id behind which to go on, and those of the runs for which a later run waits.
@@ -179,7 +179,7 @@ def backward(conn: Connection[Any], after: int, n: int) -> tuple[int, list[int]]
     return row["last"] or 0, row["ids"]
 
 
-def above(conn: Connection[Any], run_ids: Sequence[int], after: int, lowest: int, n: int) -> list[Link]:
+def edges_above(conn: Connection[Any], run_ids: Sequence[int], after: int, lowest: int, n: int) -> list[Link]:
     """Return up to `n` edges: first those by which these runs wait, then those of their parents, and so on.
 
     `lowest`: leave out edges to parents with a lower id
@@ -200,7 +200,7 @@ def end_circle(conn: Connection[Any], circle: Sequence[Link]) -> bool:
     )
 
 
-def judge(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
+def admit_dependents(conn: Connection[Any], run_ids: list[int]) -> tuple[int, int]:
     """Release the runs whose edges are met, and end those that wait in vain; return how many of each."""
     (row,) = fetch(conn, "admit_dependents", {"ids": literal(run_ids)})
     return row["ready"], row["ended"]
@@ -219,7 +219,7 @@ def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
 
 
 @contextmanager
-def hardly_waiting(conn: Connection[Any]) -> Iterator[None]:
+def short_lock_timeout(conn: Connection[Any]) -> Iterator[None]:
     """Open a savepoint in which a statement that waits longer than WAIT for a lock fails (LOCKED)."""
     with conn.transaction():
         (before,) = conn.execute("SELECT current_setting('lock_timeout')").fetchone()  # type: ignore[misc]
@@ -331,11 +331,11 @@ def arrays(edges: Sequence[Edge]) -> dict[str, str]:
 
 def row_of(run: NewRun, has_children: bool) -> dict[str, Any]:
     """Return a run as a row of `dependencies_runs`."""
-    given = {name: told(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
+    given = {name: json_value(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
     return {**given, **({"waits": True} if run.parents else {}), **({"has_children": True} if has_children else {})}
 
 
-def told(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Return a value as JSON has it, so that PostgreSQL reads the same value."""
     if isinstance(value, timedelta):
         return f"{value.total_seconds()!r} seconds"

@@ -47,7 +47,7 @@ def enqueue(conn: Connection[Any], **values: Any) -> RunId:
     """
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
+    text, values = statement(values), {"trace": None, "fleet": fleets.expected_fleet(conn), **values}
     with cursor_on(conn, dict_row) as cursor:
         return run_id(conn, cursor.execute(text, values).fetchone(), values)
 
@@ -56,7 +56,7 @@ async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """Do what `enqueue` does, for asyncio."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    text, values = statement(values), {"trace": None, "fleet": fleets.expected(conn), **values}
+    text, values = statement(values), {"trace": None, "fleet": fleets.expected_fleet(conn), **values}
     async with cursor_on_async(conn, dict_row) as cursor:
         return run_id(conn, await (await cursor.execute(text, values)).fetchone(), values)
 
@@ -68,9 +68,9 @@ def statement(values: Mapping[str, Any]) -> bytes:
 
 def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
     """Return the run's id from the row of a statement that enqueues. Raises AlreadyEnqueued."""
-    found, how = row["id"], decoded(row["how"])
+    found, how = row["id"], as_text(row["how"])
     if "fleet" in row:
-        fleets.met(conn, row["fleet"])
+        fleets.remember_fleet(conn, row["fleet"])
     if how == "created":
         return RunId(found)
     if how == "rejected":
@@ -78,7 +78,7 @@ def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
     return RunId(found, how)
 
 
-def decoded(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     """Return the value; as text where psycopg gives bytes, because the connection names no encoding."""
     return value.decode() if isinstance(value, bytes) else value
 
@@ -100,7 +100,7 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
         columns = constants(row, values)
         decided = {**DECIDED, **columns}
         with conn.transaction():
-            if plain := asks(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), decided).fetchone()):
+            if plain := worth_asking(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), decided).fetchone()):
                 columns |= CHECKED
             with cursor.copy(copy_statement(columns)) as copy:
                 for chunk in chunks(args, columns):
@@ -123,7 +123,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
         columns = constants(row, values)
         decided = {**DECIDED, **columns}
         async with conn.transaction():
-            if plain := asks(row, args) and is_plain(
+            if plain := worth_asking(row, args) and is_plain(
                 await (await cursor.execute(sql("enqueue_plain"), decided)).fetchone()
             ):
                 columns |= CHECKED
@@ -136,7 +136,7 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
         return count
 
 
-def asks(row: Any, args: Texts) -> bool:
+def worth_asking(row: Any, args: Texts) -> bool:
     """Check whether it is worth asking `enqueue_plain`. `row`: the answer of `enqueue_at`."""
     return bool(row["may_check"]) and len(args) >= WORTH_CHECKING
 
@@ -154,7 +154,7 @@ def constants(row: Any, values: Mapping[str, Any]) -> dict[str, str]:
     }
     if "trace" in values:
         shared["options"] = f'{{"trace": {values["trace"]}}}'
-    return {name: str(decoded(value)) for name, value in shared.items() if value is not None}
+    return {name: str(as_text(value)) for name, value in shared.items() if value is not None}
 
 
 def copy_statement(columns: Mapping[str, str]) -> composing.Composed:
@@ -168,7 +168,7 @@ def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
 
     Text and not bytes: psycopg writes it in the encoding of the caller's connection.
     """
-    before = "".join(copied(value) + "\t" for value in columns.values())
+    before = "".join(copy_text(value) + "\t" for value in columns.values())
     lines = (f"{before}{text.replace(BACKSLASH, DOUBLED)}\n" for text in args)
     while chunk := "".join(islice(lines, LINES)):
         yield chunk
@@ -181,7 +181,7 @@ def pages(args: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, 
         yield {"trace": None, **values, "args": page}
 
 
-def copied(text: str) -> str:
+def copy_text(text: str) -> str:
     """Return a value as the text format of COPY has it."""
     return text.replace(BACKSLASH, DOUBLED).replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 

@@ -13,7 +13,7 @@ from pgsched.db.queries.runs.runs import CANCELLED, cancel_many, checked, unknow
 from pgsched.db.rows import rows
 
 
-def tree(conn: Connection[Any], run_id: int) -> list[Row]:
+def list_graph(conn: Connection[Any], run_id: int) -> list[Row]:
     """Return the runs of the graph that this run belongs to, the oldest first: `dependencies_tree`. Raises NotFound."""
     found = rows(conn, "dependencies_tree", {"id": checked(run_id)})
     if not any(run["id"] == run_id and run["state"] is not None for run in found):
@@ -23,14 +23,14 @@ def tree(conn: Connection[Any], run_id: int) -> list[Row]:
 
 def retry(conn: Connection[Any], run_id: int) -> list[Row]:
     """Revive all runs of the graph that ended and did not succeed; return their ids and new states. Raises NotFound."""
-    tree(conn, run_id)
+    list_graph(conn, run_id)
     with conn.transaction():
         return rows(conn, "dependencies_retry", {"id": run_id})
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> list[Row]:
     """Cancel all runs of the graph that have not ended; return what `cancel_many` returns. Raises NotFound."""
-    ids = [run["id"] for run in tree(conn, run_id) if run["state"] in CANCELLED]
+    ids = [run["id"] for run in list_graph(conn, run_id) if run["state"] in CANCELLED]
     # Children before parents: the end of a parent releases a child that runs whatever became of the parent.
     return cancel_many(conn, ids[::-1], reason, CANCELLED)
 

@@ -26,10 +26,10 @@ from pgsched.core import payload
 from pgsched.db.connection.connect import BY_KEY
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.connection.sealed import SEARCH_PATH
-from pgsched.db.queries.runs.claims import array, ended
+from pgsched.db.queries.runs.claims import json_array, success_parameters
 from pgsched.db.statements import sql
 from pgsched.errors import ClaimLost, InputError
-from pgsched.threads import apart
+from pgsched.threads import run_in_thread
 
 ASSERT = "SELECT pgsched.assert_claim(%s, %s)"
 STRICTER = (
@@ -57,7 +57,7 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
     """
     if isinstance(conn, Connection):
         check_transaction(conn)
-        return lost_if(lambda: conn.execute(ASSERT, [run_id, token]))
+        return raise_if_lost(lambda: conn.execute(ASSERT, [run_id, token]))
     if isinstance(conn, AsyncConnection):
         check_transaction(conn)
         return lost_if_async(lambda: conn.execute(ASSERT, [run_id, token]))
@@ -68,7 +68,7 @@ def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:
         raise InputError(f"assert_claim: expected a psycopg or SQLAlchemy connection, got {kind}", "conn")
     if awaited:
         return lost_if_async(lambda: sqlalchemy.ask_async(conn, ASSERT_TEXT, values))
-    return lost_if(lambda: sqlalchemy.ask(conn, ASSERT_TEXT, values))
+    return raise_if_lost(lambda: sqlalchemy.ask(conn, ASSERT_TEXT, values))
 
 
 def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
@@ -81,7 +81,7 @@ def check_transaction(conn: Connection[Any] | AsyncConnection[Any]) -> None:
         )
 
 
-def lost_if(ask: Callable[[], Any]) -> None:
+def raise_if_lost(ask: Callable[[], Any]) -> None:
     """Call `ask`. Raises ClaimLost where the database says that the claim is lost."""
     try:
         ask()
@@ -91,7 +91,7 @@ def lost_if(ask: Callable[[], Any]) -> None:
 
 
 async def lost_if_async(ask: Callable[[], Awaitable[Any]]) -> None:
-    """Do what `lost_if` does, for asyncio."""
+    """Do what `raise_if_lost` does, for asyncio."""
     try:
         await ask()
     except Exception as error:
@@ -107,7 +107,7 @@ def raise_lost(error: Exception) -> None:
 
 
 @contextmanager
-def opened(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
+def handler_connection(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
     """Yield the caller's own connection, or one of ours where that is None. Raises InputError as `check_idle`."""
     if conn is not None:
         check_idle(conn, Connection, "with")
@@ -119,7 +119,7 @@ def opened(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection[Any]]:
 
 @asynccontextmanager
 async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[AsyncConnection[Any]]:
-    """Do what `opened` does, for asyncio."""
+    """Do what `handler_connection` does, for asyncio."""
     if conn is not None:
         check_idle(conn, AsyncConnection, "async with")
         yield conn
@@ -145,15 +145,15 @@ def check_idle(conn: Any, kind: type[Any], how: str) -> None:
 
 def check_isolation(conn: Connection[Any]) -> None:
     """Check that a renewal of the run's lease cannot break the settlement. Raises InputError where it can."""
-    refuse(conn.cursor(row_factory=tuple_row).execute(STRICTER).fetchone())
+    refuse_isolation(conn.cursor(row_factory=tuple_row).execute(STRICTER).fetchone())
 
 
 async def check_isolation_async(conn: AsyncConnection[Any]) -> None:
     """Do what `check_isolation` does, for asyncio."""
-    refuse(await (await conn.cursor(row_factory=tuple_row).execute(STRICTER)).fetchone())
+    refuse_isolation(await (await conn.cursor(row_factory=tuple_row).execute(STRICTER)).fetchone())
 
 
-def refuse(stricter: tuple[str] | None) -> None:
+def refuse_isolation(stricter: tuple[str] | None) -> None:
     """Raise InputError where the isolation level is stricter than READ COMMITTED. `stricter`: the row of STRICTER."""
     if stricter is not None:
         raise InputError(
@@ -165,14 +165,14 @@ def refuse(stricter: tuple[str] | None) -> None:
 
 def settlement(run_id: int, token: UUID, value: Any) -> dict[str, str | None]:
     """Return the parameters of `settle_succeeded` for one run."""
-    return ended([run_id], [token], None if value is None else array([payload.encode(value)]))
+    return success_parameters([run_id], [token], None if value is None else json_array([payload.encode(value)]))
 
 
 def settle(conn: psycopg.Connection[Any], run_id: int, token: UUID, value: Any) -> None:
     """Record the success by the last statement of the open transaction. Raises ClaimLost."""
     conn.execute(SEAL)
     if conn.execute(sql("settle_succeeded"), settlement(run_id, token, value)).rowcount != 1:
-        raise lost(run_id)
+        raise claim_lost(run_id)
     conn.execute(UNSEAL)
 
 
@@ -180,16 +180,16 @@ async def settle_async(conn: AsyncConnection[Any], run_id: int, token: UUID, val
     """Do what `settle` does, for asyncio."""
     await conn.execute(SEAL)
     if (await conn.execute(sql("settle_succeeded"), settlement(run_id, token, value))).rowcount != 1:
-        raise lost(run_id)
+        raise claim_lost(run_id)
     await conn.execute(UNSEAL)
 
 
 async def interrupt(conn: Connection[Any]) -> None:
     """Cancel the statement that a handler's thread waits for on its connection, if any. Raises nothing."""
     with contextlib.suppress(Exception):
-        await apart(partial(conn.cancel_safe, timeout=INTERRUPT_S))
+        await run_in_thread(partial(conn.cancel_safe, timeout=INTERRUPT_S))
 
 
-def lost(run_id: int) -> ClaimLost:
+def claim_lost(run_id: int) -> ClaimLost:
     """Make the error that the claim of this run is lost."""
     return ClaimLost(f"claim of run {run_id} is lost: another attempt owns it or it has ended")

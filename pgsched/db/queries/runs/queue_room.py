@@ -26,7 +26,7 @@ def pauses(seconds: float, clock: Callable[[], float] = time.monotonic) -> Itera
         pause = min(LONGEST_PAUSE_S, 1.5 * pause)
 
 
-def patience(conn: Any, values: dict[str, Any]) -> float:
+def seconds_to_wait(conn: Any, values: dict[str, Any]) -> float:
     """Return for how many seconds an enqueue may wait for room (`wait_for_room`).
 
     Raises InputError on the caller's own connection: a refusal ends its transaction.
@@ -39,7 +39,7 @@ def patience(conn: Any, values: dict[str, Any]) -> float:
     return float(lasts.total_seconds())
 
 
-def when_there_is_room(send: Callable[[], T], seconds: float) -> T:
+def retry_while_full(send: Callable[[], T], seconds: float) -> T:
     """Return what `send` returns, called again while the queue is full. Raises QueueFull when the time is over."""
     for pause in pauses(seconds) if seconds else ():
         try:
@@ -50,7 +50,7 @@ def when_there_is_room(send: Callable[[], T], seconds: float) -> T:
 
 
 async def when_there_is_room_async(send: Callable[[], Awaitable[T]], seconds: float) -> T:
-    """Do what `when_there_is_room` does, for asyncio."""
+    """Do what `retry_while_full` does, for asyncio."""
     for pause in pauses(seconds) if seconds else ():
         try:
             return await send()

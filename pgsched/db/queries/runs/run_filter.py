@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgsched.core.model import HELD_BACK, Kind, Row, State
+from pgsched.core.model import WAITS_FOR_OTHERS_YEAR, Kind, Row, State
 from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import rows
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select
 
 PHASES = {State.WAITING: 0, State.SCHEDULED: 1, State.QUEUED: 2, State.RUNNING: 2, State.DEAD: 4, State.MISSED: 4}
-MEANT = {
+STATE_ALIASES = {
     "failed": "dead", "error": "dead", "ok": "succeeded", "done": "succeeded", "pending": "queued", "python": "task",
 }  # fmt: skip
 Moment = datetime | timedelta | None
@@ -59,12 +59,12 @@ class Filter:
 def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
     """Return the runs of a filter, newest first. For the next page set `before_id` to the last id of this one."""
     check(conn, wanted)
-    return [unheld(row) for row in ask(conn, question(wanted))]
+    return [hide_marker_time(row) for row in send_select(conn, list_select(wanted))]
 
 
-def unheld(run: Row) -> Row:
+def hide_marker_time(run: Row) -> Row:
     """Return the run with `available_at` null while it waits for others: the column then holds a mark, not a time."""
-    return run | {"available_at": None} if run["available_at"].year >= HELD_BACK else run
+    return run | {"available_at": None} if run["available_at"].year >= WAITS_FOR_OTHERS_YEAR else run
 
 
 def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> list[int]:
@@ -77,7 +77,7 @@ def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> lis
     found: list[int] = []
     for state in states:  # one query for each state, because no index spans the phases
         meant = (runs.c.state == state, runs.c.phase == PHASES.get(state, 3))
-        found += [row["id"] for row in ask(conn, select(runs.c.id).where(*meant, *conditions(wanted)))]
+        found += [row["id"] for row in send_select(conn, select(runs.c.id).where(*meant, *conditions(wanted)))]
     # Sorted here: with ORDER BY the planner would walk through the primary key, past all history.
     return sorted(found)
 
@@ -86,22 +86,25 @@ def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
     """Return the runs with these ids as `list_runs` does, but the oldest first."""
     from pgsched.db.schema.tables import runs
 
-    return [unheld(row) for row in ask(conn, question(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))][::-1]
+    return [
+        hide_marker_time(row)
+        for row in send_select(conn, list_select(Filter(limit=len(ids))).where(runs.c.id.in_(ids)))
+    ][::-1]
 
 
 def check(conn: Connection[Any], wanted: Filter) -> None:
     """Raise InputError for an unknown state or kind, and NotFound for an unknown job."""
     for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
         if value is not None and value not in list(known):
-            hint = f"; did you mean {MEANT[value]}?" if value in MEANT else did_you_mean(value, known)
+            hint = f"; did you mean {STATE_ALIASES[value]}?" if value in STATE_ALIASES else did_you_mean(value, known)
             raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}{hint}', name)
     if wanted.job is not None:
-        from pgsched.db.queries.jobs.jobs import show
+        from pgsched.db.queries.jobs.jobs import show_job
 
-        show(conn, wanted.job)
+        show_job(conn, wanted.job)
 
 
-def ask(conn: Connection[Any], question: Select[Any]) -> list[Row]:
+def send_select(conn: Connection[Any], question: Select[Any]) -> list[Row]:
     """Return the rows of a SELECT."""
     from sqlalchemy.dialects.postgresql.psycopg import dialect
 
@@ -112,7 +115,7 @@ def ask(conn: Connection[Any], question: Select[Any]) -> list[Row]:
         return rows(conn, str(compiled).encode(), dict(compiled.params))
 
 
-def question(wanted: Filter) -> Select[Any]:
+def list_select(wanted: Filter) -> Select[Any]:
     """Return the SELECT of a list of runs."""
     from sqlalchemy import func, select
 

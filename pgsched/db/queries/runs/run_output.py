@@ -16,7 +16,7 @@ from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.queries.runs.claims import fences
 from pgsched.db.queries.runs.runs import checked, known
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 from pgsched.db.statements import sql
 from pgsched.errors import InputError
 
@@ -42,7 +42,7 @@ class Page:
     lines: list[Line]
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """How far a reader has come: the last row that it has, and how many characters of it.
 
     The last row of an attempt may grow.
@@ -53,7 +53,7 @@ class Place(NamedTuple):
     characters: int = 0
 
 
-BEGINNING = Place()
+BEGINNING = ReadPosition()
 
 
 async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
@@ -87,13 +87,13 @@ async def tell_progress(conn: AsyncConnection[Any], news: Sequence[tuple[Key, st
 
 def state(conn: Connection[Any], run_id: int) -> Row:
     """Return the state, attempt, progress, worker and times of a run. Raises NotFound."""
-    return known(run_id, one(conn, "run_watch", {"id": checked(run_id)}))
+    return known(run_id, first_row(conn, "run_watch", {"id": checked(run_id)}))
 
 
 def read(
     conn: Connection[Any],
     run_id: int,
-    after: Place = BEGINNING,
+    after: ReadPosition = BEGINNING,
     attempt: int | None = None,
     stream: str | None = None,
 ) -> list[Row]:
@@ -108,9 +108,9 @@ def read(
     return rows(conn, "run_log_read", values | place)
 
 
-def behind(found: Sequence[Row]) -> Place:
+def behind(found: Sequence[Row]) -> ReadPosition:
     """Return the place behind these rows."""
-    return Place(found[-1]["attempt"], found[-1]["seq"], found[-1]["characters"])
+    return ReadPosition(found[-1]["attempt"], found[-1]["seq"], found[-1]["characters"])
 
 
 def last(conn: Connection[Any], run_id: int, n: int) -> list[Row]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import one, rows
+from pgsched.db.rows import first_row, rows
 
 
 def newest_of_job(conn: Connection[Any], job: str | None, before_id: int | None, n: int) -> list[int]:
@@ -15,18 +15,18 @@ def newest_of_job(conn: Connection[Any], job: str | None, before_id: int | None,
     return [row["id"] for row in rows(conn, "runs_of_job_newest", {"job": job, "before_id": before_id, "n": n})]
 
 
-def bad_since(conn: Connection[Any], until: datetime | None, n: int) -> datetime | None:
+def end_behind_newest_bad(conn: Connection[Any], until: datetime | None, n: int) -> datetime | None:
     """Skip the `n` newest runs that ended badly, and return when the next one ended; None: there are fewer.
 
     `until`: only runs that ended before this instant; None: all.
     """
-    row = one(conn, "runs_bad_since", {"until": until, "n": n})
+    row = first_row(conn, "runs_bad_since", {"until": until, "n": n})
     return None if row is None else row["finished_at"]
 
 
 def newest_id(conn: Connection[Any]) -> int:
     """Return the highest id of a run, 0 without one."""
-    row = one(conn, "run_newest_id")
+    row = first_row(conn, "run_newest_id")
     assert row is not None
     return int(row["id"])
 

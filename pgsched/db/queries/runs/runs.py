@@ -16,8 +16,8 @@ from pgsched.core.model import Row, State
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import explain
-from pgsched.db.queries.runs.run_filter import Filter, list_runs, unheld
-from pgsched.db.rows import fetch, one, rows
+from pgsched.db.queries.runs.run_filter import Filter, hide_marker_time, list_runs
+from pgsched.db.rows import fetch, first_row, rows
 from pgsched.errors import InputError, NotFound
 
 __all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show"]
@@ -31,8 +31,8 @@ CANCELLED: tuple[State, ...] = (State.WAITING, State.SCHEDULED, State.QUEUED, St
 
 def show(conn: Connection[Any], run_id: int) -> Row:
     """Return one run with all its columns, and its unsuccessful attempts as `attempts`. Raises NotFound."""
-    found = known(run_id, one(conn, "run_show", {"id": checked(run_id)}))
-    return unheld(found) | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
+    found = known(run_id, first_row(conn, "run_show", {"id": checked(run_id)}))
+    return hide_marker_time(found) | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
 
 
 def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
@@ -41,7 +41,7 @@ def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
     A run that never started waits again for the runs that it waited for, unless it is to start `now`. Raises NotFound,
     and InputError for a run in another state.
     """
-    done = known(run_id, one(conn, "run_retry", {"id": checked(run_id), "now": now}))
+    done = known(run_id, first_row(conn, "run_retry", {"id": checked(run_id), "now": now}))
     before, after = done["before"], known(run_id, done if done["after"] else None)["after"]
     if after != State.QUEUED and not (after == State.WAITING and before in RETRIED):
         raise InputError(f"run {run_id} is {before}: only dead, cancelled, missed and skipped runs can be retried")
@@ -53,7 +53,7 @@ def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str
 
     Raises NotFound.
     """
-    done = known(run_id, one(conn, "run_cancel", {"id": checked(run_id), "reason": reason}))
+    done = known(run_id, first_row(conn, "run_cancel", {"id": checked(run_id), "reason": reason}))
     return str(known(run_id, done if done["what"] else None)["what"])
 
 
@@ -88,7 +88,7 @@ def change(conn: Connection[Any], statement: str, ids: Iterable[int], values: di
                 done[row["id"]] = row
         left = [run_id for run_id in left if run_id not in done]
         if turn == 0 and left:
-            present = {row["id"] for row in rows(conn, "run_present", {"ids": plain(usable(left))})}
+            present = {row["id"] for row in rows(conn, "run_present", {"ids": plain(valid_ids(left))})}
             done |= {run_id: skipped(run_id, "there is no such run") for run_id in left if run_id not in present}
             left = [run_id for run_id in left if run_id in present]
         if not left:
@@ -103,7 +103,7 @@ def batch(conn: Connection[Any], statement: str, ids: list[int], values: dict[st
     A key that another run takes at that very moment fails the whole statement. Then the runs are changed one by one.
     """
     try:
-        return fetch(conn, statement, {"ids": plain(usable(ids)), **values})
+        return fetch(conn, statement, {"ids": plain(valid_ids(ids)), **values})
     except (psycopg.errors.CheckViolation, psycopg.errors.UniqueViolation) as error:
         if len(ids) == 1:
             return [skipped(ids[0], str(explain(error)))]
@@ -117,7 +117,7 @@ def skipped(run_id: int, why: str) -> Row:
     return {"id": run_id, "before": None, "after": None, "skipped": why}
 
 
-def usable(ids: Iterable[int]) -> list[int]:
+def valid_ids(ids: Iterable[int]) -> list[int]:
     """Return the ids that a run can have."""
     return [run_id for run_id in ids if 0 < run_id <= LARGEST_ID]
 

@@ -36,7 +36,7 @@ def register(conn: Connection[Any], app: str, releases: Iterable[Release]) -> st
     return None if owner is None else str(owner)
 
 
-async def standing(conn: AsyncConnection[Any], app: str, task: str, release: str) -> str | None:
+async def release_standing(conn: AsyncConnection[Any], app: str, task: str, release: str) -> str | None:
     """Return how a release of a task stands: newest, older or alone; None: it is not registered.
 
     older: a live worker has the newest release; alone: no live worker has it. See `task_standing` in sql/workers.sql.

@@ -14,7 +14,7 @@ from pgsched.core.schedule.zones import tzdata_version
 from pgsched.db import fleets
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import fetch, one
+from pgsched.db.rows import fetch, first_row
 from pgsched.db.statements import sql
 from pgsched.errors import NotFound
 
@@ -52,7 +52,7 @@ class Registration:
 
 def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
     """Return values that tell the database of this connection from every other."""
-    row = one(conn, "which_database")
+    row = first_row(conn, "which_database")
     assert row is not None
     return tuple(row.values())
 
@@ -62,14 +62,14 @@ def start(conn: Connection[Any], registration: Registration) -> int:
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
-    way = {"pooler": pooler.of(conn)}
+    way = {"pooler": pooler.pooler_of(conn)}
     named = registration.jobs if registration.removes else None
     declares = {"declares": None if named is None else sorted(job.name for job in named)}
     known = {one.task: one.release for one in registration.releases or ()}
     values["releases"] = [known.get(task) for task in registration.tasks] if known else None
-    values |= {"fleet": fleets.expected(conn), **process, **time_of_host, **way, **declares}
+    values |= {"fleet": fleets.expected_fleet(conn), **process, **time_of_host, **way, **declares}
     (row,) = fetch(conn, "worker_start", values)
-    fleets.met(conn, row["fleet"])
+    fleets.remember_fleet(conn, row["fleet"])
     return int(row["id"])
 
 
@@ -83,7 +83,7 @@ def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:
 
     `by`: who asks, the session's user if None. Raises NotFound.
     """
-    found = one(conn, "worker_drain", {"id": worker_id, "asked_by": by}) if 0 < worker_id < 2**63 else None
+    found = first_row(conn, "worker_drain", {"id": worker_id, "asked_by": by}) if 0 < worker_id < 2**63 else None
     if found is None:
         raise NotFound(f"there is no worker {worker_id} that has not stopped")
     return found

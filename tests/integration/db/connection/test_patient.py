@@ -145,7 +145,7 @@ def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
     began = time.monotonic()
     found = waiting.wait(bounded.held(reads(), 0.02), near.fileno(), interval=0.02)
     assert time.monotonic() - began < 0.15
-    assert isinstance(found, bounded.Rest)
+    assert isinstance(found, bounded.UnfinishedWait)
     assert waiting.wait(found.gen, near.fileno(), interval=0.02) == pieces
     writer.join()
     near.close()
@@ -203,7 +203,7 @@ def test_an_enqueue_that_nobody_answers_says_that_it_may_have_happened(
     @app.task
     def work() -> None: ...
 
-    monkeypatch.setattr(connecting, "bound_s", lambda timeout_s: 0.3)
+    monkeypatch.setattr(connecting, "answer_limit_s", lambda timeout_s: 0.3)
     work.enqueue()
     proxy.silence("down")
     with pytest.raises(DatabaseUnreachable, match="may have been made"):
@@ -262,7 +262,7 @@ def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
     monkeypatch.setattr(PatientConnection, "connect", connected)
     monkeypatch.setattr(PatientConnection, "answer_within_s", 0.5)
     with pytest.raises(Unanswered):
-        pooler.learn(proxy.dsn)
+        pooler.detect_pooler(proxy.dsn)
 
 
 def test_a_stream_without_end_lets_others_have_their_turn() -> None:

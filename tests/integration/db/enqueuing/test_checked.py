@@ -10,7 +10,7 @@ import pytest
 
 from pgsched import App
 from pgsched.app.task import Task
-from pgsched.db.queries.leader.limits import writers
+from pgsched.db.queries.leader.limits import list_writers
 from pgsched.db.queries.runs import enqueue
 from pgsched.errors import QueueFull
 from pgsched.worker.claiming.known_queues import mark
@@ -82,10 +82,10 @@ def test_a_full_queue_refuses_them(task: Task[Any, Any], db: psycopg.Connection)
 def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect: Open, db: psycopg.Connection) -> None:
     """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
     producer = connect(autocommit=False)
-    assert writers(db) == {}
+    assert list_writers(db) == {}
     row = producer.execute(enqueue.sql("enqueue_plain"), DECIDED).fetchone()
     assert row == (True,)
-    assert len(writers(db)) == 1
+    assert len(list_writers(db)) == 1
 
 
 @pytest.mark.parametrize("how", ["one", "many"])

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgsched import AlreadyEnqueued, App, InputError, RunId, bucket
-from pgsched.app.options import OPTIONS, Given, Options
+from pgsched.app.options import OPTIONS, OptionKeywords, Options
 from pgsched.app.task import Task
 from tests.support.db.enqueued import count, end
 from tests.support.db.pruning import prune
@@ -166,7 +166,7 @@ def test_a_period_reaches_the_database_to_the_second(
 
 
 def test_the_typed_keywords_are_the_options() -> None:
-    assert Given.__annotations__.keys() == OPTIONS.keys() == {field.name for field in fields(Options)}
+    assert OptionKeywords.__annotations__.keys() == OPTIONS.keys() == {field.name for field in fields(Options)}
 
 
 def test_weeks_begin_on_monday(greet: Task[Any, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate
-from pgsched.db.schema.dump import path, schema_text
+from pgsched.db.schema.dump import schema_path, schema_text
 from pgsched.db.schema.script import upgrade_sql
 from pgsched.db.schema.version import SCHEMA_VERSION
 from tests.support.schema.psql import apply_script
@@ -23,13 +23,13 @@ def text_of(dsn: str) -> str:
 
 def test_the_text_is_what_the_revisions_make(dsn: str) -> None:
     """Where it fails: `python -m pgsched.db.schema.dump` writes the text anew."""
-    assert text_of(dsn).splitlines() == path().read_text(encoding="utf-8").splitlines()
+    assert text_of(dsn).splitlines() == schema_path().read_text(encoding="utf-8").splitlines()
 
 
 def test_the_text_makes_the_same_schema(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as db:
-        db.execute(path().read_bytes())
-    assert text_of(empty_dsn) == path().read_text(encoding="utf-8")
+        db.execute(schema_path().read_bytes())
+    assert text_of(empty_dsn) == schema_path().read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ def test_the_text_makes_the_same_schema(empty_dsn: str) -> None:
 )
 def test_every_change_shows_in_the_text(db: psycopg.Connection, dsn: str, change: str) -> None:
     db.execute(change.encode())
-    assert text_of(dsn) != path().read_text(encoding="utf-8")
+    assert text_of(dsn) != schema_path().read_text(encoding="utf-8")
 
 
 def test_the_script_makes_the_same_schema_and_then_does_nothing(empty_dsn: str) -> None:
     for _ in range(2):
         done = apply_script(empty_dsn, upgrade_sql())
         assert (done.returncode, done.stderr, done.stdout.split("\n")[-1]) == (0, "", "")
-    assert text_of(empty_dsn) == path().read_text(encoding="utf-8")
+    assert text_of(empty_dsn) == schema_path().read_text(encoding="utf-8")
     assert migrate.upgrade(empty_dsn) == (SCHEMA_VERSION, SCHEMA_VERSION)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pgsched import App, TaskError
-from pgsched.app.app_location import home
+from pgsched.app.app_location import locate_app
 from pgsched.app.base import load
 from pgsched.core.model import Result
 from pgsched.execute.process_pool.pool import Pool
@@ -101,12 +101,12 @@ def test_an_app_that_cannot_be_imported_is_refused_clearly(tmp_path: Path) -> No
     said = output_of(tmp_path, "-c", (tmp_path / "shop.py").read_text())
     assert "a child process must import the app, but no module that can be imported holds it" in said
     with pytest.raises(TaskError, match="no module that can be imported holds it"):
-        home(App())
+        locate_app(App())
     with pytest.raises(TaskError):
-        home(None)
+        locate_app(None)
 
 
 def test_a_child_has_the_database_that_the_worker_was_given() -> None:
     shop = App(dsn="postgresql://here/it")
     shop.path = "shop:app"
-    assert home(shop).dsn == "postgresql://here/it"
+    assert locate_app(shop).dsn == "postgresql://here/it"

@@ -15,14 +15,14 @@ import pytest
 
 from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim, Kind, Outcome, Result
-from pgsched.execute.base import Stopped
+from pgsched.execute.base import AttemptCancelled
 from pgsched.execute.output.head_tail import HEAD_BYTES, TAIL_BYTES
-from pgsched.execute.registry import executors
+from pgsched.execute.registry import make_executors
 from pgsched.execute.subprocess.command import CommandExecutor
 from pgsched.execute.subprocess.process_groups import GUARD
 from pgsched.execute.subprocess.program import Processes
 from pgsched.execute.subprocess.shell import ShellExecutor
-from pgsched.worker.process import hear_of_children
+from pgsched.worker.process import restore_sigchld
 from tests.support.executing import SLOT, cancel_when, children_of, claim, execute, holds
 from tests.support.waiting import wait_until
 
@@ -93,7 +93,7 @@ def test_a_failure_whose_exit_code_somebody_else_was_told_is_no_success() -> Non
 def test_a_worker_that_was_started_with_sigchld_ignored_is_told_exit_codes_all_the_same() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        hear_of_children()
+        restore_sigchld()
         assert shell("exit 3").error == "exit code 3"
     finally:
         signal.signal(signal.SIGCHLD, before)
@@ -204,7 +204,7 @@ def test_a_flood_of_output_keeps_its_head_and_its_tail() -> None:
 def test_a_flood_that_never_ends_can_be_cancelled(tmp_path: Path) -> None:
     given = claim("shell", f"echo y; echo y; touch {tmp_path}/on; yes")
     stopped = cancel_shell(given, tmp_path / "on")
-    assert isinstance(stopped, Stopped) and stopped.log_tail is not None and "y\ny\n" in stopped.log_tail
+    assert isinstance(stopped, AttemptCancelled) and stopped.log_tail is not None and "y\ny\n" in stopped.log_tail
     assert children_of(given.token) == []
 
 
@@ -294,5 +294,5 @@ def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: 
 
 
 def test_only_allowed_kinds_have_an_executor() -> None:
-    made = executors(None, WorkerSettings(allow=frozenset({Kind.TASK, Kind.SHELL, Kind.HTTP})), "")
+    made = make_executors(None, WorkerSettings(allow=frozenset({Kind.TASK, Kind.SHELL, Kind.HTTP})), "")
     assert sorted(made) == ["http", "shell", "task"]

@@ -29,7 +29,7 @@ def test_what_a_program_leaves_in_another_group_ends_with_it(tmp_path: Path, mon
     given = job(ENDS, tmp_path)
     assert execute(ShellExecutor(Processes()), given).result is Result.SUCCEEDED
     assert children_of(given.token) == []
-    monkeypatch.setattr(child, "TELLS_STATES", False)
+    monkeypatch.setattr(child, "HAS_PROC", False)
     execute(ShellExecutor(Processes()), given)
     left = children_of(given.token)
     assert left, "without the look at the session it goes on"

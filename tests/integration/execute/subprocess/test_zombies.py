@@ -49,5 +49,5 @@ def stopping_s(tmp_path: Path) -> float:
 def test_a_zombie_that_nobody_reaps_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopping_s(tmp_path) < KILL_AFTER_S
     (tmp_path / "on").unlink()
-    monkeypatch.setattr(child, "TELLS_STATES", False)
+    monkeypatch.setattr(child, "HAS_PROC", False)
     assert stopping_s(tmp_path) >= KILL_AFTER_S, "without the look at their states it does"

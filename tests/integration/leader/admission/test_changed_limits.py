@@ -68,7 +68,7 @@ def test_without_its_limit_everything_goes_on(db: psycopg.Connection) -> None:
     admit(db)
     assert states(db) == {"queued": 6}
     with db.transaction():
-        limits.forget(db)
+        limits.delete_obsolete(db)
     assert one(db, "SELECT last_value FROM pgsched.gated_queues") == 0
     add(db, 1, queue="q")
     assert states(db) == {"queued": 7}
@@ -80,7 +80,7 @@ def test_the_bit_of_a_queue_survives_whoever_sets_another_at_the_same_time(
     other = connect(autocommit=False)
     other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 0)")
     with db.transaction():
-        limits.forget(db)  # while somebody changes the table nothing is taken out
+        limits.delete_obsolete(db)  # while somebody changes the table nothing is taken out
     other.commit()
     add(db, 1, queue="a")
     assert states(db) == {"waiting": 1}
@@ -90,7 +90,7 @@ def test_the_bit_of_a_queue_survives_whoever_sets_another_at_the_same_time(
 def test_what_an_older_transaction_adds_does_not_slip_past_a_queues_first_limit(
     first: str, db: psycopg.Connection, connect: Open
 ) -> None:
-    slow, person, standing = connect(autocommit=False), connect(autocommit=False), admission.Standing()
+    slow, person, standing = connect(autocommit=False), connect(autocommit=False), admission.AdmissionState()
     if first == "the limit":  # not committed: it is not seen, though its transaction is the older one
         limit_queue(person, concurrency_limit=2)
         add(slow, 5)
@@ -126,9 +126,9 @@ def test_a_limit_that_is_changed_while_it_is_applied_is_applied_again(db: psycop
     add(db, 5)
     limit_queue(db, concurrency_limit=5)
     with db.transaction():
-        changes = limits.unapplied(db)
+        changes = limits.list_unapplied(db)
         connect().execute("UPDATE pgsched.queues SET concurrency_limit = 2")
-        assert limits.applied(db, changes) == 0
+        assert limits.mark_applied(db, changes) == 0
     admit(db)
     assert states(db) == {"queued": 2, "waiting": 3}
 
@@ -149,7 +149,7 @@ def test_a_queue_that_is_renamed_while_its_first_limit_is_applied_is_not_shut(
     db.execute("UPDATE pgsched.queues SET name = 'b'")
     admit(db)
     with db.transaction():
-        limits.forget(db)
+        limits.delete_obsolete(db)
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 

@@ -142,7 +142,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
         "UPDATE pgsched.runs SET concurrency_key = 'k', ready_at = now(), held_until = clock_timestamp()"
         " WHERE id = %s", [run_id]
     )  # fmt: skip
-    assert leadership.look(db, 0).runs is False, "nor does the leader look for it again and again"
+    assert leadership.find_due_work(db, 0).runs is False, "nor does the leader look for it again and again"
     admit(db)
     assert row_of(db, run_id)["state"] == ("waiting" if guarded else "skipped")
 

@@ -7,7 +7,7 @@ import pytest
 
 from pgsched.chaos.checks import limits as checker
 from pgsched.db.queries.leader import limits
-from pgsched.leader import admission
+from pgsched.leader import admission, changed_limits
 from tests.support.db.limiting import add, admit, limit, limit_queue
 from tests.support.db.setting import Open, take
 from tests.support.fleet import one
@@ -23,10 +23,10 @@ def stranger(connect: Open) -> psycopg.Connection:
     return found
 
 
-def times_up(standing: admission.Standing) -> None:
+def times_up(standing: admission.AdmissionState) -> None:
     """Five seconds pass."""
     for wait in standing.waits.values():
-        wait.until -= admission.WRITERS_S
+        wait.until -= changed_limits.WRITERS_TIMEOUT_S
 
 
 def test_a_first_limit_waits_five_seconds_for_strangers_and_says_for_whom(
@@ -34,7 +34,7 @@ def test_a_first_limit_waits_five_seconds_for_strangers_and_says_for_whom(
 ) -> None:
     add(db, 3)
     limit_queue(db, concurrency_limit=2)
-    standing = admission.Standing(share=1.0)
+    standing = admission.AdmissionState(share=1.0)
     admit(db, standing)
     assert db.execute(SHUT).fetchall() == [(stranger.info.backend_pid, True)]
     assert take(db, 5) == []
@@ -50,10 +50,10 @@ def test_a_first_limit_waits_five_seconds_for_strangers_and_says_for_whom(
 def test_without_the_bound_it_waits_for_ever(
     db: psycopg.Connection, stranger: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "WRITERS_S", float("inf"))
+    monkeypatch.setattr(admission, "WRITERS_TIMEOUT_S", float("inf"))
     add(db, 3)
     limit_queue(db, concurrency_limit=2)
-    standing = admission.Standing()
+    standing = admission.AdmissionState()
     for _ in range(3):
         admit(db, standing)
     assert take(db, 5) == []
@@ -64,7 +64,7 @@ def test_what_is_enqueued_after_a_limit_is_in_force_is_bound_by_it(db: psycopg.C
     older = connect(autocommit=False)
     add(older, 4)
     limit_queue(db, concurrency_limit=1)
-    standing = admission.Standing(share=1.0)
+    standing = admission.AdmissionState(share=1.0)
     admit(db, standing)
     times_up(standing)
     admit(db, standing)
@@ -74,7 +74,7 @@ def test_what_is_enqueued_after_a_limit_is_in_force_is_bound_by_it(db: psycopg.C
     for _ in range(5):
         admit(db, standing)
         take(db, 5)
-    history, since = checker.read(db), checker.in_force(db)
+    history, since = checker.read(db), checker.limits_in_force_since(db)
     assert len(history) == 4, "nothing that is new began beside them"
     assert checker.check(history, queues={"default": 1}, since=since) == []
     assert len(checker.check(history, queues={"default": 1})) == 1, "without that instant it would be a violation"
@@ -94,7 +94,7 @@ def test_noting_whom_a_queue_waits_for_is_no_change_that_anybody_made(
     before = one(db, "SELECT count(*) FROM pgsched.audit")
     listener = connect()
     listener.execute("LISTEN pgsched_leader")
-    standing = admission.Standing()
+    standing = admission.AdmissionState()
     admit(db, standing)
     admit(db, standing)
     assert one(db, "SELECT waits_for FROM pgsched.pauses") == stranger.info.backend_pid
@@ -110,12 +110,12 @@ def test_a_pass_looks_at_a_share_of_the_keys_and_the_next_goes_on(db: psycopg.Co
     limit(db, "k", 1)
     for n in range(100):
         add(db, 2, f"k:{n:03}")
-    standing = admission.Standing(share=30 / admission.GROUPS)
+    standing = admission.AdmissionState(share=30 / admission.MAX_GROUPS)
     admitted = []
     for _ in range(4):
-        standing.share = 30 / admission.GROUPS
+        standing.share = 30 / admission.MAX_GROUPS
         with db.transaction():
-            admitted.append(admission.admit(db, standing))
+            admitted.append(admission.admit_limited_runs(db, standing))
     assert admitted == [30, 30, 30, 10]
     assert standing.after == ("", "")
 
@@ -127,15 +127,15 @@ def test_all_keys_of_a_limited_queue_are_looked_at_together(db: psycopg.Connecti
     admit(db)
     for n in range(40):
         add(db, 1, f"k:{n:03}", queue="narrow", priority=5 if n < 39 else 0)
-    standing = admission.Standing(share=10 / admission.GROUPS)
+    standing = admission.AdmissionState(share=10 / admission.MAX_GROUPS)
     with db.transaction():
-        assert admission.admit(db, standing) == 1
+        assert admission.admit_limited_runs(db, standing) == 1
     assert [claim.id for claim in take(db, 5)] == []
     assert one(db, "SELECT concurrency_key FROM pgsched.runs WHERE state = 'queued'") == "k:039"
 
 
 def test_a_slow_pass_makes_the_next_one_smaller_and_a_quick_full_one_larger() -> None:
-    standing = admission.Standing(share=0.5)
+    standing = admission.AdmissionState(share=0.5)
     standing.took(0.5)
     assert standing.share == pytest.approx(0.05)
     standing.took(0.001)
@@ -149,4 +149,4 @@ def test_a_slow_pass_makes_the_next_one_smaller_and_a_quick_full_one_larger() ->
 
 
 def test_writers_are_known_by_their_sessions(db: psycopg.Connection, stranger: psycopg.Connection) -> None:
-    assert list(limits.writers(db).values()) == [stranger.info.backend_pid]
+    assert list(limits.list_writers(db).values()) == [stranger.info.backend_pid]

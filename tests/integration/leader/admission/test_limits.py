@@ -316,7 +316,7 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
         term, _ = leadership.elect(db, "one")
     with first.transaction():
         leadership.fence(first, term)
-        admission.admit(first, admission.Standing())
+        admission.admit_limited_runs(first, admission.AdmissionState())
         with second.transaction():
             if guarded:
                 with pytest.raises(NotLeading, match="another leader is inside a transaction"):

@@ -17,7 +17,7 @@ def test_a_rate_admits_a_burst_and_then_goes_at_its_pace(db: psycopg.Connection)
     limit(db, "api", rate=100, rate_period="100 seconds", rate_burst=4)
     add(db, 20, "api:1")
     add(db, 20, "api:2")
-    standing = admission.Standing()
+    standing = admission.AdmissionState()
     assert admit(db, standing) == 8, "each key has its own bucket"
     assert standing.wait_s is not None
     claim_all(db)
@@ -51,7 +51,7 @@ def test_many_claims_given_back_long_after_they_were_made_do_not_all_start_anew(
     """What came in since they were claimed others may have used."""
     limit(db, "api", rate=100, rate_period="1 second", rate_burst=1)
     add(db, 8, "api")
-    standing, claims = admission.Standing(), list[Claim]()
+    standing, claims = admission.AdmissionState(), list[Claim]()
     while len(claims) < 8:
         admit(db, standing)
         claims += take(db, 8)
@@ -80,7 +80,7 @@ def test_a_retry_costs_a_token(db: psycopg.Connection) -> None:
 def test_one_tenants_backlog_does_not_delay_anothers_first_run(db: psycopg.Connection) -> None:
     limit_queue(db, fair=True)
     add(db, 20_000, "big")
-    standing = admission.Standing()
+    standing = admission.AdmissionState()
     admit(db, standing)
     ahead = states(db)["queued"]
     assert ahead <= gates.SMALLEST_WINDOW
@@ -94,7 +94,7 @@ def test_many_keys_take_turns_however_few_go_at_a_time(db: psycopg.Connection) -
     limit_queue(db, fair=True, concurrency_limit=1)
     for key in ("a", "b", "c"):
         add(db, 3, key)
-    standing, order = admission.Standing(), []
+    standing, order = admission.AdmissionState(), []
     for _ in range(9):
         admit(db, standing)
         (run_id,) = claim_all(db)

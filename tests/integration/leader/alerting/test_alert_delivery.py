@@ -14,9 +14,9 @@ from pgsched.db.connection.connect import connect as connect_to
 from pgsched.db.queries.leader import alerts, leadership
 from pgsched.leader.alerting import delivery
 from pgsched.leader.alerting import incidents as incident_duty
-from pgsched.leader.alerting.delivery import Courier
-from pgsched.leader.alerting.incidents import Watch
-from pgsched.leader.alerting.sinks import NotTold, Sink
+from pgsched.leader.alerting.delivery import AlertDelivery
+from pgsched.leader.alerting.incidents import IncidentWatch
+from pgsched.leader.alerting.sinks import AlertSink, NotDelivered
 from pgsched.leader.election import Leader
 from pgsched.worker.alerts import alerting
 from tests.support.db.alerting import check, due_again, incident, job, open_kinds, slot
@@ -39,7 +39,7 @@ def incidents(db: psycopg.Connection, n: int) -> None:
 
 
 def pending(db: psycopg.Connection) -> bool:
-    return alerts.look(db)[1]
+    return alerts.has_alert_work(db)[1]
 
 
 def grow_old(db: psycopg.Connection, hours: int) -> None:
@@ -58,16 +58,16 @@ def grow_old(db: psycopg.Connection, hours: int) -> None:
 
 def test_an_incident_that_a_sink_refuses_keeps_no_other_from_it(db: psycopg.Connection, dsn: str) -> None:
     incidents(db, 3)
-    first, heard = min(one["id"] for one in alerts.listed(db)), set()
+    first, heard = min(one["id"] for one in alerts.list_alerts(db)), set()
 
     def tell(message: dict[str, Any]) -> None:
         if message["id"].split("-")[-2] == str(first):  # of uuid, number and instant
-            raise NotTold("it answered 400")
+            raise NotDelivered("it answered 400")
         heard.add(message["id"])
 
     with connect_to(dsn) as conn:
         for _ in range(3):
-            Courier(dsn, Sink(NAME, tell)).deliver_once(conn)
+            AlertDelivery(dsn, AlertSink(NAME, tell)).deliver_once(conn)
             due_again(db)
     assert len(heard) == 2
 
@@ -82,9 +82,9 @@ def test_a_slow_sink_leaves_what_it_is_not_told_yet_to_others(db: psycopg.Connec
         assert goes_on.wait(30)
 
     with connect_to(dsn) as one, connect_to(dsn) as two:
-        mine = Aside(lambda: Courier(dsn, Sink(NAME, slow)).deliver_once(one))
+        mine = Aside(lambda: AlertDelivery(dsn, AlertSink(NAME, slow)).deliver_once(one))
         wait_until(lambda: heard, what="the slow one to begin")
-        assert Courier(dsn, Sink(NAME, lambda message: heard.append(message["job"]))).deliver_once(two) == 1
+        assert AlertDelivery(dsn, AlertSink(NAME, lambda message: heard.append(message["job"]))).deliver_once(two) == 1
         goes_on.set()
         assert mine.result() == 1
     assert sorted(heard) == ["j0", "j1"]
@@ -96,62 +96,62 @@ def test_an_incident_that_is_open_is_told_however_long_the_sink_was_away(db: psy
     def tell(message: dict[str, Any]) -> None:
         heard.append(message["event"])
         if len(heard) == 1:
-            raise NotTold("not today")
+            raise NotDelivered("not today")
 
     with connect_to(dsn) as conn:
-        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+        assert AlertDelivery(dsn, AlertSink(NAME, tell)).deliver_once(conn) == 1
         grow_old(db, 48)
-        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+        assert AlertDelivery(dsn, AlertSink(NAME, tell)).deliver_once(conn) == 1
         slot(db, mine, 0.5, "succeeded")
         check(db)
-        assert Courier(dsn, Sink(NAME, tell)).deliver_once(conn) == 1
+        assert AlertDelivery(dsn, AlertSink(NAME, tell)).deliver_once(conn) == 1
     assert heard == ["opened", "opened", "closed"]
 
 
 def test_the_end_is_told_after_hours_in_which_nothing_ran(db: psycopg.Connection, dsn: str) -> None:
     """The leader closed it and died before anybody was told; so did all the others."""
     mine, heard = incident(db), []
-    both = [Sink(NAME, lambda message: heard.append(message["event"])), Sink("log", lambda _: None)]
+    both = [AlertSink(NAME, lambda message: heard.append(message["event"])), AlertSink("log", lambda _: None)]
     with connect_to(dsn) as conn:
         for sink in both:
-            Courier(dsn, sink).deliver_once(conn)
+            AlertDelivery(dsn, sink).deliver_once(conn)
         slot(db, mine, 0.5, "succeeded")
         check(db)
         grow_old(db, 3)
         assert pending(db)
-        Courier(dsn, both[0]).deliver_once(conn)
-        Courier(dsn, Sink("webhook new 2", heard.append)).deliver_once(conn)
+        AlertDelivery(dsn, both[0]).deliver_once(conn)
+        AlertDelivery(dsn, AlertSink("webhook new 2", heard.append)).deliver_once(conn)
     assert heard == ["opened", "closed"], "who was not told of the beginning hears nothing of the end of long ago"
 
 
 def test_what_nobody_can_tell_any_more_nudges_nobody(db: psycopg.Connection, dsn: str) -> None:
     """The webhook was taken out of the configuration; another is left."""
     mine = incident(db)
-    quiet = Sink("log", lambda _: None)
+    quiet = AlertSink("log", lambda _: None)
     with connect_to(dsn) as conn:
-        alerts.owe(conn, ["webhook gone 1"])
-        Courier(dsn, quiet).deliver_once(conn)
+        alerts.add_deliveries(conn, ["webhook gone 1"])
+        AlertDelivery(dsn, quiet).deliver_once(conn)
         assert pending(db)
         grow_old(db, 2)
-        Courier(dsn, quiet).deliver_once(conn)
+        AlertDelivery(dsn, quiet).deliver_once(conn)
         assert not pending(db)
-        assert alerts.take(conn, ["webhook gone 1"]) is None
-        alerts.owe(conn, ["webhook gone 1"])  # it is back
-        assert alerts.take(conn, ["webhook gone 1"]) is not None
+        assert alerts.take_delivery(conn, ["webhook gone 1"]) is None
+        alerts.add_deliveries(conn, ["webhook gone 1"])  # it is back
+        assert alerts.take_delivery(conn, ["webhook gone 1"]) is not None
         slot(db, mine, 0.5, "succeeded")
         check(db)
-        Courier(dsn, quiet).deliver_once(conn)
+        AlertDelivery(dsn, quiet).deliver_once(conn)
         grow_old(db, 50)
-        Courier(dsn, quiet).deliver_once(conn)
+        AlertDelivery(dsn, quiet).deliver_once(conn)
         assert not pending(db)
-        alerts.owe(conn, ["webhook gone 1"])
-        assert alerts.take(conn, ["webhook gone 1"]) is None, "it was over days ago"
+        alerts.add_deliveries(conn, ["webhook gone 1"])
+        assert alerts.take_delivery(conn, ["webhook gone 1"]) is None, "it was over days ago"
 
 
 def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
     """Whether they were told is not seen from outside."""
     nudged: list[bool] = []
-    watch = Watch(lambda: nudged.append(True))
+    watch = IncidentWatch(lambda: nudged.append(True))
     for _ in range(3):
         watch.work(db, begin(db), leads=True)
     assert nudged == [True]
@@ -186,14 +186,14 @@ def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeyp
     now, asked = [0.0], []
     before = alerts.check
 
-    def check_slowly(conn: Any, after: int, n: int) -> alerts.Checked:
+    def check_slowly(conn: Any, after: int, n: int) -> alerts.CheckResult:
         now[0] += 0.1 * n
         asked.append(n)
         return before(conn, after, n)
 
     monkeypatch.setattr(alerts, "check", check_slowly)
     monkeypatch.setattr(incident_duty, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    watch = Watch()
+    watch = IncidentWatch()
     while watch.work(db, begin(db), leads=True) == 0.0:
         pass
     assert (asked[0], max(asked[1:])) == (20, 2), "after one that took two seconds each takes a fifth of one"

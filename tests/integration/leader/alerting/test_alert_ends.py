@@ -46,7 +46,7 @@ def test_failures_are_not_over_because_somebody_retries_one(db: psycopg.Connecti
     state(db, last, "queued")
     ended_now(db, last)
     assert check(db) == [("closed", "failures")]
-    assert alerts.listed(db, everything=True)[0]["recovery"] == "a run succeeded"
+    assert alerts.list_alerts(db, everything=True)[0]["recovery"] == "a run succeeded"
 
 
 def test_failures_are_not_over_because_their_rows_are_gone(db: psycopg.Connection) -> None:
@@ -121,7 +121,7 @@ def test_a_row_that_somebody_holds_holds_up_no_leader(db: psycopg.Connection, co
     holder = connect(autocommit=False)
     holder.execute("SELECT FROM pgsched.alerts FOR UPDATE")
     db.execute("SET lock_timeout = '1s'")
-    alerts.led(db)
+    alerts.close_no_leader(db)
     holder.rollback()
-    alerts.led(db)
-    assert (open_kinds(db), len(alerts.listed(db, everything=True))) == ([], 1)
+    alerts.close_no_leader(db)
+    assert (open_kinds(db), len(alerts.list_alerts(db, everything=True))) == ([], 1)

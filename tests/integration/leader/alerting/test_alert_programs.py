@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pgsched.leader.alerting import sinks
-from pgsched.leader.alerting.sinks import NotTold, command
+from pgsched.leader.alerting.sinks import NotDelivered, make_command
 
 TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
 
@@ -26,36 +26,36 @@ def test_a_program_that_complains_without_end_costs_no_memory(monkeypatch: pytes
         return found
 
     monkeypatch.setattr(os, "read", read)
-    with pytest.raises(NotTold, match="longer than 1 s"):
-        command("/bin/sh -c 'yes >&2'")(TOLD)
+    with pytest.raises(NotDelivered, match="longer than 1 s"):
+        make_command("/bin/sh -c 'yes >&2'")(TOLD)
     assert sum(kept) > 1_000_000, "it said a lot"
-    with pytest.raises(NotTold, match="exit code 3") as told:
-        command("/bin/sh -c 'head -c 1000000 /dev/zero | tr \"\\\\0\" x >&2; echo the end >&2; exit 3'")(TOLD)
+    with pytest.raises(NotDelivered, match="exit code 3") as told:
+        make_command("/bin/sh -c 'head -c 1000000 /dev/zero | tr \"\\\\0\" x >&2; echo the end >&2; exit 3'")(TOLD)
     assert (str(told.value).endswith("the end"), len(str(told.value)) < 400) == (True, True)
 
 
 def test_what_a_program_complains_of_can_be_stored() -> None:
-    with pytest.raises(NotTold) as told:
-        command("/bin/sh -c 'printf \"no\\\\000such host\" >&2; exit 1'")(TOLD)
+    with pytest.raises(NotDelivered) as told:
+        make_command("/bin/sh -c 'printf \"no\\\\000such host\" >&2; exit 1'")(TOLD)
     assert str(told.value) == "exit code 1: no\ufffdsuch host"
 
 
 def test_a_program_that_leaves_something_running_has_ended(tmp_path: Path) -> None:
     """What it left has its output still open."""
     began = time.monotonic()
-    command(f"/bin/sh -c 'sleep 25 & echo $! > {tmp_path}/pid'")(TOLD)
+    make_command(f"/bin/sh -c 'sleep 25 & echo $! > {tmp_path}/pid'")(TOLD)
     assert time.monotonic() - began < 15
     os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
 def test_a_program_need_not_read_and_may_get_much(tmp_path: Path) -> None:
     much = TOLD | {"details": "x" * 100_000}
-    command("/bin/true")(much)
-    command(f"/bin/sh -c 'sleep 0.2; cat > {tmp_path}/got'")(much)
+    make_command("/bin/true")(much)
+    make_command(f"/bin/sh -c 'sleep 0.2; cat > {tmp_path}/got'")(much)
     assert json.loads((tmp_path / "got").read_text()) == much
 
 
 def test_what_a_program_complains_of_is_kept_without_passwords() -> None:
-    with pytest.raises(NotTold) as told:
-        command("/bin/sh -c 'echo cannot reach postgresql://eve:hunter2@db/x >&2; exit 1'")(TOLD)
+    with pytest.raises(NotDelivered) as told:
+        make_command("/bin/sh -c 'echo cannot reach postgresql://eve:hunter2@db/x >&2; exit 1'")(TOLD)
     assert ("cannot reach" in str(told.value), "hunter2" in str(told.value)) == (True, False)

@@ -15,9 +15,9 @@ from pgsched.db.connection.connect import connect as connect_to
 from pgsched.db.queries.leader import alerts
 from pgsched.db.statements import sql
 from pgsched.leader.alerting import incidents, sinks
-from pgsched.leader.alerting.delivery import Courier
-from pgsched.leader.alerting.incidents import Unled, Watch
-from pgsched.leader.alerting.sinks import NotTold, Sink
+from pgsched.leader.alerting.delivery import AlertDelivery
+from pgsched.leader.alerting.incidents import IncidentWatch, LeaderlessWatch
+from pgsched.leader.alerting.sinks import AlertSink, NotDelivered
 from pgsched.leader.duties.housekeeping import AlertsDuty
 from tests.support.db.alerting import check, due_again, incident, job, open_kinds, slot
 from tests.support.db.leading import duty_of, lead
@@ -27,7 +27,7 @@ from tests.support.waiting import wait_until
 
 
 def only(db: psycopg.Connection) -> dict[str, Any]:
-    (one,) = alerts.listed(db, everything=True)
+    (one,) = alerts.list_alerts(db, everything=True)
     return one
 
 
@@ -144,7 +144,7 @@ def test_the_incidents_of_a_job_that_is_deleted_or_watched_no_more_end(db: psyco
     db.execute("DELETE FROM pgsched.jobs WHERE id = %s", [one])
     db.execute("UPDATE pgsched.jobs SET alert_after_failures = NULL")
     assert check(db) == [("closed", "failures")] * 2
-    assert {a["recovery"] for a in alerts.listed(db, everything=True)} == {
+    assert {a["recovery"] for a in alerts.list_alerts(db, everything=True)} == {
         "the job was deleted", "it is watched no more"
     }  # fmt: skip
 
@@ -183,7 +183,7 @@ def test_two_who_look_at_once_open_one_incident(db: psycopg.Connection, connect:
         assert second.result().changes == []
     mine.commit()
     yours.commit()
-    assert len(alerts.listed(db)) == (1 if guarded else 2)
+    assert len(alerts.list_alerts(db)) == (1 if guarded else 2)
 
 
 def test_who_listens_hears_of_both_events(db: psycopg.Connection, connect: Open) -> None:
@@ -204,7 +204,7 @@ def test_the_leader_looks_and_nudges(db: psycopg.Connection) -> None:
     slot(db, job(db, alert_after_failures=1), 1, "dead")
     nudged: list[bool] = []
     loop = lead(db)
-    duty_of(loop, AlertsDuty).watch = Watch(lambda: nudged.append(True))
+    duty_of(loop, AlertsDuty).watch = IncidentWatch(lambda: nudged.append(True))
     loop.run_once()
     assert (open_kinds(db), bool(nudged)) == (["failures"], True)
 
@@ -215,7 +215,7 @@ def test_a_worker_watches_while_nobody_leads_and_says_so(
     monkeypatch.setattr(incidents, "UNLED_S", 0.05)
     monkeypatch.setattr(incidents, "EVERY_S", 0.05)
     slot(db, job(db, alert_after_failures=1), 1, "dead")
-    one, two = Unled(dsn, bool), Unled(dsn, bool)
+    one, two = LeaderlessWatch(dsn, bool), LeaderlessWatch(dsn, bool)
     one.start()
     two.start()
     try:
@@ -227,24 +227,24 @@ def test_a_worker_watches_while_nobody_leads_and_says_so(
         for thread in (one, two):
             thread.stop()
             thread.join(10)
-    assert len(alerts.listed(db, everything=True)) == 2
+    assert len(alerts.list_alerts(db, everything=True)) == 2
 
 
 # ---- telling
 
 
-def listening(told: list[Any], fails: int = 0, name: str = "webhook here 1") -> Sink:
+def listening(told: list[Any], fails: int = 0, name: str = "webhook here 1") -> AlertSink:
     def tell(message: dict[str, Any]) -> None:
         told.append((message["id"], message["event"]))
         if len(told) <= fails:
-            raise NotTold("not today")
+            raise NotDelivered("not today")
 
-    return Sink(name, tell)
+    return AlertSink(name, tell)
 
 
 def test_a_sink_that_fails_is_told_again_and_the_end_only_after_the_beginning(db: psycopg.Connection, dsn: str) -> None:
     mine, told = incident(db), []
-    mine_too = Courier(dsn, listening(told, fails=2))
+    mine_too = AlertDelivery(dsn, listening(told, fails=2))
     with connect_to(dsn) as conn:
         assert mine_too.deliver_once(conn) == 1
         assert mine_too.deliver_once(conn) == 0, "not at once"
@@ -262,7 +262,7 @@ def test_two_machines_with_the_same_sink_tell_it_once(db: psycopg.Connection, ds
     incident(db)
     told: list[Any] = []
     with connect_to(dsn) as one, connect_to(dsn) as two:
-        couriers = [Courier(dsn, listening(told)), Courier(dsn, listening(told))]
+        couriers = [AlertDelivery(dsn, listening(told)), AlertDelivery(dsn, listening(told))]
         threads = [
             threading.Thread(target=c.deliver_once, args=(conn,)) for c, conn in zip(couriers, (one, two), strict=True)
         ]
@@ -275,11 +275,11 @@ def test_who_dies_while_telling_leaves_it_to_the_next(db: psycopg.Connection, ds
     incident(db)
     told: list[Any] = []
     with connect_to(dsn) as conn:
-        alerts.owe(conn, ["webhook here 1"])
-        alerts.take(conn, ["webhook here 1"])  # and is heard of no more
-        assert Courier(dsn, listening(told)).deliver_once(conn) == 0
+        alerts.add_deliveries(conn, ["webhook here 1"])
+        alerts.take_delivery(conn, ["webhook here 1"])  # and is heard of no more
+        assert AlertDelivery(dsn, listening(told)).deliver_once(conn) == 0
         due_again(db)
-        assert Courier(dsn, listening(told)).deliver_once(conn) == 1
+        assert AlertDelivery(dsn, listening(told)).deliver_once(conn) == 1
 
 
 def test_a_sink_that_hangs_holds_up_neither_the_leader_nor_the_other_sinks(
@@ -287,13 +287,13 @@ def test_a_sink_that_hangs_holds_up_neither_the_leader_nor_the_other_sinks(
 ) -> None:
     monkeypatch.setattr(sinks, "PATIENCE_S", 0.3)
     forever, told = threading.Event(), []
-    hung = Courier(dsn, Sink("webhook hangs 1", lambda _: forever.wait() and None))
-    well = Courier(dsn, listening(told))
+    hung = AlertDelivery(dsn, AlertSink("webhook hangs 1", lambda _: forever.wait() and None))
+    well = AlertDelivery(dsn, listening(told))
     for one in (hung, well):
         one.start()
         one.nudge()
     loop = lead(db)
-    duty_of(loop, AlertsDuty).watch = Watch(lambda: [one.nudge() for one in (hung, well)])
+    duty_of(loop, AlertsDuty).watch = IncidentWatch(lambda: [one.nudge() for one in (hung, well)])
     slot(db, job(db, alert_after_failures=1), 1, "dead")
     loop.run_once()
     wait_until(lambda: told, what="the sink that is well")
@@ -311,7 +311,9 @@ def test_a_sink_that_hangs_holds_up_neither_the_leader_nor_the_other_sinks(
 
 
 def test_no_secret_is_in_a_sinks_name() -> None:
-    found = sinks.sinks(AlertSettings(("https://u:secret@hooks.example/T0/secret",), ("/opt/page --key secret",)))
+    found = sinks.configured_sinks(
+        AlertSettings(("https://u:secret@hooks.example/T0/secret",), ("/opt/page --key secret",))
+    )
     assert [sink.name.rsplit(" ", 1)[0] for sink in found] == ["log", "webhook hooks.example", "command page"]
     assert not any("secret" in sink.name for sink in found)
 

@@ -31,7 +31,7 @@ Open = Callable[..., psycopg.Connection]
 def test_every_slot_of_the_half_open_range_runs_once_and_in_order(db: psycopg.Connection) -> None:
     number = ask(db)
     assert list(through(db, number)) == [[slot] for slot in WEEK]
-    found = backfills.show(db, number)
+    found = backfills.show_backfill(db, number)
     assert (found["state"], found["slots"], found["considered"], found["started"]) == ("finished", 7, 7, 7)
     assert (found["succeeded"], found["open"]) == (7, 0)
     run = row_of(db, 1)
@@ -66,24 +66,24 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped(db: psycopg.Connection, 
 def test_a_leader_whose_transaction_fails_has_done_nothing(db: psycopg.Connection, connect: Open) -> None:
     number = ask(db)
     leader = connect(autocommit=False)
-    backfill.work(leader)
+    backfill.run_backfills(leader)
     leader.rollback()
-    assert backfills.show(db, number)["considered"] == 0
+    assert backfills.show_backfill(db, number)["considered"] == 0
     assert list(through(db, number)) == [[slot] for slot in WEEK]
 
 
 def test_the_high_water_mark_and_the_plan_are_left_alone(db: psycopg.Connection) -> None:
-    before = jobs.show(db, "a")
+    before = jobs.show_job(db, "a")
     for _ in through(db, ask(db)):
         pass
-    after = jobs.show(db, "a")
+    after = jobs.show_job(db, "a")
     unchanged = ("decided_until", "next_run_at", "run_count", "updated_at")
     assert [after[c] for c in unchanged] == [before[c] for c in unchanged]
 
 
 def test_slots_that_are_not_decided_yet_are_left_to_the_schedule(db: psycopg.Connection) -> None:
     jobs.update(db, "a", {"schedule": "* * * * *"})
-    mark = jobs.show(db, "a")["decided_until"]
+    mark = jobs.show_job(db, "a")["decided_until"]
     start = mark.replace(second=0, microsecond=0) - timedelta(minutes=5)
     found = backfills.add(db, "a", Request(start.isoformat(), "2100-01-01"))
     assert found["to_at"] <= mark + timedelta(microseconds=1)
@@ -127,7 +127,7 @@ def test_cancelled_as_one_thing(db: psycopg.Connection) -> None:
     assert states == [("running",), ("cancelled",), ("cancelled",)]
     assert row_of(db, claim.id)["cancel_reason"].endswith(f"backfill {number} was cancelled: wrong month")
     work(db)
-    found = backfills.show(db, number)
+    found = backfills.show_backfill(db, number)
     assert (found["state"], found["started"], found["cancelled"]) == ("cancelled", 3, 2)
     assert found["cancelled_by"].endswith(": wrong month")
     assert backfills.cancel(db, number) == "cancelled", "again is harmless"
@@ -159,7 +159,7 @@ def test_a_deleted_job_ends_its_backfill(db: psycopg.Connection) -> None:
     work(db)
     jobs.delete(db, "a")
     work(db)
-    found = backfills.show(db, number)
+    found = backfills.show_backfill(db, number)
     assert (found["state"], found["error"], found["cancelled"]) == ("failed", "job a was deleted", 1)
 
 
@@ -194,10 +194,10 @@ def test_the_leader_does_it_in_its_round(db: psycopg.Connection, connect: Open) 
     number = ask(db, max_active=2)
     assert pause(loop) <= 0.1, "while one is open it looks again soon"
     assert open_slots(db) == WEEK[:2]
-    while backfills.show(db, number)["finished_at"] is None:
+    while backfills.show_backfill(db, number)["finished_at"] is None:
         finish(db)
         loop.run_once()
-    assert backfills.show(db, number)["succeeded"] == 7
+    assert backfills.show_backfill(db, number)["succeeded"] == 7
 
 
 def test_a_long_run_of_a_backfill_costs_no_polling(
@@ -250,7 +250,7 @@ def test_what_cannot_be_is_refused(
         backfills.add(db, "b", request_)
 
 
-@pytest.mark.parametrize("call", [backfills.show, backfills.cancel])
+@pytest.mark.parametrize("call", [backfills.show_backfill, backfills.cancel])
 @pytest.mark.parametrize("number", [0, 4711, 2**63])
 def test_a_backfill_that_does_not_exist_is_not_found(
     db: psycopg.Connection, call: Callable[..., object], number: int

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.cli.commands.backfill import line
+from pgsched.cli.commands.backfill import describe_backfill
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
 from tests.support.db.backfilling import WEEK, open_slots, through, work
@@ -30,13 +30,13 @@ def call(db: psycopg.Connection, arguments: str) -> int:
 
 def test_one_call_runs_every_slot_of_the_range(db: psycopg.Connection) -> None:
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z'")
-    asked = backfills.show(db, number)
+    asked = backfills.show_backfill(db, number)
     assert (asked["state"], asked["slots"], asked["from_at"], asked["to_at"]) == (
         "running", None, MAY, MAY + timedelta(days=7),
     )  # fmt: skip
-    assert line(asked) == f"backfill {number} of job a is running: 0 of ? slots, 0 started, 0 left alone"
+    assert describe_backfill(asked) == f"backfill {number} of job a is running: 0 of ? slots, 0 started, 0 left alone"
     assert list(through(db, number)) == [[slot] for slot in WEEK]
-    found = backfills.show(db, number)
+    found = backfills.show_backfill(db, number)
     assert (found["state"], found["slots"], found["considered"], found["succeeded"]) == ("finished", 7, 7, 7)
 
 
@@ -46,16 +46,16 @@ def test_it_takes_all_that_the_command_takes(db: psycopg.Connection) -> None:
         db, "'a', '2026-05-01Z', '2026-05-08Z', reverse => true, max_active => 3, mode => 'all', priority => 2"
     )
     added = backfills.add(db, "a", Request("2026-05-01", "2026-05-08", "all", 3, True, 2))
-    found = backfills.show(db, by_name)
+    found = backfills.show_backfill(db, by_name)
     assert [found[name] for name in names] == [added[name] for name in names] == ["all", 3, True, 2]
-    defaults, request = backfills.show(db, call(db, "'a', '2026-05-01Z', '2026-05-08Z'")), Request("", "")
+    defaults, request = backfills.show_backfill(db, call(db, "'a', '2026-05-01Z', '2026-05-08Z'")), Request("", "")
     assert [defaults[name] for name in names] == [getattr(request, name) for name in names]
 
 
 def test_what_is_not_decided_is_left_to_the_schedule(db: psycopg.Connection) -> None:
-    mark = jobs.show(db, "a")["decided_until"]
+    mark = jobs.show_job(db, "a")["decided_until"]
     number = call(db, "'a', now() - interval '3 days', '2100-01-01Z'")
-    assert mark < backfills.show(db, number)["to_at"] <= mark + timedelta(microseconds=1)
+    assert mark < backfills.show_backfill(db, number)["to_at"] <= mark + timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize("size", [9000, 9001])
@@ -83,7 +83,7 @@ def test_the_leader_hears_of_it_and_counts(db: psycopg.Connection, connect: Any)
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z', max_active => 7")
     assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["backfills"]
     lead(connect()).run_once()
-    assert (backfills.show(db, number)["slots"], len(open_slots(db))) == (7, 7)
+    assert (backfills.show_backfill(db, number)["slots"], len(open_slots(db))) == (7, 7)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_number_of_slots_that_cannot_be_ends_it_with_the_reason(
     jobs.update(db, "a", {"schedule": schedule})
     number = call(db, f"'a', '{span[0]}', '{span[1]}'")
     work(db)
-    found = backfills.show(db, number)
+    found = backfills.show_backfill(db, number)
     assert (found["state"], found["error"], found["open"]) == ("failed", error, 0)
 
 

@@ -30,15 +30,15 @@ def ask(db: psycopg.Connection, name: str = "a", days: int = 1, **more: Any) -> 
 
 def rounds(conn: psycopg.Connection) -> Iterator[bool]:
     """A leader's rounds one after the other; each says whether it would go on at once."""
-    turn = backfill.Turn()
+    turn = backfill.BackfillCursor()
     while True:
         with conn.transaction():
-            more = backfill.work(conn, turn).more
+            more = backfill.run_backfills(conn, turn).more
         yield more
 
 
 def started(db: psycopg.Connection, number: int) -> int:
-    return int(backfills.show(db, number)["started"])
+    return int(backfills.show_backfill(db, number)["started"])
 
 
 def dead_slot(db: psycopg.Connection, name: str) -> int:
@@ -66,7 +66,7 @@ def test_backfills_that_wait_for_their_last_runs_do_not_starve_the_next(db: psyc
     last = ask(db, "b")
     assert next(leader) is False
     assert started(db, last) == 1
-    assert all(backfills.show(db, number)["state"] == "running" for number in waiting)
+    assert all(backfills.show_backfill(db, number)["state"] == "running" for number in waiting)
 
 
 def test_more_backfills_than_a_round_takes_have_their_turns(
@@ -104,7 +104,7 @@ def test_a_backfill_that_cannot_be_done_holds_up_no_other(
 ) -> None:
     add(db), add(db, "b")
     bad, good = ask(db), ask(db, "b")
-    real = backfill.step
+    real = backfill.run_batch
 
     def broken(conn: psycopg.Connection, wanted: querying.Row, *rest: Any) -> bool:
         real(conn, wanted, *rest)
@@ -112,7 +112,7 @@ def test_a_backfill_that_cannot_be_done_holds_up_no_other(
             conn.execute("SELECT 1/0")
         return False
 
-    monkeypatch.setattr(backfill, "step", broken)
+    monkeypatch.setattr(backfill, "run_batch", broken)
     next(rounds(db))
     assert [started(db, number) for number in (bad, good)] == [0, 1]
 
@@ -146,7 +146,7 @@ def delete_meets_the_leader(db: psycopg.Connection, connect: Open, mode: str) ->
         dead_slot(db, "a")
     ask(db, mode=mode)
     leader = connect(autocommit=False)
-    backfill.work(leader)
+    backfill.run_backfills(leader)
     person, deleted = connect(), Event()
 
     def delete() -> None:
@@ -174,5 +174,5 @@ def test_a_deletion_in_progress_makes_the_leader_wait_for_nothing(db: psycopg.Co
     assert [started(db, number) for number in (doomed, other)] == [0, 1]
     person.commit()
     next(leader)
-    assert backfills.show(db, doomed)["error"] == "job a was deleted"
+    assert backfills.show_backfill(db, doomed)["error"] == "job a was deleted"
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE phase < 3").fetchone() == (1,)

@@ -33,10 +33,10 @@ def test_counting_and_walking_take_rounds(
     monkeypatch.setattr(backfill, "LONGEST_S", 0.0)
     monkeypatch.setattr(planning, "FIRST_WINDOW", planning.LONGEST_WINDOW)
     asked(db, "0 0 29 2 *", reverse=reverse)
-    turn, rounds = backfill.Turn(), 0
+    turn, rounds = backfill.BackfillCursor(), 0
     while rounds < 2000:
         with db.transaction():
-            done = backfill.work(db, turn)
+            done = backfill.run_backfills(db, turn)
         rounds += 1
         if not done.more:
             break
@@ -49,7 +49,7 @@ def test_a_range_with_too_many_slots_ends_with_that(db: psycopg.Connection, monk
     monkeypatch.setattr(backfill, "LONGEST_S", 0.0)
     asked(db, "* * * * * *", reverse=True)
     with db.transaction():
-        backfill.work(db)
+        backfill.run_backfills(db)
     row = db.execute("SELECT error, finished_at IS NOT NULL FROM pgsched.backfills").fetchone()
     assert row == ("the range has more than 100,000 slots: ask for a shorter one", True)
 
@@ -78,18 +78,18 @@ def test_windows_hold_each_slot_once(reverse: bool) -> None:
 
 def test_of_many_open_ones_each_round_looks_at_some(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them read in each round would delay every job: they take turns, also those that only wait."""
-    monkeypatch.setattr(backfill, "LOOK", 3)
+    monkeypatch.setattr(backfill, "MAX_READ", 3)
     jobs = "INSERT INTO pgsched.jobs (name, task, schedule) SELECT 'j' || n, 't', '@daily' FROM generate_series(1, 8) n"
     db.execute(jobs)
     db.execute("INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at)"
                " SELECT id, name, schedule, 'UTC', %s, %s, %s FROM pgsched.jobs ORDER BY id",
                [BEGIN, BEGIN, BEGIN + timedelta(days=9)])  # fmt: skip
-    turn = backfill.Turn()
+    turn = backfill.BackfillCursor()
 
     def round_of() -> list[str]:
         """The backfills that have begun after one more round."""
         with db.transaction():
-            backfill.work(db, turn)
+            backfill.run_backfills(db, turn)
         found = db.execute("SELECT job FROM pgsched.backfills WHERE started > 0 ORDER BY id").fetchall()
         return [job for (job,) in found]
 

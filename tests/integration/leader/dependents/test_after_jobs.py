@@ -11,7 +11,7 @@ from pgsched import App, InputError
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.leader import retention, ticks
 from pgsched.db.queries.runs import dependencies
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from pgsched.leader.ticker import tick
 from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.pruning import prune
@@ -41,7 +41,7 @@ def lead(db: psycopg.Connection) -> None:
     for _ in range(3):
         with db.transaction():
             tick(db, 5000)
-            resolve(db, 5000)
+            decide_dependencies(db, 5000)
             ticks.admit(db, 5000)
 
 
@@ -136,14 +136,14 @@ def test_what_a_slot_waits_for_is_kept_while_another_job_has_yet_to_decide_it(
             " scheduled_at = scheduled_at - interval '1 hour' WHERE state = 'succeeded'"
         )
     assert prune(db, 0.0) == 0
-    assert retention.would_go(db) == []
+    assert retention.count_expired(db) == []
     db.execute("UPDATE pgsched.jobs SET paused = false")
     lead(db)
     end(db, "check")
     assert runs(db, "report") == [("queued", None)]
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued' AND phase < 3"
                " AND scheduled_at < now()")  # fmt: skip
-    assert [row["runs"] for row in retention.would_go(db)] == [1]
+    assert [row["runs"] for row in retention.count_expired(db)] == [1]
     assert prune(db, 0.0) == 1
 
 

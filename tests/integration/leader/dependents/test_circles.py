@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.db.queries.runs import dependencies
 from pgsched.leader import circles
-from pgsched.leader.circles import Circles
+from pgsched.leader.circles import CircleSearch
 from pgsched.leader.loop import LeaderLoop
 from tests.support.db.dependencies import add, end, link, states
 from tests.support.db.leading import lead
@@ -144,7 +144,7 @@ def test_a_look_takes_no_longer_than_it_may(
     for a, b in zip(runs[:3], runs[3:], strict=True):
         close(connect, (b, a), (a, b))
     monkeypatch.setattr(circles, "LONGEST_S", -1.0)
-    search = Circles()
+    search = CircleSearch()
     ended = [search.work(db, leader.term.leading) for _ in range(4)]
     assert ended == [1, 1, 1, 0], "one run a look"
     monkeypatch.setattr(circles, "EVERY_S", 7.0)
@@ -178,7 +178,7 @@ def test_a_circle_among_many_runs_is_found_over_several_looks(
         link(db, run_id, *(add(db) for _ in range(10)))
     close_ring(connect, runs)
     other = ring(db, connect, 2)
-    search, looks = Circles(), 0
+    search, looks = CircleSearch(), 0
     while states(db, runs[0], other[0]) != ["cancelled"] * 2:
         search.work(db, leader.term.leading)
         looks += 1
@@ -223,10 +223,10 @@ def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
 ) -> None:
     monkeypatch.setattr(circles, "EDGES", 2)
     runs = ring(db, connect, 8)
-    monkeypatch.setattr(circles, "LARGEST", 6)
+    monkeypatch.setattr(circles, "MAX_WALK_RUNS", 6)
     rounds(leader, 10)
     assert set(states(db, *runs)) == {"waiting"}
-    monkeypatch.setattr(circles, "LARGEST", 8)
+    monkeypatch.setattr(circles, "MAX_WALK_RUNS", 8)
     rounds(leader, 10)
     assert set(states(db, *runs)) == {"cancelled"}
 
@@ -243,7 +243,7 @@ def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
     with pytest.raises(psycopg.errors.CheckViolation, match="would wait for itself"):
         link(db, chain[-1], chain[0])
     db.execute(insert, [[chain[-1], *earlier], [chain[0], *later]])
-    search, looks = Circles(), 0
+    search, looks = CircleSearch(), 0
     while states(db, chain[0]) != ["cancelled"]:
         search.work(db, leader.term.leading)
         looks += 1
@@ -283,7 +283,7 @@ def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
     cut(monkeypatch, "dependencies_end_circle", "UPDATE SKIP LOCKED", "UPDATE")
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
-    aside = Aside(lambda: Circles().work(db, leader.term.leading))
+    aside = Aside(lambda: CircleSearch().work(db, leader.term.leading))
     wait_until_blocked(connect(), db)
     person.rollback()
     assert aside.result() == 1

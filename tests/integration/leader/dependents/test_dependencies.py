@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgsched.leader import dependents
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from tests.support.db.dependencies import add, admit, end, link, states
 from tests.support.db.pruning import prune
 from tests.support.db.setting import row_of
@@ -213,7 +213,7 @@ def test_one_pass_goes_on_while_more_parents_have_ended_than_a_step_takes(
     child = add(db, *parents)
     end(db, *parents)
     with db.transaction():
-        resolve(db, 10)
+        decide_dependencies(db, 10)
     assert states(db, child) == ["queued"]
 
 
@@ -225,11 +225,11 @@ def test_a_pass_ends_after_a_while_and_says_that_there_is_more(
     end(db, *parents)
     monkeypatch.setattr(dependents, "LONGEST_S", -1.0)
     with db.transaction():
-        assert resolve(db, 10) == 1
+        assert decide_dependencies(db, 10) == 1
     assert states(db, child) == ["waiting"]
     for _ in range(3):
         with db.transaction():
-            resolve(db, 10)
+            decide_dependencies(db, 10)
     assert states(db, child) == ["queued"]
 
 

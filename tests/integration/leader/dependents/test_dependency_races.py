@@ -10,11 +10,11 @@ import pytest
 
 from pgsched.core.model import Claim
 from pgsched.db.queries.runs import dependencies
-from pgsched.db.queries.runs.claims import ended
+from pgsched.db.queries.runs.claims import success_parameters
 from pgsched.db.statements import sql
-from pgsched.leader.dependents import Sweep, Turn, resolve
+from pgsched.leader.dependents import DeletedParentSweep, DependencyCursor, decide_dependencies
 from pgsched.leader.pruner import Pruner
-from pgsched.leader.rollups import Counting
+from pgsched.leader.rollups import RunCounter
 from tests.support.db.dependencies import add, admit, end, states
 from tests.support.db.pruning import keep, prune
 from tests.support.db.setting import Aside, Open, cut, row_of, take, wait_until_blocked
@@ -90,7 +90,7 @@ def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Conn
     child = add(slow, a)
     end(db, a)
     keep(db, any="0")
-    counting, pruner = Counting(), Pruner()
+    counting, pruner = RunCounter(), Pruner()
 
     @contextmanager
     def begin() -> Iterator[psycopg.Connection]:
@@ -125,7 +125,7 @@ def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
 
 
 def settle(db: psycopg.Connection, claim: Claim) -> None:
-    assert db.execute(sql("settle_succeeded"), ended([claim.id], [claim.token])).rowcount == 1
+    assert db.execute(sql("settle_succeeded"), success_parameters([claim.id], [claim.token])).rowcount == 1
 
 
 def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:
@@ -133,7 +133,7 @@ def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -
     cancelled, anyway, untouched = add(db, a, b), add(db, a, on_failure="run_anyway"), add(db, b)
     admit(db)
     db.execute("DELETE FROM pgsched.runs WHERE id = %s", [a])
-    sweep = Sweep()
+    sweep = DeletedParentSweep()
     for _ in range(4):
         with db.transaction():
             sweep.work(db, 1)
@@ -152,10 +152,10 @@ def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [child])
     steps = []
-    judged = dependencies.release
-    monkeypatch.setattr(dependencies, "release", lambda *given: (steps.append(given), judged(*given))[1])
+    judged = dependencies.decide_ended_parents
+    monkeypatch.setattr(dependencies, "decide_ended_parents", lambda *given: (steps.append(given), judged(*given))[1])
     with db.transaction():
-        assert resolve(db, 10) == 0
+        assert decide_dependencies(db, 10) == 0
     assert len(steps) == 1
 
 
@@ -166,14 +166,14 @@ def test_locked_children_do_not_hold_up_those_of_other_parents(db: psycopg.Conne
     end(db, *parents)
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
-    turn = Turn()
+    turn = DependencyCursor()
     for _ in range(4):
         with db.transaction():
-            resolve(db, 2, turn)
+            decide_dependencies(db, 2, turn)
     assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
     person.rollback()
     with db.transaction():
-        resolve(db, 2, turn)
+        decide_dependencies(db, 2, turn)
     assert states(db, *children) == ["queued"] * 7, "it goes on from the start"
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
 
@@ -186,11 +186,11 @@ def test_locked_children_do_not_hold_up_others_of_the_same_parent(db: psycopg.Co
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [children[:5]])
     with db.transaction():
-        resolve(db, 2)
+        decide_dependencies(db, 2)
     assert states(db, *children) == ["waiting"] * 5 + ["queued"] * 2
     person.rollback()
     with db.transaction():
-        resolve(db, 2)
+        decide_dependencies(db, 2)
     assert states(db, *children) == ["queued"] * 7
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
 

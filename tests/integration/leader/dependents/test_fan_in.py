@@ -11,7 +11,7 @@ from pgsched.db.connection.connect import BY_INDEX
 from pgsched.db.queries.runs import dependencies
 from pgsched.db.statements import sql
 from pgsched.leader import dependents
-from pgsched.leader.dependents import Sweep, Turn, resolve
+from pgsched.leader.dependents import DeletedParentSweep, DependencyCursor, decide_dependencies
 from tests.support.db.dependencies import add, admit, end, link, states
 from tests.support.db.plans import nodes
 from tests.support.db.setting import Open
@@ -31,13 +31,13 @@ def fan_in(db: psycopg.Connection) -> tuple[int, list[int]]:
     return child, parents
 
 
-def round_of(db: psycopg.Connection, turn: Turn) -> int:
+def round_of(db: psycopg.Connection, turn: DependencyCursor) -> int:
     """One step, however quick this machine is."""
     with db.transaction():
-        return resolve(db, 5000, turn, longest_s=0.0)
+        return decide_dependencies(db, 5000, turn, longest_s=0.0)
 
 
-def rounds(db: psycopg.Connection, turn: Turn) -> int:
+def rounds(db: psycopg.Connection, turn: DependencyCursor) -> int:
     """Steps until nothing is left to do."""
     count = 0
     while round_of(db, turn):
@@ -58,7 +58,7 @@ def read(db: psycopg.Connection, name: str, table: str, values: dict[str, Any]) 
 
 def test_a_step_locks_no_more_than_a_thousand_parents(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
-    turn = Turn()
+    turn = DependencyCursor()
     marked = []
     while not marked or marked[-1] < MANY:
         round_of(db, turn)
@@ -91,7 +91,7 @@ def test_a_large_run_whose_parent_somebody_has_locked_holds_up_no_other(
     child, parents = fan_in
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [parents[-1]])
-    turn = Turn()
+    turn = DependencyCursor()
     rounds(db, turn)
     other_parents = [add(db), *parents[: MANY - 2]]
     others = [add(db, other_parents[0]), add(db, *other_parents)]
@@ -127,7 +127,7 @@ def test_parents_that_somebody_has_locked_are_marked_later(
     child, parents = fan_in
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [parents[:1500:300]])
-    turn = Turn()
+    turn = DependencyCursor()
     rounds(db, turn)
     assert one(db, MARKED) == MANY - 5
     person.rollback()
@@ -146,7 +146,7 @@ def test_an_edge_that_comes_while_the_others_are_marked_is_watched(
     child, parents = fan_in
     late = parents[place]
     db.execute("DELETE FROM pgsched.dependencies WHERE parent_id = %s", [late])
-    turn = Turn()
+    turn = DependencyCursor()
     round_of(db, turn)
     assert one(db, MARKED) == 1000
     link(db, child, late)
@@ -173,7 +173,7 @@ def test_an_edge_that_comes_while_the_last_ones_are_marked_is_watched(
         return really(conn, run_id)
 
     monkeypatch.setattr(dependencies, "complete", complete)
-    turn = Turn()
+    turn = DependencyCursor()
     rounds(db, turn)
     end(db, *parents)
     rounds(db, turn)
@@ -185,9 +185,9 @@ def test_an_edge_that_comes_while_the_last_ones_are_marked_is_watched(
 
 def test_another_leader_begins_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
-    round_of(db, Turn())
+    round_of(db, DependencyCursor())
     assert one(db, "SELECT available_at = '8999-01-02Z' FROM pgsched.runs WHERE id = %s", child)
-    turn = Turn()
+    turn = DependencyCursor()
     rounds(db, turn)
     assert one(db, MARKED) == MANY
     end(db, *parents)
@@ -199,7 +199,7 @@ def test_small_ones_beside_a_large_one_are_let_go(db: psycopg.Connection, fan_in
     child, _ = fan_in
     parents = [add(db) for _ in range(3)]
     children = [add(db, parent) for parent in parents]
-    turn = Turn()
+    turn = DependencyCursor()
     rounds(db, turn)
     end(db, *parents)
     rounds(db, turn)
@@ -216,7 +216,7 @@ def test_a_parent_that_is_gone_is_found_some_edges_at_a_time(
         db.execute("DELETE FROM pgsched.runs WHERE id = %s", [parents[-1]])
     values = {"after": 0, "after_parent": 0, "n": 1000}
     assert read(db, "dependencies_gone", "dependencies", values) <= 1001
-    sweep = Sweep()
+    sweep = DeletedParentSweep()
     for _ in range(2):
         sweep.work(db, 1000)
         assert states(db, child) == ["waiting"]
@@ -228,5 +228,5 @@ def test_the_chunk_is_what_bounds_a_step(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
 ) -> None:
     monkeypatch.setattr(dependents, "CHUNK", 1_000_000)
-    round_of(db, Turn())
+    round_of(db, DependencyCursor())
     assert one(db, MARKED) == MANY

@@ -16,7 +16,7 @@ from pgsched.core.schedule import zones
 from pgsched.db.queries.leader import expired_leases, ticks
 from pgsched.errors import PgschedError
 from pgsched.leader import election
-from pgsched.leader.dependents import Turn
+from pgsched.leader.dependents import DependencyCursor
 from pgsched.leader.duties import waiting as waiting_duties
 from pgsched.leader.election import Leader
 from pgsched.leader.loop import LeaderLoop
@@ -27,7 +27,7 @@ from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_o
 
 def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_jobs(db, 2, 5)
-    real, bad = plan.due, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
+    real, bad = plan.row_to_run, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
     calls: list[int] = []
 
     def third_time_bad(job: plan.Job, *rest: Any) -> plan.SlotRow:
@@ -36,7 +36,7 @@ def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkey
             raise OverflowError("too large")
         return real(job, *rest)
 
-    monkeypatch.setattr(plan, "due", third_time_bad)
+    monkeypatch.setattr(plan, "row_to_run", third_time_bad)
     with db.transaction():
         assert tick(db, 100).errors == 1
     per_job = db.execute("SELECT job_id, count(*) FROM pgsched.runs GROUP BY job_id").fetchall()
@@ -169,7 +169,7 @@ def test_a_file_that_this_host_cannot_read_ends_no_leader(
     def full(*_: object) -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(waiting_duties, "resolve", full)
+    monkeypatch.setattr(waiting_duties, "decide_dependencies", full)
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
     lead(db).run_once()
@@ -177,11 +177,11 @@ def test_a_file_that_this_host_cannot_read_ends_no_leader(
 
 
 def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(conn: psycopg.Connection, n: int, turn: Turn) -> int:
+    def broken(conn: psycopg.Connection, n: int, turn: DependencyCursor) -> int:
         conn.execute("SELECT 'no instant'::timestamptz")
         return 0
 
-    monkeypatch.setattr(waiting_duties, "resolve", broken)
+    monkeypatch.setattr(waiting_duties, "decide_dependencies", broken)
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET state = 'scheduled'")
     lead(db).run_once()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.db.queries.leader.leadership import elect, fence, look
+from pgsched.db.queries.leader.leadership import elect, fence, find_due_work
 from tests.support.db.clocks import a_worker
 
 pytestmark = pytest.mark.pg14
@@ -46,7 +46,7 @@ def test_terms_that_end_soon_share_one_grace(db: psycopg.Connection) -> None:
 def test_a_gap_of_half_a_lease_begins_it_anew(db: psycopg.Connection) -> None:
     term, _ = elected(db)
     passed(db, 10.0)
-    look(db, term)
+    find_due_work(db, term)
     passed(db, 16.0)
     assert elected(db)[1] == pytest.approx(LEASE_S, abs=1)
 
@@ -54,7 +54,7 @@ def test_a_gap_of_half_a_lease_begins_it_anew(db: psycopg.Connection) -> None:
 def test_a_gap_within_a_term_begins_it_anew(db: psycopg.Connection) -> None:
     term, _ = elected(db)
     passed(db, 16.0)
-    look(db, term)
+    find_due_work(db, term)
     passed(db, 5.0)
     assert elected(db)[1] == pytest.approx(LEASE_S - 5, abs=1)
 

@@ -49,7 +49,7 @@ def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
 ) -> None:
     add_jobs(db, 7, 20)
     refuse(db, REFUSALS["constraint"])
-    monkeypatch.setattr(ticks, "refused", lambda error: False)
+    monkeypatch.setattr(ticks, "is_fault_of_row", lambda error: False)
     with pytest.raises(psycopg.errors.CheckViolation), db.transaction():
         tick(db, 100)
     assert slots(db) == (0, 0)
@@ -73,8 +73,8 @@ def test_slots_that_were_passed_over_have_their_row_though_another_jobs_is_refus
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET queue = ' a' WHERE name = 'j2'")
     with db.transaction():
-        assert skipped_slots.record(db) == 3
+        assert skipped_slots.record_stretches(db) == 3
     found = db.execute("SELECT j.name FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY 1").fetchall()
     assert found == [("j1",), ("j3",)]
     with db.transaction():
-        assert skipped_slots.record(db) == 0
+        assert skipped_slots.record_stretches(db) == 0

@@ -70,7 +70,7 @@ def test_a_duty_whose_backend_is_killed_twice_is_left_undone(
         os.kill(conn.info.backend_pid, signal.SIGKILL)
         return conn.execute("SELECT pg_sleep(30)").fetchall()
 
-    monkeypatch.setattr(backfill, "work", costly)
+    monkeypatch.setattr(backfill, "run_backfills", costly)
     with leading(server.dsn):
         wait_until(lambda: asked(server.dsn, LOST) == 2, 60, "the second session to be lost")
         before = asked(server.dsn, SLOTS)

@@ -44,7 +44,7 @@ def lose_backend(conn: psycopg.Connection) -> None:
 def lose_in_call(monkeypatch: pytest.MonkeyPatch, number: int, lose: Callable[[psycopg.Connection], None]) -> list[int]:
     """In this call of the duty `backfills` the session is lost first; the list grows with each call."""
     calls: list[int] = []
-    work = backfill.work
+    work = backfill.run_backfills
 
     def unlucky(conn: psycopg.Connection, *rest: Any) -> Any:
         calls.append(1)
@@ -52,7 +52,7 @@ def lose_in_call(monkeypatch: pytest.MonkeyPatch, number: int, lose: Callable[[p
             lose(conn)
         return work(conn, *rest)
 
-    monkeypatch.setattr(backfill, "work", unlucky)
+    monkeypatch.setattr(backfill, "run_backfills", unlucky)
     return calls
 
 
@@ -80,7 +80,7 @@ def test_two_sessions_are_enough(
         lose(conn)
         return conn.execute("SELECT").fetchall()
 
-    monkeypatch.setattr(backfill, "work", costly)
+    monkeypatch.setattr(backfill, "run_backfills", costly)
     with leading(dsn) as leader:
         wait_until(lambda: db.execute(NOTED.encode()).fetchone() == (2,), 30, "the second session to be lost")
         db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('once', 't')")
@@ -153,6 +153,6 @@ def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(election.LeaderLoop, "run_once", broken)
     monkeypatch.setattr(election, "back_off_s", lambda *_: 0.01)
-    monkeypatch.setattr(election, "CALM_S", 0.0)
+    monkeypatch.setattr(election, "ERRORS_RESET_S", 0.0)
     leader.run()
     assert len(rounds) > 2 * election.UNFORESEEN

@@ -14,8 +14,8 @@ from pgsched.db.queries.leader import set_aside as notes
 from pgsched.leader import admission, backfill
 from pgsched.leader.isolation import guard, pieces, set_aside
 from pgsched.leader.loop import LeaderLoop
-from pgsched.services.doctor import left_undone
-from pgsched.services.status import status
+from pgsched.services.doctor import report_set_aside
+from pgsched.services.status import read_status
 from tests.support.db.leading import lead
 from tests.support.db.poisoning import GOOD, add_backfills, aside, heal, poison, until, waiting_run
 from tests.support.db.setting import Open, add_runs, let_expire, take
@@ -99,9 +99,9 @@ def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db
     assert db.execute(rest.encode()).fetchone() == ([7],)
     (found,) = aside(db)
     assert (found[0], found[2]) == (duty, "poisoned")
-    finding = next(left_undone(notes.seen(db)))
+    finding = next(report_set_aside(notes.list_for_people(db)))
     assert finding.text.startswith(f"of {duty}, {found[1]} is set aside")
-    assert not [problem for problem in status(db).problems if "duty" in problem], "the duty is done"
+    assert not [problem for problem in read_status(db).problems if "duty" in problem], "the duty is done"
     heal(db)
     until(loop, db, rest, None)
     until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
@@ -119,7 +119,7 @@ def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, 
         heal(db)
         return
     assert found[1:] == ("", "poisoned"), "the duty as a whole"
-    (problem,) = [problem for problem in status(db).problems if "duty" in problem]
+    (problem,) = [problem for problem in read_status(db).problems if "duty" in problem]
     assert f"duty {found[0]} has failed" in problem
     heal(db)
     rest = f"SELECT count(*) FROM pgsched.runs WHERE id < 1000 AND NOT ({done})"
@@ -131,8 +131,8 @@ def test_a_search_that_begins_in_the_middle_tries_the_first_rows_too(db: psycopg
     """So much did the pass before: seven of the twelve groups. The rest is not all that there is to be tried."""
     limited(db)
     poison(db, "UPDATE", "OLD.id < 1000")
-    term, standing = lead(db).term, admission.Standing(after=("default", "k:7"))
-    term.guard.run("limits", lambda: pieces.limit(term, standing), pieces.limited(term, standing))
+    term, standing = lead(db).term, admission.AdmissionState(after=("default", "k:7"))
+    term.guard.run("limits", lambda: pieces.run_admission_pass(term, standing), pieces.limited(term, standing))
     assert aside(db) == [("limits", "", "poisoned")]
 
 
@@ -221,7 +221,7 @@ def test_a_python_error_is_the_duty_s_and_told_once_with_its_traceback(
         raise TypeError("'NoneType' object is not iterable")
 
     with monkeypatch.context() as once:
-        once.setattr(backfill, "work", broken)
+        once.setattr(backfill, "run_backfills", broken)
         loop = lead(db)
         wait_until(lambda: loop.run_once() >= 0 and len(said) >= 3, what="further tries")
     assert [more["exc_info"] for more in said[:3]] == [True, False, False]
@@ -253,7 +253,7 @@ def test_a_duty_that_twice_cost_the_session_is_left_undone(db: psycopg.Connectio
         if times == 2:
             rounds(loop)
     assert db.execute("SELECT started FROM pgsched.backfills").fetchone() == (0,)
-    (problem,) = [problem for problem in status(db).problems if "duty" in problem]
+    (problem,) = [problem for problem in read_status(db).problems if "duty" in problem]
     assert problem.startswith("the leader's duty backfills is left undone")
     db.execute("UPDATE pgsched.set_aside SET next_at = clock_timestamp()")
     loop = lead(db)

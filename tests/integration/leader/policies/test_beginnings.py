@@ -33,7 +33,7 @@ def later(db: psycopg.Connection, **columns: Any) -> None:
 @pytest.mark.parametrize("schedule", ["@hourly", "@every 1h", "@after 1h"])
 def test_before_its_beginning_nothing_of_a_job_is_decided(db: psycopg.Connection, schedule: str) -> None:
     later(db, schedule=schedule)
-    job = jobs.show(db, "a")
+    job = jobs.show_job(db, "a")
     first = job["anchor_at"] + (HOUR if schedule == "@after 1h" else 0 * HOUR)
     assert not mark_ahead(db)
     assert timedelta(0) <= job["next_run_at"] - first < HOUR
@@ -102,11 +102,11 @@ def test_an_end_that_is_put_off_before_the_beginning_passes_over_nothing(db: psy
 def test_slots_before_the_beginning_are_told_and_foreseen_as_none(db: psycopg.Connection) -> None:
     later(db)
     led(db)
-    start = jobs.show(db, "a")["starts_at"]
+    start = jobs.show_job(db, "a")["starts_at"]
     assert why(db, hours(db, 1)[0] + 5 * HOUR).answer == "before_start", "also one that is still to come"
     assert why(db).slot >= start
     assert why(db, start + 5 * HOUR).answer == "future"
-    shown = preview_job(jobs.show(db, "a"), 3)
+    shown = preview_job(jobs.show_job(db, "a"), 3)
     assert timedelta(0) <= shown.fires[0].at - start < HOUR
 
 
@@ -161,7 +161,7 @@ def test_the_same_schedule_goes_on_behind_the_mark_without_a_word(db: psycopg.Co
 def test_what_is_ahead_and_decided_is_not_to_come(db: psycopg.Connection) -> None:
     stepped_back(db)
     led(db)
-    job = jobs.show(db, "a")
+    job = jobs.show_job(db, "a")
     found = why(db, job["decided_until"] - 10 * MINUTE)
     assert found.answer == "decided_ahead"
     assert "it is ahead of the clock, but decided: " in found.text

@@ -48,11 +48,11 @@ def test_a_run_that_began_in_time_is_tried_again_after_its_deadline(db: psycopg.
 def test_the_leader_knows_when_the_next_run_expires(db: psycopg.Connection) -> None:
     job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
     db.execute("UPDATE pgsched.jobs SET paused = true")
-    assert leadership.look(db, 0).wait_s is None
+    assert leadership.find_due_work(db, 0).wait_s is None
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '5 seconds', started_at = NULL")
-    assert 4 < (leadership.look(db, 0).wait_s or 0) <= 5
+    assert 4 < (leadership.find_due_work(db, 0).wait_s or 0) <= 5
     db.execute("UPDATE pgsched.runs SET state = 'waiting', held_until = clock_timestamp() + interval '2 seconds'")
-    assert 1 < (leadership.look(db, 0).wait_s or 0) <= 2
+    assert 1 < (leadership.find_due_work(db, 0).wait_s or 0) <= 2
 
 
 def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycopg.Connection) -> None:

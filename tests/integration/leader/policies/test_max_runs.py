@@ -17,7 +17,7 @@ from tests.support.db.passing import lead, now, pass_time
 
 
 def run_count(db: psycopg.Connection) -> int:
-    return int(jobs.show(db, "a")["run_count"])
+    return int(jobs.show_job(db, "a")["run_count"])
 
 
 def decide(db: psycopg.Connection, seconds: float) -> None:
@@ -58,7 +58,7 @@ def test_a_slot_behind_the_last_run_is_not_to_come(db: psycopg.Connection, sched
     add(db, 0, schedule=schedule, max_runs=2)
     led(db)
     lead(db)
-    first, second = (fire.at for fire in preview_job(jobs.show(db, "a"), 9).fires)
+    first, second = (fire.at for fire in preview_job(jobs.show_job(db, "a"), 9).fires)
     assert (why(db, first).answer, why(db, second).answer) == ("future", "future")
     for slot in (second + HOUR, second + days * 24 * HOUR):
         found = why(db, slot)

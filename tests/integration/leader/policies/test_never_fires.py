@@ -13,7 +13,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db.queries.jobs import jobs
 from pgsched.leader.election import Leader
 from pgsched.leader.ticker import tick
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from tests.support.waiting import wait_until
 
 NEVER = [
@@ -39,12 +39,12 @@ def test_a_schedule_that_never_fires_is_accepted_and_then_in_error(
     db: psycopg.Connection, schedule: str, zone: str, error: str
 ) -> None:
     add(db, "never", schedule, zone)
-    assert jobs.show(db, "never")["error"] is None
+    assert jobs.show_job(db, "never")["error"] is None
     assert tick_once(db) == 1
-    shown = jobs.show(db, "never")
+    shown = jobs.show_job(db, "never")
     assert shown["error"] == error
     assert shown["error_at"] is not None and shown["next_run_at"] is None
-    seen = status(db)
+    seen = read_status(db)
     assert [(job.name, job.error) for job in seen.errors] == [("never", error)]
     assert f"job never is in error: {error}" in seen.problems and not seen.healthy
     assert [job["name"] for job in jobs.list_jobs(db, state="error")] == ["never"]
@@ -56,7 +56,7 @@ def test_the_other_jobs_of_the_batch_are_planned(db: psycopg.Connection) -> None
     add(db, "after", "0 1 * * *")
     assert tick_once(db) == 1
     assert [job["name"] for job in jobs.list_jobs(db) if job["next_run_at"] is not None] == ["after", "before"]
-    assert [job.name for job in status(db).errors] == ["never"]
+    assert [job.name for job in read_status(db).errors] == ["never"]
 
 
 def test_an_edited_schedule_ends_the_error(db: psycopg.Connection) -> None:
@@ -65,9 +65,9 @@ def test_an_edited_schedule_ends_the_error(db: psycopg.Connection) -> None:
     assert tick_once(db) == 0, "a job in error is not evaluated again and again"
     db.execute("UPDATE pgsched.jobs SET schedule = '0 0 28 2 *'")
     tick_once(db)
-    shown = jobs.show(db, "never")
+    shown = jobs.show_job(db, "never")
     assert shown["error"] is None and (shown["next_run_at"].month, shown["next_run_at"].day) == (2, 28)
-    assert status(db).errors == []
+    assert read_status(db).errors == []
 
 
 @pytest.fixture
@@ -83,10 +83,10 @@ def leader(dsn: str) -> Iterator[Leader]:
 
 
 def test_a_running_leader_finds_it_within_a_second(db: psycopg.Connection, leader: Leader) -> None:
-    wait_until(lambda: (led := status(db).leader) is not None and led.alive, what="a leader")
+    wait_until(lambda: (led := read_status(db).leader) is not None and led.alive, what="a leader")
     took = []
     for number, (schedule, zone, _) in enumerate(NEVER):
         add(db, f"never {number}", schedule, zone)
-        shown = wait_until(lambda n=number: (job := jobs.show(db, f"never {n}"))["error"] and job, what="the error")
+        shown = wait_until(lambda n=number: (job := jobs.show_job(db, f"never {n}"))["error"] and job, what="the error")
         took.append(shown["error_at"] - shown["created_at"])
     assert min(took) < timedelta(seconds=1), took  # the others may have met a busy machine

@@ -109,7 +109,7 @@ def test_a_one_off_in_the_pause_is_skipped_when_resumed_from_now(db: psycopg.Con
     assert (state, slot, covers) == ("skipped", resumed["run_at"], [None] * 3)
     assert reason.startswith("paused since 20")
     assert reason.endswith(" UTC by alice: incident 7")
-    assert jobs.show(db, "a")["run_count"] == 0, "a one-off that was skipped stays, delete_after_run or not"
+    assert jobs.show_job(db, "a")["run_count"] == 0, "a one-off that was skipped stays, delete_after_run or not"
 
 
 def test_a_one_off_in_the_pause_runs_when_resumed_from_the_pause(db: psycopg.Connection) -> None:
@@ -157,7 +157,7 @@ def test_moving_a_due_one_off_leaves_a_row_for_its_old_slot(db: psycopg.Connecti
     if paused:
         jobs.pause(db, "a", by="alice")
     pass_time(db, 2 * 3600)
-    old = jobs.show(db, "a")["run_at"]
+    old = jobs.show_job(db, "a")["run_at"]
     jobs.update(db, "a", {"run_at": (now(db) + HOUR).isoformat()})
     lead(db)
     ((state, slot, *_, reason),) = runs(db)

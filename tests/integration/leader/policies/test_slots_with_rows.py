@@ -31,7 +31,7 @@ def test_a_slot_that_has_its_row_already_ends_no_run(
     db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE id = %s", unfinished)
     forget_decided(db)
     if not asked:
-        monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
+        monkeypatch.setattr(ticker.TickBatch, "without_known", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
     else:
         assert tick_all(db, 100) == 0
@@ -59,7 +59,7 @@ def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
     backfilled(db, *nth(db, 5))
     time.sleep(0.6)  # so that the newest slot is a second late, too
     if not asked:
-        monkeypatch.setattr(ticker.Work, "without_known", lambda self, conn, parts: parts)
+        monkeypatch.setattr(ticker.TickBatch, "without_known", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
         return
     tick_all(db, 100)
@@ -132,7 +132,7 @@ def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
     add_jobs(db, jobs, 20, max_runs=3)
     backfilled(db, *nth(db, 1))
     if not told:
-        monkeypatch.setattr(ticks, "slot_taken", lambda error: False)
+        monkeypatch.setattr(ticks, "is_slot_taken", lambda error: False)
     failed: list[int] = []
 
     def decide(conn: psycopg.Connection) -> int:
@@ -163,10 +163,10 @@ def test_slots_that_were_passed_over_are_told_next_time_where_one_gets_its_row_m
     (newest,) = nth(db, 20)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     with pytest.raises(psycopg.errors.UniqueViolation) as conflict:
-        meanwhile(db, connect, skipped_slots.record, newest)
+        meanwhile(db, connect, skipped_slots.record_stretches, newest)
     assert is_conflict(conflict.value)
     with db.transaction():
-        assert skipped_slots.record(db) == jobs
+        assert skipped_slots.record_stretches(db) == jobs
     (told_of,) = db.execute("SELECT sum(covers_count) FROM pgsched.runs WHERE origin = 'schedule'").fetchone() or (0,)
     assert told_of == 20 * jobs - 1
 
@@ -185,5 +185,5 @@ def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stre
     db.execute("DELETE FROM pgsched.runs WHERE (job_id, scheduled_at) = (%s, %s)", [second, excluded.slot])
     with pytest.raises(psycopg.errors.UniqueViolation) as refusal, db.transaction():
         ticks.insert_slots(db, [([first], SlotRow(taken, "queued", taken)), ([second], excluded)])
-    assert ticks.slot_taken(refusal.value)
+    assert ticks.is_slot_taken(refusal.value)
     assert slots(db) == (len(rows), len(rows))

@@ -7,7 +7,7 @@ from datetime import datetime
 import psycopg
 import pytest
 
-from pgsched.core.planning.intervals import parts
+from pgsched.core.planning.intervals import uncovered_parts
 from pgsched.db.queries.jobs import jobs
 from pgsched.leader import skipped_slots
 from tests.support.db.passing import lead, pass_time
@@ -55,7 +55,9 @@ def test_a_row_beside_the_schedule_divides_no_stretch(db: psycopg.Connection) ->
 
 
 def test_without_looking_for_rows_no_stretch_is_told(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(skipped_slots, "parts", lambda schedule, start, end, known: parts(schedule, start, end, []))
+    monkeypatch.setattr(
+        skipped_slots, "uncovered_parts", lambda schedule, start, end, known: uncovered_parts(schedule, start, end, [])
+    )
     test_a_row_beside_the_schedule_divides_no_stretch(db)
     with pytest.raises(psycopg.errors.UniqueViolation):
         test_two_stretches_with_the_same_newest_slot_are_both_told(db)

@@ -12,7 +12,7 @@ import sqlalchemy.orm
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from pgsched import ClaimLost, InputError, Run, TaskError
-from pgsched.app.control import Own
+from pgsched.app.control import AttemptState
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from tests.support.apps import contract
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.scram, pytest.mark.usefixtures("tables")]
 def run(db: psycopg.Connection, dsn: str) -> Run:
     add(db, "t")
     (claim,) = take(db)
-    return Run(claim.id, None, None, 1, claim.token, own=Own(dsn=dsn))
+    return Run(claim.id, None, None, 1, claim.token, own=AttemptState(dsn=dsn))
 
 
 def test_the_transaction_may_be_on_a_connection_of_the_handlers(

@@ -73,7 +73,7 @@ def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
 ) -> None:
     """The heartbeat does not find the claim any more; that must not stop what the handler does afterwards."""
     if not guarded:
-        monkeypatch.setattr(attempt.Running, "settling", lambda *_: None)
+        monkeypatch.setattr(attempt.RunningAttempt, "settling", lambda *_: None)
     run_id = add(db, f"transacts.{place}", end="goes on")
     beats = "SELECT count(*) FROM pgsched.workers WHERE seen_at > (SELECT finished_at FROM pgsched.runs) + '2 s'"
 

@@ -14,7 +14,7 @@ from pgsched.core.model import Result, Unreadable
 from pgsched.db.queries.runs import claim_rows
 from pgsched.errors import InputError, PgschedError
 from pgsched.execute.base import Executor
-from pgsched.execute.http.request import read
+from pgsched.execute.http.request import read_request
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.execute.sql import SqlExecutor
 from pgsched.execute.subprocess.command import CommandExecutor
@@ -110,7 +110,7 @@ def test_every_executor_refuses_it_for_good(kind: str, dsn: str) -> None:
 
 def test_a_request_with_such_args_is_refused() -> None:
     with pytest.raises(InputError, match=r"^args: it is odd$"):
-        read(claim("http", "https://example.org/", Unreadable("it is odd")))
+        read_request(claim("http", "https://example.org/", Unreadable("it is odd")))
 
 
 def test_such_options_are_refused_before_the_program_starts() -> None:

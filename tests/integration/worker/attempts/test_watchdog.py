@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.services.status import status
+from pgsched.services.status import read_status
 from pgsched.worker.attempts import runner
 from pgsched.worker.watching import stacks, watchdog
 from tests.support.apps import contract
@@ -57,7 +57,7 @@ def test_a_handler_that_blocks_the_loop_keeps_its_lease_and_is_named_in_status(
     def meanwhile() -> None:
         by = "SELECT blocked_by FROM pgsched.workers WHERE blocked_at < clock_timestamp() - interval '2 s'"
         wait_until(lambda: db.execute(by).fetchone() == (names,), 20, "the worker to say so")
-        problems.extend(status(db).problems)
+        problems.extend(read_status(db).problems)
         renewed = "SELECT lease_until - started_at > interval '2.5 s' FROM pgsched.runs"
         wait_until(lambda: db.execute(renewed).fetchone() == (True,), 20, "renewals of the lease")
         db.execute("INSERT INTO public.written VALUES (0, 'go')")

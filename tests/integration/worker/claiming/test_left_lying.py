@@ -42,7 +42,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
 
     monkeypatch.setattr(queue_claims, "claim", lose_the_first)
     if not guarded:
-        monkeypatch.setattr(recovery, "claim_again", nothing)
+        monkeypatch.setattr(recovery, "claim_unconfirmed", nothing)
     add_runs(db, 1)
     handler = Handler()
     handler.go.set()

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted
+from pgsched.db.queries.runs.claims import FROM_THE_START, WorkerOffer
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor, discovery, queue_claims
 from pgsched.worker.claiming import polling as resting
@@ -173,7 +173,7 @@ def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return it
 
 
-def is_from_the_start(conn: Any, wanted: Wanted, queue: str, n: int, token: Any, span: Any, *more: Any) -> bool:
+def is_from_the_start(conn: Any, wanted: WorkerOffer, queue: str, n: int, token: Any, span: Any, *more: Any) -> bool:
     """Is this claim, with these arguments, a scan of its queue from the start?"""
     return span is FROM_THE_START
 

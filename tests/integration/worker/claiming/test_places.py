@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claims
-from pgsched.db.queries.runs.claims import Wanted
+from pgsched.db.queries.runs.claims import WorkerOffer
 from pgsched.worker.claiming import queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.setting import KINDS, add_runs, cut, row_of
@@ -27,7 +27,7 @@ def test_a_claimer_waits_for_a_place_and_is_woken_for_it(dsn: str, db: psycopg.C
 
     async def scene() -> None:
         nonlocal places
-        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         claimer = Claimer(dsn, wanted, (), 60.0, lambda: 5, take, lambda: True, lambda: places)
         working = asyncio.create_task(claimer.run())
         await asyncio.to_thread(add_runs, db, 1)
@@ -72,7 +72,7 @@ def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
         async def from_the_sending(_conn: object, _claims: object, sent_at: float, _lease_s: float) -> float:
             return sent_at
 
-        monkeypatch.setattr(queue_claims, "counted_from", from_the_sending)
+        monkeypatch.setattr(queue_claims, "lease_start", from_the_sending)
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -101,11 +101,11 @@ def test_who_is_stopped_while_it_asks_for_the_lease_hands_back_what_it_has_claim
             await asyncio.Event().wait()
             raise AssertionError
 
-        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         claimer = Claimer(dsn, wanted, (), 60.0, lambda: 5, lambda claims, _: taken.extend(c.id for c in claims))
         await asyncio.to_thread(add_runs, db, 3)
         with monkeypatch.context() as slow:
-            slow.setattr(queue_claims, "counted_from", ask_for_ever)
+            slow.setattr(queue_claims, "lease_start", ask_for_ever)
             working = asyncio.create_task(claimer.run())
             await asking.wait()
             working.cancel()

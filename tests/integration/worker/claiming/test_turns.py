@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.runs.claims import Wanted
+from pgsched.db.queries.runs.claims import WorkerOffer
 from pgsched.worker.claiming import claimer as claiming
 from pgsched.worker.claiming import cursor, discovery, queue_claims
 from pgsched.worker.claiming import polling as resting
@@ -33,7 +33,7 @@ def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Conn
 
     async def scene() -> None:
         nonlocal free
-        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         claimer = Claimer(dsn, wanted, (), 1.0, lambda: free, take)
         for _ in range(9):
             free = 5
@@ -70,7 +70,7 @@ def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_wa
         refused.append("once")
         raise psycopg.errors.LockNotAvailable("a migration is under way")
 
-    async def noted(conn: Any, wanted: Wanted, asleep_s: float | None, **options: Any) -> Any:
+    async def noted(conn: Any, wanted: WorkerOffer, asleep_s: float | None, **options: Any) -> Any:
         asleep.append(asleep_s)
         return await really(conn, wanted, asleep_s, **options)
 
@@ -237,7 +237,7 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     async def scene(it: Scene) -> None:
         really = queue_claims.claim
 
-        async def failing(conn: Any, wanted: Wanted, queue: str, *more: Any) -> Any:
+        async def failing(conn: Any, wanted: WorkerOffer, queue: str, *more: Any) -> Any:
             if queue == "bad" and it.free < 500:  # its first run is taken
                 raise psycopg.errors.SerializationFailure("broken")
             return await really(conn, wanted, queue, *more)

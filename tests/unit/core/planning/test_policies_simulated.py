@@ -70,7 +70,7 @@ def broken_life(seed: int) -> None:
 
 
 def test_the_check_sees_a_slot_without_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catchup, "_passed", lambda *_: iter(()))
+    monkeypatch.setattr(catchup, "_one_row", lambda *_: iter(()))
     with pytest.raises(AssertionError, match=r"has no row"):
         broken_life(1)
 

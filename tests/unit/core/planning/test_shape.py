@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.core.planning import plan, shared_plan
 from pgsched.core.planning.catchup import decide
-from pgsched.core.planning.plan import catch_up_policy, decide_job, parsed, punctual
+from pgsched.core.planning.plan import catch_up_policy, decide_job, parse_schedule, plan_on_time
 from pgsched.core.planning.shared_plan import NOTHING, Shape
 from tests.support.simulation.simulate import BASE
 
@@ -66,8 +66,8 @@ def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
                     misfire_after=timedelta(seconds=misfire_after),
                     start_deadline=None if start_deadline is None else timedelta(seconds=start_deadline),
                     decided_until=NOW - rng.choice([60, 1200]) * rng.random() * timedelta(seconds=1))  # fmt: skip
-        schedule = parsed(row)
-        quick = punctual(row, schedule, row["decided_until"])
+        schedule = parse_schedule(row)
+        quick = plan_on_time(row, schedule, row["decided_until"])
         thorough = decide(schedule, row["decided_until"], NOW, catch_up_policy(row), row["ends_at"])
         late = any(decision.reason for decision in thorough[0])
         assert quick == (None if late else thorough)

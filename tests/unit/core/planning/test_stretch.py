@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from pgsched.core.planning.catchup import Decision
-from pgsched.core.planning.intervals import has_row, parts, without
+from pgsched.core.planning.intervals import has_row, uncovered_parts, without_covered
 from pgsched.core.schedule.cron import parse
 
 START = datetime(2026, 3, 28, 22, 30, tzinfo=UTC)
@@ -27,7 +27,7 @@ def test_every_slot_without_a_row_lies_in_exactly_one_part(expression: str) -> N
             (min(slot, other), max(slot, other)) for slot in rows for other in [rng.choice([slot, rng.choice(slots)])]
         ]
         known += [(START + n * MINUTE + MINUTE / 7,) * 2 for n in (3, 50)]  # beside the schedule
-        found = list(parts(schedule, START, end, known))
+        found = list(uncovered_parts(schedule, START, end, known))
         told = [slot for first, newest, _ in found for slot in schedule.between(first - MINUTE / 60e6, newest)]
         assert told == [slot for slot in slots if not has_row(slot, known)]
         assert [count for *_, count in found] == [len([s for s in slots if a <= s <= b]) for a, b, _ in found]
@@ -49,7 +49,7 @@ def test_only_the_newest_slot_of_a_stretch_that_runs_once_runs(
     known: list[int], left: list[tuple[str, int, int]]
 ) -> None:
     hours = [START + 30 * MINUTE + n * 60 * MINUTE for n in range(10)]
-    found = without(parse("@hourly"), decision("run", 3, 4), [(hours[n], hours[n]) for n in known])
+    found = without_covered(parse("@hourly"), decision("run", 3, 4), [(hours[n], hours[n]) for n in known])
     assert [(row.verdict, hours.index(row.scheduled_at), row.covers_count) for row in found] == left
     for row in found:
         if row.verdict == "run":

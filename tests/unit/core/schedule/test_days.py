@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pgsched.core.schedule.plain_days import DAY, PlainDays, plain
+from pgsched.core.schedule.plain_days import DAY, PlainDays, is_plain
 
 
 def walked(months: str, days: tuple[str, str], midnight: datetime, most: int) -> datetime | None:
@@ -46,5 +46,5 @@ def test_the_calendar_ends(days: tuple[str, str]) -> None:
 
 
 def test_only_numbers_are_plain() -> None:
-    assert plain(("*", "*")) and plain(("1,31", "0,6"))
-    assert not any(map(plain, [("l", "*"), ("*", "1#2"), ("15w", "*"), ("*", "l5"), ("1,l", "*")]))
+    assert is_plain(("*", "*")) and is_plain(("1,31", "0,6"))
+    assert not any(map(is_plain, [("l", "*"), ("*", "1#2"), ("15w", "*"), ("*", "l5"), ("1,l", "*")]))

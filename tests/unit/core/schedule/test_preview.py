@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.core.planning.jitter import offset
 from pgsched.core.schedule.cron import parse
-from pgsched.core.schedule.preview import Fire, ended_unstarted, next_allowed, preview, preview_job
+from pgsched.core.schedule.preview import PreviewSlot, jitter_warning, next_allowed, preview, preview_job
 
 BERLIN = "Europe/Berlin"
 FORWARD = "clocks go forward 1 h on 2026-03-29 02:00"
@@ -20,7 +20,7 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def fires(expression: str, zone: str, start: str, count: int) -> list[Fire]:
+def fires(expression: str, zone: str, start: str, count: int) -> list[PreviewSlot]:
     return preview(parse(expression, zone, utc(start)), utc(start), count)
 
 
@@ -199,7 +199,7 @@ def test_a_jitter_that_would_make_slots_end_each_other_is_told(columns: dict[str
         f"jitter is longer than the time between some slots: under overlap {row['overlap']} a slot that has not started"
         " is ended by the next one"
     )
-    assert ended_unstarted(row) == (said if warned else None)
+    assert jitter_warning(row) == (said if warned else None)
     assert (said in preview_job(row, 1).notes) is warned
 
 

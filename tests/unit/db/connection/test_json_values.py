@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from pgsched.db.connection.json_values import UnreadableJson, depth, program_value, read_json
+from pgsched.db.connection.json_values import UnreadableJson, json_depth, program_value, read_json
 from pgsched.errors import InputError
 from tests.support.paths import ROOT
 
@@ -54,7 +54,7 @@ def test_a_program_has_what_is_only_too_deep_to_be_shown() -> None:
 
 def test_brackets_in_texts_are_no_levels() -> None:
     text = json.dumps(['[{"' * 500, "\\[" * 300])
-    assert (depth(text), read_json(text)) == (1, json.loads(text))
+    assert (json_depth(text), read_json(text)) == (1, json.loads(text))
 
 
 def test_one_module_makes_values_of_the_json_of_rows() -> None:

@@ -79,7 +79,7 @@ def test_where_one_server_is_named_that_one_is_meant() -> None:
 
 
 def test_another_cluster_has_timelines_of_its_own() -> None:
-    assert not failover.is_old(("one", 5))
-    assert not failover.is_old(("two", 1))
-    assert failover.is_old(("one", 4))
-    assert not failover.is_old(None)
+    assert not failover.note_timeline(("one", 5))
+    assert not failover.note_timeline(("two", 1))
+    assert failover.note_timeline(("one", 4))
+    assert not failover.note_timeline(None)

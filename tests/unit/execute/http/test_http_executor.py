@@ -15,7 +15,7 @@ import pytest
 from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
 from pgsched.execute.http.executor import HttpExecutor
-from pgsched.execute.http.request import read
+from pgsched.execute.http.request import read_request
 from pgsched.execute.http.response import BODY_BYTES, LOG_CHARACTERS
 from tests.support.executing import SLOT, claim
 from tests.support.http.answering import Server, answer
@@ -89,7 +89,7 @@ def test_wrong_arguments_fail_for_good_and_name_the_value(args: Any, error: str)
 
 @pytest.mark.parametrize(("url", "args"), RIGHT)
 def test_what_is_right_is_read(url: str, args: Any) -> None:
-    assert read(claim("http", url, args)).url.startswith(url.partition("#")[0])
+    assert read_request(claim("http", url, args)).url.startswith(url.partition("#")[0])
 
 
 def test_a_host_that_no_name_server_could_know_is_a_failure() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pgsched.core.model import Outcome, Result
 from pgsched.errors import InputError
 from pgsched.execute.http import client
-from pgsched.execute.http.allowlist import AllowList, Forbidden, is_public, permitted
+from pgsched.execute.http.allowlist import AllowList, Forbidden, filter_permitted, is_public
 from pgsched.execute.http.executor import HttpExecutor
 from tests.support.executing import claim, execute
 from tests.support.http.answering import answer, serving
@@ -77,9 +77,9 @@ def test_an_entry_that_is_none_is_refused(entry: str) -> None:
 
 def test_of_several_addresses_only_the_permitted_ones_are_tried() -> None:
     found = ["10.0.0.1", "8.8.8.8", "::1", "2606:4700::1"]
-    assert permitted("a.example", 80, found, AllowList()) == ["8.8.8.8", "2606:4700::1"]
+    assert filter_permitted("a.example", 80, found, AllowList()) == ["8.8.8.8", "2606:4700::1"]
     with pytest.raises(Forbidden, match=r"a\.example is not a public address"):
-        permitted("a.example", 80, ["10.0.0.1", "::1"], AllowList())
+        filter_permitted("a.example", 80, ["10.0.0.1", "::1"], AllowList())
 
 
 def ask(url: str, allow: list[str], **more: object) -> Outcome:
@@ -98,7 +98,7 @@ def test_however_loopback_is_written_it_is_refused(host: str) -> None:
 
 
 def test_without_the_check_loopback_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "permitted", lambda host, port, addresses, allow: list(addresses))
+    monkeypatch.setattr(client, "filter_permitted", lambda host, port, addresses, allow: list(addresses))
     with serving() as server:
         server.answers["/"] = answer()
         assert ask(server.url(), []).result is Result.SUCCEEDED
@@ -147,7 +147,7 @@ def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_
 
 def test_check_the_name_and_then_connect_to_it_is_fooled(monkeypatch: pytest.MonkeyPatch) -> None:
     async def by_name(self: Any, host: str, port: int, until: float) -> Any:
-        permitted(host, port, await self._addresses(host, port), self._allow)
+        filter_permitted(host, port, await self._addresses(host, port), self._allow)
         return await self._sockets.connect_tcp(host, port)
 
     monkeypatch.setattr(client.Backend, "_connect", by_name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgsched.core.model import Result
-from pgsched.execute.http.redirect import redirected
-from pgsched.execute.http.request import read
+from pgsched.execute.http.redirect import follow_redirect
+from pgsched.execute.http.request import read_request
 from tests.support.executing import claim
 from tests.support.http.answering import Server, answer, serving
 from tests.support.http.asking_http import http
@@ -70,12 +70,12 @@ def test_the_jobs_own_headers_do_not_leave_its_origin(server: Server) -> None:
      (307, "POST", "POST"), (308, "POST", "POST")],
 )  # fmt: skip
 def test_a_redirect_may_turn_the_method_into_get(status: int, method: str, then: str) -> None:
-    first = read(claim("http", "http://a.org/x", {"method": method, "body": "text"}))
-    following = redirected(first, status, "y")
+    first = read_request(claim("http", "http://a.org/x", {"method": method, "body": "text"}))
+    following = follow_redirect(first, status, "y")
     assert (following.url, following.method) == ("http://a.org/y", then)
     assert (following.content is None, "Content-Type" in following.headers) == (then != method, then == method)
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
     with pytest.raises(Exception, match="from https to http"):
-        redirected(read(claim("http", "https://a.org/")), 302, "http://a.org/")
+        follow_redirect(read_request(claim("http", "https://a.org/")), 302, "http://a.org/")

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from pgsched.core.text import log_line
+from pgsched.core.text import format_log_line
 from pgsched.execute.output import record as record_module
-from pgsched.execute.output.record import Journal, Record, in_json
+from pgsched.execute.output.record import Journal, Record, progress_to_json
 from pgsched.execute.output.streams import Streams, capturing
-from pgsched.worker.output_pages import Book
+from pgsched.worker.output_pages import OutputRows
 
 
 def journal(keep_bytes: int = 1 << 20) -> Journal:
@@ -96,14 +96,14 @@ def test_progress_is_told_once() -> None:
 
 @pytest.mark.parametrize("endless", [Decimal("1e400"), 10**400])
 def test_a_progress_that_json_has_no_number_for_is_not_told(endless: Any) -> None:
-    assert in_json((endless, None, None)) is None
+    assert progress_to_json((endless, None, None)) is None
 
 
 # ---- pages
 
 
 def test_there_is_one_gap_however_often_something_is_dropped() -> None:
-    given, book = record(40_000), Book(30_000)
+    given, book = record(40_000), OutputRows(30_000)
     rows: dict[int, tuple[str, str]] = {}
     for turn in range(20):
         for n in range(1000):
@@ -126,7 +126,7 @@ def test_there_is_one_gap_however_often_something_is_dropped() -> None:
 
 
 def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() -> None:
-    given, book = record(8000), Book(6000)
+    given, book = record(8000), OutputRows(6000)
     given.write("stdout", "h" * 1999 + "\n" + "first\n")
     book.page((1, 1), 1, given.take(), final=False)
     given.write("stdout", "goes on\n")
@@ -141,7 +141,7 @@ def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() ->
 def test_whatever_is_written_when_the_rows_are_its_beginning_and_its_end(seed: int) -> None:
     chance = random.Random(seed)
     cap = chance.choice([400, 4000, 40_000])
-    given, book, whole = record(cap), Book(cap - cap // 4), ""
+    given, book, whole = record(cap), OutputRows(cap - cap // 4), ""
     rows: dict[int, tuple[str, str]] = {}
     for turn in range(40):
         for _ in range(chance.choice([0, 1, 3, 40])):
@@ -247,7 +247,7 @@ def test_what_is_printed_outside_belongs_to_nobody(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_logged_line_is_one_line(text: str, fields: dict[str, object], line: str) -> None:
-    assert log_line(text, fields) == line
+    assert format_log_line(text, fields) == line
 
 
 def test_a_value_whose_text_raises_is_shown_by_its_type() -> None:
@@ -255,4 +255,4 @@ def test_a_value_whose_text_raises_is_shown_by_its_type() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert log_line("x", {"bad": Bad()}) == "x bad='<Bad: its text raises RuntimeError>'\n"
+    assert format_log_line("x", {"bad": Bad()}) == "x bad='<Bad: its text raises RuntimeError>'\n"

@@ -12,7 +12,7 @@ import pytest
 
 from pgsched.errors import InputError
 from pgsched.leader.alerting import sinks
-from pgsched.leader.alerting.sinks import NotTold, sentence, webhook, webhook_name
+from pgsched.leader.alerting.sinks import NotDelivered, make_webhook, sentence, webhook_name
 
 TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
 
@@ -53,7 +53,7 @@ def test_an_answer_of_2xx_will_do_whatever_comes_behind_it(answering: Any, monke
     monkeypatch.setattr(sinks, "WEBHOOK_S", 2.0)
     where, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x" * 1000)
     began = time.monotonic()
-    webhook(f"http://{where}/")(TOLD)
+    make_webhook(f"http://{where}/")(TOLD)
     assert time.monotonic() - began < 30
 
 
@@ -62,14 +62,14 @@ def test_an_answer_that_drips_is_cut_off(answering: Any, monkeypatch: pytest.Mon
     monkeypatch.setattr(sinks, "WEBHOOK_S", 0.5)
     where, _ = answering(b"HTTP/1.1 ", b" " * 600)
     began = time.monotonic()
-    with pytest.raises(NotTold, match=r"no answer within 0\.5 s"):
-        webhook(f"http://{where}/")(TOLD)
+    with pytest.raises(NotDelivered, match=r"no answer within 0\.5 s"):
+        make_webhook(f"http://{where}/")(TOLD)
     assert time.monotonic() - began < 30
 
 
 def test_a_user_and_password_in_the_url_are_sent_as_such(answering: Any) -> None:
     where, asked = answering(b"HTTP/1.1 204 No Content\r\n\r\n")
-    webhook(f"http://eve:a%20b@{where}/hook?x=1")(TOLD)
+    make_webhook(f"http://eve:a%20b@{where}/hook?x=1")(TOLD)
     assert b"POST /hook?x=1 HTTP/1.1\r\n" in asked[0]
     assert b"Authorization: Basic ZXZlOmEgYg==\r\n" in asked[0]  # eve:a b
 
@@ -77,8 +77,8 @@ def test_a_user_and_password_in_the_url_are_sent_as_such(answering: Any) -> None
 @pytest.mark.parametrize("status", [301, 307, 404, 500])
 def test_anything_else_is_no_answer(answering: Any, status: int) -> None:
     where, _ = answering(f"HTTP/1.1 {status} No\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode())
-    with pytest.raises(NotTold, match=f"it answered {status}"):
-        webhook(f"http://{where}/")(TOLD)
+    with pytest.raises(NotDelivered, match=f"it answered {status}"):
+        make_webhook(f"http://{where}/")(TOLD)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pgsched import App, Item
 from pgsched.core.model import Result
 from pgsched.execute.python import batches
 from pgsched.worker.attempts import attempt
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from tests.support.attempts.batches import Bench, run
 
 
@@ -126,7 +126,7 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
         bench = Bench(app)
         one, other = bench.take(1, 2)
         await bench.until(lambda: len(bench.runner) == 2 and bench.runner.room() == 1)
-        bench.runner.end([one.key], Ended.CANCEL)
+        bench.runner.end([one.key], EndReason.CANCEL)
         await bench.all_settled(1)
         go.set()
         await bench.all_settled(2)
@@ -134,7 +134,7 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
         go.clear()
         both = bench.take(3, 4)
         await bench.until(lambda: len(bench.runner) == 2 and bench.runner.room() == 1)
-        bench.runner.end([claim.key for claim in both], Ended.CANCEL)
+        bench.runner.end([claim.key for claim in both], EndReason.CANCEL)
         await bench.until(lambda: bench.runner.room() == 2)
         assert ended == ["returned", "cancelled"]
         assert other.id in bench.settled
@@ -172,7 +172,7 @@ def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_
         bench.take(1, 2, 3)
         await bench.until(called.is_set)
         bench.runner.stop()
-        bench.runner.end_all(Ended.SHUTDOWN)
+        bench.runner.end_all(EndReason.SHUTDOWN)
         await bench.until(stopped.is_set)
         await asyncio.sleep(0.1)
         assert bench.settled == {}, "another worker would run them beside this call"
@@ -182,7 +182,7 @@ def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_
             Result.SUCCEEDED, Result.FAILED, Result.INTERRUPTED
         ]  # fmt: skip
         assert bench.settled[1].value == "paid"
-        assert bench.settled[3].error == Ended.SHUTDOWN.value
+        assert bench.settled[3].error == EndReason.SHUTDOWN.value
 
     run(test)
 
@@ -202,7 +202,7 @@ def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_ru
         bench.take(1, 2)
         await called.wait()
         bench.runner.stop()
-        bench.runner.end_all(Ended.SHUTDOWN)
+        bench.runner.end_all(EndReason.SHUTDOWN)
         await bench.runner.idle(lambda: False)
         assert bench.results() == {1: (Result.SUCCEEDED, "done all the same"), 2: (Result.FAILED, None)}
 
@@ -228,7 +228,7 @@ def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_afte
         bench.take(1, 2, kill_after_s=0.1)
         await called.wait()
         bench.runner.stop()
-        bench.runner.end_all(Ended.SHUTDOWN)
+        bench.runner.end_all(EndReason.SHUTDOWN)
         await asyncio.sleep(0.05)
         assert bench.settled == {}
         await bench.all_settled(2)
@@ -279,7 +279,7 @@ def test_one_that_is_cancelled_while_it_gathers_is_not_called() -> None:
         bench = Bench(app)
         one, _ = bench.take(1, 2)
         await bench.until(lambda: len(bench.runner) == 2)
-        bench.runner.end([one.key], Ended.CANCEL)
+        bench.runner.end([one.key], EndReason.CANCEL)
         await bench.all_settled(2)
         assert calls == [[2]]
 

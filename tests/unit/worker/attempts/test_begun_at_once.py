@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from pgsched import Run
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from tests.support.stage import Stage, play, staged
 
 
@@ -49,13 +49,13 @@ def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_
         claims = stage.give("waits")
         await asyncio.sleep(0.01)
         assert stage.runner.attempt_of(claims[0].key) is not None
-        stage.runner.end([claims[0].key], Ended.CANCEL)
+        stage.runner.end([claims[0].key], EndReason.CANCEL)
         await stage.all_told(1)
 
     play(stage, scene)
     assert seen == [True]
     (_, outcome), = stage.told  # fmt: skip
-    assert (str(outcome.result), outcome.error, outcome.log_tail) == ("cancelled", Ended.CANCEL.value, "said\n")
+    assert (str(outcome.result), outcome.error, outcome.log_tail) == ("cancelled", EndReason.CANCEL.value, "said\n")
 
 
 @pytest.mark.parametrize("extends", [True, False])

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.core.model import Result
 from pgsched.worker.attempts import capacity
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from pgsched.worker.attempts.prefetch import Pace
 from tests.support.executing import holds
 from tests.support.stage import Stage, play, quick
@@ -79,7 +79,7 @@ def test_claims_ahead_are_not_parked_behind_slow_ones(monkeypatch: pytest.Monkey
 
     play(stage, scene)
     assert [(n, str(o.result), o.error) for n, o in stage.told[50:52]] == [
-        ("quick", "released", Ended.PARKED.value)
+        ("quick", "released", EndReason.PARKED.value)
     ] * 2
 
 

@@ -48,7 +48,7 @@ class Server:
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     made = Server()
     monkeypatch.setattr(misfits, "aconnect", made.connect)
-    monkeypatch.setattr(misfits.tasks, "standing", made.standing)
+    monkeypatch.setattr(misfits.tasks, "release_standing", made.standing)
     return made
 
 

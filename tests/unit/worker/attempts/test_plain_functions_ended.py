@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from pgsched import Run
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from tests.support.attempts.plain_functions import Long, give_all, python
 from tests.support.executing import holds
 from tests.support.stage import Stage, play
@@ -41,8 +41,10 @@ def test_a_time_limit_is_for_each_and_not_for_all() -> None:
     assert stage.results() == [("t", "succeeded")] * 6
 
 
-@pytest.mark.parametrize(("why", "result"), [(Ended.CANCEL, "cancelled"), (Ended.DEADLINE, "interrupted")], ids=str)
-def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: Ended, result: str) -> None:
+@pytest.mark.parametrize(
+    ("why", "result"), [(EndReason.CANCEL, "cancelled"), (EndReason.DEADLINE, "interrupted")], ids=str
+)
+def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: EndReason, result: str) -> None:
     long = Long()
     stage = long.stage()
 
@@ -103,8 +105,8 @@ def heeds(run: Run, long: Long, i: int) -> str:
     return "done"
 
 
-@pytest.mark.parametrize(("why", "result"), [(Ended.CANCEL, "cancelled"), (Ended.LOST, None)], ids=str)
-def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: Ended, result: str | None) -> None:
+@pytest.mark.parametrize(("why", "result"), [(EndReason.CANCEL, "cancelled"), (EndReason.LOST, None)], ids=str)
+def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: EndReason, result: str | None) -> None:
     long = Long()
 
     def work(run: Run, i: int = -1) -> str:
@@ -176,8 +178,8 @@ def test_a_loss_overrides_a_time_limit() -> None:
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
-        stage.runner.end([claim.key], Ended.TIMEOUT)
-        stage.runner.end([claim.key], Ended.LOST)
+        stage.runner.end([claim.key], EndReason.TIMEOUT)
+        stage.runner.end([claim.key], EndReason.LOST)
         await holds(stage.runner.is_idle)
         long.go.set()
 
@@ -212,7 +214,7 @@ def test_one_that_waits_no_longer_ends_what_is_being_made() -> None:
     async def scene(stage: Stage) -> None:
         await long.has_begun(stage, 1)
         stage.runner.stop()
-        stage.runner.end_all(Ended.SHUTDOWN)
+        stage.runner.end_all(EndReason.SHUTDOWN)
         await stage.runner.idle(lambda: False)
         long.go.set()
 
@@ -226,7 +228,7 @@ def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled() -> None:
 
     async def scene(stage: Stage) -> None:
         claims = await long.has_begun(stage)
-        stage.runner.end([claims[0].key], Ended.LOST)
+        stage.runner.end([claims[0].key], EndReason.LOST)
         assert len(stage.runner) == 1
         long.go.set()
         time.sleep(0.1)  # noqa: ASYNC251 - the place hears of the end when it is over
@@ -243,8 +245,8 @@ def test_the_first_reason_counts() -> None:
 
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
-        stage.runner.end([claim.key], Ended.CANCEL)
-        stage.runner.end([claim.key], Ended.DEADLINE)
+        stage.runner.end([claim.key], EndReason.CANCEL)
+        stage.runner.end([claim.key], EndReason.DEADLINE)
         await stage.all_told(1)
         long.go.set()
 

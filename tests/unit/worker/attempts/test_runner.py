@@ -16,7 +16,7 @@ import pytest
 from pgsched import Run
 from pgsched.core.model import Claim, Result, Unreadable
 from pgsched.worker.attempts import time_slice
-from pgsched.worker.attempts.attempt import Ended
+from pgsched.worker.attempts.attempt import EndReason
 from tests.support.executing import holds
 from tests.support.stage import Stage, briefly, busy, play, quick
 from tests.support.timing import took
@@ -130,7 +130,7 @@ def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
 
     play(stage, scene)
     assert stage.results() == [("quick", "released")] * 2 + [("waits", "succeeded")]
-    assert Ended.SHUTDOWN.value in (stage.told[0][1].error or "")
+    assert EndReason.SHUTDOWN.value in (stage.told[0][1].error or "")
 
 
 def test_thousands_that_wait_are_let_go_of_at_once() -> None:
@@ -141,7 +141,7 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
         _, *others = stage.give("long", *["quick"] * 8001)
         await holds(lambda: len(stage.runner) == 1)
         del others[4000]  # it stays
-        assert took(lambda: stage.runner.end([claim.key for claim in reversed(others)], Ended.DEADLINE)) < 0.5
+        assert took(lambda: stage.runner.end([claim.key for claim in reversed(others)], EndReason.DEADLINE)) < 0.5
         assert stage.results() == [("quick", "released")] * 8000
         go.set()
         await stage.all_told(8002)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pgsched.worker.claiming import hearing, known_queues
-from pgsched.worker.claiming.hearing import Hearing
+from pgsched.worker.claiming.hearing import NotificationWake
 from pgsched.worker.claiming.known_queues import KnownQueues, mark
 
 
@@ -63,7 +63,7 @@ def test_looks_in_vain_are_heeded_ever_less_often() -> None:
     woken = list[float]()
 
     async def scene() -> None:
-        it = Hearing(lambda: woken.append(time.monotonic()))
+        it = NotificationWake(lambda: woken.append(time.monotonic()))
         it.wake(it.next_at)
         assert len(woken) == 1, "at once"
         now = time.monotonic()

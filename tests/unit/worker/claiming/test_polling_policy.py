@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from pgsched.worker.claiming.polling import (
+    BUSY_COUNT,
     BUSY_POLL_S,
     FIRST_LOOK_S,
     IDLE_BACKOFF,
     JITTER,
-    MANY,
     SPREAD,
     WINDOW_S,
     PollingPolicy,
@@ -83,7 +83,7 @@ def test_after_a_lost_connection_it_asks_again() -> None:
 def test_while_many_runs_come_in_an_empty_look_does_not_make_it_ask_to_be_woken() -> None:
     rest = PollingPolicy(1.0)
     for _ in range(3):
-        rest.found(MANY // 2, 10.0)
+        rest.found(BUSY_COUNT // 2, 10.0)
     rest.found(0, 10.05)
     assert not rest.must_ask(10.05)
     assert rest.wait_s(10.05) == BUSY_POLL_S
@@ -93,10 +93,10 @@ def test_while_many_runs_come_in_an_empty_look_does_not_make_it_ask_to_be_woken(
 
 def test_few_runs_over_a_long_time_are_not_many() -> None:
     rest = PollingPolicy(1.0)
-    for second in range(2 * MANY):
+    for second in range(2 * BUSY_COUNT):
         rest.found(1, float(second))
-    rest.found(0, 2.0 * MANY)
-    assert rest.must_ask(2.0 * MANY)
+    rest.found(0, 2.0 * BUSY_COUNT)
+    assert rest.must_ask(2.0 * BUSY_COUNT)
 
 
 def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announced() -> None:

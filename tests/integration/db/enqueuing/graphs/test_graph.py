@@ -10,14 +10,14 @@ import pytest
 
 from pgsched import App, InputError, PgschedError, TaskError
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.dependents import resolve
+from pgsched.leader.dependents import decide_dependencies
 from tests.support.db.enqueued import edges, runs
 
 
 def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None:
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = ANY (%s)", [state, list(run_ids)])
     with db.transaction():
-        resolve(db, 5000)
+        decide_dependencies(db, 5000)
         ticks.admit(db, 5000)
 
 
@@ -209,7 +209,7 @@ def test_a_run_that_waits_for_others_goes_on_waiting_when_it_is_replaced(app: Ap
     again = step.options(unique_key="k", on_conflict="replace", delay=3600).enqueue(n=3)
     assert (again, again.how) == (b, "replaced")
     with db.transaction():
-        resolve(db, 5000)
+        decide_dependencies(db, 5000)
         ticks.admit(db, 5000)
     assert runs(db)[1][1:3] == ("waiting", {"n": 3})
     end(db, a)

@@ -164,7 +164,7 @@ def test_dates_that_are_years_ahead_are_not_read_at_every_tick(db: psycopg.Conne
         "INSERT INTO pgsched.job_calendars (job_id, from_date) SELECT id, now()::date + 7 * n"
         " FROM pgsched.jobs, generate_series(1, 5000) n"
     )
-    assert len(ticks.terms(db, [row["id"]])[row["id"]]["excluded"]) <= 53
+    assert len(ticks.schedules_of(db, [row["id"]])[row["id"]]["excluded"]) <= 53
 
 
 def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Connection) -> None:
@@ -191,7 +191,7 @@ def test_of_stretches_across_each_other_the_leader_reads_those_that_count(db: ps
         db.execute("DELETE FROM pgsched.job_calendars")
         for first in random.sample(range(-40, 400), random.randint(1, 60)):
             exclude(db, first, first + random.choice([0, 1, 30, 300]), f"from {first}")
-        read = calendar(ticks.terms(db, [a["id"]])[a["id"]]["excluded"], "UTC")
+        read = calendar(ticks.schedules_of(db, [a["id"]])[a["id"]]["excluded"], "UTC")
         whole = calendar(db.execute(every).fetchall(), "UTC")
         wrong = [at for at in instants[: 360 * 24 // 7] if read.excluded(at) != whole.excluded(at)]
         assert wrong == [], seed
@@ -201,7 +201,7 @@ def test_what_the_leader_reads_of_dates_does_not_grow_with_their_number(db: psyc
     a = add(db, schedule="@daily")
     db.execute("INSERT INTO pgsched.job_calendars SELECT %s, date '2000-01-01' + n, date '8000-01-01' + n, 'x'"
                " FROM generate_series(1, 2000) n", [a["id"]])  # fmt: skip
-    assert len(ticks.terms(db, [a["id"]])[a["id"]]["excluded"]) == 1
+    assert len(ticks.schedules_of(db, [a["id"]])[a["id"]]["excluded"]) == 1
 
 
 def test_a_job_has_no_more_than_5000_stretches(db: psycopg.Connection) -> None:

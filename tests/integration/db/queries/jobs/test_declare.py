@@ -37,7 +37,7 @@ def test_a_declared_job_is_created_once_and_then_unchanged(db: psycopg.Connectio
     before = anchor(db, "nightly")
     assert jobs.declare(db, [nightly], "shop") == {"nightly": "unchanged"}
     assert anchor(db, "nightly") == before
-    row = jobs.show(db, "nightly")
+    row = jobs.show_job(db, "nightly")
     assert (row["declared_by"], row["jitter"], row["priority"], row["tags"]) == ("shop", timedelta(seconds=5), 2, ["a"])
 
 
@@ -48,7 +48,7 @@ def test_a_policy_change_does_not_move_the_anchor_and_a_schedule_change_does(db:
     assert anchor(db, "a")[0] == before[0]
     assert jobs.declare(db, [Declared("a", schedule="@every 2h")], "shop") == {"a": "updated"}
     assert anchor(db, "a")[0] > before[0]
-    assert jobs.show(db, "a")["priority"] is None, "what is no longer declared is its task's to say again"
+    assert jobs.show_job(db, "a")["priority"] is None, "what is no longer declared is its task's to say again"
 
 
 def test_a_one_off_declared_without_a_time_stays_at_its_time(db: psycopg.Connection) -> None:
@@ -79,7 +79,7 @@ def test_an_operators_pause_outlives_a_deployment(db: psycopg.Connection) -> Non
     jobs.declare(db, [Declared("a")], "shop")
     jobs.pause(db, "a", "incident 7")
     assert jobs.declare(db, [Declared("a", policies={"priority": 1})], "shop") == {"a": "updated"}
-    assert jobs.show(db, "a")["paused_reason"] == "incident 7"
+    assert jobs.show_job(db, "a")["paused_reason"] == "incident 7"
 
 
 def test_a_bad_declaration_names_the_job_and_changes_nothing(db: psycopg.Connection) -> None:

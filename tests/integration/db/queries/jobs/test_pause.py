@@ -42,7 +42,7 @@ def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection)
     assert (state, slot, covers_from, covers_until, count) == ("skipped", newest, first, newest, 3)
     assert reason.startswith("paused since 20")
     assert reason.endswith(f" UTC by {user(db)}: incident 7")
-    assert jobs.show(db, "a")["next_run_at"] == newest + HOUR
+    assert jobs.show_job(db, "a")["next_run_at"] == newest + HOUR
     lead(db)
     assert len(runs(db)) == 1, "recorded once"
 
@@ -50,11 +50,11 @@ def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection)
 def test_resumed_from_the_pause_the_catch_up_policy_decides(db: psycopg.Connection) -> None:
     add(db, catch_up="all")
     lead(db)
-    mark = jobs.show(db, "a")["decided_until"]
+    mark = jobs.show_job(db, "a")["decided_until"]
     jobs.pause(db, "a")
     pass_time(db, 3 * 3600)
     jobs.resume(db, "a", "pause")
-    assert jobs.show(db, "a")["decided_until"] == mark - 3 * HOUR, "the mark stays where it was"
+    assert jobs.show_job(db, "a")["decided_until"] == mark - 3 * HOUR, "the mark stays where it was"
     lead(db)
     assert runs(db)[0][:2] == ("queued", hours(db, 3)[0])
     assert {run[1] for run in runs(db)} == set(hours(db, 3))

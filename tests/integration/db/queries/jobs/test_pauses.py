@@ -64,7 +64,7 @@ def test_a_pause_ends_by_itself(name: str, db: psycopg.Connection) -> None:
     assert take(db, text=sql(name)) == []
     wait_until(lambda: take(db, text=sql(name)), what="the end of the pause")
     with db.transaction():
-        limits.forget(db)
+        limits.delete_obsolete(db)
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pgsched import App
 from pgsched.db.queries.jobs import jobs, registration
-from pgsched.db.queries.jobs.registration import register, withdraw
+from pgsched.db.queries.jobs.registration import delete_undeclared, register
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import claims, workers
 from pgsched.leader import declarations
@@ -82,7 +82,7 @@ def test_one_that_was_killed_may_come_back(db: psycopg.Connection) -> None:
     first, done = register(db, process(new))
     assert done["letters"] == "left"
     end(db, first)
-    retention.tidy(db, GRACE_S, 10)
+    retention.delete_other_rows(db, GRACE_S, 10)
     again, done = register(db, process(new))
     assert done["letters"] == "left", "given up, but not for long"
     end(db, again)
@@ -181,9 +181,9 @@ def test_nothing_goes_while_a_process_is_declaring(db: psycopg.Connection, conne
     with starting.transaction():
         begin(starting, release(App("other")))
         with leader.transaction():
-            assert withdraw(leader, GRACE_S, 10) == []
+            assert delete_undeclared(leader, GRACE_S, 10) == []
     with leader.transaction():
-        assert [row["name"] for row in withdraw(leader, GRACE_S, 10)] == ["bonuses"]
+        assert [row["name"] for row in delete_undeclared(leader, GRACE_S, 10)] == ["bonuses"]
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -195,7 +195,7 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
     time_passes(db, 60)
     if not guarded:
         cut(monkeypatch, "declare_try_lock", LOCK, "true")
-    starting, leader, asides, look = connect(), connect(), [], registration.withdrawn
+    starting, leader, asides, look = connect(), connect(), [], registration.find_undeclared
 
     def looked(*given: Any) -> Any:
         found = look(*given)
@@ -203,9 +203,9 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
         wait_until_blocked(db, starting) if guarded else asides[0].result()
         return found
 
-    monkeypatch.setattr(registration, "withdrawn", looked)
+    monkeypatch.setattr(registration, "find_undeclared", looked)
     with leader.transaction():
-        withdraw(leader, GRACE_S, 10)
+        delete_undeclared(leader, GRACE_S, 10)
     asides[0].result()
     assert ("bonuses" in declared(db)) == guarded
 
@@ -227,7 +227,7 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
     loop = lead(db)
     loop.run_once()
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
-    retention.tidy(db, GRACE_S, 10)
+    retention.delete_other_rows(db, GRACE_S, 10)
     db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
     duty_of(loop, DeclarationsDuty).period.exactly(0)
     moved(loop, 2 * HOUR)
@@ -238,13 +238,13 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
 
 def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[float] = []
-    real = registration.withdrawn
+    real = registration.find_undeclared
 
     def counted(*given: Any) -> Any:
         looks.append(time.monotonic())
         return real(*given)
 
-    monkeypatch.setattr(declarations.registration, "withdrawn", counted)
+    monkeypatch.setattr(declarations.registration, "find_undeclared", counted)
     begin(db, new)
     loop = lead(db)
     for _ in range(5):

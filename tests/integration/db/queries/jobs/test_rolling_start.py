@@ -11,7 +11,7 @@ import pytest
 from pgsched import App
 from pgsched.db.queries.jobs import declarations, registration
 from pgsched.db.queries.jobs.registration import register
-from pgsched.worker.registration import declare_again, held, register_again
+from pgsched.worker.registration import declare_again, locked_jobs, register_again
 from tests.support.apps.releases import release
 from tests.support.db.setting import Open, cut
 from tests.support.fleet import one
@@ -41,8 +41,8 @@ def test_the_start_of_an_unchanged_release_locks_no_job(
     assert one(db, LOCKED) == 0
     register(starting, process(app()))
     assert one(db, LOCKED) == 0
-    monkeypatch.setattr(registration, "compare", lambda *given, **more: {})
-    monkeypatch.setattr(declarations, "compare", lambda *given, **more: {})
+    monkeypatch.setattr(registration, "find_unwritten", lambda *given, **more: {})
+    monkeypatch.setattr(declarations, "find_unwritten", lambda *given, **more: {})
     register(starting, process(app()))
     assert one(db, LOCKED) == len(NAMES), "which is why they are compared first"
 
@@ -66,7 +66,7 @@ def test_a_job_that_somebody_has_locked_is_named_with_the_session_and_declared_l
     person.execute("UPDATE pgsched.jobs SET description = 'x' WHERE name = 'job7'")
     newer = process(app(job7="@daily", job8="@daily"))
     worker, done = register(db, newer)
-    assert held(done) == {"job7": f"held by session {person.info.backend_pid}"}
+    assert locked_jobs(done) == {"job7": f"held by session {person.info.backend_pid}"}
     assert done["job8"] == "updated"
     assert one(db, "SELECT pid FROM pgsched.workers WHERE id = %s", worker) == os.getpid(), "it starts all the same"
     assert not declare_again(db, newer)
@@ -91,7 +91,7 @@ def test_very_many_jobs_that_somebody_has_locked_do_not_stop_a_start_for_long(
     monkeypatch.setattr(declarations, "set_lock_timeout", told)
     monkeypatch.setattr(declarations, "LOCK_WAIT_S", 0.2)
     done = register(db, process(app("@daily")))[1]
-    assert len(held(done)) == len(NAMES)
+    assert len(locked_jobs(done)) == len(NAMES)
     assert waits[1] == "10ms", "what the first one has used up, the others have not"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.planning.overlap import IN_TURN, Standing, decide, told
+from pgsched.core.planning.overlap import IN_TURN, UnfinishedRuns, decide, row_reason
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import InputError, NotFound, PgschedError
@@ -239,8 +239,8 @@ def test_a_triggered_run_fares_as_a_slot_would(
         db.execute(text, [n, state, reason])
     newest = max((row[0] for row in db.execute("SELECT id FROM pgsched.runs").fetchall()), default=None)
     run = trigger(db, overlap)
-    expected = decide(overlap, Standing(len(born), held, newest, in_turn), max_buffer=2)
-    assert (run["state"], run["reason"]) == (expected.state, told(expected.reason, None))
+    expected = decide(overlap, UnfinishedRuns(len(born), held, newest, in_turn), max_buffer=2)
+    assert (run["state"], run["reason"]) == (expected.state, row_reason(expected.reason, None))
     ended = db.execute("SELECT count(*) FROM pgsched.runs WHERE state = 'cancelled'").fetchone()
     assert ended == (len(born) if expected.ends_others else 0,)
 

@@ -18,7 +18,7 @@ from pgsched.core.model import Claim
 from pgsched.db.connection.connect import aconnect
 from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, AsyncSharedConnection
 from pgsched.db.queries.runs import claim_rows, claims
-from pgsched.db.queries.runs.claims import FROM_THE_START, Wanted, claim, claim_again
+from pgsched.db.queries.runs.claims import FROM_THE_START, WorkerOffer, claim, claim_unconfirmed
 from pgsched.db.statements import sql
 from pgsched.worker.claiming.cursor import Cursor
 from tests.support.db.setting import (
@@ -42,7 +42,7 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
 
     async def drain(worker_id: int) -> list[Claim]:
         mine: list[Claim] = []
-        wanted = Wanted(worker_id, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(worker_id, 30.0, KINDS["kinds"], KINDS["tasks"])
         async with await aconnect(dsn, settings={"enable_seqscan": "off"}) as conn:
             while found := await claim(conn, wanted, "default", 7, uuid4()):
                 mine += found
@@ -73,7 +73,7 @@ def test_claims_are_in_the_order_of_their_instants_to_the_microsecond(dsn: str, 
 
     async def of_all() -> list[Claim]:
         async with await aconnect(dsn) as conn:
-            return await claim(conn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), "default", 100, uuid4())
+            return await claim(conn, WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"]), "default", 100, uuid4())
 
     told = [claim.available_at for claim in asyncio.run(of_all())]
     assert [datetime.fromisoformat(at or "") for at in told] == instants
@@ -112,18 +112,18 @@ def test_a_claim_s_columns_are_found_by_their_names(
 
     monkeypatch.setattr(claims, "sql", swapped)
     if not guarded:
-        monkeypatch.setattr(claim_rows, "in_order", lambda _: None)
+        monkeypatch.setattr(claim_rows, "column_reorderer", lambda _: None)
     db.execute(
         "INSERT INTO pgsched.runs (task, timeout, kill_after) SELECT 't', '1 min', '2 s' FROM generate_series(1, 3)"
     )
     token = uuid4()
 
     async def scene() -> list[Claim]:
-        wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+        wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
         async with await aconnect(dsn) as conn:
             first = await claim(conn, wanted, "default", 1, token)
             second = await claim(conn, wanted, "default", 1, token, {**FROM_THE_START})
-            return [*first, *second, *await claim_again(conn, ["default"], token)]
+            return [*first, *second, *await claim_unconfirmed(conn, ["default"], token)]
 
     found = asyncio.run(scene())
     assert len(found) == 4
@@ -141,7 +141,7 @@ def test_what_a_worker_sends_all_the_time_is_prepared_at_once(
 
     async def scene() -> list[tuple[int]]:
         async with await aconnect(dsn) as conn:
-            await claims.plan_claims(conn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]))
+            await claims.plan_claims(conn, WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"]))
             await claims.plan_settlements(conn)
             return await (await conn.execute("SELECT count(*) FROM pg_prepared_statements")).fetchall()
 
@@ -193,7 +193,7 @@ def test_a_lost_answer_is_asked_for_again(dsn: str, db: psycopg.Connection) -> N
 
     async def ask() -> list[Claim]:
         async with await aconnect(dsn) as conn:
-            return await claim_again(conn, ["default"], token)
+            return await claim_unconfirmed(conn, ["default"], token)
 
     assert asyncio.run(ask()) == lost
     assert [c.id for c in lost] == [1, 2, 3]
@@ -259,7 +259,7 @@ def test_a_kept_cursor_keeps_no_connection_and_no_large_arguments(dsn: str, db: 
     args = Jsonb({"text": "x" * claim_rows.MOST_KEPT})
     add_runs(db, 2)
     db.execute("UPDATE pgsched.runs SET args = %s WHERE id = 1", [args])
-    wanted = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+    wanted = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
 
     async def claim_two() -> tuple[weakref.ref[Any], list[int]]:
         async with await aconnect(dsn, settings={"enable_seqscan": "off"}) as conn:

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pgsched.db.connection.connect import BY_KEY, aconnect
-from pgsched.db.queries.runs.claims import Wanted, claimable_queues
+from pgsched.db.queries.runs.claims import WorkerOffer, claimable_queues
 from pgsched.db.statements import sql
 from pgsched.worker.claiming import cursor, discovery, polling, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
@@ -23,7 +23,7 @@ from tests.support.db.setting import KINDS, Open
 NAMES = ["B", "Z", "_", "a", "a b", 'a"b', "a,b", "b", "default", "NULL", "z", "{}", "Ä", "ä", "\U0001f600"]
 
 
-MINE = Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"])
+MINE = WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"])
 
 
 def found(dsn: str, known: Iterable[str] = (), *, look: bool = True) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
     busy: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if busy:  # by a few runs in the last minute
-        monkeypatch.setattr(polling, "MANY", 1)
+        monkeypatch.setattr(polling, "BUSY_COUNT", 1)
         monkeypatch.setattr(polling, "WINDOW_S", 60.0)
     db.execute(
         "INSERT INTO pgsched.runs (queue, task) SELECT q, 't' FROM unnest(ARRAY['a', 'b']) q, generate_series(1, 9)"
@@ -86,7 +86,7 @@ def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
 
     async def scene() -> None:
         claimer = Claimer(
-            dsn, Wanted(1, 30.0, KINDS["kinds"], KINDS["tasks"]), (), 1.0, lambda: 5,
+            dsn, WorkerOffer(1, 30.0, KINDS["kinds"], KINDS["tasks"]), (), 1.0, lambda: 5,
             lambda claims, _: taken.extend(claim.queue for claim in claims),
         )  # fmt: skip
         await claimer.run_once()
@@ -158,7 +158,7 @@ def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
     taken: list[str] = []
     really = queue_claims.claim_many
 
-    async def noted(conn: Any, wanted: Wanted, queues: list[str], *more: Any) -> Any:
+    async def noted(conn: Any, wanted: WorkerOffer, queues: list[str], *more: Any) -> Any:
         sent.append(len(queues))
         return await really(conn, wanted, queues, *more)
 

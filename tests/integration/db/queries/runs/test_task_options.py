@@ -128,7 +128,7 @@ def test_runs_of_jobs_take_what_the_job_does_not_say(db: psycopg.Connection) -> 
     own = {"max_attempts": 3, "queue": "own", "priority": 5}
     jobs.add(db, {"name": "b", "task": "t", "schedule": "@hourly", "args": {"id": 4}, **own})
     assert options(db, jobs.trigger(db, "b", None, "allow")) == {**MADE, **own}
-    assert jobs.show(db, "a")["queue"] is None and [job["queue"] for job in jobs.list_jobs(db)] == ["slow", "own"]
+    assert jobs.show_job(db, "a")["queue"] is None and [job["queue"] for job in jobs.list_jobs(db)] == ["slow", "own"]
 
 
 def test_jobs_follow_a_later_release(db: psycopg.Connection) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import ticks
-from pgsched.leader.ticker import Ticked
+from pgsched.leader.ticker import TickResult
 
 FIRST_S = 0.01  # lead of the first batch
 SHORTEST_S = 0.003
 LONGEST_S = 0.25  # jobs are locked for this long, and an edit of one waits
 MARGIN = 1.25  # lead as a multiple of the time that a batch took
-FADE = 0.1  # share of the difference by which a lead shrinks after a quicker batch
+SHRINK_SHARE = 0.1  # share of the difference by which a lead shrinks after a quicker batch
 
 
 class NotAsPrepared(Exception):
@@ -45,13 +45,13 @@ class PreparationLead:
         The lead grows at once, because a short lead makes all of a batch late. It shrinks slowly.
         """
         seen = MARGIN * seconds
-        self._s = min(LONGEST_S, max(SHORTEST_S, seen, self._s + FADE * (seen - self._s)))
+        self._s = min(LONGEST_S, max(SHORTEST_S, seen, self._s + SHRINK_SHARE * (seen - self._s)))
 
     def off_until(self, at: float) -> None:
         """Prepare nothing before the monotonic instant `at`: the next due jobs cannot be prepared."""
         self._off_until = at
 
-    def wait(self, conn: Connection[Any], done: Ticked, instant: datetime, lead_s: float) -> None:
+    def wait(self, conn: Connection[Any], done: TickResult, instant: datetime, lead_s: float) -> None:
         """Hold a batch that was prepared with this lead until its instant.
 
         If nothing of it could be prepared, nothing else is prepared before that instant. Raises NotAsPrepared where the
@@ -64,5 +64,5 @@ class PreparationLead:
         if seconds > lead_s:  # jobs would stay locked for too long
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
         sleep(max(0.0, seconds))
-        if ticks.crossed(conn, done.looking, instant):
+        if ticks.has_other_open_run(conn, done.looking, instant):
             raise NotAsPrepared("a job has got an unfinished run")
