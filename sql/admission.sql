@@ -124,7 +124,7 @@ WITH known AS MATERIALIZED (
 ), worthless AS (
     DELETE FROM pgsched.refunds WHERE claimed_at < clock_timestamp() - interval '31 days'
 ), over AS (
-    -- and those for a first limit of which there is none to apply: somebody has renamed the queue
+    -- and pauses for a first limit that does not exist any more, because the queue was renamed
     DELETE FROM pgsched.pauses p WHERE p.resume_at <= clock_timestamp() OR p.what = 'limit' AND NOT EXISTS (
         SELECT FROM pgsched.queues q WHERE q.name = p.name AND q.applied_at IS NULL)
 )

@@ -36,7 +36,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
         SELECT NULL, format('no slot is decided any more: %%s', left(w.error, 1000))
         WHERE NOT w.paused AND w.error IS NOT NULL AND w.error_at < clock.now - w.max_lateness
         UNION ALL (
-            -- fenced off: ordered by its slot, the job's whole history would be read for it
+            -- OFFSET 0 keeps the planner from ordering by the slot, which would read the whole history of the job
             SELECT o.id, format('the slot of %%s has not started yet', o.scheduled_at) FROM (
                 SELECT r.id, r.scheduled_at, r.started_at, r.origin FROM pgsched.runs r
                 WHERE r.job_id = w.id AND r.phase < 3 /* open */ OFFSET 0) o
@@ -52,7 +52,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
                   CROSS JOIN LATERAL (SELECT min(a.started_at) AS at FROM pgsched.attempts a WHERE a.run_id = s.id) t
                   WHERE s.origin = 'schedule'
                     AND (t.at IS NOT NULL OR s.state = 'missed' OR s.started_at IS NOT NULL AND s.attempt <= 1
-                         -- one that put itself off (snoozed) began before, nobody knows when
+                         -- a snoozed run began earlier, at an unknown instant
                          AND (s.available_at <= s.scheduled_at + w.jitter OR s.available_at > s.started_at
                               OR w.after_jobs IS NOT NULL))
                   LIMIT 1) e
@@ -173,7 +173,7 @@ SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL O
                OR max_duration IS NOT NULL OR expect_every IS NOT NULL)
         OR EXISTS (SELECT FROM pgsched.alerts WHERE closed_at IS NULL) AS watched,
     EXISTS (SELECT FROM pgsched.alert_deliveries WHERE delivered_at IS NULL AND next_at <= clock_timestamp())
-        -- every process has the log: what that was not told, nobody was
+        -- every process has the sink `log`: an alert without its row there was delivered nowhere
         OR EXISTS (SELECT FROM pgsched.alerts a
                    WHERE (a.closed_at IS NULL OR a.closed_at > clock_timestamp() - interval '1 hour'
                           OR a.closed_at > clock_timestamp() - interval '1 day' AND EXISTS (

@@ -357,7 +357,7 @@ WITH ended AS MATERIALIZED (
       AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
 ), edges AS MATERIALIZED (
-    -- locked before they are counted: a child that somebody has locked takes the place of none behind it
+    -- lock first, then count: a locked child does not use up a place of those behind it
     SELECT d.run_id, d.parent_id, d.state
     FROM ended CROSS JOIN LATERAL (
         SELECT e.run_id, e.parent_id,
@@ -373,7 +373,7 @@ WITH ended AS MATERIALIZED (
     WHERE d.run_id = edges.run_id AND d.parent_id = edges.parent_id AND %(act)s::boolean
     RETURNING d.run_id
 ), whole AS MATERIALIZED (
-    -- the others have a child that somebody has locked; one that was deleted by hand is waited for by nobody
+    -- the others have a child that another transaction has locked; no run waits for a child that was deleted by hand
     SELECT ended.id FROM ended WHERE (SELECT count(*) FROM edges) < 2 * %(n)s AND (
         SELECT true FROM pgsched.dependencies e
         WHERE e.parent_id = ended.id AND e.state = 'open' AND (ended.state = 'succeeded' OR e.on_failure <> 'wait')

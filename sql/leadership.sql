@@ -131,13 +131,13 @@ WITH seen AS (
            AND id <> ALL (%(aside)s::text::bigint[])) AS first_job_at,
         (SELECT min(available_at) FROM pgsched.runs
          WHERE phase = 1 /* scheduled */ AND available_at >= to_timestamp(%(scheduled_s)s::float8)) AS scheduled_at,
-        -- what has started is no exception: runs_expire takes its bound away, so that it is met once
+        -- also runs that have started: runs_expire removes their bound, so that each is found once
         (SELECT min(expires_at) FROM pgsched.runs
          WHERE phase < 3 /* open */ AND state <> 'running' AND expires_at >= to_timestamp(%(expires_s)s::float8)) AS expires_at,
         (SELECT min(held_until) FROM pgsched.runs
          WHERE phase = 0 /* waiting */ AND started_at IS NULL AND held_until >= to_timestamp(%(held_s)s::float8)) AS held_until,
         (SELECT available_at FROM pgsched.runs
-         -- asked once: it bounds the scan, so that what waits since earlier is not read in every round
+         -- the clock is read once, as a bound of the scan: runs that have waited longer are not read in every round
          WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at > (SELECT clock_timestamp())
          -- not min(): PostgreSQL 15 would not use the index for it
          ORDER BY available_at LIMIT 1) AS start_at
@@ -153,7 +153,7 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
             AND seen_at > to_timestamp(%(searched_s)s::float8) - 2 * lease)
         OR EXISTS (SELECT FROM pgsched.workers WHERE seen_at < clock_timestamp() - lease
             AND seen_at > to_timestamp(%(searched_s)s::float8) - lease
-            -- nobody stops before it is seen for the last time: only those that stopped of late are read
+            -- a worker stops after it was last seen: so only workers that stopped lately have to be read
             AND stopped_at > to_timestamp(%(searched_s)s::float8) - greatest(interval '10 minutes', (
                 SELECT max(lease) FROM pgsched.workers WHERE stopped_at IS NULL))) AS silent,
     EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,

@@ -171,7 +171,7 @@ WITH read AS MATERIALIZED (
                           ORDER BY s.scheduled_at DESC LIMIT 1) AS newest
     FROM pgsched.jobs j WHERE j.id = ANY (ARRAY(SELECT DISTINCT r.job_id FROM read r WHERE r.job_id IS NOT NULL))
 ), locked AS MATERIALIZED (
-    -- by place: who has written the row since is followed, and what it says is asked again
+    -- by ctid: PostgreSQL follows a row that was updated since, and checks the conditions again
     SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
       AND (r.covers_until <= %(until)s) IS NOT FALSE AND r.ctid = ANY (ARRAY(
         SELECT o.place FROM read o CROSS JOIN everything e LEFT JOIN jobs j ON j.id = o.job_id

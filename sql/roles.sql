@@ -30,9 +30,9 @@ BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', 'pgsched_' || role);
             EXCEPTION
                 WHEN duplicate_object OR unique_violation THEN
-                    NULL;  -- made by somebody else meanwhile, for another database
+                    NULL;  -- another database of this cluster has made it meanwhile
                 WHEN insufficient_privilege THEN
-                    -- it came later than the others: a later migration need not be run by who may make roles
+                    -- this role was added later: the role that migrates need not have CREATEROLE any more
                     IF role <> 'console' OR to_regrole('pgsched_owner') IS NULL THEN
                         RAISE;
                     END IF;
@@ -292,7 +292,7 @@ BEGIN
                        ' USING (true) WITH CHECK (true)', name);
         EXECUTE format('CREATE POLICY pgsched_read ON pgsched.%I FOR SELECT TO pgsched_viewer USING (true)', name);
     END LOOP;
-    -- what a run says of itself is as much its owner's as the run: both are looked up with the row policies of runs
+    -- attempts and output belong to the owner of their run: they are visible where the row policies of runs show the run
     FOREACH name IN ARRAY ARRAY['attempts', 'run_logs'] LOOP
         EXECUTE format('CREATE POLICY pgsched_own ON pgsched.%I FOR SELECT TO pgsched_producer'
                        ' USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))', name);

@@ -15,7 +15,7 @@ WITH ended AS (
         -- one for all of a kind where the task may be another text in each run
         CASE WHEN r.kind IN ('task', 'command') THEN left(r.task, 100) ELSE '(' || r.kind || ')' END AS task,
         greatest(date_part('epoch', r.finished_at - r.started_at), 0) AS duration_s,
-        -- settling what failed for good moves available_at behind the start: how long it had waited is not known any more
+        -- settling a run that failed for good moves available_at behind its start: its waiting time is lost
         CASE WHEN r.available_at <= r.started_at THEN date_part('epoch', r.started_at - r.available_at) END AS wait_s,
         CASE WHEN r.origin = 'schedule' AND r.attempt = 1
              THEN greatest(date_part('epoch', r.started_at - r.scheduled_at), 0) END AS late_s

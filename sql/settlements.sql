@@ -136,7 +136,7 @@ WITH settled AS (
     ON CONFLICT (run_id, token) DO NOTHING
 ), refunded AS (
     INSERT INTO pgsched.refunds (run_id, claimed_at, queue, concurrency_key)
-    -- a statement does not see what it writes: this is the row before
+    -- a statement does not see its own writes: this is the row as it was before
     SELECT s.id, o.started_at, o.queue, o.concurrency_key FROM settled s CROSS JOIN LATERAL (
         SELECT r.started_at, r.ready_at, r.queue, r.concurrency_key FROM pgsched.runs r WHERE r.id = s.id OFFSET 0) o
     WHERE s.outcome = 'released' AND o.ready_at IS NOT NULL AND o.started_at IS NOT NULL AND (

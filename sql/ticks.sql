@@ -309,7 +309,7 @@ WITH guard AS (
         coalesce(j.max_attempts, h.max_attempts),
         j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
         nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
-        -- null for the other kinds; read once more, because a job that is named as a whole is copied as a whole, each
+        -- null for other kinds. The job is read again here: a whole-row reference to j would copy every job
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
              THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
              WHEN j.kind IN ('command', 'shell')
