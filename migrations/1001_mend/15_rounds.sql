@@ -10,7 +10,7 @@ CREATE TRIGGER c_due_now BEFORE INSERT OR UPDATE OF paused, schedule, run_at, st
     EXECUTE FUNCTION pgsched.jobs_plan_again();
 
 -- A queue that gets its first limit is shut until the transactions have ended that may not have seen it, for five seconds at
--- most (pgsched/leader/admission.py). Whom it waits for, the leader notes; that neither wakes anybody nor is it a change
+-- most (pgsched/leader/changed_limits.py). Whom it waits for, the leader notes; that neither wakes anybody nor is it a change
 -- that a person made.
 ALTER TABLE pgsched.pauses ADD COLUMN waits_for integer;
 COMMENT ON COLUMN pgsched.pauses.waits_for IS

@@ -70,7 +70,7 @@ class Backend(httpcore.AsyncNetworkBackend):
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 if left == 1:
                     raise httpcore.ConnectError(f"cannot connect to {address} port {port}: {_reason(error)}") from error
-        raise AssertionError("permitted gives at least one address")
+        raise AssertionError("filter_permitted returns at least one address")
 
     async def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`, as httpcore's interface requires."""

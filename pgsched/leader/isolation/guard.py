@@ -1,4 +1,4 @@
-"""Guard of the leader's duties: an error of one duty stops no other duty.
+"""Run the leader's duties so that one stops no other: do in pieces what fails, and skip bad rows for a while.
 
 Invariant: an exception leaves `run` only if it concerns the session, or means that another process leads.
 
