@@ -30,7 +30,10 @@ ALL_ENDED = "SELECT pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8"
 
 
 def move(stage: Stage, to_s: int) -> None:
-    """Set the database's clock to this many seconds ahead of the host, and wait until the server shows it."""
+    """Set the database's clock to this many seconds ahead of the host, and wait until open transactions have ended.
+
+    Such a transaction may have read the clock before.
+    """
     before, since = stage.clock(), time.monotonic()
     stage.server.clock.set(to_s)
     stage.wait(lambda: abs(stage.clock() - before - (time.monotonic() - since)) > HOUR / 2, 15, "the clock to move")
@@ -100,9 +103,10 @@ def pruned_then_back(stage: Stage) -> None:
     move(stage, -HOUR)
     slots = stage.one(INSERTED)
     time.sleep(2 * stage.lease_s)  # time for a slot that must not be made
-    stage.figure("slots made in the hour that is lived through again", stage.one(INSERTED) - slots, bound=0)
+    after_wait = stage.one(INSERTED)
+    stage.figure("slots made in the hour that is lived through again", after_wait - slots, bound=0)
     move(stage, 0)
-    stage.wait(lambda: stage.one(INSERTED) > slots, DOUBT_S + 30, "slots after the clock is right again")
+    stage.wait(lambda: stage.one(INSERTED) > after_wait, DOUBT_S + 30, "slots after the clock is right again")
     stage.figure("slots pruned", stage.one(PRUNED))
 
 

@@ -33,15 +33,15 @@ SHORT_S = 0.05
 LONGER_S = 0.2
 
 
-def feed(stage: Stage) -> bool:
-    """Keep more work queued than the workers can do. Always return True."""
+def feed(stage: Stage, each_s: float) -> bool:
+    """Keep more runs of `each_s` seconds queued than the workers can do. Always return True."""
     if stage.one(QUEUED) < 600:
         stage.db.execute(FEED, [each_s])
     return True
 
 
-def run_fed_load(stage: Stage, seconds: float, each: Callable[[], object] = bool) -> float:
-    """Let `seconds` pass with work in the queue, calling `each` twice a second.
+def run_fed_load(stage: Stage, seconds: float, each: Callable[[], object] = bool, each_s: float = SHORT_S) -> float:
+    """Let `seconds` pass with runs of `each_s` seconds in the queue, calling `each` twice a second.
 
     Return how many runs ended per second.
     """
@@ -79,9 +79,9 @@ def terminate_one(stage: Stage) -> None:
 
 def terminate_sessions(stage: Stage, seconds: float) -> None:
     """Terminate two sessions a second for `seconds`, and record the rates."""
-    before = run_fed_load(stage, 8)
+    before = run_fed_load(stage, 8, each_s=LONGER_S)
     stage.figure("rate before, runs/s", before)
-    during = run_fed_load(stage, seconds, lambda: terminate_one(stage))
+    during = run_fed_load(stage, seconds, lambda: terminate_one(stage), LONGER_S)
     stage.figure("rate meanwhile, runs/s", during)
     await_rate(stage, before, stage.clock())
 
