@@ -8,6 +8,7 @@ that can be written, the key is made for this process alone.
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import sys
@@ -15,8 +16,11 @@ import time
 from pathlib import Path
 from threading import Lock
 
+from pgsched.web.security.secrets import Session
+
 SIZE = 32
 MOST_ENDED = 10_000
+ALL_UNTIL = "*"  # stands in place of a session's id for every session that expires up to its instant
 
 
 def state_folder() -> Path | None:
@@ -89,32 +93,34 @@ class EndedSessions:
     """The sessions that were logged out before they expired. Thread-safe.
 
     `file`: keeps them ended for later processes; None: for this process alone.
+
+    Invariant: a session that has ended stays ended until it would have expired. Of more than MOST_ENDED, the oldest
+    tenth is replaced by one instant: whatever expires up to then has ended, so that a few people log in anew.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file, self._lock = file, Lock()
         self._until = read_ended_sessions(file)
 
-    def __contains__(self, session_id: str) -> bool:
-        return session_id in self._until
+    def __contains__(self, session: Session) -> bool:
+        until = self._until
+        return session.id in until or session.until <= until.get(ALL_UNTIL, 0.0)
 
-    def add(self, session_id: str, until: float) -> None:
-        """End a session now; `until` is when it would have expired, in seconds since 1970."""
+    def add(self, session: Session) -> None:
+        """End a session now."""
         with self._lock:
             now = time.time()
-            known = (
-                read_ended_sessions(self._file) | self._until
-            )  # another console of this user may have written the file
-            self._until = {name: end for name, end in known.items() if end > now}
-            if len(self._until) >= MOST_ENDED:
-                self._until.pop(next(iter(self._until)))
-            self._until[session_id] = until
+            known = dict(self._until)
+            for name, end in read_ended_sessions(self._file).items():  # another console of this user may have written
+                known[name] = max(end, known.get(name, 0.0))
+            known[session.id] = session.until
+            self._until = bound_ended_sessions({name: end for name, end in known.items() if end > now})
             self._keep()
 
     def _keep(self) -> None:
         if self._file is None:
             return
-        text = "".join(f"{name} {int(end) + 1}\n" for name, end in self._until.items())
+        text = "".join(f"{name} {math.ceil(end)}\n" for name, end in self._until.items())
         fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
         try:
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -123,6 +129,14 @@ class EndedSessions:
             fresh.replace(self._file)
         except OSError:
             return  # not writable: the sessions have ended for this process only
+
+
+def bound_ended_sessions(until: dict[str, float]) -> dict[str, float]:
+    """Return at most MOST_ENDED ended sessions; ALL_UNTIL stands for those that are left out."""
+    if len(until) <= MOST_ENDED:
+        return until
+    oldest = sorted(until.values())[: len(until) - MOST_ENDED + MOST_ENDED // 10]
+    return {name: end for name, end in until.items() if end > oldest[-1]} | {ALL_UNTIL: oldest[-1]}
 
 
 def read_ended_sessions(file: Path | None) -> dict[str, float]:

@@ -91,7 +91,8 @@ async def mark_of(request: Request, secret: str) -> str | None:
 def log_out(request: Request) -> Response:
     """Log out: end the session, in every browser that has a copy of the cookie."""
     session, state = request.state.visitor.session, request.app.state
-    state.ended.add(session.id, session.until)
+    if session.by:  # a session without a login gives no rights: there is nothing to end
+        state.ended.add(session)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(state.settings.cookie, secure=state.settings.https, httponly=True, samesite="strict")
     return response

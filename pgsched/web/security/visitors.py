@@ -54,7 +54,7 @@ class VisitorRecognition:
     def visitor(self, asked: HTTPConnection) -> tuple[Visitor, bool]:
         """Return the visitor, and whether the browser still needs a cookie."""
         session = self.signer.session(asked.cookies.get(self.settings.cookie))
-        if session is not None and session.id in self.ended:
+        if session is not None and session in self.ended:
             session = None
         known, session = session is not None, session or new_session()
         role, user, ambient = self.believed(asked, session)
