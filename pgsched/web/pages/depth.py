@@ -6,18 +6,19 @@ The database does not keep this history, so the chart begins when the console st
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
 from typing import NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.connection.pool import Pool
 from pgsched.errors import PgschedError
 from pgsched.services.charts import count_open_runs
 
+logger = log.get("web")
 EVERY_S, KEPT_S = 10.0, 24 * 3600.0
 
 
@@ -47,10 +48,19 @@ class Depths:
 
 
 async def record_depths(pool: Pool, depths: Depths) -> None:
-    """Record the depth every EVERY_S seconds; a database that does not answer leaves a gap."""
+    """Record the depth every EVERY_S seconds; a reading that fails, for whatever reason, leaves a gap."""
+    failed = ""
     while True:
-        with contextlib.suppress(PgschedError, DatabaseError):
+        try:
             depths.kept.append(await run_in_threadpool(read_depth, pool))
+            failed = ""
+        except (PgschedError, DatabaseError):
+            failed = ""
+        except Exception as error:
+            kind = type(error).__name__
+            if kind != failed:  # logged when the error begins, not at every reading
+                failed = kind
+                logger.error("the depth of the queues cannot be read", exc_info=True)
         await asyncio.sleep(EVERY_S)
 
 

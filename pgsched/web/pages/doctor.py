@@ -1,7 +1,7 @@
 """The doctor's findings for the console, refreshed in the background.
 
 Invariant: no visitor waits for a check, because a check takes seconds. Visitors see the findings of the last check. A
-new check begins when the last one is old.
+new check begins when the last one is old. A check that fails, for whatever reason, becomes a finding.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import time
 from dataclasses import replace
 from threading import Lock, Thread
 
+from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.connection.failures import explain
+from pgsched.errors import PgschedError
 from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
 
+logger = log.get("web")
 OLD_S = 10.0
 # Checks whose texts may name the host, the database, the user or a folder.
 LOCATING_CHECKS = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
@@ -46,8 +49,8 @@ class Diagnosis:
         with self._lock:
             age_s = time.monotonic() - self._at
             if not self._looking and (self._found is None or age_s > OLD_S):
-                self._looking = True
                 Thread(target=self._look, name="pgsched-doctor", daemon=True).start()
+                self._looking = True  # after the start, which may fail
             found = self._found if all_of_it or self._found is None else [redact_finding(one) for one in self._found]
             return found, age_s
 
@@ -56,5 +59,11 @@ class Diagnosis:
             found = doctor(self._dsn, {})
         except DatabaseError as error:
             found = [fail("connection", explain(error))]
+        except PgschedError as error:
+            found = [fail("connection", error)]
+        except Exception as error:
+            logger.error("the check of the system failed", exc_info=True)
+            bug = f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where"
+            found = [fail("doctor", PgschedError(bug))]
         with self._lock:
             self._found, self._at, self._looking = found, time.monotonic(), False
