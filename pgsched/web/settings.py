@@ -78,7 +78,12 @@ class Settings:
     @property
     def logs_in(self) -> bool:
         """Check whether there is a token or a password to enter in the login form."""
-        return any((self.token, self.named, self.reader_token, self.password))
+        return self.has_token or self.password is not None
+
+    @property
+    def has_token(self) -> bool:
+        """Check whether there is a token, for whichever role."""
+        return any((self.token, self.named, self.reader_token))
 
     @property
     def names(self) -> tuple[str, ...]:

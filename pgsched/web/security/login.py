@@ -33,13 +33,8 @@ async def show_login(request: Request) -> Response:
 def render_form(request: Request, status: int, problem: str = "") -> Response:
     """Return the login form; `problem` is the text above it."""
     settings: Settings = request.app.state.settings
-    what = (
-        "token"
-        if settings.password is None
-        else "password"
-        if not (settings.token or settings.named)
-        else "token or password"
-    )
+    kinds = {"token": settings.has_token, "password": settings.password is not None}
+    what = " or ".join(kind for kind, taken in kinds.items() if taken) or "token"
     values = {"problem": problem, "what": what, "next": local_path(field_text(request, "next"), "/")}
     return HTMLResponse(render(request, View("login.html", values)), status)
 
