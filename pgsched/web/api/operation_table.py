@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from pgsched.core import policies
 from pgsched.core.payload import json_value
 from pgsched.db.connection.connect import DatabaseError
+from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports.audit import KINDS
 from pgsched.errors import InputError, NotPermitted, PgschedError
 from pgsched.services import long_charts
@@ -108,7 +109,7 @@ look = partial(Operation, "GET", permission="read")
 OPERATIONS = (
     look("/status", "The whole system and its health", do.show_status, ref("Thing")),
     look("/jobs", "Jobs by name", do.list_jobs, list_of("jobs", "Job"),
-      {"state": one_of(("active", "paused", "error", "done")), "queue": text_schema(), "after": text_schema(),
+      {"state": one_of(jobs.STATES), "queue": text_schema(), "after": text_schema(),
        "limit": integer_schema(1, 1000)}),
     op("POST", "/jobs", "Create a job: any column of the table jobs", do.add_job, ref("Job"), {}, COLUMNS,
       ("name", "task")),

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from pgsched.core.planning.backfill import MODES
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request as Wanted
@@ -14,7 +15,6 @@ from pgsched.errors import InputError
 from pgsched.services.jobs import backfilling
 from pgsched.web.pages.responses import Redirect, View, field_integer, field_text, job_url
 
-MODES = ("missing", "failed", "all")
 SHOWN = 500
 
 

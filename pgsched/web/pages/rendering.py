@@ -24,7 +24,6 @@ from pgsched.core.wording import describe_keep, due_at, format_age, format_short
 
 SEEN_S = 15.0
 DOTTED = re.compile(r"~*\.{1,2}")
-GOOD, BAD, HELD = ("succeeded", "active", "ok", "alive"), ("dead", "missed", "error", "fail"), ("paused", "warn")
 
 
 def format_utc(value: datetime | None, form: str = "%Y-%m-%d %H:%M:%S") -> Markup:

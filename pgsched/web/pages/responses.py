@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -55,7 +55,6 @@ class Redirect:
     to: str
     told: str = ""
     bad: bool = False
-    cookies: dict[str, str | None] = field(default_factory=dict)
 
 
 Page = Callable[[Request, Connection[Any]], View | Redirect | Response]
