@@ -7,14 +7,23 @@ a failure gives an exit code: that of the error with which a worker would have e
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-from pgsched.config import ENVIRONMENT, find_backlog_limits, find_dsn, find_dsn_source, fleet
+from pgsched.config import (
+    ENVIRONMENT,
+    SQL_DSN,
+    find_backlog_limits,
+    find_dsn,
+    find_dsn_source,
+    find_sql_dsns,
+    fleet,
+)  # fmt: skip
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, connect, ssl_problem
 from pgsched.db.connection.dsn import hide_secrets
@@ -99,13 +108,18 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
         value = env.get(name)
         if value is not None and value not in allowed:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
-    for name, read in (("PGSCHED_BACKLOG_S", find_backlog_limits), ("PGSCHED_FLEET", fleet)):
+    readers: tuple[tuple[str, Callable[[Mapping[str, str]], object]], ...] = (
+        ("PGSCHED_BACKLOG_S", find_backlog_limits),
+        ("PGSCHED_FLEET", fleet),
+        (f"{SQL_DSN}NAME", partial(find_sql_dsns, ())),
+    )
+    for name, read in readers:
         try:
             read(env)
         except InputError as error:
             yield fail(name, error)
     for name in sorted(env):
-        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith("PGSCHED_TEST_"):
+        if name.startswith("PGSCHED_") and name not in ENVIRONMENT and not name.startswith((SQL_DSN, "PGSCHED_TEST_")):
             yield warn(name, f"is not a variable that pgsched reads; those are {', '.join(ENVIRONMENT)}")
 
 

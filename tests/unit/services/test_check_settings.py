@@ -1,0 +1,27 @@
+"""`pgsched check` knows every variable of the environment that a worker reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgsched.config import ENVIRONMENT
+from pgsched.services.check import settings
+
+VALUES = {"PGSCHED_LOG": "info", "PGSCHED_LOG_FORMAT": "json", "PGSCHED_BACKLOG_S": "300",
+          "PGSCHED_FLEET": "3f2504e0-4f89-11d3-9a0c-0305e82c3301"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ENVIRONMENT, "PGSCHED_SQL_DSN_WAREHOUSE", "PGSCHED_SQL_DSN_MARTS"])
+def test_a_variable_that_pgsched_reads_is_no_mistake(name: str) -> None:
+    assert [*settings({name: VALUES.get(name, "x")})] == []
+
+
+def test_a_database_under_a_name_that_no_worker_takes_fails() -> None:
+    (found,) = settings({"PGSCHED_SQL_DSN_A.B": "dbname=x"})
+    assert (found.level, found.exit_code) == ("fail", 2)
+    assert "expected lower-case letters" in found.text
+
+
+def test_a_mistyped_variable_is_named() -> None:
+    (found,) = settings({"PGSCHED_SQL_DSM_WAREHOUSE": "dbname=x"})
+    assert (found.name, found.level) == ("PGSCHED_SQL_DSM_WAREHOUSE", "warn")
