@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
+    from pgsched.errors import WrongFleet as WrongFleet
 
 __version__ = "0.1.0"
 
