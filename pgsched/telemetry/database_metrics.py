@@ -71,7 +71,9 @@ class Figures(threading.Thread):
                     logger.warning("figures not read", error=log.redact(first_line(error)))
                     close(conn)
                     conn = None
-                next_at = time.monotonic() + max(EVERY_S, SHARE * (time.monotonic() - began))
+                pause_s = max(EVERY_S, SHARE * (time.monotonic() - began))
+                self._health.pause(pause_s)
+                next_at = time.monotonic() + pause_s
         close(conn)
 
     def _take(self, conn: Connection[Any]) -> None:

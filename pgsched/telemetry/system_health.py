@@ -20,7 +20,7 @@ from pgsched.db.queries.reports import health
 from pgsched.telemetry.metrics import Sample
 
 logger = log.get("metrics")
-STALE_S, UNLED_STALE_S = 60.0, 15.0  # for a leader, which judges every 15 s, and for others, every 5 s
+STALE_S, UNLED_STALE_S = 60.0, 15.0  # for a leader, which judges every 15 s or less often, and for others, every 5 s
 
 
 def judge_system(conn: Connection[Any]) -> list[Problem]:
@@ -41,17 +41,29 @@ class SystemHealth:
         self._at: float | None = None
         self._tried_at: float | None = None  # when it was first tried
         self._as_leader = False
+        self._stale_s = STALE_S
+        self._judged = False  # the last look succeeded
 
     def look(self, conn: Connection[Any]) -> None:
         """Judge now; an error is logged, and the last judgement stays."""
         leads = self._leads()
         self._tried_at = self._tried_at or self._clock()
+        self._judged = False
         try:
             self._found, self._as_leader = judge_system(conn), leads
         except Exception as error:
             logger.warning("the system's health cannot be judged", error=log.redact(first_line(error)))
             return
-        self._at = self._clock()
+        self._at, self._judged = self._clock(), True
+
+    def pause(self, seconds: float) -> None:
+        """Note that this leader judges next in so many seconds.
+
+        A judgement counts for two such pauses, so that a leader on schedule knows what it reports. After a look that
+        failed the last judgement becomes old as soon as before.
+        """
+        if self._judged:
+            self._stale_s = max(STALE_S, 2 * seconds)
 
     def lines(self) -> list[str]:
         """Return the lines for /readyz: one for each problem."""
@@ -71,4 +83,4 @@ class SystemHealth:
             yield "pgsched_problems", (kind,), counts[kind]
 
     def _old(self) -> bool:
-        return self._at is None or self._clock() - self._at > (STALE_S if self._leads() else UNLED_STALE_S)
+        return self._at is None or self._clock() - self._at > (self._stale_s if self._leads() else UNLED_STALE_S)

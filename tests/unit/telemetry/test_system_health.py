@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pgsched.telemetry import system_health
+from pgsched.telemetry import database_metrics, system_health
+from pgsched.telemetry.database_metrics import Figures
 from pgsched.telemetry.health import Health
 from pgsched.telemetry.system_health import STALE_S, SystemHealth
 
@@ -38,6 +40,48 @@ def test_a_leader_that_cannot_judge_any_more_says_so_in_time(monkeypatch: pytest
     now = STALE_S
     found.look(NO_CONNECTION)
     assert found.lines() == []
+    now = STALE_S + 1
+    assert found.lines() == [f"unknown: not judged for {now:.0f} s"]
+
+
+def test_a_leader_on_schedule_knows_what_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes 4 s is made every 80 s: it counts until the next one, but not for ever."""
+    now, looks, reports = [100.0], [0], []
+
+    def judge(_: Any) -> list[Any]:
+        now[0] += 4.0
+        looks[0] += 1
+        if looks[0] > 1:
+            figures.stop()
+        return []
+
+    def leads() -> bool:
+        if looks[0]:
+            now[0] += 10.0
+            reports.append((found.lines(), len([*found.samples()])))
+        return True
+
+    found = SystemHealth(lambda: True, lambda: now[0])
+    monkeypatch.setattr(system_health, "judge_system", judge)
+    monkeypatch.setattr(database_metrics, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(database_metrics, "connect", lambda *_, **__: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(database_metrics, "LOOK_S", 0.0)
+    figures = Figures("dbname=none", leads, found, counted=False)
+    figures.run()
+    assert len(reports) >= 8 and {lines == [] and count > 0 for lines, count in reports} == {True}
+    now[0] += 161.0
+    assert found.lines() == ["unknown: not judged for 161 s"] and [*found.samples()] == []
+
+
+def test_a_look_that_fails_slowly_makes_no_judgement_last_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    found = SystemHealth(lambda: True, lambda: now)
+    monkeypatch.setattr(system_health, "judge_system", lambda _: [])
+    found.look(NO_CONNECTION)
+    found.pause(15.0)
+    monkeypatch.setattr(system_health, "judge_system", unable)
+    found.look(NO_CONNECTION)
+    found.pause(200.0)
     now = STALE_S + 1
     assert found.lines() == [f"unknown: not judged for {now:.0f} s"]
 
