@@ -2,8 +2,10 @@
 
 Invariant: every negative answer gives a reason, and no answer needs the database.
 
-- Alive: the event loop turns, and heartbeats are answered.
-- Ready: the process is alive, has registered itself in a schema of the right version, and takes runs.
+- Alive: the event loop turns, and the heartbeat goes on. A database that is down leaves a process alive, because a
+  restart would not help.
+- Ready: the process is alive, has registered itself in a schema of the right version, was answered by the database
+  within a lease, and takes runs.
 
 Problems of the whole system are reported in addition.
 """

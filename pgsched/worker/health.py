@@ -17,8 +17,8 @@ LEADER_S = 30.0
 def worker_health(worker: Worker) -> Health:
     """Return a worker's health.
 
-    Alive: its event loop runs and its heartbeat has not ended. Ready: the database answers its heartbeats, and it takes
-    runs.
+    Alive: its event loop turns, and its heartbeat goes on, answered or not. Ready: the database has answered a
+    heartbeat within a lease, and it takes runs.
     """
     heartbeat, watchdog = worker.heartbeat, worker.watchdog
     if heartbeat is None or watchdog is None:
