@@ -44,7 +44,3 @@ class DatabaseClock:
         elif stepped < 0:  # the step ahead was taken back
             self.trusted_at = -math.inf
         return stepped
-
-    def is_trusted(self, now: float) -> bool:
-        """Check whether the clock is trusted at the monotonic instant `now`."""
-        return now >= self.trusted_at
