@@ -41,6 +41,10 @@ def demo(
     Starts the database, creates the jobs by plain INSERT, starts a worker, and shows what happens until Ctrl-C (or
     --seconds). Exit code 0 only if every slot that came due ran and succeeded.
 
+    Where --dsn or the environment names a database, the jobs are made there, and paused at the end. It has to be
+    migrated already (else exit code 5). Use one to play with: the demo's worker takes its other commands, SQL jobs and
+    leadership, too.
+
     Example: pgsched demo --seconds 20
     """
     from rich.console import Console
@@ -48,13 +52,13 @@ def demo(
     from pgsched.cli import demo_app as content
     from pgsched.cli.output.printing import print_json
     from pgsched.db.connection.connect import connect
-    from pgsched.db.schema import migrate
+    from pgsched.db.schema import version
     from pgsched.errors import PgschedError
 
     console = Console(highlight=False, stderr=as_json)
     with migrated_database(dsn) as address:
-        migrate.upgrade(address)
         with connect(address, purpose="demo") as conn, interrupts() as interrupted:
+            version.check(conn)
             folder = demo_folder()
             start = prepare(conn, console, folder)
             with worker_process(dsn, folder, console) as process:
