@@ -70,7 +70,7 @@ def closed(peer: socket.socket, within_s: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("boundless", ["MOST_OF_A_PEER", "MOST_WAITING"])
+@pytest.mark.parametrize("boundless", ["MAX_PER_PEER", "MAX_WITHOUT_HEAD"])
 def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the two limits makes room without the other, and long before the time for a head is over."""
     monkeypatch.setattr(serving, "HEAD_S", 60.0)
