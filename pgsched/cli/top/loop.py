@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -66,18 +67,27 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
             lost_at = found.at if isinstance(found, DatabaseLost) else lost_at
             noted_at = time.monotonic() if isinstance(found, Note) else noted_at
             state = apply_news(state, found)
-        for key in pressed:
-            state, wanted = press(state, key)
-            noted_at = time.monotonic()
-            if wanted == QUIT:
-                return
-            if wanted == REDRAW:
-                screen.forget()
-            if isinstance(wanted, Change):
-                reader.do(wanted)
+        noted_at = time.monotonic() if pressed else noted_at
+        after = press_keys(screen, reader, state, pressed)
+        if after is None:
+            return
+        state = after
         reader.look(state.page)
         if state.note is not None and time.monotonic() - noted_at > NOTE_S:
             state = replace(state, note=None)
+
+
+def press_keys(screen: Screen, reader: Reader, state: State, keys: Sequence[str]) -> State | None:
+    """Apply the keys that the user pressed; return the state after them, or None if the user quits."""
+    for key in keys:
+        state, wanted = press(state, key)
+        if wanted == QUIT:
+            return None
+        if wanted == REDRAW:
+            screen.forget()
+        if isinstance(wanted, Change):
+            reader.do(wanted)
+    return state
 
 
 def apply_news(state: State, news: News) -> State:

@@ -217,12 +217,8 @@ class DutyGuard:
                 if ends_session(self._conn, error):
                     raise
                 failed = True
-                row = self._first(piece) if size == 1 else None
-                if size == 1 and (row is None or row in suspects or len(suspects) >= FEW):
+                if size == 1 and not self._suspect_first(piece, suspects, error):
                     break
-                if row is not None:
-                    suspects[row] = log.redact(first_line(error))
-                    self._set_aside.suspect(piece.name, row, suspects[row])
                 size = max(1, size // STEP)
             else:
                 done, finished = done + went, not more and not skipped
@@ -238,6 +234,15 @@ class DutyGuard:
         for row in suspects:
             self._set_aside.acquit(piece.name, row)
         return done, finished or done > 0 or not failed
+
+    def _suspect_first(self, piece: Pieces, suspects: dict[str, str], error: Exception) -> bool:
+        """Suspect the row with which a piece begins, and that failed; return False if it cannot be skipped."""
+        row = self._first(piece)
+        if row is None or row in suspects or len(suspects) >= FEW:
+            return False
+        suspects[row] = log.redact(first_line(error))
+        self._set_aside.suspect(piece.name, row, suspects[row])
+        return True
 
     def _first(self, piece: Pieces) -> str | None:
         """Return the row with which a piece begins, None if that cannot be found out."""

@@ -32,7 +32,7 @@ NEWEST = "(SELECT id FROM pgsched.{table} WHERE owner = current_user ORDER BY id
 JOB_NAME = "(SELECT name FROM pgsched.jobs WHERE owner = current_user ORDER BY id DESC OFFSET {nth} LIMIT 1)"
 ROWTYPES = {"pgsched.jobs", "pgsched.runs", "pgsched.job_calendars"}
 OURS = {"name": "hers"}  # what operators set is about hers
-# (weight, kind)
+# the weight of each kind
 KINDS = {"runs": 30, "jobs": 20, "job edits": 8, "calendars": 8, "calendar edits": 3, "dependencies": 8,
          "backfills": 6, "queues": 5, "limits": 5, "calls": 12}  # fmt: skip
 MARKERS = ["8998-01-01Z", "8999-01-01Z", "8999-01-01Z", "9000-01-01Z"]

@@ -15,7 +15,7 @@ POISONS = {
     "a long number": '{"n": 1e5000}',
     "many levels": '{"n": ' + "[" * 3000 + "]" * 3000 + "}",
 }
-# (table, column)
+# pairs of a table and its column
 COLUMNS = {
     ("archived_runs", "run"),
     ("audit", "change"),

@@ -152,12 +152,9 @@ def unroutable() -> ColumnElement[bool]:
 
 def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
     """Return the WHERE conditions of a filter."""
-    from sqlalchemy import func, or_, select
+    from sqlalchemy import or_, select
 
     from pgsched.db.schema.tables import jobs, runs
-
-    def instant(moment: datetime | timedelta) -> Any:
-        return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
 
     r = runs.c
     found: list[ColumnElement[bool]] = []
@@ -174,6 +171,21 @@ def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
         found.append(r.tags.contains([wanted.tag]))
     if wanted.worker is not None:
         found.append(ran_on(wanted.worker))
+    found += bounds(wanted)
+    return found
+
+
+def bounds(wanted: Filter) -> list[ColumnElement[bool]]:
+    """Return the conditions of a filter that bound times and ids."""
+    from sqlalchemy import func
+
+    from pgsched.db.schema.tables import runs
+
+    def instant(moment: datetime | timedelta) -> Any:
+        return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
+
+    r = runs.c
+    found: list[ColumnElement[bool]] = []
     for column, since, until in (
         (r.created_at, wanted.since, wanted.until),
         (r.finished_at, wanted.ended_since, wanted.ended_until),
