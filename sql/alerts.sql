@@ -190,8 +190,8 @@ SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL O
 WITH newest AS (
     SELECT holder, coalesce(resigned_at, seen_at) AS until FROM pgsched.leader ORDER BY term DESC LIMIT 1
 ), missing AS MATERIALIZED (
-    SELECT coalesce(CASE WHEN n.until IS NOT NULL THEN format('nobody leads since %%s, when %%s did: no slot is decided, no lost run taken back', date_trunc('second', n.until), n.holder) END,
-                    'nobody has ever led: no slot is decided') AS details
+    SELECT coalesce(CASE WHEN n.until IS NOT NULL THEN format('no process has led since %%s, when %%s did: no slot is decided, no lost run taken back', date_trunc('second', n.until), n.holder) END,
+                    'no process has ever led: no slot is decided') AS details
     FROM (SELECT 1) one LEFT JOIN newest n ON true
     WHERE n.until IS NULL OR n.until < clock_timestamp() - make_interval(secs => %(gone_s)s)
 ), opened AS (

@@ -85,7 +85,7 @@ def report_unclaimed_runs(facts: Facts, queue: Queue, longest_s: float) -> Itera
         yield "backlog", f"{begin}; paused tasks: {', '.join(tasks[:3])}", "`pgsched resume --task NAME`"
         return
     text = f"{begin}; {busy} of {places} places are busy, and the workers take no more"
-    yield "backlog", text, "`pgsched doctor` says who blocks them; else see their logs"
+    yield "backlog", text, "`pgsched doctor` names the session that blocks them; else see their logs"
 
 
 def report_limited_runs(facts: Facts, queue: Queue, longest_s: float) -> Iterator[FoundProblem]:

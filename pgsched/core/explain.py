@@ -163,14 +163,14 @@ def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, An
 
 
 def describe_absences(gaps: Sequence[tuple[datetime, datetime]], slot: datetime) -> str:
-    """Return `, because nobody led from A to B`, the reason why a slot was decided late.
+    """Return `, because no process led from A to B`, the reason why a slot was decided late.
 
     If a process led when the slot came, the gap is not the reason, but still a fact: `; meanwhile ...`.
     """
     if not gaps:
         return ""
-    nobody = "nobody led " + " and ".join(f"from {format_instant(a)} to {format_instant(b)}" for a, b in gaps)
-    return f", because {nobody}" if gaps[0][0] - slot <= LATE else f"; meanwhile {nobody}"
+    absent = "no process led " + " and ".join(f"from {format_instant(a)} to {format_instant(b)}" for a, b in gaps)
+    return f", because {absent}" if gaps[0][0] - slot <= LATE else f"; meanwhile {absent}"
 
 
 def without_row(facts: SlotFacts) -> Answer:
@@ -179,7 +179,7 @@ def without_row(facts: SlotFacts) -> Answer:
         if (found := rule(facts)) is not None:
             return found
     decided = format_instant(facts.job["decided_until"])
-    why = "history is pruned after a while, or somebody deleted it"
+    why = "history is pruned after a while, or it was deleted"
     return Answer(
         "forgotten", f"it was decided, as all slots until {decided} are, but its row is no longer kept: {why}"
     )
@@ -197,7 +197,7 @@ def describe_obstacles(facts: SlotFacts) -> tuple[list[str], list[str]]:
         )
     gaps = absences(facts.terms, facts.now - 2 * LATE, facts.now)
     if gaps and gaps[-1][1] == facts.now:
-        found.append(("no_leader", "nobody leads now (start a pgsched worker)"))
+        found.append(("no_leader", "no process leads now (start a pgsched worker)"))
     return [word for word, _ in found], [text for _, text in found]
 
 
@@ -207,7 +207,7 @@ def answer_future(facts: SlotFacts) -> Answer | None:
     if facts.slot <= facts.now or answer_after_end(facts) or answer_max_runs(facts) or answer_before_start(facts):
         return None
     if mark is not None and facts.slot <= mark:
-        why = f"all slots until {format_instant(mark)} are: the clock has stepped back, or somebody moved the mark"
+        why = f"all slots until {format_instant(mark)} are: the clock has stepped back, or the mark was moved"
         return answer_passed_over(facts) or Answer("decided_ahead", f"it is ahead of the clock, but decided: {why}")
     if facts.behind_last:
         unless = "unless slots before it are skipped or missed"
@@ -284,7 +284,7 @@ def answer_undecided(facts: SlotFacts) -> Answer | None:
     if texts and words[0] != "no_leader":
         return Answer(words[0], f"it is not decided, because {'; and because '.join(texts)}", more)
     if gaps:
-        leaderless = ": nobody leads now (start a pgsched worker)" if texts else ""
+        leaderless = ": no process leads now (start a pgsched worker)" if texts else ""
         return Answer("no_leader", "it is not decided yet" + describe_absences(gaps, facts.slot) + leaderless, more)
     since = format_timedelta(facts.now - facts.slot)
     return Answer("undecided", f"it has been due for {since}, and the leader is about to decide it", more)

@@ -77,13 +77,13 @@ def leader_problems(facts: Facts) -> Iterator[Problem]:
     if leader is not None and leader.alive:
         yield from slow_leader_problems(leader, jobs)
         return
-    held = sum(queue.scheduled + queue.waiting for queue in facts.queues)
-    if not jobs.planned and not held:
+    later = sum(queue.scheduled + queue.waiting for queue in facts.queues)
+    if not jobs.planned and not later:
         if not facts.workers:
-            text = f"nobody works: no live worker, and {describe_absence(leader)}; nothing waits for them"
+            text = f"no process works: no live worker, and {describe_absence(leader)}; nothing waits for them"
             yield Problem("leader", text, "start a `pgsched worker`", note=True)
         return
-    what = f"{format_count(jobs.planned, 'job')} and {format_count(held, 'held run')} wait for one"
+    what = f"{format_count(jobs.planned, 'job')} and {format_count(later, 'scheduled or waiting run')} wait for one"
     cure = "start a `pgsched worker`; if one runs, `pgsched doctor` says what keeps it from leading"
     yield Problem("leader", f"no live leader: {describe_absence(leader)}; {what}", cure)
 
@@ -91,7 +91,7 @@ def leader_problems(facts: Facts) -> Iterator[Problem]:
 def describe_absence(leader: Leader | None) -> str:
     """Describe why no process leads."""
     if leader is None:
-        return "nobody has ever led"
+        return "no process has ever led"
     if leader.resigned:
         return f"{leader.holder} resigned"
     return f"{leader.holder} was last seen {leader.seen_s:.0f} s ago"
@@ -101,7 +101,8 @@ def slow_leader_problems(leader: Leader, jobs: JobCounts) -> Iterator[Problem]:
     """Report a leader that is late, and leaders that change often."""
     if jobs.overdue_s is not None and jobs.overdue_s > OVERDUE_S:
         text = f"the leader is {jobs.overdue_s:.0f} s behind with due slots"
-        yield Problem("leader", text, f"see the log of {leader.holder}, and `pgsched doctor` for who blocks it")
+        cure = f"see the log of {leader.holder}, and `pgsched doctor` for the session that blocks it"
+        yield Problem("leader", text, cure)
     if leader.terms_lately > TERMS_A_MINUTE:
         text = f"{leader.terms_lately} terms began within a minute: leaders fail, see the workers' logs"
         yield Problem("leader", text, "mend what their logs say")

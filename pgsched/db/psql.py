@@ -51,6 +51,6 @@ def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> t
     own, rest = environment(dsn)
     if shown := SECRETS & conninfo_to_dict(rest).keys():
         name = min(shown)
-        text = f"{name}: everybody on this machine would see it in psql's command line"
+        text = f"{name}: every user of this machine would see it in psql's command line"
         raise InputError(f"{text}: put it into a service file (pg_service.conf) and give service=NAME", name)
     return [program, *((f"--dbname={rest}",) if rest else ()), *arguments], {**os.environ, **own}

@@ -194,7 +194,7 @@ def count_rows(pgconn: pq.abc.PGconn, statements: bytes) -> PQGen[int]:
     rows, error, committed = 0, None, False
     while (result := (yield from generators.fetch(pgconn))) is not None:
         if result.status in COPY:
-            raise errors.FeatureNotSupported("COPY FROM STDIN and COPY TO STDOUT have nobody to talk to in a job")
+            raise errors.FeatureNotSupported("COPY FROM STDIN and COPY TO STDOUT have no client in a job")
         if result.status == pq.ExecStatus.FATAL_ERROR:
             error = error_from_result(result)
         elif result.status in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):

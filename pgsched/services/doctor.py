@@ -131,7 +131,7 @@ def report_table_locks(found: list[Row]) -> Iterator[Finding]:
     """Report sessions that have locked whole tables of pgsched."""
     for row in found:
         age = "" if row["held_s"] is None else f" for {row['held_s']:.0f} s"
-        text = f"{row['tables']}: locked{age} ({row['mode']}) by {describe_session(row)}: whoever uses them waits"
+        text = f"{row['tables']}: locked{age} ({row['mode']}) by {describe_session(row)}: sessions that use them wait"
         yield failure("blocked", f"{text}; to end it: SELECT pg_terminate_backend({row['pid']})")
 
 

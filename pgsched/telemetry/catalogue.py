@@ -50,8 +50,8 @@ METRICS = (
     Metric("pgsched_lateness_seconds", "histogram", ("queue",), "worker",
            "From a job's slot to the start of its first attempt. Backfilled slots are not counted.", SHORT_S),
     Metric("pgsched_leases_lost_total", "counter", ("reason",), "worker",
-           "Claims lost while their attempt ran: denied (a heartbeat was told so), deadline (not renewed in time), or "
-           "settled_late (the outcome came too late to count)."),
+           "Claims lost while their attempt ran: denied (by the answer to a heartbeat), deadline (not renewed in time),"
+           " or settled_late (the outcome came too late to count)."),
     Metric("pgsched_claim_batch_size", "histogram", (), "worker", "Runs taken by one claim.", SIZES),
     Metric("pgsched_settle_batch_size", "histogram", (), "worker", "Outcomes written by one batch.", SIZES),
     Metric("pgsched_worker_slots", "gauge", (), "worker", "The worker's places: attempts at the same time."),
@@ -60,7 +60,7 @@ METRICS = (
     Metric("pgsched_worker_unsettled", "gauge", (), "worker",
            "Attempts that have ended and whose outcome is not written yet."),
     Metric("pgsched_worker_abandoned", "gauge", (), "worker",
-           "Handlers that go on although they were told to stop and nobody waits for them."),
+           "Handlers that go on although they were told to stop; the worker waits for them no longer."),
     Metric("pgsched_worker_draining", "gauge", (), "worker", "1 while the worker takes no more runs, else 0."),
     Metric("pgsched_event_loop_lag_seconds", "gauge", (), "worker",
            "How late the worker's event loop came to a timer, at worst in the last 15 to 30 seconds."),
@@ -86,7 +86,8 @@ METRICS = (
     Metric("pgsched_jobs_overdue_seconds", "gauge", (), "database",
            "For how long the oldest due slot has not been decided; 0 where there is none."),
     Metric("pgsched_problems", "gauge", ("kind",), "database",
-           "What `pgsched status` calls a problem, by what it is about. While nobody leads every process says it."),
+           "What `pgsched status` calls a problem, by what it is about. While no process leads, "
+           "every process reports it."),
     Metric("pgsched_table_dead_tuples", "gauge", ("table",), "database", "Dead rows that vacuum has not removed yet."),
     Metric("pgsched_table_live_tuples", "gauge", ("table",), "database", "Live rows, as the server estimates them."),
     Metric("pgsched_database_read_seconds", "gauge", (), "database",

@@ -107,9 +107,9 @@ def log_declarations(registration: Registration, done: dict[str, str]) -> None:
     if done:
         logger.info("jobs declared", app=registration.app, jobs=done)
     if locked := locked_jobs(done):
-        logger.warning("jobs are as they were: somebody has locked them; they will be declared later", jobs=locked)
+        logger.warning("jobs are as they were: another session has locked them; they are declared later", jobs=locked)
     if taken := {name: what for name, what in done.items() if what.startswith(f"{FOREIGN}:")}:
-        logger.error("jobs not made: somebody else has taken their names, and would own what they run: delete them",
+        logger.error("jobs not made: another owner has taken their names, and would own what they run: delete them",
                      app=registration.app, jobs=taken)  # fmt: skip
     if foreign := [name for name, what in done.items() if what == FOREIGN]:
         logger.warning("jobs not made: their names belong to jobs that this app does not own; rename or delete one",

@@ -293,7 +293,7 @@ def test_a_worker_names_who_took_the_name_of_a_job(logins: Logins, db: psycopg.C
     with fleet_on(logins.dsn("worker"), tmp_path) as fleet:
         member = fleet.launch("--no-leader", app="tests.support.apps.releases:new")
         fleet.await_start(member)
-        assert member.logged("somebody else has taken their names") and member.logged(logins.name("alice"))
+        assert member.logged("another owner has taken their names") and member.logged(logins.name("alice"))
     assert one(db, "SELECT owner FROM pgsched.jobs WHERE name = %s", name) == logins.name("alice")
 
 

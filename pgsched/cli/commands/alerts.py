@@ -63,7 +63,7 @@ def alert_state(one: dict[str, Any]) -> str:
     """Return whether an incident is open or over, and the first sink that did not get it."""
     deliveries = [delivery for delivery in one["told"] if delivery["error"] and not delivery["delivered_at"]]
     failing = [delivery["sink"].split()[0] for delivery in deliveries]
-    return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not told" if failing else "")
+    return ("open" if one["closed_at"] is None else "over") + (f", {failing[0]} not delivered" if failing else "")
 
 
 def describe_alert(one: dict[str, Any]) -> str:
@@ -91,9 +91,9 @@ def test(
         print_json({"told": deliveries})
     else:
         lines = [
-            [one["sink"], one["event"], one["error"] or ("told" if one["delivered_at"] else "not yet")]
+            [one["sink"], one["event"], one["error"] or ("delivered" if one["delivered_at"] else "not yet")]
             for one in deliveries
         ]
-        print_table(("SINK", "EVENT", "OUTCOME"), lines, "nobody was told: is a leader running?", wrap=True)
+        print_table(("SINK", "EVENT", "OUTCOME"), lines, "no sink got it: is a leader running?", wrap=True)
     if not deliveries or any(one["delivered_at"] is None for one in deliveries):
         raise typer.Exit(1)

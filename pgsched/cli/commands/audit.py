@@ -47,7 +47,7 @@ def audit(
         [row["id"], row["at"], describe_author(row), row["action"], changed_thing(row), describe_change(row)]
         for row in found
     ]
-    return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "nobody changed anything", wrap=True,
+    return print_table(("ID", "AT", "WHO", "DID", "WHAT", "CHANGE"), lines, "there are no changes", wrap=True,
                        whole=["AT"])  # fmt: skip
 
 

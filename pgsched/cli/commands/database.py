@@ -53,9 +53,9 @@ def migrate(
     """Install or upgrade the schema. Safe to repeat and to run from several places at once.
 
     Workers go on meanwhile: no lock is held for long, nor waited for for more than half a second at a time. What it
-    does, and who is in the way, goes to standard error. Where it was cut off, it goes on.
+    does, and which session is in the way, goes to standard error. Where it was cut off, it goes on.
 
-    Exit code: 1 if somebody was in the way for longer than --wait, 5 if the schema was made before 0.1.0, 6 if it is
+    Exit code: 1 if a session was in the way for longer than --wait, 5 if the schema was made before 0.1.0, 6 if it is
     newer than this program, 7 if the role may not create it.
 
     \b

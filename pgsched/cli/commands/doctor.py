@@ -20,7 +20,7 @@ def doctor(
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Say what is wrong with the running system: who blocks, what is missing, what will hurt.
+    """Say what is wrong with the running system: which session blocks, what is missing, what will hurt.
 
     Everything that `pgsched check` says, then what shows only while work goes on. Changes nothing.
 

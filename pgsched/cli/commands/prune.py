@@ -42,7 +42,7 @@ def prune(
 ) -> None:
     """Delete runs past their retention now. The leader does it by itself, once a minute.
 
-    A run goes with its attempts and output, when its ending is counted for the charts and nobody waits for its result.
+    A run goes with its attempts and output, when its ending is counted for the charts and nothing waits for its result.
 
     \b
     Example:

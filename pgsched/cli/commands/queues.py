@@ -16,7 +16,7 @@ from pgsched.errors import InputError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
 Reason = Annotated[str | None, typer.Option(help="Why; status and explain say it.")]
-By = Annotated[str | None, typer.Option("--by", help="Who; default: the database user.")]
+By = Annotated[str | None, typer.Option("--by", help="The person who pauses it. Default: the database's user.")]
 Lasts = Annotated[
     str | None, typer.Option("--for", metavar="TIME", help="Resume by itself after 90s, 10m, 1h. Default: never.")
 ]

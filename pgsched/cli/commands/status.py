@@ -92,7 +92,7 @@ def describe_leader(found: Status) -> str:
     """Describe in a line which process leads, or which one led last."""
     led = found.leader
     if led is None:
-        return "none; nobody ever led"
+        return "none; no process has ever led"
     if led.alive:
         return f"{escape_controls(led.holder)}, term {led.term}, seen {format_short_duration(led.seen_s)} ago"
     gone = "resigned" if led.resigned else f"last seen {format_short_duration(led.seen_s)} ago"
@@ -128,7 +128,7 @@ def print_tables(found: Status) -> None:
         print_table(["PAUSED", "BY", "FOR", "RESUMES", "WHY"], lines)
     if found.limits:
         print()
-        print_table(["LIMIT", "LET GO", "WAITING"], [[b.name, b.admitted, b.waiting] for b in found.limits])
+        print_table(["LIMIT", "ADMITTED", "WAITING"], [[b.name, b.admitted, b.waiting] for b in found.limits])
     if found.unroutable:
         print()
         lost = [

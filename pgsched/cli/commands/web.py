@@ -35,7 +35,7 @@ def web(
         str | None, typer.Option(help="What --hash-password printed. Or PGSCHED_WEB_PASSWORD_HASH.")
     ] = None,
     trusted_proxy_header: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Header in which a proxy says who the user is.")
+        str | None, typer.Option(metavar="NAME", help="Header in which a proxy gives the user's name.")
     ] = None,
     trusted_proxy: Annotated[
         list[str] | None, typer.Option(metavar="CIDR", help="Where that proxy connects from (repeatable).")
@@ -47,9 +47,9 @@ def web(
         bool, typer.Option("--https", help="People come over https, which a proxy ends: cookies are for that alone.")
     ] = False,
     no_auth: Annotated[
-        bool, typer.Option("--no-auth", help="Everybody on this machine may do everything: no token is made.")
+        bool, typer.Option("--no-auth", help="Every user of this machine may do everything: no token is made.")
     ] = False,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody can change anything.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="No visitor can change anything.")] = False,
     hash_password: Annotated[
         bool,
         typer.Option("--hash-password", help="Read a password, print its hash, and end."),

@@ -32,7 +32,7 @@ LOGIN_REFUSED = re.compile(
 )
 LOCKED_ADVICE = (
     "another transaction holds what this needs (a row, or a run's unique key) and has not ended:"
-    " nothing was done, try again, or end it (`pgsched doctor` names who is in the way)"
+    " nothing was done, try again, or end it (`pgsched doctor` names the session that is in the way)"
 )
 QUEUE_FULL = "PS429"  # raised where a queue has its max_depth of runs
 # Parts of the messages with which libpq refuses a standby, because of target_session_attrs.

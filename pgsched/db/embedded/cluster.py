@@ -226,7 +226,7 @@ class Cluster:
             owner = short.lstat()
             if owner.st_uid != uid or owner.st_mode & 0o077 or short.is_symlink():
                 raise EmbeddedUnavailable(
-                    f"{short} belongs to somebody else; set PGSCHED_HOME to a shorter path"
+                    f"{short} belongs to another user; set PGSCHED_HOME to a shorter path"
                 ) from None
         return short
 

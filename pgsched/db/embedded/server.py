@@ -261,7 +261,7 @@ def _make_home(home: Path) -> None:
     except OSError as error:
         raise _explained(error, home) from error
     # A user with fewer rights could otherwise put a link or binaries there, which this process would follow or run.
-    others = "may be written by everybody" if found.st_mode & stat.S_IWOTH else ""
+    others = "may be written by every user" if found.st_mode & stat.S_IWOTH else ""
     if os.geteuid() == 0 and found.st_uid != 0:
         others = f"belongs to another user (uid {found.st_uid})"
     if others:

@@ -45,8 +45,8 @@ def apply(conn: Connection[Any]) -> None:
         if error.sqlstate == "42501" and "grant role" in str(error):
             user = conn.info.user
             raise NotPermitted(
-                f"the roles are there already and {user} is no member of their owner: let a superuser, or whoever made"
-                f" them, GRANT pgsched_owner TO {user}"
+                f"the roles are there already and {user} is no member of their owner: let a superuser, or the role that"
+                f" made them, GRANT pgsched_owner TO {user}"
             ) from error
         if error.sqlstate == "42501" and "create role" in str(error):
             raise NotPermitted(

@@ -51,9 +51,9 @@ class AlertDelivery(threading.Thread):
                     with connect(self._dsn, purpose="alerts") as conn:
                         self._deliver(conn)
             except (DatabaseError, PgschedError) as error:  # the next nudge tries again
-                logger.warning("alerts could not be told", error=log.redact(str(error).strip()))
+                logger.warning("alerts could not be delivered", error=log.redact(str(error).strip()))
             except Exception:  # log it, and never end the process
-                logger.error("alerts could not be told", exc_info=True)
+                logger.error("alerts could not be delivered", exc_info=True)
 
     def _deliver(self, conn: Connection[Any]) -> None:
         """Deliver alerts until there was nothing to deliver for a while."""
@@ -80,7 +80,7 @@ class AlertDelivery(threading.Thread):
             error = deliver(self._sink, row)
             alerts.record_delivery(conn, row, error)
             if error is not None:
-                logger.warning("an alert was not told", sink=self._sink.name, alert=row["alert_id"],
+                logger.warning("an alert was not delivered", sink=self._sink.name, alert=row["alert_id"],
                                attempt=row["attempts"], error=error)  # fmt: skip
                 self._ending.wait(FAILED_S)
         return count

@@ -105,9 +105,9 @@ class LeaderlessWatch(threading.Thread):
                 with connect(self._dsn, purpose="alerts") as conn:
                     self.watch(conn)
             except (DatabaseError, PgschedError) as error:
-                logger.warning("cannot see whether somebody leads", error=log.redact(str(error).strip()))
+                logger.warning("cannot see whether a process leads", error=log.redact(str(error).strip()))
             except Exception:
-                logger.error("cannot see whether somebody leads", exc_info=True)
+                logger.error("cannot see whether a process leads", exc_info=True)
 
     def watch(self, conn: Connection[Any]) -> None:
         """Watch the jobs for as long as no process leads."""

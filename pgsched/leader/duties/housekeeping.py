@@ -160,5 +160,5 @@ class NotificationsDuty(PeriodicDuty):
     def run(self, this_round: Round) -> int:
         """Empty the queue, and warn if it fills up; return 0."""
         if (usage := leadership.clear_notifications(self.term.conn)) >= NOTIFICATIONS_FULL:
-            logger.warning("the notification queue fills up: nobody is notified", usage=round(usage, 2))
+            logger.warning("the notification queue fills up; commits fail when it is full", usage=round(usage, 2))
         return 0

@@ -26,13 +26,13 @@ class Depth(NamedTuple):
     """The numbers of open runs at one instant.
 
     `at`: the instant, in monotonic seconds of this machine.
-    `held`: runs that are scheduled or waiting.
+    `later`: runs that are scheduled or waiting.
     """
 
     at: float
     queued: int
     running: int
-    held: int
+    later: int
 
 
 class Depths:

@@ -20,13 +20,13 @@ from pgsched.services.doctor import doctor
 logger = log.get("web")
 OLD_S = 10.0
 # Checks whose texts may name the host, the database, the user or a folder.
+SUMMARIES = {"ok": "nothing is wrong", "warn": "a warning", "fail": "a failure"}
 LOCATING_CHECKS = ("dsn", "connection", "sslmode", "grants", "embedded", "disk")
 
 
 def redact_finding(finding: Finding) -> Finding:
     """Return the finding, with another text if its own may name the host, the database, the user or a folder."""
-    said = {"ok": "it is well", "warn": "there is something to know", "fail": "it fails"}[finding.level]
-    text = f"{said}; what, is shown to who may change things"
+    text = f"{SUMMARIES[finding.level]}; only visitors who may change things see the details"
     return replace(finding, text=text) if finding.name in LOCATING_CHECKS else finding
 
 

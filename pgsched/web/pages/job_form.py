@@ -191,8 +191,8 @@ def change(request: Request, conn: Connection[Any]) -> View | Redirect:
     texts = now | mine
     try:
         if theirs:
-            raise InputError(f"somebody else has changed {', '.join(theirs)} meanwhile: the fields below are yours,"
-                             " with theirs beside them; save again to put yours over theirs")  # fmt: skip
+            raise InputError(f"{', '.join(theirs)}: changed by others meanwhile; the fields below are yours, with"
+                             " theirs beside them; save again to put yours over theirs")  # fmt: skip
         changes = column_values(conn, {name: text for name, text in mine.items() if text != now[name]})
         if not changes:
             return Redirect(job_url(job["name"]), "Nothing was changed.")

@@ -105,7 +105,7 @@ def error_for_visitor(request: Request, raised: PgschedError | DatabaseError) ->
     """
     error = explain(raised) if isinstance(raised, DatabaseError) else raised
     if isinstance(error, DatabaseUnreachable) and not request.state.visitor.may_write:
-        return DatabaseUnreachable("the database cannot be reached: why, is shown to who may change things")
+        return DatabaseUnreachable("the database cannot be reached; only visitors who may change things see why")
     return error
 
 

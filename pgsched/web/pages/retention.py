@@ -61,7 +61,7 @@ def save(request: Request, conn: Connection[Any]) -> Redirect:
     texts = {name: field_text(request, name) or "" for name in ("keep", *RETENTION_TIMES)}
     changed = [name for name, text in texts.items() if text != before["texts"][name]]
     if empty := [name for name in changed if not texts[name]]:
-        raise InputError(f"{empty[0].replace('_', ' ')}: must be said: something holds for everything", empty[0])
+        raise InputError(f"{empty[0].replace('_', ' ')}: must not be empty", empty[0])
     values: dict[str, Any] = {
         name: keep_of(texts[name]) if name == "keep" else parse_duration(name.replace("_", " "), texts[name])
         for name in changed

@@ -22,7 +22,7 @@ def workers(request: Request, conn: Connection[Any]) -> View:
 def drain(request: Request, conn: Connection[Any]) -> Redirect:
     """Ask a worker to claim nothing more and to end."""
     gone = pauses.drain(conn, request.path_params["id"], request.state.visitor.user or None)
-    return Redirect("/workers", f"{gone['name']} was asked to drain: it hears of it within a third of its lease.")
+    return Redirect("/workers", f"{gone['name']} was asked to drain: it begins within a third of its lease.")
 
 
 def doctor(request: Request, conn: Connection[Any]) -> View:

@@ -173,7 +173,7 @@ class Guard:
         if api:
             return self.refused(asked, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if not self.settings.logs_in:
-            return self.refused(asked, 401, "the proxy in front of this console did not say who you are")
+            return self.refused(asked, 401, "the proxy in front of this console did not give the user's name")
         if asked.method not in SAFE_METHODS:
             return self.refused(asked, 401, "nothing was changed: your login has ended, or there was none. Log in in"
                                             " another tab, then go back and send it again")  # fmt: skip

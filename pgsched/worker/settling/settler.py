@@ -185,7 +185,7 @@ class Settler:
         if LOCKED in verdicts:
             self._wary_until = time.monotonic() + WARY_S
             pairs = list(zip(batch, verdicts, strict=True))
-            self.queue.aside.put([s for s, verdict in pairs if verdict == LOCKED], "somebody has locked the run")
+            self.queue.aside.put([s for s, verdict in pairs if verdict == LOCKED], "another session has locked the run")
             batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
         for settlement in batch if self.queue.aside.known else ():
             self.queue.aside.forget(settlement)

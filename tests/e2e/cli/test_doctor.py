@@ -123,7 +123,7 @@ def test_status_says_who_to_ask_while_a_table_is_locked(
     locker.execute("LOCK TABLE pgsched.runs IN ACCESS EXCLUSIVE MODE")
     said = pgsched("status")
     assert said.code == 1
-    assert "`pgsched doctor` names who is in the way" in said.err
+    assert "`pgsched doctor` names the session that is in the way" in said.err
 
 
 def test_a_role_that_sees_only_its_own_sessions_does_not_call_the_others_fine(

@@ -176,7 +176,7 @@ def a_blocked_loop(scene: Scene) -> None:
 
 
 STATES: list[tuple[Callable[[Scene], None], set[str], str]] = [
-    (nobody_leads, {"leader"}, "no live leader: nobody has ever led"),
+    (nobody_leads, {"leader"}, "no live leader: no process has ever led"),
     (no_worker, {"worker"}, "no live worker, and 3 runs are queued"),
     (all_places_hang, {"backlog"}, "all 2 places are busy (2 x t; the longest for #, without a timeout)"),
     (a_limit_of_0, {"limit"}, "limit 0 on queue default: nothing of it starts, 3 runs wait"),

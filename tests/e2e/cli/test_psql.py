@@ -33,7 +33,7 @@ def test_a_password_is_not_in_the_command_line(tmp_path: Path) -> None:
 def test_a_secret_that_psql_would_show_is_refused(tmp_path: Path) -> None:
     (tmp_path / "psql").write_text("#!/bin/sh\n")
     (tmp_path / "psql").chmod(0o755)
-    with pytest.raises(InputError, match=r"^sslpassword: everybody on this machine") as refusal:
+    with pytest.raises(InputError, match=r"^sslpassword: every user of this machine") as refusal:
         command("host=h sslpassword=geheim", [], tmp_path)
     assert "geheim" not in str(refusal.value)
 

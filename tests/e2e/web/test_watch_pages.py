@@ -26,7 +26,7 @@ def test_alerts_are_listed_with_who_was_told_and_how_they_ended(browser: Browser
                " VALUES (%s, 'opened', 'webhook https://x', 2, '<b>refused</b>', now())", [alert])  # fmt: skip
     text = browser.get("/alerts").text
     assert "1 open" in text and "no &lt;i&gt;success&lt;/i&gt;" in text
-    assert "webhook not told" in text and 'title="&lt;b&gt;refused&lt;/b&gt;"' in text
+    assert "webhook not delivered" in text and 'title="&lt;b&gt;refused&lt;/b&gt;"' in text
     overview = browser.get("/").text
     assert "Needs attention" in overview and "1 open alert<" in overview
     db.execute("UPDATE pgsched.alerts SET closed_at = clock_timestamp(), recovery = 'a run succeeded'")

@@ -103,7 +103,7 @@ def test_only_the_changed_fields_are_set_and_not_over_somebody_elses(browser: Br
     mine = edited(browser, "/job/edit/nightly")
     assert "Changed: schedule." in browser.post("/job/edit/nightly", mine | {"schedule": "0 4 * * *"}).text
     conflict = browser.post("/job/edit/nightly", mine | {"schedule": "0 5 * * *"})
-    assert conflict.status_code == 422 and "somebody else has changed schedule" in conflict.text
+    assert conflict.status_code == 422 and "schedule: changed by others meanwhile" in conflict.text
     assert "theirs: 0 4 * * *" in conflict.text
     assert one(db, "SELECT schedule FROM pgsched.jobs") == "0 4 * * *"
 
@@ -118,7 +118,7 @@ def test_a_conflict_is_about_the_fields_that_both_changed(browser: Browser, db: 
         "other", 2, "theirs", True,
     )  # fmt: skip
     conflict = browser.post("/job/edit/nightly", mine | {"task": "other", "description": "mine"})
-    assert "somebody else has changed description meanwhile" in conflict.text and "theirs: theirs" in conflict.text
+    assert "description: changed by others meanwhile" in conflict.text and "theirs: theirs" in conflict.text
     again = form_of(conflict.text)
     assert again["description"] == "mine" and again["priority"] == "2"
     assert "Changed: description." in browser.post("/job/edit/nightly", again).text

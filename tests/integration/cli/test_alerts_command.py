@@ -96,7 +96,7 @@ def test_a_test_alert_says_what_came_of_it(pgsched: Call, hook: Any) -> None:
     url, told = hook
     said = pgsched("alerts", "test", "--alert-webhook", url)
     assert (said.code, [body["event"] for _, body in told]) == (0, ["opened", "closed"])
-    assert said.out.count("told") == 2
+    assert said.out.count("delivered") == 2
     said = pgsched("alerts", "test", "--alert-command", "/bin/false", "--json")
     assert (said.code, said.json["told"][0]["error"]) == (1, "exit code 1: it says nothing")
     said = pgsched("alerts", "test", "--alert-webhook", "http://127.0.0.1:1/")
@@ -115,7 +115,7 @@ def test_a_test_alert_goes_through_the_sinks_of_the_leader(
         said = pgsched("alerts", "test")
         leader.stop()
         thread.join(20)
-    assert (said.code, said.out.count("told")) == (0, 4), said.out
+    assert (said.code, said.out.count("delivered")) == (0, 4), said.out
     assert [body["event"] for _, body in told] == ["opened", "closed"]
 
 

@@ -83,7 +83,7 @@ def test_a_working_system_is_healthy(db: psycopg.Connection, pgsched: Pgsched) -
 @pytest.mark.parametrize(
     ("leader", "why"),
     [
-        (None, "nobody has ever led"),
+        (None, "no process has ever led"),
         ({"seen": "6s"}, "host:1 was last seen 6 s ago"),
         ({"resigned": True}, "host:1 resigned"),
     ],

@@ -62,7 +62,7 @@ def test_ran_late_because_nobody_led(db: psycopg.Connection) -> None:
     gap = [slot, slot + timedelta(minutes=20)]
     assert (found.answer, found.details["no_leader"]) == ("ran", [gap])
     assert found.text.endswith(
-        f"It was decided 20 minutes late, because nobody led from {stamp(gap[0])} to {stamp(gap[1])}."
+        f"It was decided 20 minutes late, because no process led from {stamp(gap[0])} to {stamp(gap[1])}."
     )
 
 
@@ -71,7 +71,7 @@ def test_an_absence_that_began_after_the_slot_was_due_is_not_the_reason(db: psyc
     slot = hour(db, 1)
     led(db, "30 days", f"{(now(db) - slot).total_seconds() - 600} seconds")
     put(db, slot, "queued", created_at=slot + timedelta(minutes=20))
-    assert ". It was decided 20 minutes late; meanwhile nobody led from " in why(db, slot).text
+    assert ". It was decided 20 minutes late; meanwhile no process led from " in why(db, slot).text
 
 
 def test_failed(db: psycopg.Connection) -> None:
@@ -106,7 +106,7 @@ def test_too_late(db: psycopg.Connection) -> None:
     found = why(db, hour(db, 3))
     assert found.answer == "too_late"
     assert "late, and the catch-up policy is skip. It was decided" in found.text
-    assert "because nobody led from" in found.text
+    assert "because no process led from" in found.text
 
 
 def test_excluded(db: psycopg.Connection) -> None:
@@ -147,7 +147,7 @@ def test_in_the_future_and_what_will_hold_it_back(db: psycopg.Connection) -> Non
     jobs.pause(db, "a", by="alice")
     found = why(db, hour(db, -5))
     assert found.details == {"held_up_by": ["paused", "no_leader"]}
-    assert "by alice; and nobody leads now (start a pgsched worker)." in found.text
+    assert "by alice; and no process leads now (start a pgsched worker)." in found.text
 
 
 def test_not_decided_because_nobody_leads(db: psycopg.Connection) -> None:
@@ -157,8 +157,8 @@ def test_not_decided_because_nobody_leads(db: psycopg.Connection) -> None:
     found = why(db, slot)
     assert found.answer == "no_leader"
     assert [gap[0] for gap in found.details["no_leader"]] == [slot]
-    assert f"it is not decided yet, because nobody led from {stamp(slot)} to " in found.text
-    assert found.text.endswith(": nobody leads now (start a pgsched worker).")
+    assert f"it is not decided yet, because no process led from {stamp(slot)} to " in found.text
+    assert found.text.endswith(": no process leads now (start a pgsched worker).")
 
 
 def test_about_to_be_decided(db: psycopg.Connection) -> None:

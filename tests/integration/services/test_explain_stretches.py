@@ -44,7 +44,7 @@ def test_due_before_the_pause(db: psycopg.Connection) -> None:
     during, before = why(db, hour(db)), why(db, hour(db, 2))
     assert (during.answer, before.answer) == ("paused", "no_leader")
     assert before.details["held_up_by"][0] == "paused"
-    assert " before the pause, and was not decided until then, because nobody led from " in before.text
+    assert " before the pause, and was not decided until then, because no process led from " in before.text
     assert ". Now the job has been paused since 20" in before.text
     jobs.resume(db, "a")
     for _ in range(2):

@@ -72,7 +72,8 @@ def test_what_does_its_work_or_has_none_is_healthy(facts: Facts) -> None:
 
 
 PROBLEMS: list[tuple[Facts, str, str]] = [
-    (replace(WELL, leader=None), "leader", "no live leader: nobody has ever led; 3 jobs and 0 held runs wait for one"),
+    (replace(WELL, leader=None), "leader",
+     "no live leader: no process has ever led; 3 jobs and 0 scheduled or waiting runs wait for one"),
     (replace(WELL, leader=replace(LEADER, alive=False, seen_s=6.0)), "leader", "a:1 was last seen 6 s ago"),
     (replace(WELL, jobs=JobCounts(3, 0, 0, 3, 11.0)), "leader", "11 s behind with due slots"),
     (replace(WELL, leader=replace(LEADER, terms_lately=7)), "leader", "7 terms began within a minute"),
@@ -155,7 +156,7 @@ def test_every_kind_of_problem_is_judged() -> None:
     [
         (replace(WELL, lost=[LostWorker("b:2", 28.0, 4, None)]), "worker b:2 was lost 28 seconds ago; it held 4 runs"),
         (replace(WELL, lost=[LostWorker("b:2", 28.0, 4, {"x": 1, "y": 3})]), "it held 3 x y, 1 x x"),
-        (Facts(None, [], JobCounts(0, 0, 0, 0, None)), "nobody works"),
+        (Facts(None, [], JobCounts(0, 0, 0, 0, None)), "no process works"),
     ],
 )
 def test_notes_leave_it_healthy(facts: Facts, text: str) -> None:

@@ -60,11 +60,11 @@ def test_no_more_are_taken_than_are_asked_for() -> None:
 def test_why_is_said_once_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     async def scene() -> None:
         aside = RetriedOutcomes(bool)
-        for why in ("canceling statement due to statement timeout", "somebody has locked the run"):
+        for why in ("canceling statement due to statement timeout", "another session has locked the run"):
             aside.put([settlement(1)], why)
-        aside.put([settlement(2)], "somebody has locked the run")
+        aside.put([settlement(2)], "another session has locked the run")
 
     asyncio.run(scene())
     first, second = "".join(capsys.readouterr()).splitlines()
     assert "settling later" in first and "run=1" in first and "statement timeout" in first and "locked" not in first
-    assert "run=2" in second and "somebody has locked the run" in second
+    assert "run=2" in second and "another session has locked the run" in second

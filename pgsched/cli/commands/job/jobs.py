@@ -162,7 +162,7 @@ def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[st
 def pause(
     name: Name,
     reason: Annotated[str | None, typer.Option(help="Why; kept until it is resumed.")] = None,
-    by: Annotated[str | None, typer.Option(help="Who says so. Default: the database's user.")] = None,
+    by: Annotated[str | None, typer.Option(help="The person who pauses it. Default: the database's user.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:

@@ -18,7 +18,7 @@ from pgsched.db.statements import sql
 UNIQUE_VIOLATION = "23505"
 CHECK_VIOLATION = "23514"
 # Statement -> name of its step of admission. Its runs wait for a time or for other runs of their job, not for a limit.
-ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "held runs"}
+ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "waiting runs"}
 Aside = Callable[[str], Sequence[int]]  # name of a step -> ids of runs that it leaves alone
 
 

@@ -15,7 +15,7 @@ def test_a_home_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(0o777)
-    with pytest.raises(EmbeddedUnavailable, match="may be written by everybody: set PGSCHED_HOME"):
+    with pytest.raises(EmbeddedUnavailable, match="may be written by every user: set PGSCHED_HOME"):
         embedded_server.acquire(home)
     home.chmod(0o755)
     if os.geteuid() == 0:

@@ -79,7 +79,7 @@ def expired(db: psycopg.Connection) -> str:
 
 Made = Callable[[psycopg.Connection], str]
 MADE: list[tuple[str, Made]] = [
-    ("scheduled runs", scheduled), ("expiry", expiring), ("held runs", held), ("new dependencies", new_edges),
+    ("scheduled runs", scheduled), ("expiry", expiring), ("waiting runs", held), ("new dependencies", new_edges),
     ("dependent runs", ended_parents), ("limited runs", limited), ("expired claims", expired),
 ]  # fmt: skip
 

@@ -1,0 +1,35 @@
+"""Texts that users see name the thing that they mean: a process, a session, a user, a state of the glossary."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pgsched
+
+PACKAGE = Path(pgsched.__file__).parent
+# Not in these: reports of chaos, and answers between processes, are read by developers.
+LEFT_OUT = ("chaos", "execute/process_pool/protocol.py")
+VAGUE = re.compile(r"\b(nobody|somebody|everybody|whoever|to who|let go|held back)\b", re.IGNORECASE)
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """The strings of a module with their lines, and of docstrings those of commands, which are help texts."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    bare = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
+    helps = "cli/commands" in path.as_posix()
+    for one in ast.walk(tree):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and (helps or id(one) not in bare):
+            yield one.lineno, one.value
+
+
+def test_texts_of_programs_and_pages_name_what_they_mean() -> None:
+    modules = [one for one in PACKAGE.rglob("*.py") if not one.relative_to(PACKAGE).as_posix().startswith(LEFT_OUT)]
+    templates = [*PACKAGE.rglob("*.html")]
+    assert len(modules) > 200 and len(templates) > 10
+    found = [f"{path.name}:{line}: {text.strip()[:80]!r}" for path in modules for line, text in texts(path)
+             if VAGUE.search(text)]  # fmt: skip
+    found += [f"{path.name}: {match[0]!r}" for path in templates for match in VAGUE.finditer(path.read_text())]
+    assert found == []
