@@ -31,14 +31,14 @@ class AppBase:
         if dsn is not None and not dsn.strip():
             raise InputError("dsn: App was given an empty connection string: fill it in, or leave it out", "dsn")
         self.dsn = dsn
-        self.path: str | None = None  # `package.module:attribute`, if `load` found the app
+        self.path: str | None = None  # `package.module:attribute`, if `import_app` found the app
         self.tasks: dict[str, Task[..., Any]] = {}
         self.jobs: list[JobDeclaration] = []
         self.hooks = Hooks()
         self.database = Enqueuer(lambda: self.dsn or find_dsn(None))
 
 
-def load(path: str) -> AppBase:
+def import_app(path: str) -> AppBase:
     """Import and return the App that `package.module:attribute` names; without an attribute, it is `app`.
 
     The current directory is importable, as it is for `python -m`. Raises InputError if the import fails or finds no

@@ -45,7 +45,7 @@ class Hooks:
 
     def add(self, event: str, hook: Hook) -> Hook:
         """Register a hook, and return it. Raises TaskError if the hook cannot be called for this event."""
-        check(event, hook)
+        check_hook(event, hook)
         if event == "middleware":
             (self.around_all if inspect.iscoroutinefunction(hook) else self.around_plain).append(hook)
         else:
@@ -117,7 +117,7 @@ class Hooks:
             logger.error(f"{event} hook failed", hook=name, error=format_error(error), exc_info=error)
 
 
-def check(event: str, hook: Any) -> None:
+def check_hook(event: str, hook: Any) -> None:
     """Raise TaskError if the hook cannot be called for this event."""
     wants = {"middleware": ("run", "call_next"), "on_error": ("run", "error")}.get(event, ())
     if not callable(hook):

@@ -60,6 +60,6 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def check(history: History) -> list[Violation]:
+def find_violations(history: History) -> list[Violation]:
     """Return every violation; an empty list means that all promises were kept."""
     return [Violation(name, text) for name, one in CHECKS.items() for text in one(history)]

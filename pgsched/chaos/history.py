@@ -242,7 +242,7 @@ ROWS: dict[str, Any] = {
 }
 
 
-def load(path: Path) -> list[History]:
+def load_histories(path: Path) -> list[History]:
     """Return the histories in a file; each begins with its settings.
 
     Raises ValueError, naming the line, if a line is not one of a saved history.

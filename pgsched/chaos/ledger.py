@@ -74,14 +74,14 @@ def retry_while_away(run: Run, work: Callable[[], None]) -> None:
                 raise
 
 
-def write(run_id: int, token: UUID, event: str) -> None:
+def write_event(run_id: int, token: UUID, event: str) -> None:
     """Insert an event of this run into the ledger."""
     connection().execute(WRITE, [run_id, token, event, os.getpid()])
 
 
 def note(run: Run, event: str) -> None:
     """Write an event, whether or not the claim still holds."""
-    retry_while_away(run, lambda: write(run.id, run.token, event))
+    retry_while_away(run, lambda: write_event(run.id, run.token, event))
 
 
 def finish(run: Run) -> None:
@@ -92,7 +92,7 @@ def finish(run: Run) -> None:
         runs = connection("PGSCHED_CHAOS_RUNS")
         with runs.transaction():
             runs.execute(ASSERT, [run.id, run.token])
-            write(run.id, run.token, "end")
+            write_event(run.id, run.token, "end")
 
     try:
         retry_while_away(run, guarded)

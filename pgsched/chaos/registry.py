@@ -1,4 +1,4 @@
-"""The faults by name. Each module of `faults/` declares its own; `load` imports these modules."""
+"""The faults by name. Each module of `faults/` declares its own; `load_faults` imports these modules."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fault(
     return declare
 
 
-def load() -> dict[str, Fault]:
+def load_faults() -> dict[str, Fault]:
     """Return every fault, in the order of modules and of declaration."""
     for module in sorted(found.name for found in pkgutil.iter_modules(faults.__path__)):
         importlib.import_module(f"{faults.__name__}.{module}")
@@ -81,7 +81,7 @@ def select_faults(names: list[str], tier: Tier) -> list[Fault]:
 
     Raises InputError for an unknown name.
     """
-    known = load()
+    known = load_faults()
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"faults: there is no {', '.join(unknown)}; `pgsched chaos --list` names them", "faults")
     if names:

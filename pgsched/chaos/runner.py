@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgsched.chaos import ledger
-from pgsched.chaos.checker import Violation, check
+from pgsched.chaos.checker import Violation, find_violations
 from pgsched.chaos.fleet import Fleet
 from pgsched.chaos.history import History
 from pgsched.chaos.performance import FaultRun, describe_error
@@ -61,7 +61,7 @@ def run_fault(
         result.history.troubles.append(describe_error(error))
     finally:
         result.seconds = time.monotonic() - began
-        result.violations = check(result.history)
+        result.violations = find_violations(result.history)
         if result.violations:
             result.logs = logs
         else:

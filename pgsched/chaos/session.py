@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pgsched.chaos import history
-from pgsched.chaos.checker import check
+from pgsched.chaos.checker import find_violations
 from pgsched.chaos.registry import Fault
 from pgsched.chaos.runner import Result, run_fault
 from pgsched.chaos.site.site import open_sites
@@ -19,7 +19,7 @@ from pgsched.errors import InputError
 Progress = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
 
 
-def run(
+def run_faults(
     faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Progress
 ) -> Iterator[Result]:
     """Run each fault once; with `seconds`, repeat faults in an order drawn from the seed until this time is over.
@@ -63,7 +63,7 @@ def check_file(path: Path) -> Iterator[tuple[history.History, list[dict[str, Any
     Raises InputError if the file cannot be read or holds no history.
     """
     try:
-        found = history.load(path)
+        found = history.load_histories(path)
     except OSError as error:
         raise InputError(f"check: {error.strerror}: {path}", "check") from None
     except ValueError as error:
@@ -71,7 +71,7 @@ def check_file(path: Path) -> Iterator[tuple[history.History, list[dict[str, Any
     if not found:
         raise InputError(f"check: {path} holds no history", "check")
     for one in found:
-        yield one, [asdict(violation) for violation in check(one)]
+        yield one, [asdict(violation) for violation in find_violations(one)]
 
 
 def as_json(result: Result) -> dict[str, Any]:

@@ -185,10 +185,10 @@ def report_error(error: Exception) -> int:
 
     if "pgsched.db.connection.connect" in sys.modules:
         from pgsched.db.connection.connect import DatabaseError
-        from pgsched.db.connection.failures import explain
+        from pgsched.db.connection.failures import explain_error
 
         if isinstance(error, DatabaseError):
-            error = explain(error)
+            error = explain_error(error)
     if os.environ.get("PGSCHED_LOG") == "debug":
         import traceback
 

@@ -91,5 +91,5 @@ def session(dsn: str | None) -> Iterator[Connection[Any]]:
     from pgsched.db.schema import version
 
     with migrated_database(dsn) as address, connect(address) as conn:
-        version.check(conn)
+        version.check_version(conn)
         yield conn

@@ -105,6 +105,6 @@ def unfinished_slots(conn: Connection[Any], start: datetime, end: datetime) -> d
     return found
 
 
-def count_open_runs(conn: Connection[Any]) -> int:
+def count_demo_runs(conn: Connection[Any]) -> int:
     """Count the runs of the demo's jobs that have not ended."""
     return live.count_open_runs_of(conn, NAMES)

@@ -21,7 +21,7 @@ from pgsched.adapters.django import django_driver_connection
 from pgsched.adapters.sqlalchemy import held, held_async
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
-from pgsched.db.connection.failures import QUEUE_FULL, WRONG_FLEET, explain
+from pgsched.db.connection.failures import QUEUE_FULL, WRONG_FLEET, explain_error
 from pgsched.db.queries.runs import enqueue as statements
 from pgsched.db.queries.runs.queue_room import retry_while_full, seconds_to_wait, when_there_is_room_async
 from pgsched.errors import DatabaseUnreachable, PgschedError
@@ -181,12 +181,12 @@ def error_on_own_connection(error: DatabaseError) -> Exception:
     pgsched's refusals get pgsched's error. Failures of the connection or the transaction stay the driver's errors.
     """
     ours = error.sqlstate in ("23514", QUEUE_FULL) and error.diag.schema_name == "pgsched"
-    return explain(error) if ours or error.sqlstate == WRONG_FLEET else error
+    return explain_error(error) if ours or error.sqlstate == WRONG_FLEET else error
 
 
 def error_on_our_connection(error: DatabaseError) -> PgschedError:
     """Return the error for the caller; where the run may have been made all the same, its text says so."""
-    told = explain(error)
+    told = explain_error(error)
     if isinstance(told, DatabaseUnreachable):
         return DatabaseUnreachable(f"{told}; the run may have been made: with an idempotency_key it is safe to repeat")
     return told

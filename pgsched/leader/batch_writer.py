@@ -48,7 +48,7 @@ class WriteResult:
         return WriteResult(*numbers, self.failed | other.failed)
 
 
-def write(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> WriteResult:
+def write_batch(conn: Connection[Any], parts: Sequence[Part], terminates: Container[int]) -> WriteResult:
     """Write all of a batch, or nothing. Raises DatabaseError, also where a slot has its row already.
 
     `terminates`: jobs whose running runs lose their claim; those of other jobs are asked to end.
@@ -75,7 +75,7 @@ def write_accepted(conn: Connection[Any], parts: Sequence[Part], terminates: Con
             return mark_job_in_error(conn, part[0], f"the database refuses its row: {first_line(error)}")
         return WriteResult(failed={part[0]: error})
 
-    return sum(write_bisecting(conn, parts, lambda some: write(conn, some, terminates), alone), WriteResult())
+    return sum(write_bisecting(conn, parts, lambda some: write_batch(conn, some, terminates), alone), WriteResult())
 
 
 def mark_job_in_error(conn: Connection[Any], job: int, error: str) -> WriteResult:

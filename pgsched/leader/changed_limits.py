@@ -24,7 +24,7 @@ def apply_changed_limits(conn: Connection[Any], standing: AdmissionState) -> int
     """Take back admitted runs that are beyond changed limits; return how many wait again."""
     changes = limits.list_unapplied(conn)
     wait_for_writers(conn, standing, [change for change in changes if change.queue is not None])
-    queues = limits.queues(conn)
+    queues = limits.read_queues(conn)
     names = [change.queue for change in changes if change.queue is not None]
     gates = {name: build_queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
     keys = {}

@@ -129,7 +129,7 @@ def watch_new_runs(
     unmarked = [
         (edge.run_id, edge.parent_id) for edge in found if edge.parent_id and edge.unmarked and edge.run_id != cut
     ]
-    watched, _ = dependencies.watch(conn, ids, unmarked) if ids else (0, [])
+    watched, _ = dependencies.watch_parents(conn, ids, unmarked) if ids else (0, [])
     turn.fresh = ids[-1] if full else 0
     return watched, watched > 0 and turn.fresh > 0, [edge.run_id for edge in found if edge.parent_id is None]
 
@@ -165,7 +165,7 @@ def watch_large_run(
 
 def mark_parents(conn: Connection[Any], run_id: int, parents: Sequence[int]) -> list[int]:
     """Mark these parents of a run; return those that another transaction has locked."""
-    return dependencies.watch(conn, [], [(run_id, parent) for parent in parents])[1] if parents else []
+    return dependencies.watch_parents(conn, [], [(run_id, parent) for parent in parents])[1] if parents else []
 
 
 def watch_new_runs_whole(conn: Connection[Any], n: int, set_aside_ids: Sequence[int]) -> tuple[int, bool, list[int]]:
@@ -244,7 +244,9 @@ def add_slot_edges(conn: Connection[Any], whole: list[Slot]) -> list[int]:
     """Make the edges of these slots; return the slots that would wait for themselves."""
 
     def add(some: Sequence[Slot]) -> list[int]:
-        dependencies.add(conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents])
+        dependencies.insert_edges(
+            conn, [(slot.run_id, parent, "cancel", False) for slot in some for parent in slot.parents]
+        )
         return []
 
     def alone(slot: Slot, error: DatabaseError) -> list[int]:

@@ -20,7 +20,7 @@ from pgsched.db.connection.failures import (
     Reaction,
     back_off_s,
     classify,
-    explain,
+    explain_error,
     notifications_full,
 )
 from pgsched.db.connection.transaction_pooling import is_shared
@@ -123,7 +123,7 @@ class Leader:
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
         """Report an error that no retry can mend."""
-        reason = error if isinstance(error, PgschedError) else explain(error)
+        reason = error if isinstance(error, PgschedError) else explain_error(error)
         logger.error("cannot lead", error=str(reason))
         if self.on_fatal is not None:
             self.on_fatal(reason)

@@ -23,7 +23,7 @@ from pgsched.core.planning.shared_plan import Shape
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import PgschedError
-from pgsched.leader.batch_writer import Part, WriteResult, write, write_accepted
+from pgsched.leader.batch_writer import Part, WriteResult, write_accepted, write_batch
 
 logger = log.get("leader")
 # A batch ends early, before the session's idle timeout between two statements, and before it fills the memory.
@@ -72,7 +72,7 @@ def tick(
         with conn.transaction():
             work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
             parts = work.decide()
-            return work.summary(parts, write(conn, parts, work.terminates))
+            return work.summary(parts, write_batch(conn, parts, work.terminates))
     except DatabaseError as error:
         # a row may be refused, or a slot has its row already: a backfill's, or that of a mark that was lost
         if not ticks.is_fault_of_row(error):
@@ -206,7 +206,7 @@ def read_unfinished(
     conn: Connection[Any], jobs: Iterable[ticks.Due], shapes: Mapping[int, Shape | Exception]
 ) -> dict[int, dict[str, Any]]:
     """Return the unfinished runs of the jobs that need them, and the last end of a run for those that wait for it."""
-    found = ticks.count_open_runs(conn, jobs_that_need_unfinished(jobs, shapes))
+    found = ticks.count_open_runs_of_jobs(conn, jobs_that_need_unfinished(jobs, shapes))
     last = ticks.last_ends_of(conn, jobs_that_need_unfinished(jobs, shapes, delayed=True))
     return found | {job_id: row | found.get(job_id, {}) for job_id, row in last.items()}
 

@@ -220,7 +220,7 @@ def check_load(facts: Row) -> Iterator[Finding]:
 def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Iterator[Finding]:
     """Check whether pgsched is installed in this program's version, and whether this role may use it."""
     try:
-        version.check(conn)
+        version.check_version(conn)
     except PgschedError as error:
         if isinstance(error, NotPermitted):
             yield fail("grants", error)

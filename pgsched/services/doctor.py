@@ -220,7 +220,7 @@ def objects(conn: Connection[Any]) -> Iterator[Finding]:
         yield ok("objects", "tables, indexes, triggers and functions are those of this version")
 
 
-def workers(found: list[Row]) -> Iterator[Finding]:
+def check_workers(found: list[Row]) -> Iterator[Finding]:
     """Report lost workers, wrong clocks, and processes that differ in their tz database or version."""
     for row in found:
         if row["seen_s"] > max(LOST_S, row["lease_s"]):  # before that, `read_status` reports it
@@ -262,7 +262,7 @@ def replication(facts: Row) -> Iterator[Finding]:
 
 def poolers(conn: Connection[Any]) -> Iterator[Finding]:
     """Report a pooler between the server and this command, or a worker."""
-    here, workers = pooler.pooler_of(conn), live.workers(conn)
+    here, workers = pooler.pooler_of(conn), live.list_live_workers(conn)
     polling = [row["name"] for row in workers if row["pooler"] == "transaction"]
     if here == "transaction" or polling:
         text = "a pooler in transaction mode: no notification passes, so work is found a poll period later (--poll)"
@@ -315,6 +315,6 @@ WORK: tuple[Check, ...] = (
     ("work", work),
     ("duty", check_set_aside),
     ("objects", objects),
-    ("worker", lambda conn: workers(inspection.workers(conn))),
+    ("worker", lambda conn: check_workers(inspection.list_registered_workers(conn))),
     ("pooler", poolers),
 )

@@ -29,8 +29,8 @@ def read_live_view(conn: Connection[Any], since: datetime, n_jobs: int = 20, n_r
     """Read the moment; counts and lateness cover the runs since `since`."""
     return Live(
         now=live.database_now(conn),
-        jobs=live.jobs(conn, since, n_jobs),
+        jobs=live.list_live_jobs(conn, since, n_jobs),
         runs=live.newest_runs(conn, n_runs),
         leader=live.newest_leader(conn),
-        workers=live.workers(conn),
+        workers=live.list_live_workers(conn),
     )

@@ -83,7 +83,7 @@ def read_counts(conn: Connection[Any], span: str, job_id: int = 0) -> Found:
     newest = datetime.fromtimestamp(now.timestamp() // width_s * width_s, now.tzinfo)
     begin = newest - timedelta(seconds=width_s * (STRETCHES - 1))
     unit = "hour" if job_id != 0 or width_s >= HOUR_S else "minute"
-    read = {row["begins_at"]: row for row in rollups.read(conn, Stretches(unit, begin, now, width_s, job_id))}
+    read = {row["begins_at"]: row for row in rollups.read_stretches(conn, Stretches(unit, begin, now, width_s, job_id))}
     edges = [min(begin + timedelta(seconds=width_s * n), now) for n in range(STRETCHES + 1)]
     return [(at, until, read.get(at, NOTHING)) for at, until in pairwise(edges)]
 

@@ -39,7 +39,7 @@ def remove_limit(conn: Connection[Any], name: str) -> None:
 
 def change_retention(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     """Change how long everything is kept; return all settings of retention. Raises InputError."""
-    return retention.change(conn, require_values(values))
+    return retention.change_settings(conn, require_values(values))
 
 
 def require_values(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports import top
 from pgsched.db.queries.reports.live import database_now
 from pgsched.db.queries.runs import runs
-from pgsched.db.schema.version import check
+from pgsched.db.schema.version import check_version
 from pgsched.errors import NotFound, NotPermitted
 from pgsched.services import charts, pauses, status
 from pgsched.services import limits as held
@@ -78,7 +78,7 @@ def connect_for_top(dsn: str) -> Connection[Any]:
     """Open a connection to look and act through. Raises the PgschedError that explains why there is none."""
     conn = connect(dsn, purpose="top", timeout_s=TIMEOUT_S, settings=SETTINGS)
     try:
-        check(conn)
+        check_version(conn)
     except BaseException:
         conn.close()
         raise
@@ -118,12 +118,12 @@ def running(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 def queues(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return the queues that have settings or a pause."""
-    return {"queues": top.queues(conn)}
+    return {"queues": top.list_configured_queues(conn)}
 
 
 def listed_jobs(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return the jobs that matter most now, or those with `find` in their names, each with its next slot."""
-    found = top.jobs(conn, LISTED, page.find or None)
+    found = top.list_urgent_jobs(conn, LISTED, page.find or None)
     return {"jobs": [row | {"next_at": next_at(row)} for row in found]}
 
 
@@ -145,7 +145,7 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 
 def run_page(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return one run, why it is held, and the end of its output."""
-    found = runs.show(conn, int(page.key or 0))
+    found = runs.show_run(conn, int(page.key or 0))
     why = held.explain_hold(conn, found)
     log = top.log_end(conn, found["id"], LOG_ROWS, LOG_CHARACTERS)
     return {"run": [found | {"held": why}], "log": log}

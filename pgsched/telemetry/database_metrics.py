@@ -78,14 +78,14 @@ class Figures(threading.Thread):
 
     def _take(self, conn: Connection[Any]) -> None:
         began = time.monotonic()
-        found = [*self._queues(conn), *jobs(conn), *tables(conn)]
+        found = [*self._queues(conn), *job_samples(conn), *tables(conn)]
         self._read_at = time.monotonic()
         self._read = [*found, ("pgsched_database_read_seconds", (), self._read_at - began)]
 
     def _queues(self, conn: Connection[Any]) -> Iterator[Sample]:
         counts: dict[tuple[str, str], float] = {}
         ages: dict[tuple[str, str], float] = {}
-        for row in sorted(metrics.queues(conn), key=lambda row: -row["n"]):
+        for row in sorted(metrics.count_unfinished_runs(conn), key=lambda row: -row["n"]):
             key = self._queue(row["queue"]), row["state"]
             counts[key] = counts.get(key, 0) + row["n"]
             ages[key] = max(ages.get(key, 0.0), row["oldest_s"] or 0.0)
@@ -96,9 +96,9 @@ class Figures(threading.Thread):
             yield "pgsched_queue_oldest_age_seconds", key, ages.get(key, 0.0)
 
 
-def jobs(conn: Connection[Any]) -> Iterator[Sample]:
+def job_samples(conn: Connection[Any]) -> Iterator[Sample]:
     """Yield the number of jobs in each state, and how long the oldest due slot has waited."""
-    row = metrics.jobs(conn)
+    row = metrics.count_jobs(conn)
     for state, column in (("planned", "planned"), ("paused", "paused"), ("error", "broken")):
         yield "pgsched_jobs", (state,), row[column]
     yield "pgsched_jobs_overdue_seconds", (), row["overdue_s"] or 0.0

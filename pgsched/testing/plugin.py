@@ -26,13 +26,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def pgsched_app(request: pytest.FixtureRequest) -> App:
     """Return the app under test."""
-    from pgsched.app.base import load
+    from pgsched.app.base import import_app
     from pgsched.client.application import App
 
     path = str(request.config.getini("pgsched_app") or "")
     if not path:
         pytest.fail('pgsched: set pgsched_app = "package.module:app" for pytest, or override the fixture pgsched_app')
-    found = load(path)
+    found = import_app(path)
     assert isinstance(found, App)
     return found
 

@@ -35,7 +35,7 @@ def change_route(path: str, act: Page) -> Route:
 
 
 ROUTES: list[BaseRoute] = [
-    Route("/api/openapi.json", openapi.serve, methods=["GET"]),
+    Route("/api/openapi.json", openapi.serve_document, methods=["GET"]),
     *operation_table.routes(),
     page_route("/", overview.overview),
     page_route("/jobs", jobs.index),

@@ -138,7 +138,7 @@ class EndingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
+def serve_console(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
     """Serve the console until SIGINT or SIGTERM.
 
     `told`: called with the address of the console once it listens.

@@ -16,7 +16,7 @@ from pgsched import log
 from pgsched.core.model import Key
 from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import BY_KEY, Connection, DatabaseError, connect
-from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.claims import HeartbeatResult, Vitals, find_cancelled, heartbeat
 from pgsched.errors import PgschedError
@@ -120,7 +120,7 @@ class Heartbeat(threading.Thread):
             except (DatabaseError, PgschedError) as error:
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
-                    self.calls.on_fatal(error if isinstance(error, PgschedError) else explain(error))
+                    self.calls.on_fatal(error if isinstance(error, PgschedError) else explain_error(error))
                     return
                 failures += 1
                 beat_at, wait = 0.0, min(period / 2, back_off_s(failures, AGAIN_S))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.db.connection.connect import AsyncConnection, DatabaseError, aconnect
-from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain, first_line
+from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error, first_line
 from pgsched.db.connection.notifications import arrived_notifications
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
@@ -51,7 +51,7 @@ async def listen(dsn: str, on_queue: Callable[[str | None], None], on_cancel: Ca
                 await pass_on(conn, heard)
         except (DatabaseError, PgschedError) as error:
             if classify(error) is Reaction.CONFIGURATION:
-                raise explain(error) if isinstance(error, DatabaseError) else error from error
+                raise explain_error(error) if isinstance(error, DatabaseError) else error from error
             failures += 1
             on_queue(None)  # no notification can reach this worker now, so it has to look for work itself
             delay = back_off_s(failures, 0.1)

@@ -21,7 +21,7 @@ from pgsched.core.model import Key
 from pgsched.core.text import escape_non_ascii
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, aconnect
 from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify
-from pgsched.db.queries.runs.run_output import Page, tell_progress, write
+from pgsched.db.queries.runs.run_output import Page, tell_progress, write_pages
 from pgsched.execute.output.kept_output import Progress
 from pgsched.execute.output.record import Journal, Record, progress_to_json
 from pgsched.worker.output_pages import OutputRows
@@ -130,7 +130,7 @@ class LogPump:
             try:
                 self._conn = self._conn or await aconnect(self._dsn, purpose="logs", settings=SETTINGS)
                 if pages:
-                    set_bases(batch, pages, await write(self._conn, pages))
+                    set_bases(batch, pages, await write_pages(self._conn, pages))
                     pages = []
                 if news:
                     resend_progress(batch, news, await tell_progress(self._conn, news))

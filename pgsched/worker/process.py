@@ -58,7 +58,7 @@ def prepare(settings: Settings) -> None:
     """Check the schema, and log what is unwise. Raises PgschedError."""
     failover.learn_timelines(settings.dsn)
     with connect(settings.dsn, purpose="worker") as conn:
-        version.check(conn)
+        version.check_version(conn)
         if problem := ssl_problem(conn):
             logger.warning(problem)
         if mode := pooler.pooler_of(conn):
@@ -105,7 +105,7 @@ def run_worker(
     check_memory(settings.worker.max_memory_mb)
     restore_sigchld()
     with ProcessEndpoints(settings, under_supervisor=line is not None) as observed:
-        shutdown.run(lambda: serve(settings, app, on_start, line, observed))
+        shutdown.run_loop(lambda: work_until_drained(settings, app, on_start, line, observed))
 
 
 def restore_sigchld() -> None:
@@ -117,7 +117,7 @@ def restore_sigchld() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-async def serve(
+async def work_until_drained(
     settings: Settings,
     app: AppBase | None,
     on_start: Callable[[Worker], None] | None = None,

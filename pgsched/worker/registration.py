@@ -9,7 +9,7 @@ from typing import Any
 
 from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.queries.jobs import registration as rows
 from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare_in_turn
 from pgsched.db.queries.runs import tasks, workers
@@ -35,7 +35,7 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
             register_tasks(conn, registration)
             worker_id, done = rows.register(conn, registration)
     except DatabaseError as error:
-        raise explain(error) from error
+        raise explain_error(error) from error
     log_declarations(registration, done)
     return worker_id, not locked_jobs(done)
 
@@ -96,7 +96,7 @@ def register_again(conn: Connection[Any], registration: Registration) -> tuple[i
         if isinstance(error.__cause__, DatabaseError):
             raise error.__cause__ from None  # the heartbeat decides whether a retry can help
         logger.error("the jobs that the code declares cannot be put back", app=registration.app, error=str(error))
-        return workers.start(conn, registration), True
+        return workers.insert_worker(conn, registration), True
     if back := [name for name, what in done.items() if what == "created"]:
         logger.warning("jobs put back that were removed while this worker was away", app=registration.app, jobs=back)
     return worker_id, not locked_jobs(done)

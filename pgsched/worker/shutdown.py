@@ -22,7 +22,7 @@ logger = log.get("process")
 WITHIN_S = 10.0
 
 
-def run(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:
+def run_loop(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:
     """Run the worker like `asyncio.run`, with two differences.
 
     - The process ends `within_s` seconds after the work where the event loop is not closed by then.

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.config import WorkerSettings
 from pgsched.db.queries.runs import workers
 from pgsched.execute.python.executor import PythonExecutor
@@ -17,7 +17,7 @@ from pgsched.worker.worker import Worker
 from tests.support.db.setting import row_of
 from tests.support.workers import becomes, play
 
-app = load("tests.support.apps.contract:app")
+app = import_app("tests.support.apps.contract:app")
 PLACES = ("loop", "thread", "process")
 
 

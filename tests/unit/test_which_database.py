@@ -8,7 +8,7 @@ import pytest
 from pgsched import App
 from pgsched.config import find_dsn, find_dsn_source
 from pgsched.db.connection.dsn import parameters
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.errors import InputError
 
 DSN = "postgresql://h/a"
@@ -57,5 +57,7 @@ def test_what_the_code_of_an_app_says_counts_before_variables_that_are_there_for
 
 @pytest.mark.parametrize("text", ['FATAL:  password authentication failed for user "u"', 'database "x" does not exist'])
 def test_a_server_that_refuses_is_not_called_unreachable(text: str) -> None:
-    assert "the server refused the connection" in str(explain(psycopg.OperationalError(text)))
-    assert "cannot reach the database" in str(explain(psycopg.OperationalError("the database system is starting up")))
+    assert "the server refused the connection" in str(explain_error(psycopg.OperationalError(text)))
+    assert "cannot reach the database" in str(
+        explain_error(psycopg.OperationalError("the database system is starting up"))
+    )

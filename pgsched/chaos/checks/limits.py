@@ -76,12 +76,12 @@ def limited_attempts(attempts: Iterable[Attempt], since: float) -> list[Attempt]
     return [attempt for attempt in attempts if attempt.created is None or attempt.created > since]
 
 
-def read(conn: psycopg.Connection) -> list[Attempt]:
+def read_attempts(conn: psycopg.Connection) -> list[Attempt]:
     """Read the history from a database."""
     return [Attempt(*row) for row in conn.execute(READ.encode()).fetchall()]
 
 
-def load(path: Path) -> list[Attempt]:
+def load_attempts(path: Path) -> list[Attempt]:
     """Read a saved history."""
     return [Attempt(**json.loads(line)) for line in path.read_text().splitlines()]
 
@@ -162,7 +162,7 @@ def check_order(name: str, attempts: Sequence[Attempt]) -> Iterator[str]:
             yield f"{name}: run {later} was ready before run {earlier} and started after it"
 
 
-def check(
+def find_limit_violations(
     history: Sequence[Attempt],
     keys: dict[str, int] | None = None,
     queues: dict[str, int] | None = None,
@@ -254,13 +254,13 @@ def main() -> int:
     since = dict(given.since)
     if given.dsn is not None:
         with psycopg.connect(given.dsn, autocommit=True) as conn:
-            history = read(conn)
+            history = read_attempts(conn)
             since = limits_in_force_since(conn) | since
     else:
-        history = load(given.file)
+        history = load_attempts(given.file)
     if given.save:
         save(history, given.save)
-    found = check(
+    found = find_limit_violations(
         history, dict(given.key), dict(given.queue), dict(given.key_rate), dict(given.queue_rate), given.ordered, since
     )
     print("\n".join(found) or f"{len(history)} attempts: no limit was exceeded")

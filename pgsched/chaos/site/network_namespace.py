@@ -26,7 +26,7 @@ class NetworkFailed(Exception):
     """A program that sets up the network failed."""
 
 
-def run(*command: str) -> None:
+def run_program(*command: str) -> None:
     """Run a system program. Raises NetworkFailed with its output if it fails."""
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
     if done.returncode != 0:
@@ -56,10 +56,12 @@ class Namespace:
 
     def __enter__(self) -> Self:
         try:
-            run("ip", "netns", "add", self.name)
-            run("ip", "link", "add", self.outside, "type", "veth", "peer", "name", self._inside, "netns", self.name)
-            run("ip", "address", "add", f"{self.host}/30", "dev", self.outside)
-            run("ip", "link", "set", self.outside, "up")
+            run_program("ip", "netns", "add", self.name)
+            run_program(
+                "ip", "link", "add", self.outside, "type", "veth", "peer", "name", self._inside, "netns", self.name
+            )
+            run_program("ip", "address", "add", f"{self.host}/30", "dev", self.outside)
+            run_program("ip", "link", "set", self.outside, "up")
             self._in("ip", "address", "add", f"{self._address(2)}/30", "dev", self._inside)
             self._in("ip", "link", "set", self._inside, "up")
             self._in("ip", "link", "set", "lo", "up")
@@ -91,7 +93,7 @@ class Namespace:
             subprocess.run(command, check=False, capture_output=True, timeout=30)
 
     def _in(self, *command: str) -> None:
-        run(*self.prefix, *command)
+        run_program(*self.prefix, *command)
 
     def _address(self, host: int) -> str:
         front, _, last = self._net.rpartition(".")

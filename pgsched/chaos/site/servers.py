@@ -133,7 +133,7 @@ class SmallDisk(PlainServer):
     def make_place(self) -> None:
         """Mount a tmpfs as the server's directory. Raises EmbeddedUnavailable if that fails."""
         super().make_place()
-        if run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.place)) != 0:
+        if run_for_exit_code("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.place)) != 0:
             raise EmbeddedUnavailable(f"no tmpfs could be mounted at {self.place}: run as root")
         self.give_place()
 
@@ -161,7 +161,7 @@ class SmallDisk(PlainServer):
         self.make_room()
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
-        run("umount", "--lazy", str(self.place))
+        run_for_exit_code("umount", "--lazy", str(self.place))
         super().remove()
 
 
@@ -276,10 +276,13 @@ def can_mount() -> bool:
     if os.geteuid() != 0:
         return False
     with tempfile.TemporaryDirectory() as place:
-        return run("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place) == 0 and run("umount", place) == 0
+        return (
+            run_for_exit_code("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place) == 0
+            and run_for_exit_code("umount", place) == 0
+        )
 
 
-def run(*command: str) -> int:
+def run_for_exit_code(*command: str) -> int:
     """Run a system program and return its exit code, or 127 if there is no such program."""
     try:
         return subprocess.run(command, check=False, capture_output=True).returncode

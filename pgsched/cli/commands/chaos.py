@@ -101,7 +101,7 @@ def run_faults(
     signal.signal(signal.SIGTERM, raise_interrupt)
     tell("fault", f"seed {seed}, {len(faults)} fault{'s' * (len(faults) != 1)}, a server of its own")
     results: list[Result] = []
-    for result in session.run(faults, seed, seconds, bin_dir, tell):
+    for result in session.run_faults(faults, seed, seconds, bin_dir, tell):
         if save is not None and not result.skipped:
             session.save(result, save, first=not any(not one.skipped for one in results))
         results.append(result)

@@ -201,7 +201,7 @@ def pause_and_finish(conn: Connection[Any], console: Console, process: subproces
     console.print("\n" + content.PAUSE + ";", style="cyan", markup=False, soft_wrap=True)
     conn.execute(content.PAUSE.encode())
     patience = time.monotonic() + SETTLE_S
-    while content.count_open_runs(conn) and time.monotonic() < patience and process.poll() is None:
+    while content.count_demo_runs(conn) and time.monotonic() < patience and process.poll() is None:
         time.sleep(0.1)
 
 

@@ -92,9 +92,9 @@ def web(
     wanted = replace(wanted, home=home, token=token or wanted.token)
     with migrated_database(dsn) as address:
         with connect(address) as conn:
-            version.check(conn)
+            version.check_version(conn)
         way = f"login?token={token}" if token else ""
-        serving.serve(wanted, address, lambda url: typer.echo(f"pgsched web: {url}{way}", err=True))
+        serving.serve_console(wanted, address, lambda url: typer.echo(f"pgsched web: {url}{way}", err=True))
 
 
 def read_new_password() -> str:

@@ -139,9 +139,9 @@ def worker(
 
     tasks = None
     if app is not None:
-        from pgsched.app.base import load
+        from pgsched.app.base import import_app
 
-        tasks = load(app)
+        tasks = import_app(app)
     with migrated_database(dsn, tasks.dsn if tasks is not None else None) as address:
         whole = Settings(
             address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)

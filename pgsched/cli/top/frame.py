@@ -29,8 +29,8 @@ MARK = 2  # cells at the start of every line, for the mark of the selected one
 LEAST_ITEMS = 2
 AHEAD = 2  # lines visible below the selected one
 TABLES_OF_PAGE = {
-    "overview": tables.overview, "running": tables.running, "queues": tables.queues, "jobs": tables.jobs,
-    "failures": tables.failures, "workers": tables.workers, "queue": tables.queue, "job": details.job_tables,
+    "overview": tables.overview, "running": tables.running, "queues": tables.queues_page, "jobs": tables.jobs_page,
+    "failures": tables.failures, "workers": tables.workers_page, "queue": tables.queue, "job": details.job_tables,
 }  # fmt: skip
 Line = tuple[Callable[[], Text], Item | None]  # the text is drawn only if the line is visible
 

@@ -90,7 +90,7 @@ def queue_item(look: Look, queue: Queue, settings: str = "") -> Item:
                 f"queue {escape_controls(queue.name)[:NAMES]}")  # fmt: skip
 
 
-def queues(look: Look) -> list[Table]:
+def queues_page(look: Look) -> list[Table]:
     """Return the page of all queues with open runs, settings or a pause."""
     from pgsched.core.wording import describe_queue
 
@@ -104,7 +104,7 @@ def queues(look: Look) -> list[Table]:
     )
 
 
-def jobs(look: Look) -> list[Table]:
+def jobs_page(look: Look) -> list[Table]:
     """Return the page of jobs: in error, then by next slot, then paused, then done."""
     columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
                Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
@@ -170,7 +170,7 @@ def failed_runs_table(look: Look, rows: list[Row]) -> Table:
     return Table(columns, items, "no run that is kept ended badly")
 
 
-def workers(look: Look) -> list[Table]:
+def workers_page(look: Look) -> list[Table]:
     """Return the page of live workers."""
     columns = (Column("WORKER"), Column("STATE", 9), Column("BUSY", 18), Column("SEEN", 7, right=True),
                Column("SINCE", 12, wide=100), Column("QUEUES", 16), Column("KINDS", 16, wide=76))  # fmt: skip

@@ -62,7 +62,7 @@ class JobPreview:
     fires: tuple[PreviewSlot, ...]
 
 
-def preview(schedule: Schedule, start: datetime, count: int) -> list[PreviewSlot]:
+def next_slots(schedule: Schedule, start: datetime, count: int) -> list[PreviewSlot]:
     """Return the first `count` slots after an instant."""
     slots = list(islice(schedule.between(start, FOR_EVER), count))
     return [_fire(schedule, before, at) for before, at in pairwise([start, *slots])]
@@ -125,7 +125,7 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
 def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[PreviewSlot]:
     """Yield slots up to the job's end; skipped slots do not count against `max_runs`."""
     left = None if job["max_runs"] is None else max(job["max_runs"] - job["run_count"], 0)
-    for fire in preview(schedule, max(job["now"], undecided_after(job)), count):
+    for fire in next_slots(schedule, max(job["now"], undecided_after(job)), count):
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
             return
         told = _apply_job(job, fire)

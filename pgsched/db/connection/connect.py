@@ -23,7 +23,7 @@ from pgsched.db.connection import failover, routes, sealed
 from pgsched.db.connection.bounded import answer_limit_s, drop_references
 from pgsched.db.connection.connect_counter import CONNECT_ATTEMPTS
 from pgsched.db.connection.dsn import connection_parameters, parameters
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.connection.json_values import read_safely
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.threads import run_in_thread
@@ -129,7 +129,7 @@ def connect(
         conn = None if routes.pooled(dsn) else failover.primary(full, routes.straight)
         conn = conn or routes.through(routes.way(dsn, bare), bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(drop_references(error)) from error
+        raise explain_error(drop_references(error)) from error
     conn.answer_within_s = answer_limit_s(timeout_s)
     if encoding is not None:
         read_safely(conn)
@@ -154,7 +154,7 @@ async def aconnect(
             way = await run_in_thread(partial(routes.way, dsn, bare))
             conn = await routes.through_async(way, bare, wanted)
     except psycopg.OperationalError as error:
-        raise explain(drop_references(error)) from error
+        raise explain_error(drop_references(error)) from error
     conn.answer_within_s = answer_limit_s(timeout_s)
     if encoding is not None:
         read_safely(conn)

@@ -140,7 +140,7 @@ REFUSALS: dict[str, Callable[[str], PgschedError]] = {
 }
 
 
-def explain(error: psycopg.Error) -> PgschedError:
+def explain_error(error: psycopg.Error) -> PgschedError:
     """Return the same failure as one line that says what, why and what to do, with its own exit code."""
     reason = redact(first_line(error))
     code = error.sqlstate
@@ -172,4 +172,4 @@ def raise_explained() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise explain(error) from error
+        raise explain_error(error) from error

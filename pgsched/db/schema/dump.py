@@ -46,7 +46,7 @@ def schema_text(conn: Connection[Any]) -> str:
     return "\n".join(texts)
 
 
-def main() -> None:
+def write_schema() -> None:
     """Migrate a temporary database of the embedded server, and write its schema."""
     import tempfile
 
@@ -71,4 +71,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_schema()

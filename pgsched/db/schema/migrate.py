@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError, connect, enable_client_check
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries import migration
 from pgsched.db.schema import roles
-from pgsched.db.schema.steps import Tell, progress, retry_for_locks, run, steps, turn
+from pgsched.db.schema.steps import Tell, progress, retry_for_locks, run_step, steps, turn
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
 from pgsched.db.statements import folder
 from pgsched.errors import InputError
@@ -88,7 +88,7 @@ def upgrade(
                 if set_search_path:
                     put_on_search_path(conn)
         except DatabaseError as error:
-            raise explain(error) from error
+            raise explain_error(error) from error
     return before, target
 
 
@@ -103,7 +103,7 @@ def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, 
         for number, step in enumerate(todo, 1):
             tell(f"{step.name} ({number} of {len(todo)})")
             with progress(conn, step, tell):
-                retry_for_locks(conn, partial(run, conn, step), step.name, wait_s, tell)
+                retry_for_locks(conn, partial(run_step, conn, step), step.name, wait_s, tell)
         tell(f"{version}: tables and functions")
         retry_for_locks(conn, partial(revise, conn, version, online=True), version, wait_s, tell)
     return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.statements import folder
 from pgsched.errors import NotPermitted
 
@@ -52,4 +52,4 @@ def apply(conn: Connection[Any]) -> None:
             raise NotPermitted(
                 f"{conn.info.user} may make no roles: run `pgsched migrate --roles` as a role with CREATEROLE"
             ) from error
-        raise explain(error) from error
+        raise explain_error(error) from error

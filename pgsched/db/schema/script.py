@@ -69,7 +69,7 @@ def revisions() -> Iterator[str]:
 
 
 def as_text(step: Step) -> Iterator[str]:
-    """Yield the script of one step, which does the same as pgsched.db.schema.steps.run."""
+    """Yield the script of one step, which does the same as pgsched.db.schema.steps.run_step."""
     yield f"\\echo '{step.name}'"
     if not step.alone:
         yield f"BEGIN;\n{LOCKS[0]}SET LOCAL lock_timeout = '{LOCK_WAIT}';\n{step.text}COMMIT;"

@@ -66,7 +66,7 @@ def drop_invalid() -> str:
     return (folder("migrations") / "drop_invalid.sql").read_text(encoding="utf-8")
 
 
-def run(conn: Connection[Any], one: Step) -> None:
+def run_step(conn: Connection[Any], one: Step) -> None:
     """Run a step on an autocommit connection.
 
     No session waits for an index build, so the build itself may wait without limit for its locks.
@@ -141,7 +141,7 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
         return
     done = threading.Event()
     about = (make_conninfo("", **connection_parameters(conn)), conn.info.backend_pid)
-    watcher = threading.Thread(target=watch, args=(*about, one, tell, done), daemon=True)
+    watcher = threading.Thread(target=report_index_progress, args=(*about, one, tell, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -150,7 +150,7 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
         watcher.join()
 
 
-def watch(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
+def report_index_progress(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
     """Report what the server says about the index that session `pid` builds, until `done` is set."""
     while not done.wait(TELL_EVERY_S):
         try:

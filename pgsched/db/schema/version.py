@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.statements import folder
 from pgsched.errors import SchemaTooNew, SchemaTooOld
 
@@ -45,12 +45,12 @@ def missing(version: str | None, target: str | None = None) -> tuple[str, ...]:
     return VERSIONS[first : VERSIONS.index(target or SCHEMA_VERSION) + 1]
 
 
-def check(conn: Connection[Any]) -> None:
+def check_version(conn: Connection[Any]) -> None:
     """Raise SchemaTooOld or SchemaTooNew unless the database has this program's version."""
     try:
         version = current(conn)
     except DatabaseError as error:
-        raise explain(error) from error
+        raise explain_error(error) from error
     refuse_unknown(version)
     if version is None:
         raise SchemaTooOld("the database has no pgsched schema: run `pgsched migrate`")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pgsched.app.base import AppBase
 
 
-def main(descriptors: str) -> None:
+def run_child(descriptors: str) -> None:
     """Serve until the worker closes the channel.
 
     `descriptors`: the numbers of channel, stop line and fault file, and the worker's pid, with commas between.
@@ -58,10 +58,10 @@ def main(descriptors: str) -> None:
     threading.Thread(target=listen, args=(stop_fd, stop, os.getpid()), name="pgsched-stop", daemon=True).start()
     channel = socket.socket(fileno=channel_fd)
     with channel, channel.makefile("rb") as incoming:
-        serve(channel, incoming, stop)
+        serve_attempts(channel, incoming, stop)
 
 
-def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) -> None:
+def serve_attempts(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) -> None:
     """Import the app, then run attempts until the channel is closed."""
     first = read_message(incoming)
     if first is None:
@@ -98,11 +98,11 @@ def serve(channel: socket.socket, incoming: BinaryIO, stop: child_attempt.Stop) 
 
 def import_app(message: Message) -> AppBase:
     """Import and return the worker's app."""
-    from pgsched.app.base import load
+    from pgsched.app.base import import_app
 
     app_location.importing = True
     try:
-        app = load(message["app"])
+        app = import_app(message["app"])
     finally:
         app_location.importing = False
     if app.dsn is None:

@@ -33,7 +33,7 @@ LAST_WORDS_S = 0.2
 FAULT_BYTES = 16_000
 START = (
     "import sys; sys.path[:] = sys.argv[2:];"
-    " from pgsched.execute.process_pool.child_main import main; main(sys.argv[1])"
+    " from pgsched.execute.process_pool.child_main import run_child; run_child(sys.argv[1])"
 )
 
 

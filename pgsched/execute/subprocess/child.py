@@ -196,7 +196,7 @@ class ProcessSession:
             os.close(pidfd)
 
 
-def start(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]) -> subprocess.Popen[bytes]:
+def start_process(program: Program, stdout: int, stderr: int, enlist: Callable[[], None]) -> subprocess.Popen[bytes]:
     """Start a process with its output to these descriptors.
 
     `enlist`: called in the forked child before the program begins.
@@ -237,7 +237,7 @@ class Child(ProcessSession):
                 ours, other = os.pipe()
                 self._pipes[ours] = stream
                 theirs.append(other)
-            process = start(program, theirs[0], theirs[1], enlist)
+            process = start_process(program, theirs[0], theirs[1], enlist)
         except BaseException:
             for pipe in self._pipes:
                 os.close(pipe)

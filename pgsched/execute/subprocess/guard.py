@@ -21,7 +21,7 @@ LOOK_S = 1.0
 KILLS = 3  # a process may start another one just before it is killed
 
 
-def watch(pipe: int, worker: int) -> set[int]:
+def watch_groups(pipe: int, worker: int) -> set[int]:
     """Read `+group` and `-group` lines until the worker is gone; return the groups that are left.
 
     - `?group` comes from a forked child that is about to become a program. It counts until a `+` or `-` line of that
@@ -65,13 +65,13 @@ def kill(groups: set[int]) -> None:
                         os.kill(int(name), signal.SIGKILL)
 
 
-def main() -> None:
+def guard_worker() -> None:
     """Watch the worker and kill its groups once it is gone."""
     # Signals for the worker (Ctrl-C in its terminal, a service manager's stop) must not end the guard first.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
-    kill(watch(0, int(sys.argv[1])))
+    kill(watch_groups(0, int(sys.argv[1])))
 
 
 if __name__ == "__main__":
-    main()
+    guard_worker()

@@ -51,7 +51,7 @@ class IncidentWatch:
             return UNWATCHED_S
         began = time.monotonic()
         with begin() as proved:
-            found = alerts.check(proved, self._after, self._jobs)
+            found = alerts.check_watched_jobs(proved, self._after, self._jobs)
             if leads and not self._after:
                 alerts.close_no_leader(proved)
         self._after = found.last_id or 0

@@ -28,7 +28,7 @@ class TickDuty(Duty):
     name = "tick"
 
     def __init__(self, term: Term, floors: Floors) -> None:
-        super().__init__(term, pieces.jobs(term, self._decide_all, term.settings.tick_batch))
+        super().__init__(term, pieces.job_pieces(term, self._decide_all, term.settings.tick_batch))
         self.lead = PreparationLead()
         self._floors = floors
 

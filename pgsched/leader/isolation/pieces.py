@@ -32,7 +32,7 @@ JOBS, BACKFILLS, STRETCHES, GROUPS = "jobs", "backfills", "passed over slots", "
 PRUNING, FIGURES, CLAIMS = "pruning", "figures", "expired claims"
 
 
-def jobs(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
+def job_pieces(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
     """Return the pieces of the tick. `work(n)` decides up to `n` jobs."""
 
     def first() -> str | None:

@@ -46,7 +46,7 @@ class SetAside:
     def load(self, conn: Connection[Any]) -> None:
         """Take over the rows that former leaders set aside."""
         now = time.monotonic()
-        for row in set_aside.load(conn):
+        for row in set_aside.list_set_aside(conn):
             self._of(row.duty)[row.row_id] = Entry(row.error, row.tries, now + row.in_s)
 
     def ids(self, duty: str) -> list[str]:

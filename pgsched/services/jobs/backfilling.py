@@ -35,12 +35,12 @@ class Cancelled:
 
 def preview(conn: Connection[Any], job: str, request: Request) -> BackfillPreview:
     """Return every slot of a request with its decision as of now; nothing is written. Raises InputError."""
-    return BackfillPreview(*backfills.preview(conn, job, request))
+    return BackfillPreview(*backfills.preview_backfill(conn, job, request))
 
 
 def start(conn: Connection[Any], job: str, request: Request) -> Row:
     """Ask the leader for a backfill; return it. Raises InputError."""
-    return backfills.add(conn, job, request)
+    return backfills.add_backfill(conn, job, request)
 
 
 def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -> Cancelled:

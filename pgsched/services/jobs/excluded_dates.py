@@ -27,7 +27,7 @@ class ExcludedDates:
 
 def exclude(conn: Connection[Any], job: str, first: date, last: date, reason: str | None = None) -> ExcludedDates:
     """Exclude these dates from a job. Raises NotFound, or InputError where they overlap excluded ones."""
-    return ExcludedDates.of(calendars.add(conn, job, first, last, reason))
+    return ExcludedDates.of(calendars.add_dates(conn, job, first, last, reason))
 
 
 def allow(conn: Connection[Any], job: str, first: date, last: date) -> list[ExcludedDates]:

@@ -196,12 +196,12 @@ def read_row(conn: Connection[Any], job_id: int, slot: datetime) -> Row | None:
     found = backfills.evidence(conn, job_id, [slot])
     for run in found:
         if run["scheduled_at"] == slot:
-            return runs.show(conn, run["id"])
+            return runs.show_run(conn, run["id"])
     wide = [
         run for run in found if run["covers_from"] is not None and run["covers_from"] <= slot <= run["covers_until"]
     ]
     narrow = min(wide, key=lambda run: run["covers_until"] - run["covers_from"], default=None)
-    return None if narrow is None else runs.show(conn, narrow["id"])
+    return None if narrow is None else runs.show_run(conn, narrow["id"])
 
 
 def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext:
@@ -229,7 +229,7 @@ def describe_earlier_run(conn: Connection[Any], run: Mapping[str, Any]) -> str |
     """
     named = OVERLAPPED.match(run["reason"] or "")
     try:
-        other = None if named is None else runs.show(conn, int(named[1]))
+        other = None if named is None else runs.show_run(conn, int(named[1]))
     except NotFound:
         return None
     if other is None or other["job_id"] != run["job_id"] or other["finished_at"] is not None:

@@ -13,7 +13,7 @@ from typing import Any
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import parse
-from pgsched.core.schedule.preview import PreviewSlot, preview
+from pgsched.core.schedule.preview import PreviewSlot, next_slots
 from pgsched.core.schedule.zones import Change
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports import slots
@@ -108,5 +108,5 @@ def around_changes(job: Row) -> list[tuple[Change, list[PreviewSlot]]]:
         if behind is None or further is None or behind - change.at > WEEK:
             continue
         step = min(further - behind, WEEK)
-        found.append((change, preview(schedule, max(job["now"], change.at - 2 * step - SHIFT), AROUND)))
+        found.append((change, next_slots(schedule, max(job["now"], change.at - 2 * step - SHIFT), AROUND)))
     return found

@@ -182,12 +182,12 @@ def graph_choice(conn: Connection[Any], verb: Verb, run_id: int) -> Choice:
 
 def retry_graph(conn: Connection[Any], run_id: int) -> list[Row]:
     """Revive all runs of the graph that ended without success; return their ids and new states. Raises NotFound."""
-    return graphs.retry(conn, run_id)
+    return graphs.retry_graph(conn, run_id)
 
 
 def cancel_graph(conn: Connection[Any], run_id: int, reason: str | None = None) -> Changed:
     """Cancel all runs of the graph that have not ended. Raises NotFound."""
-    return Changed(graphs.cancel(conn, run_id, reason))
+    return Changed(graphs.cancel_graph(conn, run_id, reason))
 
 
 def requested_words(rows: list[Row]) -> str:

@@ -57,7 +57,7 @@ class RunDetail:
 
 def read_detail(conn: Connection[Any], run_id: int) -> RunDetail:
     """Read a run with all that a page shows. Raises NotFound."""
-    run = runs.show(conn, run_id)
+    run = runs.show_run(conn, run_id)
     related = run_pages.relatives(conn, run_id, RELATIVES)
     before, behind = ([row for row in related if row["side"] == side] for side in ("before", "behind"))
     log = run_output.last(conn, run_id, LAST_ROWS + 1)

@@ -37,7 +37,7 @@ def output(
 ) -> Iterator[Row]:
     """Yield the output that a run has now, oldest first."""
     place = after
-    while found := run_output.read(conn, run_id, place, attempt, stream):
+    while found := run_output.read_output(conn, run_id, place, attempt, stream):
         yield from found
         place = run_output.behind(found)
 

@@ -37,7 +37,7 @@ class Page:
 def read_page(conn: Connection[Any], wanted: Filter) -> Page:
     """Return the page of at most `limit` runs that a filter selects. Raises InputError or NotFound."""
     asked = replace(wanted, limit=wanted.limit + 1)
-    run_filter.check(conn, asked)
+    run_filter.check_filter(conn, asked)
     plain = replace(wanted, before_id=None, limit=Filter().limit)
     if plain == Filter() or wanted.state in OPEN_STATES:
         return cut_page(run_filter.list_runs(conn, asked), wanted)

@@ -75,9 +75,11 @@ def line(lead: str, run: Row, wanted: bool) -> Line:
 def summary(found: list[Row]) -> str:
     """Return how many runs there are, and how many are in each state."""
     counts = Counter(run["state"] or "pruned" for run in found)
-    return f"{format_count(len(found))}: " + ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+    return f"{format_run_count(len(found))}: " + ", ".join(
+        f"{count:,} {state}" for state, count in counts.most_common()
+    )
 
 
-def format_count(count: int) -> str:
+def format_run_count(count: int) -> str:
     """Return a number of runs in words."""
     return f"{count:,} run{'' if count == 1 else 's'}"

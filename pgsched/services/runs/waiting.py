@@ -24,7 +24,7 @@ PATIENCE_S = 3.0  # until the note
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
     """Return the run once it has ended. `note`: called once if no worker would take it."""
     begun, told = time.monotonic(), False
-    while (run := runs.show(conn, run_id))["state"] not in ENDED_STATES:
+    while (run := runs.show_run(conn, run_id))["state"] not in ENDED_STATES:
         if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
             told = True
             if not is_offered(conn, run):

@@ -67,6 +67,6 @@ def describe_body(operation: Operation) -> dict[str, Any]:
     return {"required": bool(operation.required), "content": {"application/json": {"schema": schema}}}
 
 
-def serve(request: Request) -> Response:
+def serve_document(request: Request) -> Response:
     """Answer `GET /api/openapi.json`."""
     return JSONResponse(document(request.app.state.settings.authenticates))

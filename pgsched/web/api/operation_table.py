@@ -42,7 +42,7 @@ from pgsched.web.api.schemas import (
     RETENTION,
     Schema,
     array_of,
-    check,
+    check_value,
     integer_schema,
     object_schema,
     one_of,
@@ -255,7 +255,7 @@ def check_path_part(name: str, given: Any) -> Any:
     Raises InputError for an invalid one.
     """
     schema = ID if name == "id" else text_schema(500)
-    check(schema, given, name)
+    check_value(schema, given, name)
     return given
 
 

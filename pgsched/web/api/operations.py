@@ -17,7 +17,7 @@ from pgsched.core.input_values import (
 )
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
-from pgsched.core.schedule.preview import preview, preview_job
+from pgsched.core.schedule.preview import next_slots, preview_job
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills, jobs, queues
 from pgsched.db.queries.jobs.backfills import Request
@@ -95,7 +95,7 @@ def resume_job(conn: Connection[Any], given: Given) -> Any:
 def run_job(conn: Connection[Any], given: Given) -> Any:
     """Run a job now, and return the run."""
     run_id = job_changes.run(conn, given["job"], given.get("args"), given.get("overlap", "allow"))
-    return runs.show(conn, run_id)
+    return runs.show_run(conn, run_id)
 
 
 def foresee_job(conn: Connection[Any], given: Given) -> Any:
@@ -112,7 +112,7 @@ def foresee(conn: Connection[Any], given: Given) -> Any:
     """Describe a schedule, and return its next slots."""
     since = parse_past_instant("from", given.get("from"))
     schedule = parse(given["expression"], given.get("timezone", "UTC"), since)
-    fires = [] if schedule.fixed_delay else preview(schedule, since, given.get("count", 10))
+    fires = [] if schedule.fixed_delay else next_slots(schedule, since, given.get("count", 10))
     return {"sentence": describe(schedule), "fires": [asdict(fire) for fire in fires]}
 
 
@@ -177,7 +177,7 @@ def list_runs(conn: Connection[Any], given: Given) -> Any:
 
 def show_run(conn: Connection[Any], given: Given) -> Any:
     """Return one run with its attempts."""
-    return runs.show(conn, given["id"])
+    return runs.show_run(conn, given["id"])
 
 
 def retry_run(conn: Connection[Any], given: Given) -> Any:
@@ -207,9 +207,9 @@ def cancel_tree(conn: Connection[Any], given: Given) -> Any:
 
 def run_log(conn: Connection[Any], given: Given) -> Any:
     """Return a page of a run's output; the next page begins after the attempt and seq of the last line."""
-    runs.show(conn, given["id"])
+    runs.show_run(conn, given["id"])
     place = run_output.ReadPosition(given.get("after_attempt", 0), given.get("after_seq", -1))
-    found = run_output.read(conn, given["id"], place, given.get("attempt"), given.get("stream"))
+    found = run_output.read_output(conn, given["id"], place, given.get("attempt"), given.get("stream"))
     return {"lines": [{name: row[name] for name in ("attempt", "seq", "at", "stream")} | {"text": row["chunk"]}
                       for row in found]}  # fmt: skip
 

@@ -229,7 +229,7 @@ def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dic
             value = int(given)
         elif schema.get("type") == "boolean" and given in ("true", "false"):
             value = given == "true"
-        check(schema, value, name)
+        check_value(schema, value, name)
         found[name] = value
     return found
 
@@ -246,13 +246,13 @@ def read_body(value: Any, known: Mapping[str, Schema], required: tuple[str, ...]
             raise InputError(f"{name}: is missing", name)
     for name, item in value.items():
         if name in known:
-            check(known[name], item, name)
+            check_value(known[name], item, name)
         else:
             raise InputError(f"{name[:50]}: is not a field; these are: {', '.join(known)}", name[:50])
     return value
 
 
-def check(schema: Schema, value: Any, name: str) -> None:
+def check_value(schema: Schema, value: Any, name: str) -> None:
     """Raise InputError unless the value fits the schema."""
     if "anyOf" in schema:
         return check_any(schema["anyOf"], value, name)
@@ -271,7 +271,7 @@ def check(schema: Schema, value: Any, name: str) -> None:
     if isinstance(value, str):
         check_text(schema, value, name)
     for item in value if kind == "array" else ():
-        check(schema.get("items", ANY), item, name)
+        check_value(schema.get("items", ANY), item, name)
     return None
 
 
@@ -280,7 +280,7 @@ def check_any(schemas: list[Schema], value: Any, name: str) -> None:
     problem: InputError | None = None
     for schema in schemas:
         try:
-            return check(schema, value, name)
+            return check_value(schema, value, name)
         except InputError as error:
             problem = problem or error
     assert problem is not None

@@ -14,7 +14,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from pgsched.core.wording import format_short_duration
-from pgsched.web.pages.rendering import format_count
+from pgsched.web.pages.rendering import format_thousands
 
 WIDTH, HEIGHT = 600.0, 120.0
 SAMPLED = "estimated from a sample"
@@ -232,4 +232,4 @@ def tooltip_of_run(run: dict[str, Any], took: float) -> str:
 
 def number(value: float) -> str:
     """Return a plain count for an axis."""
-    return format_count(int(value)) if value == int(value) else format_count(value)
+    return format_thousands(int(value)) if value == int(value) else format_thousands(value)

@@ -12,7 +12,7 @@ from threading import Lock, Thread
 
 from pgsched import log
 from pgsched.db.connection.connect import DatabaseError
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.errors import PgschedError
 from pgsched.services.check import Finding, fail
 from pgsched.services.doctor import doctor
@@ -58,7 +58,7 @@ class Diagnosis:
         try:
             found = doctor(self._dsn, {})
         except DatabaseError as error:
-            found = [fail("connection", explain(error))]
+            found = [fail("connection", explain_error(error))]
         except PgschedError as error:
             found = [fail("connection", error)]
         except Exception as error:

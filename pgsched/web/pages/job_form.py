@@ -296,7 +296,7 @@ def preview_schedule(request: Request, conn: Connection[Any]) -> dict[str, Any]:
     name = field_text(request, "job")
     dates = calendar(jobs.show_job(conn, name)["excluded"] if name else None, zone)
     since = max(now, begin - INSTANT) if begin else now
-    fires = [replace(one, excluded=dates.excluded(one.at)) for one in previews.preview(parsed, since, SHOWN)
+    fires = [replace(one, excluded=dates.excluded(one.at)) for one in previews.next_slots(parsed, since, SHOWN)
              if end is None or one.at <= end]  # fmt: skip
     sentence = describe(parsed)
     return {"sentence": sentence if zone in sentence else f"{sentence} ({zone})", "fires": fires}

@@ -108,7 +108,7 @@ def format_json(value: Any) -> str:
     return escape_control(json.dumps(value, indent=2, ensure_ascii=False, default=json_value))
 
 
-def format_count(value: float | None) -> str:
+def format_thousands(value: float | None) -> str:
     """Return a number with commas between thousands."""
     if value is None:
         return "–"
@@ -161,7 +161,7 @@ def make() -> Environment:
         "duration": format_short_duration,
         "visible": escape_control,
         "pretty": format_json,
-        "count": format_count,
+        "count": format_thousands,
         "state": state_badge,
         "kept": describe_keep,
         "segment": path_segment,

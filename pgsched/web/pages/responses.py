@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, DatabaseError
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.queries.jobs import queues
 from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
 from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, path_segment
@@ -103,7 +103,7 @@ def error_for_visitor(request: Request, raised: PgschedError | DatabaseError) ->
 
     The address of the database, and the console's login there, are only for visitors that may change things.
     """
-    error = explain(raised) if isinstance(raised, DatabaseError) else raised
+    error = explain_error(raised) if isinstance(raised, DatabaseError) else raised
     if isinstance(error, DatabaseUnreachable) and not request.state.visitor.may_write:
         return DatabaseUnreachable("the database cannot be reached; only visitors who may change things see why")
     return error

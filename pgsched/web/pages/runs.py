@@ -114,12 +114,12 @@ def tree(request: Request, conn: Connection[Any]) -> View:
 def log(request: Request, conn: Connection[Any]) -> Response:
     """Return the whole output of a run as a text file."""
     run_id = request.path_params["id"]
-    runs.show(conn, run_id)
+    runs.show_run(conn, run_id)
     pool = request.app.state.pool
 
     def read(place: ReadPosition) -> list[Row]:
         with pool.connection() as mine:
-            return run_output.read(mine, run_id, place)
+            return run_output.read_output(mine, run_id, place)
 
     def pieces() -> Iterator[str]:
         place = BEGINNING

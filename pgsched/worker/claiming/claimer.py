@@ -17,7 +17,7 @@ from typing import Any
 from pgsched import log
 from pgsched.core.model import Claims
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
-from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
+from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain_error, first_line
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs.claims import WorkerOffer, plan_claims
 from pgsched.errors import PgschedError
@@ -192,7 +192,7 @@ class Claimer:
         reaction = classify(error)
         self._unforeseen += reaction is Reaction.BUG
         if reaction in (Reaction.CONFIGURATION, Reaction.VALUE) or self._unforeseen > UNFORESEEN:
-            raise explain(error) if isinstance(error, DatabaseError) else error from error
+            raise explain_error(error) if isinstance(error, DatabaseError) else error from error
         delay = back_off_s(failures, 0.05)
         logger.warning("claiming again", error=log.redact(first_line(error)), retry_in_s=round(delay, 2))
         if reaction is not Reaction.RETRY:

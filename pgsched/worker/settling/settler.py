@@ -22,7 +22,7 @@ from pgsched.core.backoff import retry_delay
 from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.core.text import escape_non_ascii
 from pgsched.db.connection.connect import BY_KEY, AsyncConnection, DatabaseError, aconnect
-from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain, first_line
+from pgsched.db.connection.failures import UNFORESEEN, Reaction, back_off_s, classify, explain_error, first_line
 from pgsched.db.queries.runs.claims import LOCKED, plan_settlements, settle, settle_unlocked
 from pgsched.errors import PgschedError
 from pgsched.worker.settling.settlement_queue import SettlementQueue
@@ -98,7 +98,7 @@ class Settler:
             await plan_settlements(await self._connected())
         except (DatabaseError, PgschedError) as error:
             if classify(error) is Reaction.CONFIGURATION:
-                raise explain(error) if isinstance(error, DatabaseError) else error from error
+                raise explain_error(error) if isinstance(error, DatabaseError) else error from error
 
     async def _connected(self) -> AsyncConnection[Any]:
         if self._conn is None:
@@ -121,7 +121,7 @@ class Settler:
             except (DatabaseError, PgschedError, ValueError, TypeError) as error:  # the last two: no JSON or UTF-8
                 reaction = classify(error)
                 if reaction is Reaction.CONFIGURATION:
-                    raise explain(error) if isinstance(error, DatabaseError) else error from error
+                    raise explain_error(error) if isinstance(error, DatabaseError) else error from error
                 if reaction is Reaction.VALUE or (reaction is Reaction.BUG and unforeseen <= 0):
                     await self._write_apart(batch, error, unforeseen)
                     return
@@ -168,7 +168,7 @@ class Settler:
             logger.error("settlement refused", run=settlement.id, error=reason)
             self.on_settled([settlement], ["lost"])
             if unknown and isinstance(error, DatabaseError):
-                self.on_fatal(explain(error))
+                self.on_fatal(explain_error(error))
             return
         failed = Outcome(Result.FAILED, error=reason, retry=False)
         await self._write([settlement._replace(outcome=failed, retry_in_s=None)], unforeseen)

@@ -31,12 +31,12 @@ def leave_process_one() -> None:
     if child == 0:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
-    code = serve(child, wanted)
+    code = reap_until_end(child, wanted)
     sys.stdout.flush()
     os._exit(code)
 
 
-def serve(child: int, wanted: set[signal.Signals]) -> int:
+def reap_until_end(child: int, wanted: set[signal.Signals]) -> int:
     """Reap every process and pass signals on to `child`; return its exit code once it has ended."""
     while True:
         came = signal.sigwaitinfo(wanted)

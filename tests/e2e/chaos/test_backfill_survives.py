@@ -16,7 +16,7 @@ WATCH = "SELECT count(*) FROM pgsched.runs WHERE backfill_id = %s AND phase < 3"
 def test_a_backfill_survives_its_client_and_its_leader(fleet: Fleet, db: psycopg.Connection) -> None:
     fleet.start(2)
     jobs.add(db, {"name": "a", "task": "note", "schedule": "0 0 * * *", "overlap": "allow"})
-    number = backfills.add(db, "a", Request("2026-01-01", "2026-04-11", max_active=4))["id"]
+    number = backfills.add_backfill(db, "a", Request("2026-01-01", "2026-04-11", max_active=4))["id"]
     most = 0
 
     def so_many(n: int) -> bool:

@@ -17,7 +17,8 @@ SHORT = {
     "server-crash", "table-locked", "standby-first", "worker-killed-after-work",
 }  # fmt: skip
 FAULTS = [
-    pytest.param(one.name, marks=() if one.name in SHORT else pytest.mark.long) for one in registry.load().values()
+    pytest.param(one.name, marks=() if one.name in SHORT else pytest.mark.long)
+    for one in registry.load_faults().values()
 ]
 
 
@@ -32,7 +33,7 @@ def where() -> Iterator[ChaosSites]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_promise_holds_under(name: str, where: ChaosSites) -> None:
-    fault = registry.load()[name]
+    fault = registry.load_faults()[name]
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
     result = run_fault(fault, where, 1, print)
@@ -40,13 +41,13 @@ def test_every_promise_holds_under(name: str, where: ChaosSites) -> None:
 
 
 def test_every_kind_of_fault_has_a_short_one() -> None:
-    known = registry.load()
+    known = registry.load_faults()
     assert known.keys() >= SHORT
     kinds = {fault.run.__module__ for fault in known.values() if "tmpfs" not in fault.needs}
     assert {known[name].run.__module__ for name in SHORT} == kinds
 
 
 def test_every_fault_says_what_it_does_and_is_small_enough_to_be_listed() -> None:
-    for fault in registry.load().values():
+    for fault in registry.load_faults().values():
         assert fault.says.endswith("."), fault.name
         assert len(fault.says) < 160, fault.name

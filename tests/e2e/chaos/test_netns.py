@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from pgsched.chaos.site import requirements
-from pgsched.chaos.site.network_namespace import Namespace, NetworkFailed, run, sweep
+from pgsched.chaos.site.network_namespace import Namespace, NetworkFailed, run_program, sweep
 
 pytestmark = pytest.mark.skipif(requirements.netns() is not None, reason=f"no namespaces: {requirements.netns()}")
 ASK = """
@@ -75,10 +75,10 @@ def test_packets_vanish_in_one_direction(net: Namespace, drop: str | None, answe
 
 def test_nothing_of_it_stays_behind() -> None:
     with pytest.raises(NetworkFailed), Namespace() as net:
-        run("ip", "link", "show", net.outside)
-        run("ip", "no-such-thing")
+        run_program("ip", "link", "show", net.outside)
+        run_program("ip", "no-such-thing")
     with pytest.raises(NetworkFailed, match="does not exist"):
-        run("ip", "link", "show", net.outside)
+        run_program("ip", "link", "show", net.outside)
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
     assert net.name not in names
 
@@ -91,4 +91,4 @@ def test_what_a_killed_process_left_is_swept_away_and_no_more() -> None:
         names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
         assert mine.name in names and left.name not in names
         with pytest.raises(NetworkFailed, match="does not exist"):
-            run("ip", "link", "show", left.outside)
+            run_program("ip", "link", "show", left.outside)

@@ -156,7 +156,7 @@ def test_leaders_that_are_not_fenced_are_reported(violated: Violated) -> None:
 
 @pytest.mark.long
 def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: ChaosSites, tmp_path: Path) -> None:
-    fault = registry.load()["database-clock"]
+    fault = registry.load_faults()["database-clock"]
     if why := requirements.missing(fault.needs):
         pytest.skip(why)
     blind = "from pgsched.leader.timing import clock_step\nclock_step.DatabaseClock.stepped_s = lambda *_: 0.0\n"

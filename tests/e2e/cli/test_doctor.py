@@ -300,7 +300,7 @@ def test_a_host_s_clock_that_is_moved_is_seen_at_the_next_heartbeat(
     now = time.time()
     monkeypatch.setattr("pgsched.db.queries.runs.claims.time.time", lambda: now + 7200)
     claims.heartbeat(db, 1, 30.0, [], name="w")
-    text = told(list(doctor.workers(inspection.workers(connect()))), "clock")
+    text = told(list(doctor.check_workers(inspection.list_registered_workers(connect()))), "clock")
     assert re.search(r"the clock of h differed from the database's by \+7(200|199) s at the last heartbeat of w", text)
 
 
@@ -313,7 +313,7 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
     db.execute(add, ["gone", "900 s", 0.01, "2025a"])
     db.execute(add, ["old", "1 s", 0.01, "2025a"])
     db.execute(add, ["new", "1 s", -3600, "2026z"])
-    found = list(doctor.workers(inspection.workers(connect())))
+    found = list(doctor.check_workers(inspection.list_registered_workers(connect())))
     assert "gone was last seen 9" in told(found, "worker", "warn")
     assert "the clock of h differed from the database's by -3600 s at the last heartbeat of new" in told(found, "clock")
     assert "2025a (old)" in told(found, "tz_version")

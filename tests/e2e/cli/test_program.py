@@ -64,7 +64,11 @@ class Began(Exception):
         (process.shutdown, "run", lambda dsn: process.run_worker(Settings(dsn))),
         (process.Leader, "run", lambda dsn: process.run_leader(Settings(dsn))),
         (supervisor.asyncio, "run", lambda dsn: supervisor.supervise(2, dsn)),
-        (serving.uvicorn.Server, "run", lambda dsn: serving.serve(serving.Settings("", "127.0.0.1", 0), dsn, bool)),
+        (
+            serving.uvicorn.Server,
+            "run",
+            lambda dsn: serving.serve_console(serving.Settings("", "127.0.0.1", 0), dsn, bool),
+        ),
     ],
     ids=["worker", "leader", "supervisor", "web"],
 )

@@ -21,7 +21,7 @@ ALL = {name: read(name) for name in PAGES}
 @pytest.fixture
 def played(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """The page, played from its top to its end. A fault that it declares is forgotten."""
-    monkeypatch.setattr(registry, "FAULTS", registry.load())
+    monkeypatch.setattr(registry, "FAULTS", registry.load_faults())
     stage = STAGES.get(request.param, Stage())
     with contextlib.ExitStack() as opened:
         if stage.alone:

@@ -38,7 +38,7 @@ def port(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
     monkeypatch.setattr(uvicorn.Server, "run", noted)
     said: list[str] = []
-    thread = threading.Thread(target=serving.serve, args=(Settings("", port=0, token=TOKEN), dsn, said.append))
+    thread = threading.Thread(target=serving.serve_console, args=(Settings("", port=0, token=TOKEN), dsn, said.append))
     thread.start()
     try:
         found = wait_until(lambda: re.search(r":(\d+)/", said[0]) if said else None, 30, "the address")

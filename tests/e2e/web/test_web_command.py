@@ -89,7 +89,7 @@ def test_the_address_of_a_console_that_only_looks_leads_into_no_other_one(
 ) -> None:
     monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))
     began: list[Settings] = []
-    monkeypatch.setattr(serving, "serve", lambda settings, *_: began.append(settings))
+    monkeypatch.setattr(serving, "serve_console", lambda settings, *_: began.append(settings))
     for flags in ([], [], ["--read-only"]):
         assert run(["web", "--dsn", dsn, *flags]) == 0
     write, again, read = (settings.token for settings in began)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pgsched import App, PgschedError, Run, TaskError
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import cancel_when, claim, execute
 
-app = load("tests.support.apps.hooked:app")
+app = import_app("tests.support.apps.hooked:app")
 PLACES = ("loop", "thread", "process", "process_async")
 HANDLER_IN = {"loop": "MainThread", "thread": "pgsched-handler", "process": "MainThread", "process_async": "MainThread"}
 

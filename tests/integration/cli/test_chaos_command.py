@@ -86,6 +86,6 @@ def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkey
 def test_the_page_has_each_fault_in_one_row_with_its_tier_and_what_it_needs() -> None:
     page = (ROOT / "docs" / "concepts" / "chaos.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
-    for name, fault in registry.load().items():
+    for name, fault in registry.load_faults().items():
         kinds = [kind for names, kind in rows if f"`{name}`" in names]
         assert kinds == [", ".join([fault.tier, *(["needs " + ", ".join(fault.needs)] if fault.needs else [])])], name

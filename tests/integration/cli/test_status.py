@@ -170,7 +170,7 @@ def test_each_job_is_counted_once_as_the_list_of_jobs_names_it(db: psycopg.Conne
         a_job(db, name)
     db.execute("UPDATE pgsched.jobs SET error = 'x', error_at = now(), next_run_at = NULL WHERE name LIKE '%in error'")
     db.execute("UPDATE pgsched.jobs SET paused = true WHERE name LIKE 'paused%'")
-    counted = {sample[1][0]: sample[2] for sample in database_metrics.jobs(db) if sample[1]}
+    counted = {sample[1][0]: sample[2] for sample in database_metrics.job_samples(db) if sample[1]}
     assert counted == {"planned": 1, "paused": 2, "error": 1}
     assert "4, 2 paused, 1 in error" in pgsched("status").out
     assert problems(db) == "job in error is in error: x", "the other one is not wanted now"

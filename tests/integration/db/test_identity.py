@@ -12,7 +12,7 @@ import pytest
 from pgsched import App, WrongFleet
 from pgsched.core.model import Claim
 from pgsched.db.connection.connect import connect as ours
-from pgsched.db.connection.failures import Reaction, classify, explain
+from pgsched.db.connection.failures import Reaction, classify, explain_error
 from pgsched.db.queries.leader import leadership
 from pgsched.db.queries.runs import claims, workers
 from pgsched.db.schema.migrate import upgrade
@@ -86,7 +86,7 @@ def test_archives_of_two_runs_with_one_number_stop_no_pruning(db: psycopg.Connec
 
 
 def registers(conn: psycopg.Connection[Any]) -> object:
-    return workers.start(conn, registration())
+    return workers.insert_worker(conn, registration())
 
 
 def beats(conn: psycopg.Connection[Any]) -> object:
@@ -129,7 +129,7 @@ def test_a_process_that_finds_itself_at_another_fleet_is_refused(
         with pytest.raises(psycopg.Error) as refused:
             does(conn)
     assert classify(refused.value) is Reaction.CONFIGURATION
-    told = explain(refused.value)
+    told = explain_error(refused.value)
     assert isinstance(told, WrongFleet)
     assert told.exit_code == 13
 

@@ -216,7 +216,7 @@ def test_a_wrong_setting_is_refused_with_its_reason(db: psycopg.Connection, tabl
 
 
 def test_changing_what_is_kept_is_audited(db: psycopg.Connection) -> None:
-    retention.change(db, {"keep": {"any": "1 day"}, "archive": True})
+    retention.change_settings(db, {"keep": {"any": "1 day"}, "archive": True})
     row: Any = db.execute("SELECT what, name, change FROM pgsched.audit ORDER BY id DESC LIMIT 1").fetchone()
     assert row[:2] == ("retention", "everything")
     assert row[2]["archive"] == [False, True]

@@ -28,7 +28,7 @@ SLOW_S = 1.5
 
 def a_worker(db: psycopg.Connection, silent_s: float = 0.0, lease_s: float = 30.0) -> int:
     """A worker that has said nothing for so long."""
-    worker = workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
+    worker = workers.insert_worker(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - make_interval(secs => %s) WHERE id = %s",
                [silent_s, worker])  # fmt: skip
     return worker

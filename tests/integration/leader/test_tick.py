@@ -151,14 +151,14 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
     cut(monkeypatch, "tick_due", "(SELECT clock_timestamp() AS now,",
         "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
     if not later:
-        due, count, early = ticks.due_jobs, ticks.count_open_runs, dict[int, dict[str, Any]]()
+        due, count, early = ticks.due_jobs, ticks.count_open_runs_of_jobs, dict[int, dict[str, Any]]()
 
         def count_and_lock(conn: psycopg.Connection, *rest: Any) -> Any:
             early.update(count(conn, [row[0] for row in conn.execute("SELECT id FROM pgsched.jobs").fetchall()]))
             return due(conn, *rest)
 
         monkeypatch.setattr(ticks, "due_jobs", count_and_lock)
-        monkeypatch.setattr(ticks, "count_open_runs", lambda conn, ids: early)
+        monkeypatch.setattr(ticks, "count_open_runs_of_jobs", lambda conn, ids: early)
     db.execute("SELECT pg_advisory_lock(7)")
     leader = in_transaction(connect)
     ticking = Aside(lambda: tick(leader, 100))

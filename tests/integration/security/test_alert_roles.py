@@ -40,13 +40,13 @@ def test_a_worker_and_a_leader_look_and_tell(logins: Logins, db: psycopg.Connect
     conn = logins.connect(who)
     assert alerts.has_alert_work(conn)[0]
     assert alerts.open_no_leader(conn, 15)
-    assert {row["kind"] for row in alerts.check(conn, 0).changes} == {"failures", "duration"}
+    assert {row["kind"] for row in alerts.check_watched_jobs(conn, 0).changes} == {"failures", "duration"}
     alerts.add_deliveries(conn, ["log"])
     row = alerts.take_delivery(conn, ["log"])
     assert row is not None
     alerts.record_delivery(conn, row, None)
     db.execute("DELETE FROM pgsched.jobs")
-    assert {row["what"] for row in alerts.check(conn, 0).changes} == {"closed"}
+    assert {row["what"] for row in alerts.check_watched_jobs(conn, 0).changes} == {"closed"}
     if who == "leader":
         alerts.close_no_leader(conn)
     assert len(alerts.list_alerts(conn)) == (0 if who == "leader" else 1)

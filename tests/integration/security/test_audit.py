@@ -213,7 +213,7 @@ def test_excluded_dates_and_drains_are_noted(logins: Logins, db: psycopg.Connect
     with connect(logins.dsn("alice")) as hers:
         jobs.add(hers, {"name": "nightly", "schedule": "0 2 * * *", "task": "t"})
     with connect(logins.dsn("ops")) as opened:
-        calendars.add(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1), "never")
+        calendars.add_dates(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1), "never")
         calendars.remove(opened, "nightly", date(2026, 12, 24), date(2030, 1, 1))
         workers.drain(opened, 1, None)
         jobs.delete(opened, "nightly")

@@ -52,7 +52,7 @@ def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[A
     assert [row["skipped"] for row in run_rows.cancel_many(alice, [plain, triggered], None, run_rows.CANCELLED)] == [
         None
     ] * 2
-    assert graphs.retry(alice, plain)
+    assert graphs.retry_graph(alice, plain)
     assert one(alice, "SELECT count(*) FROM runs WHERE owner IS DISTINCT FROM current_user") == 0
     jobs.delete(alice, "nightly")
 
@@ -215,7 +215,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
     alice, eye = logins.connect("alice"), logins.connect("eye")
     hers = one(alice, "SELECT enqueue('t')")
     alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
-    assert run_rows.show(eye, hers)["task"] == "t"
+    assert run_rows.show_run(eye, hers)["task"] == "t"
     assert jobs.show_job(eye, "hers")["task"] == "t"
     assert one(eye, "SELECT count(*) FROM audit") == 1
     assert not_refused(

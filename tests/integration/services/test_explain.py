@@ -270,7 +270,7 @@ def test_a_manual_run_is_found_by_its_second(db: psycopg.Connection) -> None:
 def test_a_backfill_s_run_says_so(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 40)
-    backfills.add(db, "a", backfills.Request(slot.isoformat(), (slot + HOUR).isoformat()))
+    backfills.add_backfill(db, "a", backfills.Request(slot.isoformat(), (slot + HOUR).isoformat()))
     with db.transaction():
         backfill.run_backfills(db)
     assert why(db, slot).text.endswith("Backfill 1 asked for it.")

@@ -80,7 +80,7 @@ def test_a_stretch_s_row_that_was_revived_ran_for_its_own_slot(db: psycopg.Conne
     if by == "retry":
         db.execute("SELECT pgsched.retry(%s)", [run_id])
     else:
-        backfills.add(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat()))
+        backfills.add_backfill(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat()))
         with db.transaction():
             backfill.run_backfills(db)
     for state in ("queued", "succeeded", "dead"):
@@ -111,7 +111,7 @@ def test_a_run_for_many_slots_that_a_backfill_repeats_had_run_for_the_others(db:
     lead(db)
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', attempt = 1, started_at = now(), finished_at = now()")
     assert "; it ran once for 3 slots from " in why(db, hour(db)).text
-    backfills.add(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat(), "all"))
+    backfills.add_backfill(db, "a", backfills.Request(hour(db).isoformat(), (hour(db) + HOUR).isoformat(), "all"))
     with db.transaction():
         backfill.run_backfills(db)
     other = why(db, hour(db, 1))

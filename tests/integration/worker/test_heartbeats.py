@@ -42,7 +42,7 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
 
 
 def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Connection) -> None:
-    gone, given_up = workers.start(db, registration()), workers.start(db, registration())
+    gone, given_up = workers.insert_worker(db, registration()), workers.insert_worker(db, registration())
     workers.stop(db, gone, "w", stopped=True)
     db.execute(
         "UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [given_up]
@@ -55,7 +55,7 @@ def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Conne
 
 def test_a_worker_whose_number_was_given_to_another_says_nothing_of_that_one(db: psycopg.Connection) -> None:
     """A failover lost its row; it is draining, so it does not register again."""
-    other = workers.start(db, replace(registration(), name="other"))
+    other = workers.insert_worker(db, replace(registration(), name="other"))
     claims.heartbeat(db, other, 30.0, [], claims.Vitals(stopping=True), name="w")
     workers.stop(db, other, "w", stopped=True)
     rows = db.execute("SELECT stopping_at, stopped_at FROM pgsched.workers").fetchall()
@@ -78,7 +78,7 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
 
 
 def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
-    worker_id = workers.start(db, registration())
+    worker_id = workers.insert_worker(db, registration())
     calls = heartbeat_module.HeartbeatCalls(lambda *_: None, lambda _: None, claims.Vitals)
     thread = heartbeat_module.Heartbeat(dsn, worker_id, registration(), Leases(3), calls)
     thread.start()

@@ -43,7 +43,7 @@ async def work():
     await asyncio.sleep(0.3)
     {end}
 
-shutdown.run(work, 0.5)
+shutdown.run_loop(work, 0.5)
 """
 
 
@@ -74,10 +74,10 @@ def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeyp
             raise error
 
     if error is None:
-        shutdown.run(work, 0.2)
+        shutdown.run_loop(work, 0.2)
     else:
         with pytest.raises(type(error)):
-            shutdown.run(work, 0.2)
+            shutdown.run_loop(work, 0.2)
     time.sleep(0.5)
     assert not left and not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
 
@@ -108,7 +108,7 @@ def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_the_attempts
         await asyncio.gather(attempt("beside"), attempt("exits"))
         await executor.close()
 
-    shutdown.run(work)
+    shutdown.run_loop(work)
     assert (outcomes["exits"].error, outcomes["beside"].value) == ("SystemExit: 3", "done")
 
 
@@ -117,5 +117,5 @@ def test_work_that_exits_ends_the_process_with_its_code() -> None:
         sys.exit(4)
 
     with pytest.raises(SystemExit) as ended:
-        shutdown.run(work)
+        shutdown.run_loop(work)
     assert ended.value.code == 4

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.core.model import Claim, Outcome
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import claim, execute
 
-app = load("tests.support.apps.processes:app")
+app = import_app("tests.support.apps.processes:app")
 
 
 def made(size: int = 2) -> PythonExecutor:

@@ -40,7 +40,7 @@ def slot(db: psycopg.Connection, job_id: int, hours_ago: float, state: str, **co
 
 
 def check(db: psycopg.Connection) -> list[tuple[str, str]]:
-    return [(row["what"], row["kind"]) for row in alerts.check(db, 0).changes]
+    return [(row["what"], row["kind"]) for row in alerts.check_watched_jobs(db, 0).changes]
 
 
 def open_kinds(db: psycopg.Connection) -> list[str]:

@@ -44,4 +44,4 @@ def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
 
 
 def ask(db: psycopg.Connection, days: int = 7, **more: Any) -> int:
-    return int(backfills.add(db, "a", Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
+    return int(backfills.add_backfill(db, "a", Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])

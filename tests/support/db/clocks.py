@@ -11,7 +11,7 @@ HOUR = 3600.0
 
 
 def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
-    return workers.start(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
+    return workers.insert_worker(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
 
 
 def moved(loop: LeaderLoop, by_s: float) -> None:

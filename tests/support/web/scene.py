@@ -12,7 +12,7 @@ import psycopg
 
 from pgsched import App, Run
 from pgsched.core.schedule.cron import parse
-from pgsched.core.schedule.preview import preview
+from pgsched.core.schedule.preview import next_slots
 from tests.support.db.pruning import count
 
 app = App("shop")
@@ -106,7 +106,7 @@ def past(db: psycopg.Connection[Any], name: str, schedule: str, zone: str, task:
     ).fetchone()
     assert row is not None
     job, since, now = row
-    for slot in [fire.at for fire in preview(parse(schedule, zone, since), since, 3000) if fire.at < now][-FULL:]:
+    for slot in [fire.at for fire in next_slots(parse(schedule, zone, since), since, 3000) if fire.at < now][-FULL:]:
         chance = random.random()
         late = random.uniform(0.01, 0.4) if chance > 0.04 else random.uniform(80, 400)
         ends = {"state": "succeeded", "error": None, "reason": None, "attempt": 1 if chance < 0.9 else 2}

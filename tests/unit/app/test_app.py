@@ -16,7 +16,7 @@ import pytest
 import pgsched
 from pgsched import App, InputError, Run, ScheduleError, TaskError
 from pgsched.app.arguments import encode
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.app.declarations import POLICIES
 from tests.support.paths import ROOT
 
@@ -240,7 +240,7 @@ def test_an_app_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "my_raising_app.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert load("my_shop_app:app").name == load("my_shop_app").name == "shop"
+    assert import_app("my_shop_app:app").name == import_app("my_shop_app").name == "shop"
     for path, text in [
         ("no_such_module:app", "there is no module 'no_such_module'"),
         ("my_shop_app:missing", "has no attribute 'missing'"),
@@ -256,7 +256,7 @@ def test_an_app_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("my shop:app", "does not have the form package.module:app"),
     ]:
         with pytest.raises(InputError, match=text) as refused:
-            load(path)
+            import_app(path)
         assert refused.value.field == "app"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.errors import InputError
 
 
@@ -31,4 +31,4 @@ def test_the_line_is_named(text: str, line: int, what: str, tmp_path: Path, monk
     (tmp_path / f"{module}.py").write_text(f"from {helper} import app\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(InputError, match=rf"importing {module} failed: .*{helper}\.py:{line}: .*{re.escape(what)}"):
-        load(f"{module}:app")
+        import_app(f"{module}:app")

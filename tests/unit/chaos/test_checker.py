@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pgsched.chaos.checker import CHECKS, check
+from pgsched.chaos.checker import CHECKS, find_violations
 from pgsched.chaos.checks.slots import nominal_slots
 from pgsched.chaos.history import (
     Ack,
@@ -24,7 +24,7 @@ from pgsched.chaos.history import (
     Process,
     Term,
     Trouble,
-    load,
+    load_histories,
 )
 from tests.support.made_up import AT_REST, FIRST, SECOND, THIRD, T, sound
 
@@ -151,14 +151,14 @@ WOUNDS: list[tuple[str, Wound]] = [
 
 
 def test_a_sound_history_breaks_no_promise() -> None:
-    assert check(sound()) == []
+    assert find_violations(sound()) == []
 
 
 @pytest.mark.parametrize(("name", "wound"), WOUNDS, ids=[f"{n}-{name}" for n, (name, _) in enumerate(WOUNDS)])
 def test_each_check_finds_what_it_is_there_for(name: str, wound: Wound) -> None:
     history = sound()
     wound(history)
-    assert name in {violation.check for violation in check(history)}
+    assert name in {violation.check for violation in find_violations(history)}
 
 
 def test_every_check_is_proved_by_a_history_that_violates_it() -> None:
@@ -172,17 +172,17 @@ def test_a_history_that_was_saved_says_the_same(tmp_path: Path) -> None:
     make_again_after_pruning(history)
     history.save(tmp_path / "saved.jsonl")
     sound().save(tmp_path / "saved.jsonl", append=True)
-    first, second = load(tmp_path / "saved.jsonl")
+    first, second = load_histories(tmp_path / "saved.jsonl")
     assert first == history
-    assert check(first) == check(history) != []
-    assert check(second) == []
+    assert find_violations(first) == find_violations(history) != []
+    assert find_violations(second) == []
 
 
 @pytest.mark.parametrize("line", ["", "[]", '{"what": "runs"}', '{"what": "settings"}\n{"what": "nothing"}', "x"])
 def test_what_is_no_history_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
     (tmp_path / "saved.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match=r"saved\.jsonl:[12]: not a line"):
-        load(tmp_path / "saved.jsonl")
+        load_histories(tmp_path / "saved.jsonl")
 
 
 def test_an_outage_excuses_a_claim_that_nobody_could_take_back() -> None:
@@ -190,24 +190,24 @@ def test_an_outage_excuses_a_claim_that_nobody_could_take_back() -> None:
     change(history, 40, at=T + 30)
     change(history, 41, at=T + 30, lease_until=T + 33)
     change(history, 45, at=T + 31)
-    assert [violation.check for violation in check(history)] == ["stuck"]
+    assert [violation.check for violation in find_violations(history)] == ["stuck"]
     history.outages.append(Outage(T + 4, T + 29, "the server was stopped"))
-    assert check(history) == []
+    assert find_violations(history) == []
 
 
 def test_a_new_leader_reaps_nothing_for_a_lease() -> None:
     history = sound()
     change(history, 40, at=T + 9)
-    assert [violation.check for violation in check(history)] == ["stuck"]
+    assert [violation.check for violation in find_violations(history)] == ["stuck"]
     history.terms.append(Term(38, T + 5, "insert", 3, 12, 300, False))
-    assert check(history) == []
+    assert find_violations(history) == []
 
 
 def test_a_leader_that_the_database_kept_waiting_reaps_nothing_for_a_lease() -> None:
     history = sound()
     change(history, 40, at=T + 9)
     history.terms.append(Term(38, T + 7, "update", 2, 11, 200, False))
-    assert check(history) == []
+    assert find_violations(history) == []
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_nominal_slots_are_those_after_the_beginning_and_up_to_the_end(schedule:
 def test_a_worker_that_was_killed_may_be_gone() -> None:
     history = sound()
     history.processes.append(Process(12, "exited", 70, None, None, AT_REST, None))
-    assert check(history) == [], "one that ended with an exit code said so"
+    assert find_violations(history) == [], "one that ended with an exit code said so"

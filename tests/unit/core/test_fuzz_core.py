@@ -49,7 +49,7 @@ def test_a_schedule_is_read_or_refused(expression: str, timezone: str, at: datet
     assert describe(schedule)
     slot = schedule.after(at)
     assert slot is None or slot > at
-    assert all(fire.at > at for fire in preview.preview(schedule, at, 2))
+    assert all(fire.at > at for fire in preview.next_slots(schedule, at, 2))
     counted = schedule.count(at, at + timedelta(days=2))
     assert counted is None or counted >= 0
 

@@ -254,7 +254,7 @@ def run(
     payload = parse_arguments(args)
     with session(dsn) as conn:
         run_id = job_changes.run(conn, name, payload, overlap)
-        found = waiting.until_ended(conn, run_id, print_note) if wait else runs.show(conn, run_id)
+        found = waiting.until_ended(conn, run_id, print_note) if wait else runs.show_run(conn, run_id)
     state, why = found["state"], found["reason"] or found["error"]
     shown = {"id": run_id, "job": name, "state": state, "reason": found["reason"], "error": found["error"]}
     print_json(shown) if json else print(

@@ -54,7 +54,7 @@ def preview(
     """
     from pgsched.core.schedule.cron import parse
     from pgsched.core.schedule.describe import describe
-    from pgsched.core.schedule.preview import preview as next_fires
+    from pgsched.core.schedule.preview import next_slots as next_fires
     from pgsched.core.schedule.zones import tzdata_version
 
     since = parse_past_instant("from", start)

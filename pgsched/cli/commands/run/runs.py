@@ -146,7 +146,7 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
     from pgsched.services.runs import detail, waiting
 
     with session(dsn) as conn:
-        found = runs.show(conn, run_id)
+        found = runs.show_run(conn, run_id)
         waited, standing = graphs.waits_for(conn, run_id), detail.read_start_conditions(conn, found)
     found |= {"held_by": standing.held_by, "unroutable": not standing.offered, "waits_for": waited or None}
     if json:

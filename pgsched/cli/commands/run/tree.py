@@ -16,7 +16,7 @@ import typer
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json
 from pgsched.errors import InputError
-from pgsched.services.runs.tree import format_count, lines, summary
+from pgsched.services.runs.tree import format_run_count, lines, summary
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
@@ -65,7 +65,7 @@ def change_graph(
     if dry:
         ids = changes.graph_choice(conn, changes.VERBS[verb], run_ids[0]).ids
         print_json({"dry_run": True, "count": len(ids), "ids": ids}) if json else print(
-            f"{verb}: {format_count(len(ids))}"
+            f"{verb}: {format_run_count(len(ids))}"
         )
         return
     if verb == "retry":
@@ -73,10 +73,11 @@ def change_graph(
         states_now = Counter(row["state"] for row in revived)
         words = ", ".join(f"{count:,} {state}" for state, count in states_now.most_common())
         print_json({"retried": len(revived), "runs": revived}) if json else print(
-            f"retried {format_count(len(revived))}" + (f": {words}" if words else "; none had ended without success")
+            f"retried {format_run_count(len(revived))}"
+            + (f": {words}" if words else "; none had ended without success")
         )
         return
     rows = changes.cancel_graph(conn, run_ids[0], reason).rows
     print_json({"cancelled": len(rows), "runs": rows}) if json else print(
-        f"cancelled {format_count(len(rows))}{changes.requested_words(rows)}"
+        f"cancelled {format_run_count(len(rows))}{changes.requested_words(rows)}"
     )

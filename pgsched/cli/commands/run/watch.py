@@ -163,11 +163,11 @@ def progress_words(progress: Any, attempt: int | None = None) -> str:
     if (found := parse_progress(progress, attempt)) is None:
         return ""
     done, total = found["done"], found["total"]
-    counted = f"{format_count(done)}/{format_count(total)}" if total is not None else format_count(done)
+    counted = f"{format_thousands(done)}/{format_thousands(total)}" if total is not None else format_thousands(done)
     share = f"{min(100, int(100 * done / total))}% " if total else ""
     return escape_controls(f"{share}({counted})" if share else counted) + escape_controls(f" {found['note']}".rstrip())
 
 
-def format_count(value: float) -> str:
+def format_thousands(value: float) -> str:
     """Format a count with commas between thousands."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"

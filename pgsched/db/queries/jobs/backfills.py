@@ -66,7 +66,7 @@ class Range:
     undecided_from: datetime | None
 
 
-def add(conn: Connection[Any], name: str, request: Request) -> Row:
+def add_backfill(conn: Connection[Any], name: str, request: Request) -> Row:
     """Add a backfill of the job `name`; return it as `show_backfill` does, with `slots` and `undecided_from`.
 
     Raises InputError where `resolve_range` does, and NotFound for an unknown job.
@@ -119,7 +119,7 @@ def format_instant(instant: datetime) -> str:
     return f"{instant:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def preview(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
+def preview_backfill(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
     """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
     found = resolve_range(jobs.show_job(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)

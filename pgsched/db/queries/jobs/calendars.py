@@ -16,10 +16,10 @@ from pgsched.db.queries.jobs.jobs import require_row, show_job
 from pgsched.db.rows import first_row, rows
 from pgsched.errors import InputError
 
-__all__ = ["add", "entries", "remove"]
+__all__ = ["add_dates", "entries", "remove"]
 
 
-def add(conn: Connection[Any], name: str, first: date, last: date, reason: str | None = None) -> Row:
+def add_dates(conn: Connection[Any], name: str, first: date, last: date, reason: str | None = None) -> Row:
     """Exclude the dates from `first` to `last`, both included; return the entry.
 
     An entry that begins at the same date is replaced. Raises NotFound for an unknown job.

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain, raise_explained
+from pgsched.db.connection.failures import explain_error, raise_explained
 from pgsched.db.rows import acting_for_user
 from pgsched.errors import InputError, PgschedError
 
@@ -84,7 +84,7 @@ def identifiers(columns: Iterable[str], *table: str) -> composing.Composed:
     return composing.SQL(", ").join(composing.Identifier(*table, column) for column in columns)
 
 
-def write(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any], more: dict[str, Any]) -> bool:
+def write_job(conn: Connection[Any], statement: composing.SQL, values: dict[str, Any], more: dict[str, Any]) -> bool:
     """Send an INSERT or UPDATE of these columns; return whether it wrote a row.
 
     `more`: parameters beside the columns' values. Raises PgschedError; an InputError names the column.
@@ -129,5 +129,5 @@ def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:
         with conn.transaction():
             conn.execute(cast, {"value": Jsonb(value) if isinstance(value, dict) else value})
     except psycopg.DataError as error:
-        return str(explain(error)) if error.sqlstate else str(error)
+        return str(explain_error(error)) if error.sqlstate else str(error)
     return None

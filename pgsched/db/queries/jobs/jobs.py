@@ -17,7 +17,7 @@ from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
-from pgsched.db.queries.jobs.job_columns import json_text, prepare_values, write
+from pgsched.db.queries.jobs.job_columns import json_text, prepare_values, write_job
 from pgsched.db.rows import column, first_row, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
@@ -36,7 +36,7 @@ def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
     Raises InputError with the text ``field: reason``, in the database's words.
     """
     with conn.transaction():
-        write(conn, INSERT, prepare_values(values), {})
+        write_job(conn, INSERT, prepare_values(values), {})
         return check_schedule(show_job(conn, str(values["name"])), values)
 
 
@@ -48,7 +48,7 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     if not changes:
         raise InputError("nothing to change: give at least one option")
     with conn.transaction():
-        if not write(conn, UPDATE, prepare_values(changes), {"old name": name}):
+        if not write_job(conn, UPDATE, prepare_values(changes), {"old name": name}):
             raise unknown_job(conn, name)
         return check_schedule(show_job(conn, str(changes.get("name") or name)), changes)
 

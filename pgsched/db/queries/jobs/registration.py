@@ -37,12 +37,12 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
     """
     app, jobs = registration.app, registration.jobs
     if app is None or jobs is None:
-        return workers.start(conn, registration), {}
+        return workers.insert_worker(conn, registration), {}
     try:
         found = register_unchanged(conn, registration, app, jobs, again=again)
         return found or register_changed(conn, registration, app, jobs, again=again)
     except (psycopg.errors.LockNotAvailable, LockTimeout):  # another process is declaring, and waits itself
-        return workers.start(conn, registration), dict.fromkeys((job.name for job in jobs), HELD)
+        return workers.insert_worker(conn, registration), dict.fromkeys((job.name for job in jobs), HELD)
 
 
 def register_unchanged(
@@ -63,7 +63,7 @@ def register_unchanged(
             return None
         if not locked:  # another process is declaring and may remove some of these jobs: the caller looks again later
             done = dict.fromkeys(names, HELD)
-        return workers.start(conn, registration), done | left
+        return workers.insert_worker(conn, registration), done | left
 
 
 def register_changed(
@@ -74,7 +74,7 @@ def register_changed(
         locked = value(conn, "declare_lock")  # the worker starts without the lock as well, but removes nothing then
         remove = locked and registration.removes and not again and is_alone(conn, app)
         done = declare_in_turn(conn, jobs, app, remove=remove, update=not again)
-        return workers.start(conn, registration), done
+        return workers.insert_worker(conn, registration), done
 
 
 def is_alone(conn: Connection[Any], app: str) -> bool:

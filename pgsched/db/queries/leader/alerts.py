@@ -40,7 +40,7 @@ def has_alert_work(conn: Connection[Any]) -> tuple[bool, bool]:
     return bool(row["watched"]), bool(row["pending"])
 
 
-def check(conn: Connection[Any], after: int, n: int = JOBS) -> CheckResult:
+def check_watched_jobs(conn: Connection[Any], after: int, n: int = JOBS) -> CheckResult:
     """Open and close incidents of the next `n` watched jobs behind the id `after`."""
     found = fetch(conn, sql("alert_check"), {"after": after, "n": n})
     return CheckResult([row for row in found if row["what"] is not None], found[0]["last_id"])

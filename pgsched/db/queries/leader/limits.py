@@ -44,10 +44,10 @@ def list_waiting_groups(conn: Connection[Any], after: tuple[str, str], n: int, m
     queue is limited itself, up to `most` groups are returned.
     """
     values = {"after_queue": after[0], "after_key": after[1], "n": n, "most": most}
-    return fetch(conn, "limit_groups", values), queues(conn)
+    return fetch(conn, "limit_groups", values), read_queues(conn)
 
 
-def queues(conn: Connection[Any]) -> Queues:
+def read_queues(conn: Connection[Any]) -> Queues:
     """Return the settings of queues, and how many runs of each are admitted."""
     return Queues({row["queue"]: row for row in fetch(conn, "limit_queues")})
 

@@ -103,7 +103,7 @@ def lock_expired(
     return LockedRuns(**row)
 
 
-def delete(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
+def delete_runs(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
     """Delete locked runs; return how many, and with `tell` the whole row of each as JSON text (`run`).
 
     `archive`: copy them to `archived_runs` first.
@@ -145,7 +145,7 @@ def settings(conn: Connection[Any]) -> Row:
     return found
 
 
-def change(conn: Connection[Any], values: dict[str, Any]) -> Row:
+def change_settings(conn: Connection[Any], values: dict[str, Any]) -> Row:
     """Change settings that hold for everything (the columns in SETTINGS); return all settings."""
     given = {name: Jsonb(value) if name == "keep" else value for name, value in values.items()}
     parts = [composing.SQL("{} = {}").format(composing.Identifier(n), composing.Placeholder(n)) for n in given]

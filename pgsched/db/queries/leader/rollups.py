@@ -79,7 +79,7 @@ class Stretches:
     job_id: int = 0
 
 
-def read(conn: Connection[Any], asked: Stretches) -> list[Row]:
+def read_stretches(conn: Connection[Any], asked: Stretches) -> list[Row]:
     """Return what was counted in each stretch: `rollup_stretches` in sql/rollups.sql.
 
     Of one job how long its runs took; of all jobs how long runs waited.

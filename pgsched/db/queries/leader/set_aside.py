@@ -32,7 +32,7 @@ class SetAsideRow:
     in_s: float
 
 
-def load(conn: Connection[Any]) -> list[SetAsideRow]:
+def list_set_aside(conn: Connection[Any]) -> list[SetAsideRow]:
     """Return all rows of the table."""
     return fetch_as(conn, SetAsideRow, "set_aside_all")
 

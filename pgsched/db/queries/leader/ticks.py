@@ -98,7 +98,7 @@ def schedules_of(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[s
     return {row["id"]: row for row in fetch(conn, "tick_terms", {"job_ids": literal(jobs)})}
 
 
-def count_open_runs(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
+def count_open_runs_of_jobs(conn: Connection[Any], jobs: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return counts of open and waiting runs of these jobs and the newest one, by job: `tick_open` in sql/ticks.sql.
 
     Jobs without an open run are left out.

@@ -62,7 +62,7 @@ def notification_queue(conn: Connection[Any]) -> Row:
     return first_row(conn, "doctor_notify") or {}
 
 
-def workers(conn: Connection[Any]) -> list[Row]:
+def list_registered_workers(conn: Connection[Any]) -> list[Row]:
     """Return all workers that have not signed off, with their clocks and versions."""
     return rows(conn, "doctor_workers")
 

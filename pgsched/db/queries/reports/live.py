@@ -17,7 +17,7 @@ def database_now(conn: Connection[Any]) -> datetime:
     return moment
 
 
-def jobs(conn: Connection[Any], since: datetime, n: int) -> list[Row]:
+def list_live_jobs(conn: Connection[Any], since: datetime, n: int) -> list[Row]:
     """Return jobs with counts and lateness of their runs since `since`: `jobs_live` in sql/status.sql."""
     return rows(conn, "jobs_live", {"since": since, "n": n})
 
@@ -32,7 +32,7 @@ def newest_leader(conn: Connection[Any]) -> Row | None:
     return first_row(conn, "leader_newest_term")
 
 
-def workers(conn: Connection[Any]) -> list[Row]:
+def list_live_workers(conn: Connection[Any]) -> list[Row]:
     """Return the workers that are alive."""
     return rows(conn, "workers_alive")
 

@@ -12,7 +12,7 @@ from pgsched.db.rows import fetch, value
 MOST_RUNS = 1_000_000  # of each phase are counted
 
 
-def queues(conn: Connection[Any], most: int = MOST_RUNS) -> list[Row]:
+def count_unfinished_runs(conn: Connection[Any], most: int = MOST_RUNS) -> list[Row]:
     """Count the unfinished runs: (queue, state, n, oldest_s).
 
     `most`: at most this many of each phase are read; `oldest_s`: age of the oldest in seconds.
@@ -25,7 +25,7 @@ def tables(conn: Connection[Any]) -> list[Row]:
     return fetch(conn, "metrics_tables")
 
 
-def jobs(conn: Connection[Any]) -> Row:
+def count_jobs(conn: Connection[Any]) -> Row:
     """Count the planned, paused and broken jobs; return also for how many seconds a slot has been overdue."""
     return fetch(conn, "jobs_counted")[0]
 

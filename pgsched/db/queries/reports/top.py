@@ -17,12 +17,12 @@ def running_longest(conn: Connection[Any], n: int, deep: int, fronts: int) -> li
     return rows(conn, "runs_running_longest", {"n": n, "deep": deep, "fronts": fronts})
 
 
-def queues(conn: Connection[Any]) -> list[Row]:
+def list_configured_queues(conn: Connection[Any]) -> list[Row]:
     """Return the queues that have settings or a pause."""
     return rows(conn, "queues_set_or_paused")
 
 
-def jobs(conn: Connection[Any], n: int, find: str | None) -> list[Row]:
+def list_urgent_jobs(conn: Connection[Any], n: int, find: str | None) -> list[Row]:
     """Return the `n` jobs that need attention first, or those with the text `find` in their names."""
     return rows(conn, "jobs_of_interest", {"n": n, "find": find})
 

@@ -102,7 +102,10 @@ def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked:
     texts: dict[str, str] = {}
     one_of = texts.setdefault  # one object for equal texts: fewer to keep, and fewer to free, out of the CPU's cache
     for part in (rows[begin : begin + FEW] for begin in range(0, len(rows), FEW)):
-        (every_args, size), (every_options, _) = read([row[ARGS] for row in part]), read([row[OPTIONS] for row in part])
+        (every_args, size), (every_options, _) = (
+            decode_column([row[ARGS] for row in part]),
+            decode_column([row[OPTIONS] for row in part]),
+        )
         claims.size += size
         claims += [
             make(Claim, (run, token, attempt, most, queue or asked, priority, kind or TASK, one_of(task, task), args,
@@ -115,7 +118,7 @@ def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked:
     return claims
 
 
-def read(column: Sequence[str | None]) -> tuple[list[Any], int]:
+def decode_column(column: Sequence[str | None]) -> tuple[list[Any], int]:
     """Decode a column of JSON texts; return the values, and the length of the texts in characters.
 
     Raises nothing: an error over one row would stop the worker that claims it.

@@ -121,7 +121,9 @@ def edges(conn: Connection[Any], run_ids: Sequence[int], after: int, n: int) -> 
     return fetch_as(conn, Wait, "dependencies_edges", {"ids": literal(run_ids), "after": after, "n": n})
 
 
-def watch(conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tuple[int, int]]) -> tuple[int, list[int]]:
+def watch_parents(
+    conn: Connection[Any], run_ids: Sequence[int], unmarked: Sequence[tuple[int, int]]
+) -> tuple[int, list[int]]:
     """Mark the parents of these edges (run, parent), and watch the runs whose parents are all marked.
 
     The end of a marked parent wakes the leader. A parent that another session has locked is missed. Returns how many
@@ -228,7 +230,7 @@ def short_lock_timeout(conn: Connection[Any]) -> Iterator[None]:
         conn.execute("SELECT set_config('lock_timeout', %s, true)", [before])
 
 
-def add(conn: Connection[Any], edges: Sequence[Edge]) -> None:
+def insert_edges(conn: Connection[Any], edges: Sequence[Edge]) -> None:
     """Insert edges."""
     conn.execute(sql("dependencies_add"), arrays(edges))
 

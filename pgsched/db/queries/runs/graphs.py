@@ -21,14 +21,14 @@ def list_graph(conn: Connection[Any], run_id: int) -> list[Row]:
     return found
 
 
-def retry(conn: Connection[Any], run_id: int) -> list[Row]:
+def retry_graph(conn: Connection[Any], run_id: int) -> list[Row]:
     """Revive all runs of the graph that ended and did not succeed; return their ids and new states. Raises NotFound."""
     list_graph(conn, run_id)
     with conn.transaction():
         return rows(conn, "dependencies_retry", {"id": run_id})
 
 
-def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> list[Row]:
+def cancel_graph(conn: Connection[Any], run_id: int, reason: str | None = None) -> list[Row]:
     """Cancel all runs of the graph that have not ended; return what `cancel_many` returns. Raises NotFound."""
     ids = [run["id"] for run in list_graph(conn, run_id) if run["state"] in CANCELLED]
     # Children before parents: the end of a parent releases a child that runs whatever became of the parent.

@@ -58,7 +58,7 @@ class Filter:
 
 def list_runs(conn: Connection[Any], wanted: Filter) -> list[Row]:
     """Return the runs of a filter, newest first. For the next page set `before_id` to the last id of this one."""
-    check(conn, wanted)
+    check_filter(conn, wanted)
     return [hide_marker_time(row) for row in send_select(conn, list_select(wanted))]
 
 
@@ -73,7 +73,7 @@ def ids(conn: Connection[Any], wanted: Filter, states: tuple[State, ...]) -> lis
 
     from pgsched.db.schema.tables import runs
 
-    check(conn, wanted)
+    check_filter(conn, wanted)
     found: list[int] = []
     for state in states:  # one query for each state, because no index spans the phases
         meant = (runs.c.state == state, runs.c.phase == PHASES.get(state, 3))
@@ -92,7 +92,7 @@ def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
     ][::-1]
 
 
-def check(conn: Connection[Any], wanted: Filter) -> None:
+def check_filter(conn: Connection[Any], wanted: Filter) -> None:
     """Raise InputError for an unknown state or kind, and NotFound for an unknown job."""
     for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
         if value is not None and value not in list(known):

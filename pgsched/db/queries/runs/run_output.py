@@ -56,7 +56,7 @@ class ReadPosition(NamedTuple):
 BEGINNING = ReadPosition()
 
 
-async def write(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
+async def write_pages(conn: AsyncConnection[Any], pages: Sequence[Page]) -> list[int | None]:
     """Write pages; return the base of each, or None where its attempt may not write any more."""
     lines = [(n, *line) for n, page in enumerate(pages, 1) for line in page.lines]
     values = {
@@ -90,7 +90,7 @@ def state(conn: Connection[Any], run_id: int) -> Row:
     return known(run_id, first_row(conn, "run_watch", {"id": checked(run_id)}))
 
 
-def read(
+def read_output(
     conn: Connection[Any],
     run_id: int,
     after: ReadPosition = BEGINNING,

@@ -15,12 +15,12 @@ import psycopg
 from pgsched.core.model import Row, State
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain
+from pgsched.db.connection.failures import explain_error
 from pgsched.db.queries.runs.run_filter import Filter, hide_marker_time, list_runs
 from pgsched.db.rows import fetch, first_row, rows
 from pgsched.errors import InputError, NotFound
 
-__all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show"]
+__all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show_run"]
 
 LARGEST_ID = 2**63 - 1
 BATCH = 500
@@ -29,7 +29,7 @@ RETRIED: tuple[State, ...] = (State.DEAD, State.CANCELLED, State.MISSED, State.S
 CANCELLED: tuple[State, ...] = (State.WAITING, State.SCHEDULED, State.QUEUED, State.RUNNING)
 
 
-def show(conn: Connection[Any], run_id: int) -> Row:
+def show_run(conn: Connection[Any], run_id: int) -> Row:
     """Return one run with all its columns, and its unsuccessful attempts as `attempts`. Raises NotFound."""
     found = known(run_id, first_row(conn, "run_show", {"id": checked(run_id)}))
     return hide_marker_time(found) | {"attempts": rows(conn, "run_attempts", {"id": run_id})}
@@ -64,7 +64,7 @@ def retry_many(
 
     `skipped`: why the run was left alone, or null.
     """
-    return change(conn, "run_retry_many", ids, {"states": plain(states), "now": now})
+    return change_in_batches(conn, "run_retry_many", ids, {"states": plain(states), "now": now})
 
 
 def cancel_many(
@@ -74,10 +74,10 @@ def cancel_many(
 
     `after`: `requested` where a worker was asked; `skipped`: why the run was left alone, or null.
     """
-    return change(conn, "run_cancel_many", ids, {"states": plain(states), "reason": reason})
+    return change_in_batches(conn, "run_cancel_many", ids, {"states": plain(states), "reason": reason})
 
 
-def change(conn: Connection[Any], statement: str, ids: Iterable[int], values: dict[str, Any]) -> list[Row]:
+def change_in_batches(conn: Connection[Any], statement: str, ids: Iterable[int], values: dict[str, Any]) -> list[Row]:
     """Send a statement about runs, in batches; try locked rows again for about a second."""
     left = list(dict.fromkeys(ids))
     done: dict[int, Row] = {}
@@ -106,9 +106,9 @@ def batch(conn: Connection[Any], statement: str, ids: list[int], values: dict[st
         return fetch(conn, statement, {"ids": plain(valid_ids(ids)), **values})
     except (psycopg.errors.CheckViolation, psycopg.errors.UniqueViolation) as error:
         if len(ids) == 1:
-            return [skipped(ids[0], str(explain(error)))]
+            return [skipped(ids[0], str(explain_error(error)))]
     except psycopg.Error as error:
-        raise explain(error) from error
+        raise explain_error(error) from error
     return [row for run_id in ids for row in batch(conn, statement, [run_id], values)]
 
 

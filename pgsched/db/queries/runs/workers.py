@@ -57,7 +57,7 @@ def which_database(conn: Connection[Any]) -> tuple[Any, ...]:
     return tuple(row.values())
 
 
-def start(conn: Connection[Any], registration: Registration) -> int:
+def insert_worker(conn: Connection[Any], registration: Registration) -> int:
     """Write the worker's row; return its id. `registration.register` calls this and writes the declared jobs too."""
     values = {name: getattr(registration, name) for name in Registration.__slots__}
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}

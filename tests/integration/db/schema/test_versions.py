@@ -48,12 +48,12 @@ def test_four_processes_may_migrate_at_once(empty_dsn: str) -> None:
     assert [process.returncode for process in started] == [0] * 4, ended
     assert sum("(None," in output for output, _ in ended) == 1, ended
     with connect(empty_dsn) as conn:
-        version.check(conn)
+        version.check_version(conn)
 
 
 def test_a_database_without_the_schema_is_too_old(empty_dsn: str) -> None:
     with connect(empty_dsn) as conn, pytest.raises(SchemaTooOld, match="no pgsched schema: run `pgsched migrate`"):
-        version.check(conn)
+        version.check_version(conn)
 
 
 def test_an_older_schema_is_refused_with_what_to_do(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,9 +63,9 @@ def test_an_older_schema_is_refused_with_what_to_do(dsn: str, monkeypatch: pytes
     monkeypatch.setattr(version, "SCHEMA_VERSION", "0500_later")
     with connect(dsn) as conn:
         with pytest.raises(SchemaTooOld, match=f"version {newest}, older than 0500_later: run `pgsched migrate`"):
-            version.check(conn)
+            version.check_version(conn)
         conn.execute(STAMP, ["0500_later"])
-        version.check(conn)
+        version.check_version(conn)
 
 
 @pytest.mark.parametrize("unknown", ["9999", "0000", "0012", "1000", "1900_unknown"])
@@ -73,7 +73,7 @@ def test_a_version_that_this_program_does_not_know_is_newer_and_not_touched(dsn:
     with connect(dsn) as conn:
         conn.execute(STAMP, [unknown])
         with pytest.raises(SchemaTooNew, match=f"version {unknown}, newer than .*: upgrade this pgsched"):
-            version.check(conn)
+            version.check_version(conn)
         with pytest.raises(SchemaTooNew):
             migrate.upgrade(dsn)
         assert version.current(conn) == unknown
@@ -86,7 +86,7 @@ def test_a_database_from_before_0_1_0_is_refused_by_name_and_never_touched(empty
         conn.execute("CREATE TABLE pgsched.alembic_version (version_num varchar(32) NOT NULL)")
         conn.execute("INSERT INTO pgsched.alembic_version VALUES (%s)", [old])
         reason = f"version {old}, made before 0.1.0: dump what you need, drop schema pgsched"
-        for refuse in (lambda: version.check(conn), lambda: migrate.upgrade(empty_dsn)):
+        for refuse in (lambda: version.check_version(conn), lambda: migrate.upgrade(empty_dsn)):
             with pytest.raises(SchemaTooOld, match=reason) as raised:
                 refuse()
             assert raised.value.exit_code == 5

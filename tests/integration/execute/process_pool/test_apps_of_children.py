@@ -12,7 +12,7 @@ import pytest
 
 from pgsched import App, TaskError
 from pgsched.app.app_location import locate_app
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.core.model import Result
 from pgsched.execute.process_pool.pool import Pool
 from tests.support.executing import claim
@@ -46,7 +46,7 @@ def test_an_app_that_a_child_cannot_import_fails_the_attempt(
     write_app(tmp_path, BUYS + f"import os\nif os.environ.get('BROKEN'):\n    {then}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "shop", raising=False)
-    shop = load("shop:app")
+    shop = import_app("shop:app")
     monkeypatch.setenv("BROKEN", "1")
 
     async def main() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from pgsched import App, Snooze, TaskError
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from pgsched.core.model import Outcome, Result
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import claim, executing
 
 PLACES = ("loop", "thread", "process", "process_async")
-app = load("tests.support.apps.contract:app")
+app = import_app("tests.support.apps.contract:app")
 
 
 Run = Callable[..., Outcome]

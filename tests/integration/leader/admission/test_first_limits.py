@@ -74,17 +74,19 @@ def test_what_is_enqueued_after_a_limit_is_in_force_is_bound_by_it(db: psycopg.C
     for _ in range(5):
         admit(db, standing)
         take(db, 5)
-    history, since = checker.read(db), checker.limits_in_force_since(db)
+    history, since = checker.read_attempts(db), checker.limits_in_force_since(db)
     assert len(history) == 4, "nothing that is new began beside them"
-    assert checker.check(history, queues={"default": 1}, since=since) == []
-    assert len(checker.check(history, queues={"default": 1})) == 1, "without that instant it would be a violation"
+    assert checker.find_limit_violations(history, queues={"default": 1}, since=since) == []
+    assert len(checker.find_limit_violations(history, queues={"default": 1})) == 1, (
+        "without that instant it would be a violation"
+    )
     for number in range(2):  # what a limit that does not hold would look like
         db.execute(
             "UPDATE pgsched.runs SET state = 'running', started_at = now(), token = gen_random_uuid(),"
             " lease_until = now() WHERE id = (SELECT max(id) - %s FROM pgsched.runs)",
             [number],
         )
-    assert len(checker.check(checker.read(db), queues={"default": 1}, since=since)) == 1
+    assert len(checker.find_limit_violations(checker.read_attempts(db), queues={"default": 1}, since=since)) == 1
 
 
 def test_noting_whom_a_queue_waits_for_is_no_change_that_anybody_made(

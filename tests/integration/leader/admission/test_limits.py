@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.chaos.checks.limits import Attempt, check
+from pgsched.chaos.checks.limits import Attempt, find_limit_violations
 from pgsched.config import LeaderSettings
 from pgsched.core import admission as gates
 from pgsched.db.queries.jobs import queues
@@ -272,9 +272,9 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
 
 def test_the_checker_sees_what_is_wrong() -> None:
     a, b = Attempt(1, "q", "k:1", 1.0, 2.0, "succeeded", 0.1), Attempt(2, "q", "k:1", 1.9, 3.0, "succeeded", 0.2)
-    assert len(check([a, b], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"])) == 5
+    assert len(find_limit_violations([a, b], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"])) == 5
     c = Attempt(2, "q", "k:1", 2.0, 3.0, "succeeded", 0.2)
-    assert check([a, c], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"]) == []
+    assert find_limit_violations([a, c], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"]) == []
     assert gates.default_burst(5) == 1
 
 

@@ -184,21 +184,21 @@ def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeyp
         job(db, f"j{n}", alert_after_failures=1)
     monkeypatch.setattr(alerts, "JOBS", 20)
     now, asked = [0.0], []
-    before = alerts.check
+    before = alerts.check_watched_jobs
 
     def check_slowly(conn: Any, after: int, n: int) -> alerts.CheckResult:
         now[0] += 0.1 * n
         asked.append(n)
         return before(conn, after, n)
 
-    monkeypatch.setattr(alerts, "check", check_slowly)
+    monkeypatch.setattr(alerts, "check_watched_jobs", check_slowly)
     monkeypatch.setattr(incident_duty, "time", SimpleNamespace(monotonic=lambda: now[0]))
     watch = IncidentWatch()
     while watch.work(db, begin(db), leads=True) == 0.0:
         pass
     assert (asked[0], max(asked[1:])) == (20, 2), "after one that took two seconds each takes a fifth of one"
     assert sum(asked) >= 30
-    monkeypatch.setattr(alerts, "check", lambda conn, after, n: asked.append(n) or before(conn, after, n))
+    monkeypatch.setattr(alerts, "check_watched_jobs", lambda conn, after, n: asked.append(n) or before(conn, after, n))
     for _ in range(40):
         watch.work(db, begin(db), leads=True)
     assert asked[-1] == 20, "and more again when it is quick"

@@ -154,7 +154,7 @@ def test_many_jobs_are_looked_at_in_turns(db: psycopg.Connection) -> None:
         slot(db, job(db, f"j{n}", alert_after_failures=1), 1, "dead")
     after, opened = 0, 0
     for _ in range(3):
-        found = alerts.check(db, after, 2)
+        found = alerts.check_watched_jobs(db, after, 2)
         after, opened = found.last_id or 0, opened + len(found.changes)
     assert (after, opened) == (0, 5)
     assert check(db) == []
@@ -176,8 +176,8 @@ def test_two_who_look_at_once_open_one_incident(db: psycopg.Connection, connect:
         mine.execute(insert.encode())
         yours.execute(insert.encode())
     else:
-        alerts.check(mine, 0)
-        second = Aside(lambda: alerts.check(yours, 0))
+        alerts.check_watched_jobs(mine, 0)
+        second = Aside(lambda: alerts.check_watched_jobs(yours, 0))
         wait_until_blocked(db, yours)
         mine.commit()
         assert second.result().changes == []

@@ -85,17 +85,17 @@ def test_slots_that_are_not_decided_yet_are_left_to_the_schedule(db: psycopg.Con
     jobs.update(db, "a", {"schedule": "* * * * *"})
     mark = jobs.show_job(db, "a")["decided_until"]
     start = mark.replace(second=0, microsecond=0) - timedelta(minutes=5)
-    found = backfills.add(db, "a", Request(start.isoformat(), "2100-01-01"))
+    found = backfills.add_backfill(db, "a", Request(start.isoformat(), "2100-01-01"))
     assert found["to_at"] <= mark + timedelta(microseconds=1)
     assert found["undecided_from"] == found["to_at"]
     assert 5 <= found["slots"] <= 6
     with pytest.raises(InputError, match=r"has no decided slot in that range: .* slots after that are the schedule's"):
-        backfills.add(db, "a", Request("2099-01-01", "2100-01-01"))
+        backfills.add_backfill(db, "a", Request("2099-01-01", "2100-01-01"))
 
 
 def test_the_excluded_dates_stay_excluded(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.job_calendars SELECT id, '2026-05-02', '2026-05-03', 'holidays' FROM pgsched.jobs")
-    _, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-05", "all"))
+    _, choices = backfills.preview_backfill(db, "a", Request("2026-05-01", "2026-05-05", "all"))
     assert [choice.action for choice in choices] == ["run", "leave", "leave", "run"]
     assert choices[1].reason == "excluded dates 2026-05-02 to 2026-05-03: holidays"
     assert [slot for batch in through(db, ask(db, 4)) for slot in batch] == [WEEK[0], WEEK[3]]
@@ -103,10 +103,10 @@ def test_the_excluded_dates_stay_excluded(db: psycopg.Connection) -> None:
 
 def test_naive_bounds_are_read_in_the_zone_of_the_job(db: psycopg.Connection) -> None:
     jobs.update(db, "a", {"timezone": "Asia/Tokyo"})
-    found, choices = backfills.preview(db, "a", Request("2026-05-01", "2026-05-02T00:00"))
+    found, choices = backfills.preview_backfill(db, "a", Request("2026-05-01", "2026-05-02T00:00"))
     assert found.start == datetime(2026, 4, 30, 15, tzinfo=UTC)
     assert [choice.slot for choice in choices] == [found.start]
-    found, _ = backfills.preview(db, "a", Request("2026-05-01T00:00Z", "2026-05-03T00:00+09:00"))
+    found, _ = backfills.preview_backfill(db, "a", Request("2026-05-01T00:00Z", "2026-05-03T00:00+09:00"))
     assert (found.start, found.end) == (MAY, datetime(2026, 5, 2, 15, tzinfo=UTC))
 
 
@@ -114,7 +114,7 @@ def test_a_bound_in_an_hour_that_the_zone_skips_is_the_end_of_the_gap(db: psycop
     jobs.update(db, "a", {"schedule": "30 2 * * *", "timezone": "Europe/Berlin"})
     spring = datetime(2026, 3, 29, 1, tzinfo=UTC)  # what is due at 02:30 runs right after the gap
     for start, end in (("2026-03-29T02:30", "2026-03-30"), ("2026-03-29T02:00", "2026-03-29T03:01")):
-        _, choices = backfills.preview(db, "a", Request(start, end))
+        _, choices = backfills.preview_backfill(db, "a", Request(start, end))
         assert [choice.slot for choice in choices] == [spring]
 
 
@@ -243,11 +243,11 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     if change:
         jobs.update(db, "a", change)
-    for ask_for in (backfills.add, backfills.preview):
+    for ask_for in (backfills.add_backfill, backfills.preview_backfill):
         with pytest.raises(InputError, match=message):
             ask_for(db, "a", request_)  # type: ignore[operator]
     with pytest.raises(NotFound):
-        backfills.add(db, "b", request_)
+        backfills.add_backfill(db, "b", request_)
 
 
 @pytest.mark.parametrize("call", [backfills.show_backfill, backfills.cancel])
@@ -261,7 +261,7 @@ def test_a_backfill_that_does_not_exist_is_not_found(
 
 def test_every_anchors_at_the_start_of_the_job_and_has_slots_since(db: psycopg.Connection) -> None:
     jobs.update(db, "a", {"schedule": "@every 1h", "starts_at": "2026-05-01T00:30Z"})
-    _, choices = backfills.preview(db, "a", Request("2026-04-01", "2026-05-01T03:00"))
+    _, choices = backfills.preview_backfill(db, "a", Request("2026-04-01", "2026-05-01T03:00"))
     assert [choice.slot for choice in choices] == [MAY + timedelta(minutes=30 + 60 * n) for n in range(3)]
 
 
@@ -291,10 +291,10 @@ def test_an_old_backfill_is_pruned_with_history_once_its_last_run_has_ended(db: 
     finish(db)
     prune(db, 7 * 86_400, 100)
     assert [b["id"] for b in backfills.list_backfills(db)] == [open_still, recent]
-    assert runs.show(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
+    assert runs.show_run(db, 1)["backfill_id"] == cancelled, "its runs, kept for now, still have its number"
 
 
 def test_its_runs_say_which_backfill_asked(db: psycopg.Connection) -> None:
     number = ask(db, 1)
     work(db)
-    assert runs.show(db, 1)["backfill_id"] == number
+    assert runs.show_run(db, 1)["backfill_id"] == number

@@ -45,7 +45,7 @@ def test_it_takes_all_that_the_command_takes(db: psycopg.Connection) -> None:
     by_name = call(
         db, "'a', '2026-05-01Z', '2026-05-08Z', reverse => true, max_active => 3, mode => 'all', priority => 2"
     )
-    added = backfills.add(db, "a", Request("2026-05-01", "2026-05-08", "all", 3, True, 2))
+    added = backfills.add_backfill(db, "a", Request("2026-05-01", "2026-05-08", "all", 3, True, 2))
     found = backfills.show_backfill(db, by_name)
     assert [found[name] for name in names] == [added[name] for name in names] == ["all", 3, True, 2]
     defaults, request = backfills.show_backfill(db, call(db, "'a', '2026-05-01Z', '2026-05-08Z'")), Request("", "")

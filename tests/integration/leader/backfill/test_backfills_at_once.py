@@ -25,7 +25,7 @@ def add(db: psycopg.Connection, name: str = "a") -> dict[str, Any]:
 
 
 def ask(db: psycopg.Connection, name: str = "a", days: int = 1, **more: Any) -> int:
-    return int(backfills.add(db, name, Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
+    return int(backfills.add_backfill(db, name, Request("2026-05-01", f"2026-05-{days + 1:02}", **more))["id"])
 
 
 def rounds(conn: psycopg.Connection) -> Iterator[bool]:

@@ -109,7 +109,7 @@ def test_only_losses_in_a_row_count(db: psycopg.Connection, tries: int, in_s: in
                " VALUES ('tick', 'session', 'e', %s, now() - interval '1 day', now() + make_interval(secs => %s))",
                [tries, in_s])  # fmt: skip
     set_aside.session_lost(db, "tick", "f")
-    (found,) = set_aside.load(db)
+    (found,) = set_aside.list_set_aside(db)
     assert (found.error, found.tries) == ("f", then)
     assert found.in_s == pytest.approx(waits_s, abs=5)
 
@@ -118,9 +118,9 @@ def test_a_loss_after_the_duty_went_through_is_the_first_in_a_row(db: psycopg.Co
     """The leader before may have written its loss after this one had begun, which then knows of none."""
     for tries in (1, 2):
         set_aside.session_lost(db, "tick", "cut off")
-        assert [row.tries for row in set_aside.load(db)] == [tries]
+        assert [row.tries for row in set_aside.list_set_aside(db)] == [tries]
     set_aside.session_lost(db, "tick", "cut off", went_through=True)
-    (found,) = set_aside.load(db)
+    (found,) = set_aside.list_set_aside(db)
     assert (found.tries, found.in_s <= 0) == (1, True)
 
 

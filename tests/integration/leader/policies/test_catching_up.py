@@ -11,7 +11,7 @@ import pytest
 
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.db.queries.jobs.backfills import Request
-from pgsched.db.queries.runs.runs import show
+from pgsched.db.queries.runs.runs import show_run
 from pgsched.leader.loop import LeaderLoop
 from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.leading import lead
@@ -72,7 +72,7 @@ def test_late_slots_wait_for_what_runs_already(db: psycopg.Connection, loop: Lea
     pass_time(db, 2.25 * 3600)
     loop.run_once()
     assert states(db) == ["waiting", "waiting", "queued"] or states(db) == ["queued", "waiting", "waiting"]
-    assert show(db, run)["state"] == "queued", "and do not end it"
+    assert show_run(db, run)["state"] == "queued", "and do not end it"
     finish(db)
     loop.run_once()
     assert sorted(states(db)) == ["queued", "succeeded", "waiting"]
@@ -155,7 +155,7 @@ def test_a_backfill_and_late_slots_leave_each_other_alone(db: psycopg.Connection
     down(db, loop, 3.25, catch_up="all", starts_at=now(db) - 240 * HOUR)
     assert states(db) == ["queued", "waiting", "waiting"]
     since, until = (now(db) - 480 * HOUR).isoformat(), (now(db) + HOUR).isoformat()
-    number = backfills.add(db, "a", Request(since, until, max_active=1000))["id"]
+    number = backfills.add_backfill(db, "a", Request(since, until, max_active=1000))["id"]
     loop.run_once()
     assert states(db)[-3:] == ["queued", "waiting", "waiting"], "what is held is not asked for twice"
     finish(db)

@@ -7,10 +7,10 @@ import sys
 import psycopg
 import pytest
 
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from tests.support.working import CAP, LEFT_OUT, add, all_ended, output, work
 
-app = load("tests.support.apps.talking:app")
+app = import_app("tests.support.apps.talking:app")
 
 
 def ran(dsn: str, db: psycopg.Connection, task: str, **args: object) -> int:

@@ -16,7 +16,7 @@ import pytest
 from pgsched import App, Run
 from pgsched.core.model import Claim, Outcome, Result, Settlement
 from pgsched.db.queries.runs.claims import settle
-from pgsched.db.queries.runs.run_output import Page, tell_progress, write
+from pgsched.db.queries.runs.run_output import Page, tell_progress, write_pages
 from pgsched.worker import output as log_pump
 from pgsched.worker.output import LogPump
 from pgsched.worker.settling import settlement_queue
@@ -37,7 +37,7 @@ def say(dsn: str, claim: Claim, *texts: str, first: int = 0, base: int | None = 
 
     async def main() -> int | None:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
-            (told,) = await write(conn, [Page(claim.key, claim.attempt, base, 0, 0, lines)])
+            (told,) = await write_pages(conn, [Page(claim.key, claim.attempt, base, 0, 0, lines)])
             return told
 
     return asyncio.run(main())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from pgsched.app.base import load
+from pgsched.app.base import import_app
 from tests.support.working import add, all_ended, work
 
-app = load("tests.support.apps.talking:app")
+app = import_app("tests.support.apps.talking:app")
 FITS, TOO_LARGE = 1_000_000, 1_048_575
 
 

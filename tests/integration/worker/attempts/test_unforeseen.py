@@ -191,7 +191,7 @@ def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
 def test_output_survives_an_error_that_passes(
     code: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pumping, "write", Failing(run_output.write, code, 1))
+    monkeypatch.setattr(pumping, "write_pages", Failing(run_output.write_pages, code, 1))
     run_id = add(db, "shell", "echo hello")
     work(dsn, None, lambda: all_ended(db))
     assert output(db, run_id) == "hello\n"

@@ -81,19 +81,19 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
 
 @pytest.mark.parametrize("text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP], ids=["digits", "levels"])
 def test_reading_a_hot_column_raises_nothing(text: str) -> None:
-    (first, second, bad, none), size = claim_rows.read(["{}", '{"a": [1]}', text, None])
+    (first, second, bad, none), size = claim_rows.decode_column(["{}", '{"a": [1]}', text, None])
     assert size == len('{}{"a": [1]}null') + len(text)
     assert (first, second, none) == ({}, {"a": [1]}, None)
     assert isinstance(bad, Unreadable)
-    assert isinstance(claim_rows.read([text])[0][0], Unreadable)
+    assert isinstance(claim_rows.decode_column([text])[0][0], Unreadable)
 
 
 @pytest.mark.parametrize("at_once", [0, 1_000_000])
 def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_rows, "MOST_AT_ONCE", at_once)
-    assert claim_rows.read(["{}", '"x, y"', "[1, [2]]", "null"]) == ([{}, "x, y", [1, [2]], None], 20)
-    assert claim_rows.read([None, "3", None]) == ([None, 3, None], 9)
-    assert claim_rows.read([]) == ([], 0)
+    assert claim_rows.decode_column(["{}", '"x, y"', "[1, [2]]", "null"]) == ([{}, "x, y", [1, [2]], None], 20)
+    assert claim_rows.decode_column([None, "3", None]) == ([None, 3, None], 9)
+    assert claim_rows.decode_column([]) == ([], 0)
 
 
 @pytest.mark.parametrize("kind", ["task", "command", "shell", "sql"])

@@ -9,7 +9,7 @@ import pytest
 
 from pgsched.core.planning.jitter import offset
 from pgsched.core.schedule.cron import parse
-from pgsched.core.schedule.preview import PreviewSlot, jitter_warning, next_allowed, preview, preview_job
+from pgsched.core.schedule.preview import PreviewSlot, jitter_warning, next_allowed, next_slots, preview_job
 
 BERLIN = "Europe/Berlin"
 FORWARD = "clocks go forward 1 h on 2026-03-29 02:00"
@@ -21,7 +21,7 @@ def utc(text: str) -> datetime:
 
 
 def fires(expression: str, zone: str, start: str, count: int) -> list[PreviewSlot]:
-    return preview(parse(expression, zone, utc(start)), utc(start), count)
+    return next_slots(parse(expression, zone, utc(start)), utc(start), count)
 
 
 def told(expression: str, zone: str, start: str, count: int) -> list[tuple[str, str]]:

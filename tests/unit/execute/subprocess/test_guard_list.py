@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pgsched.execute.subprocess.guard import watch
+from pgsched.execute.subprocess.guard import watch_groups
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,6 @@ def test_a_guard_kills_what_has_begun_and_not_ended(lines: str, left: set[int]) 
     try:
         os.write(theirs, "".join(f"{line}\n" for line in lines.split()).encode())
         os.close(theirs)
-        assert watch(ours, os.getppid()) == left
+        assert watch_groups(ours, os.getppid()) == left
     finally:
         os.close(ours)

@@ -40,7 +40,7 @@ def test_a_process_and_its_jobs_are_written_together_or_not_at_all(
     def fails(*_: object) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(workers, "start", fails)
+    monkeypatch.setattr(workers, "insert_worker", fails)
     with pytest.raises(ZeroDivisionError):
         begin(db, new)
     assert declared(db) == set()

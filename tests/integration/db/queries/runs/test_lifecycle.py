@@ -104,7 +104,7 @@ def ends_of_attempts(db: psycopg.Connection[Any], dsn: str) -> None:
         db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, state, finished_at, task, origin)"
                    " VALUES (%s, %s, 'succeeded', %s, 't', 'schedule')", [job["id"], *(slot or ()) * 2])  # fmt: skip
     asked = Request(*(str(row[0]) for days in (1, 0) if (row := db.execute(LAST_DAY, [days]).fetchone())), mode="all")
-    backfills.add(db, "a", asked)
+    backfills.add_backfill(db, "a", asked)
     while work(db):
         pass
     db.execute("DELETE FROM pgsched.jobs")

@@ -113,9 +113,9 @@ def test_a_reader_goes_on_in_a_row_that_has_grown(dsn: str, db: psycopg.Connecti
         "SELECT 1",
         "UPDATE pgsched.run_logs SET chunk = chunk || 'x' WHERE attempt = 2",
     ):
-        for row in (found := run_output.read(db, 1, place)):
+        for row in (found := run_output.read_output(db, 1, place)):
             got += row["chunk"]
         place = run_output.behind(found) if found else place
         db.execute(change.encode())
-    got += "".join(row["chunk"] for row in run_output.read(db, 1, place))
+    got += "".join(row["chunk"] for row in run_output.read_output(db, 1, place))
     assert got == "one\ntwo\né more\nend\nnext\nx"
