@@ -151,10 +151,10 @@ def mark_records() -> None:
     below = logging.getLogRecordFactory()
 
     def marked(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        made = below(*args, **kwargs)
-        said = bound_fields()
-        made.__dict__.update({f"pgsched_{name}": said.get(name, "") for name in FIELD_NAMES})
-        return made
+        record = below(*args, **kwargs)
+        fields = bound_fields()
+        record.__dict__.update({f"pgsched_{name}": fields.get(name, "") for name in FIELD_NAMES})
+        return record
 
     if getattr(below, "__name__", "") != marked.__name__:
         logging.setLogRecordFactory(marked)

@@ -89,31 +89,31 @@ class LazyEvent(threading.Event):
     def __init__(self) -> None:
         pass
 
-    def _made(self) -> threading.Event | None:
+    def _existing_event(self) -> threading.Event | None:
         return self.__dict__.get("event")
 
-    def _make(self) -> threading.Event:
+    def _make_event(self) -> threading.Event:
         # setdefault is atomic: only one of several threads makes the event, and no lock can be held over a fork
-        return self._made() or self.__dict__.setdefault("event", threading.Event())
+        return self._existing_event() or self.__dict__.setdefault("event", threading.Event())
 
     def is_set(self) -> bool:
         """Return whether the event is set."""
-        event = self._made()
+        event = self._existing_event()
         return event is not None and event.is_set()
 
     def set(self) -> None:
         """Set the event."""
-        self._make().set()
+        self._make_event().set()
 
     def clear(self) -> None:
         """Clear the event."""
-        event = self._made()
+        event = self._existing_event()
         if event is not None:
             event.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the event is set, or for `timeout` seconds; return whether it is set."""
-        return self._make().wait(timeout)
+        return self._make_event().wait(timeout)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("cannot pickle a signal: a copy would never be set")  # as an Event, for its lock

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
-    Held = Connection | Session | scoped_session[Any]
-    AsyncHeld = AsyncConnection | AsyncSession | async_scoped_session[Any]
+    SqlalchemyHandle = Connection | Session | scoped_session[Any]
+    AsyncSqlalchemyHandle = AsyncConnection | AsyncSession | async_scoped_session[Any]
 
 DRIVERS = ("psycopg", "psycopg_async")
 ASYNC = "sqlalchemy.ext.asyncio"
 TRANSACTION = "SELECT transaction_timestamp()"
 
 
-def held(given: Any) -> Any:
+def psycopg_connection(given: Any) -> Any:
     """Return the psycopg connection of a SQLAlchemy Connection or Session; any other object unchanged.
 
     Raises InputError for another driver.
@@ -41,8 +41,8 @@ def held(given: Any) -> Any:
     return connection.connection.driver_connection
 
 
-async def held_async(given: Any) -> Any:
-    """Return the psycopg connection of an AsyncConnection or AsyncSession: the asyncio form of `held`."""
+async def psycopg_connection_async(given: Any) -> Any:
+    """Return the psycopg connection of an AsyncConnection or AsyncSession: as `psycopg_connection` does."""
     if not is_from_package(given, ASYNC) or not hasattr(type(given), "connection"):
         return given
     connection = given if hasattr(given, "get_raw_connection") else await given.connection()

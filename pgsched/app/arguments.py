@@ -58,20 +58,21 @@ def read_parameters(task: str, function: Callable[..., Any]) -> Parameters:
     run_names = [name for name in full.parameters if is_run(hints.get(name))]
     if len(run_names) > 1:
         raise TaskError(f"task {task}: more than one parameter is annotated Run: {', '.join(run_names)}")
-    rest = [parameter for name, parameter in full.parameters.items() if name not in run_names]
-    for parameter in rest:
+    arguments = [parameter for name, parameter in full.parameters.items() if name not in run_names]
+    for parameter in arguments:
         check_parameter(task, parameter, hints.get(parameter.name, Any))
+    names = frozenset(p.name for p in arguments)
     return Parameters(
         task=task,
         full=full,
-        given=full.replace(parameters=rest),
+        given=full.replace(parameters=arguments),
         hints=hints,
         run_name=run_names[0] if run_names else None,
-        as_array=any(p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL) for p in rest),
-        plain=frozenset(p.name for p in rest) if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
-        required=frozenset(p.name for p in rest if p.default is EMPTY),
-        order=tuple(p.name for p in rest if p.kind is Parameter.POSITIONAL_OR_KEYWORD),
-        exact={p.name: exact_types(hints.get(p.name, Any)) for p in rest},
+        as_array=any(p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL) for p in arguments),
+        plain=names if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
+        required=frozenset(p.name for p in arguments if p.default is EMPTY),
+        order=tuple(p.name for p in arguments if p.kind is Parameter.POSITIONAL_OR_KEYWORD),
+        exact={p.name: exact_types(hints.get(p.name, Any)) for p in arguments},
     )
 
 
@@ -154,16 +155,16 @@ def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArgumen
         raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}{meant}") from None
 
 
-def describe_unknown(parameters: Parameters, kwargs: Iterable[str], said: str) -> str:
+def describe_unknown(parameters: Parameters, kwargs: Iterable[str], message: str) -> str:
     """Return the end of a message about arguments that do not fit.
 
-    It names the first argument without a parameter, unless `said` already contains it, and suggests a similar name.
+    It names the first argument without a parameter, unless `message` already contains it, and suggests a similar name.
     """
     known = parameters.given.parameters
     name = next((name for name in kwargs if name not in known), None)
     if name is None:
         return ""
-    return ("" if repr(name) in said else f"; it has no {name[:100]!r}") + did_you_mean(name, known)
+    return ("" if repr(name) in message else f"; it has no {name[:100]!r}") + did_you_mean(name, known)
 
 
 def check_value(parameters: Parameters, name: str, value: Any) -> None:

@@ -41,12 +41,12 @@ class Item:
 
 def call_with_one_item(function: Callable[..., Any], args: Any, run: Any) -> Callable[[], Any]:
     """Return a batched handler's call for one run, as tests make it; it returns or raises that run's outcome."""
-    said: list[tuple[Any, BaseException | None]] = []
-    item = Item(args, run, lambda value, error: said.append((value, error)))
+    outcomes: list[tuple[Any, BaseException | None]] = []
+    item = Item(args, run, lambda value, error: outcomes.append((value, error)))
 
     def outcome(value: Any) -> Any:
         one = value[0] if isinstance(value, list | tuple) and value else None
-        result, error = said[0] if said else (one, one if isinstance(one, BaseException) else None)
+        result, error = outcomes[0] if outcomes else (one, one if isinstance(one, BaseException) else None)
         if error is not None:
             raise error
         return result

@@ -48,6 +48,6 @@ class Batch(Graph):
         return new
 
     def _end(self, ids: list[int]) -> list[int]:
-        made = super()._end(ids)
-        self._ids = made[:-1] if self.callback is not None else made
+        ids_with_callback = super()._end(ids)
+        self._ids = ids_with_callback[:-1] if self.callback is not None else ids_with_callback
         return list(self._ids)

@@ -25,12 +25,12 @@ from pgsched.errors import InputError, TaskError
 from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
-    from pgsched.adapters.sqlalchemy import AsyncHeld, Held
+    from pgsched.adapters.sqlalchemy import AsyncSqlalchemyHandle, SqlalchemyHandle
     from pgsched.app.base import AppBase
     from pgsched.db.connection.connect import AsyncConnection, Connection
 
-    Sync = Connection[Any] | Held
-    Async = AsyncConnection[Any] | AsyncHeld
+    Sync = Connection[Any] | SqlalchemyHandle
+    Async = AsyncConnection[Any] | AsyncSqlalchemyHandle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -168,15 +168,17 @@ def split_dependencies(
     A handler with a parameter `after` or `after_any`, or with `**kwargs`, gets these arguments itself.
     """
     named = parameters.given.parameters.values()
-    taken = {p.name for p in named}
-    if taken & {*AFTER}:
+    parameter_names = {p.name for p in named}
+    if parameter_names & {*AFTER}:
         return values, kwargs
     if any(p.kind is p.VAR_KEYWORD for p in named):
         refuse_runs(parameters.task, kwargs)
         return values, kwargs
-    said = {name: kwargs[name] for name in (*AFTER, "on_failure") if name in kwargs and name not in taken}
-    checked = {name: None if value is None else OPTIONS[name](name, value) for name, value in said.items()}
-    return {**values, **checked}, {name: value for name, value in kwargs.items() if name not in said}
+    dependencies = {
+        name: kwargs[name] for name in (*AFTER, "on_failure") if name in kwargs and name not in parameter_names
+    }
+    checked = {name: None if value is None else OPTIONS[name](name, value) for name, value in dependencies.items()}
+    return {**values, **checked}, {name: value for name, value in kwargs.items() if name not in dependencies}
 
 
 def refuse_runs(task: str, kwargs: dict[str, Any]) -> None:

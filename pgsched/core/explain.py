@@ -114,19 +114,19 @@ def by_row(facts: SlotFacts) -> Answer:
         return Answer(found.answer, f"run {run['id']}: {found.text}{describe_origin(facts, run, found.answer)}",
                       found.details | details(run, gaps_before(facts, run)))  # fmt: skip
     revived = run["covers_state"] is not None
-    said = (
+    row = (
         {**run, "state": run["covers_state"], "reason": run["covers_reason"], "origin": "schedule"} if revived else run
     )
     found = answer_before_revival(run) if revived else answer_from_row({**run, "covers_from": None}, facts.around)
-    answer = found.answer if said["state"] in ("skipped", "missed") else "coalesced"
+    answer = found.answer if row["state"] in ("skipped", "missed") else "coalesced"
     one_row = f"one row, that of slot {format_instant(run['scheduled_at'])}, run {run['id']}"
     where = f"it lies in a stretch of {describe_stretch(run)}, which has {one_row}"
     if begins := describe_later_schedule(facts):
         where = f"{begins}; of the one before, {describe_stretch(run)} have {one_row}"
-    text = f"{where}: {found.text}{describe_origin(facts, said, answer)}"
+    text = f"{where}: {found.text}{describe_origin(facts, row, answer)}"
     if revived:
         text += f". Later run {run['id']} was revived, for slot {format_instant(run['scheduled_at'])} alone"
-    return Answer(answer, text, found.details | details(said, gaps_before(facts, run)))
+    return Answer(answer, text, found.details | details(row, gaps_before(facts, run)))
 
 
 def describe_later_schedule(facts: SlotFacts) -> str:

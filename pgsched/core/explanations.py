@@ -43,17 +43,17 @@ class RunContext:
     """Other facts that bear on a run.
 
     `others`: the job's other open runs.
-    `alive`: how many live workers there are. `offering`: how many of them would take the run.
-    `held`: the pauses and limits that hold the run.
+    `live_workers`: how many live workers there are. `offering_workers`: how many of them would take the run.
+    `held_by`: the pauses and limits that hold the run.
     `parents`: the runs that this run depends on; None: it has no dependencies.
     `earlier`: for a slot skipped by its overlap policy: why the earlier run is not finished; None: it is finished.
     `hint`: similar tasks that are offered.
     """
 
     others: Sequence[Row] = ()
-    alive: int = 0
-    offering: int = 0
-    held: str | None = None
+    live_workers: int = 0
+    offering_workers: int = 0
+    held_by: str | None = None
     parents: Sequence[Row] | None = None
     earlier: str | None = None
     hint: str = ""
@@ -177,17 +177,23 @@ def queued(run: Row, around: RunContext) -> Answer:
     since = f"it has been queued since {format_instant(run['available_at'])} on queue {run['queue']}"
     if run["attempt"]:
         since += f", to be tried again after {describe_attempts(run)}"
-    if around.held is not None:
-        return Answer("paused", f"{since}, and does not start: {around.held}")
+    if around.held_by is not None:
+        return Answer("paused", f"{since}, and does not start: {around.held_by}")
     needs = f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"
-    if not around.alive:
+    if not around.live_workers:
         return Answer("unroutable", f"{since}, and there is no live worker")
-    if not around.offering:
+    if not around.offering_workers:
         none = (
-            "the one live worker does not offer" if around.alive == 1 else f"none of {around.alive} live workers offers"
+            "the one live worker does not offer"
+            if around.live_workers == 1
+            else f"none of {around.live_workers} live workers offers"
         )
         return Answer("unroutable", f"{since}, and {none} {needs} there{around.hint}")
-    workers = "the one worker that offers" if around.offering == 1 else f"one of {around.offering} workers that offer"
+    workers = (
+        "the one worker that offers"
+        if around.offering_workers == 1
+        else f"one of {around.offering_workers} workers that offer"
+    )
     return Answer("queued", f"{since}, and waits for {workers} {needs} to be free")
 
 
@@ -206,8 +212,8 @@ def running(run: Row, _: RunContext) -> Answer:
 
 def waiting(run: Row, around: RunContext) -> Answer:
     """Answer for a waiting run."""
-    if around.held is not None:
-        return Answer("limited", f"it waits for its limits since {format_instant(run['ready_at'])}: {around.held}")
+    if around.held_by is not None:
+        return Answer("limited", f"it waits for its limits since {format_instant(run['ready_at'])}: {around.held_by}")
     if around.parents is not None:
         return waiting_for_parents(around.parents)
     before = [other for other in around.others if other["id"] != run["id"]]

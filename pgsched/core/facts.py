@@ -87,13 +87,13 @@ class LostWorker:
 
     `seen_s`: seconds since its last heartbeat.
     `running`: how many runs it had at that heartbeat.
-    `held`: its runs by task, once the leader has reaped its claims; None before.
+    `runs_by_task`: its runs by task, once the leader has reaped its claims; None before.
     """
 
     name: str
     seen_s: float
     running: int
-    held: Mapping[str, int] | None
+    runs_by_task: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)

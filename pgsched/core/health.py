@@ -257,8 +257,8 @@ def alert_problems(facts: Facts) -> Iterator[Problem]:
 def lost_worker_notes(facts: Facts) -> Iterator[Problem]:
     """Note workers that vanished lately, and the runs that they held."""
     for one in facts.lost[:LISTED]:
-        held = format_task_counts(one.held) if one.held else format_count(one.running, "run")
-        text = f"worker {one.name} was lost {format_seconds(one.seen_s)} ago; it held {held}"
+        runs_text = format_task_counts(one.runs_by_task) if one.runs_by_task else format_count(one.running, "run")
+        text = f"worker {one.name} was lost {format_seconds(one.seen_s)} ago; it held {runs_text}"
         cure = "what it held starts again elsewhere; see why its process or host went"
         yield Problem("worker", text, cure, note=True)
     if len(facts.lost) > LISTED:

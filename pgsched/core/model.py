@@ -84,10 +84,10 @@ class RunId(int):
 
     def __new__(cls, run_id: int, how: EnqueueResult = "created") -> RunId:
         """Build an id; `how` is stored only where it is not `created`."""
-        made = super().__new__(cls, run_id)
+        run = super().__new__(cls, run_id)
         if how != "created":
-            made.how = how
-        return made
+            run.how = how
+        return run
 
     @property
     def created(self) -> bool:

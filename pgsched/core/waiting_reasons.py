@@ -16,14 +16,14 @@ Row = Mapping[str, Any]
 NEWEST_RELEASE = "waits for a worker of the newest release"
 
 
-def describe_holds(held: Row, state: str, queue: str) -> str | None:
+def describe_holds(holding: Row, state: str, queue: str) -> str | None:
     """Return the pauses and limits that hold a queued or waiting run; None where none does.
 
-    `held`: a row of `run_holding`.
+    `holding`: a row of `run_holding`.
     """
-    parts = [describe_pause(pause) for pause in held["pauses"] or ()]
+    parts = [describe_pause(pause) for pause in holding["pauses"] or ()]
     if state == "waiting":
-        parts += [text for text in (key_limit(held), queue_limit(held, queue)) if text]
+        parts += [text for text in (key_limit(holding), queue_limit(holding, queue)) if text]
     return "; ".join(parts) or None
 
 
@@ -33,30 +33,31 @@ def describe_pause(pause: Row) -> str:
     return f"{what} is paused by {pause['paused_by']}" + (f": {pause['reason']}" if pause["reason"] else "")
 
 
-def key_limit(held: Row) -> str | None:
+def key_limit(holding: Row) -> str | None:
     """Describe the limit of the run's key, if it has one."""
-    if held["limit_name"] is None or (held["concurrency"] is None and held["rate"] is None):
+    if holding["limit_name"] is None or (holding["concurrency"] is None and holding["rate"] is None):
         return None
-    behind = f", {held['ahead']} wait before it" if held["ahead"] else ""
-    if held["concurrency"] is not None and held["admitted"] >= held["concurrency"]:
-        of = "in order, " if held["ordered"] else ""
+    behind = f", {holding['ahead']} wait before it" if holding["ahead"] else ""
+    if holding["concurrency"] is not None and holding["admitted"] >= holding["concurrency"]:
+        of = "in order, " if holding["ordered"] else ""
         return (
-            f"limit {held['limit_name']}: {of}{held['concurrency']} of key {held['key']} at once,"
-            f" {held['admitted']} are queued or running{behind}"
+            f"limit {holding['limit_name']}: {of}{holding['concurrency']} of key {holding['key']} at once,"
+            f" {holding['admitted']} are queued or running{behind}"
         )
-    if held["rate"] is not None:
-        return f"limit {held['limit_name']}: {format_rate(held['rate'], held['period_s'])} of key {held['key']}{behind}"
-    return f"limit {held['limit_name']} of key {held['key']}{behind}"
+    if holding["rate"] is not None:
+        rate = format_rate(holding["rate"], holding["period_s"])
+        return f"limit {holding['limit_name']}: {rate} of key {holding['key']}{behind}"
+    return f"limit {holding['limit_name']} of key {holding['key']}{behind}"
 
 
-def queue_limit(held: Row, queue: str) -> str | None:
+def queue_limit(holding: Row, queue: str) -> str | None:
     """Describe the limit of the run's queue, if it holds the run."""
-    most = held["queue_concurrency"]
-    if most is not None and held["queue_admitted"] >= most:
-        return f"queue {queue}: {most} at once, {held['queue_admitted']} are queued or running"
-    if held["queue_rate"] is not None:
-        return f"queue {queue}: {format_rate(held['queue_rate'], held['queue_period_s'])}"
-    return f"queue {queue}: keys take turns" if held["fair"] else None
+    most = holding["queue_concurrency"]
+    if most is not None and holding["queue_admitted"] >= most:
+        return f"queue {queue}: {most} at once, {holding['queue_admitted']} are queued or running"
+    if holding["queue_rate"] is not None:
+        return f"queue {queue}: {format_rate(holding['queue_rate'], holding['queue_period_s'])}"
+    return f"queue {queue}: keys take turns" if holding["fair"] else None
 
 
 def format_rate(rate: int, period_s: float) -> str:

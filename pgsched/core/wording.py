@@ -89,8 +89,8 @@ def describe_keep(keep: Mapping[str, Any] | None) -> str:
     if not keep:
         return "-"
     named = [f"{outcome} {readable_keep_time(time)}" for outcome, time in keep.items() if outcome != "any"]
-    rest = [("all " if not named else "any other ") + readable_keep_time(keep["any"])] if "any" in keep else []
-    return ", ".join(named + rest)
+    others = [("all " if not named else "any other ") + readable_keep_time(keep["any"])] if "any" in keep else []
+    return ", ".join(named + others)
 
 
 def describe_keep_of_all(keep: Mapping[str, Any]) -> str:

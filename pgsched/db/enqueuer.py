@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from psycopg import pq
 
 from pgsched.adapters.django import django_driver_connection
-from pgsched.adapters.sqlalchemy import held, held_async
+from pgsched.adapters.sqlalchemy import psycopg_connection, psycopg_connection_async
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseError, aconnect, connect
 from pgsched.db.connection.failures import QUEUE_FULL, WRONG_FLEET, explain_error
@@ -90,7 +90,9 @@ class Enqueuer:
         """Call `send` with the caller's connection, or with our own, and return its result."""
         if conn is not None:
             try:
-                return send(conn if isinstance(conn, Connection) else held(django_driver_connection(conn)))
+                return send(
+                    conn if isinstance(conn, Connection) else psycopg_connection(django_driver_connection(conn))
+                )
             except DatabaseError as error:
                 raise error_on_own_connection(error) from error
         try:
@@ -102,47 +104,47 @@ class Enqueuer:
         """Call the coroutine function `send` with a connection: the asyncio form of the method `send`."""
         if conn is not None:
             try:
-                return await send(conn if isinstance(conn, AsyncConnection) else await held_async(conn))
+                return await send(conn if isinstance(conn, AsyncConnection) else await psycopg_connection_async(conn))
             except DatabaseError as error:
                 raise error_on_own_connection(error) from error
-        mine = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
+        per_loop = self._loops.setdefault(asyncio.get_running_loop(), PerLoop())
         try:
-            async with mine.lock:
-                return await send(await self._connection_async(mine))
+            async with per_loop.lock:
+                return await send(await self._connection_async(per_loop))
         except DatabaseError as error:
             raise error_on_our_connection(error) from error
 
     def close(self) -> None:
         """Close this thread's connection."""
-        held = getattr(self._thread, "held", None)
-        self._thread.held = None
-        if held is not None and held[0] == os.getpid():
-            held[1].close()
+        owned = getattr(self._thread, "owned", None)
+        self._thread.owned = None
+        if owned is not None and owned[0] == os.getpid():
+            owned[1].close()
 
     async def close_async(self) -> None:
         """Close this event loop's connection."""
-        mine = self._loops.pop(asyncio.get_running_loop(), None)
-        if mine is not None and mine.conn is not None:
-            await mine.conn.close()
+        per_loop = self._loops.pop(asyncio.get_running_loop(), None)
+        if per_loop is not None and per_loop.conn is not None:
+            await per_loop.conn.close()
 
     def _connection(self) -> Connection[Any]:
         """Return this thread's connection, reopened if it no longer works."""
-        pid, conn = getattr(self._thread, "held", None) or (0, None)
+        pid, conn = getattr(self._thread, "owned", None) or (0, None)
         # After a fork, parent and child would use the same socket.
         if conn is None or pid != os.getpid() or not is_alive(conn):
             self.close()
             conn = connect(self.dsn(), purpose="enqueue")
-            self._thread.held = (os.getpid(), conn)
+            self._thread.owned = (os.getpid(), conn)
         return conn
 
-    async def _connection_async(self, mine: PerLoop) -> AsyncConnection[Any]:
+    async def _connection_async(self, per_loop: PerLoop) -> AsyncConnection[Any]:
         """Return this event loop's connection, reopened if it no longer works."""
-        if mine.conn is None or not is_alive(mine.conn):
-            if mine.conn is not None:
-                await mine.conn.close()
+        if per_loop.conn is None or not is_alive(per_loop.conn):
+            if per_loop.conn is not None:
+                await per_loop.conn.close()
             dsn = await run_in_thread(self.dsn)
-            mine.conn = await aconnect(dsn, purpose="enqueue")
-        return mine.conn
+            per_loop.conn = await aconnect(dsn, purpose="enqueue")
+        return per_loop.conn
 
     def dsn(self) -> str:
         """Return the DSN for enqueues without a caller's connection; start the embedded server if needed."""
@@ -186,7 +188,9 @@ def error_on_own_connection(error: DatabaseError) -> Exception:
 
 def error_on_our_connection(error: DatabaseError) -> PgschedError:
     """Return the error for the caller; where the run may have been made all the same, its text says so."""
-    told = explain_error(error)
-    if isinstance(told, DatabaseUnreachable):
-        return DatabaseUnreachable(f"{told}; the run may have been made: with an idempotency_key it is safe to repeat")
-    return told
+    explained = explain_error(error)
+    if isinstance(explained, DatabaseUnreachable):
+        return DatabaseUnreachable(
+            f"{explained}; the run may have been made: with an idempotency_key it is safe to repeat"
+        )
+    return explained

@@ -33,8 +33,8 @@ def environment(dsn: str) -> tuple[dict[str, str], str]:
     given.setdefault("application_name", "pgsched psql")
     given.setdefault("connect_timeout", "5")
     names = {option.keyword.decode(): option.envvar.decode() for option in pq.Conninfo.get_defaults() if option.envvar}
-    rest = {key: value for key, value in given.items() if key not in names}
-    return {names[key]: value for key, value in given.items() if key in names}, make_conninfo("", **rest)
+    others = {key: value for key, value in given.items() if key not in names}
+    return {names[key]: value for key, value in given.items() if key in names}, make_conninfo("", **others)
 
 
 def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> tuple[list[str], dict[str, str]]:
@@ -48,9 +48,9 @@ def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> t
     if program is None:
         where = "PATH" if folder is None else str(folder)
         raise PgschedError(f"there is no psql in {where}: install PostgreSQL's client programs")
-    own, rest = environment(dsn)
-    if shown := SECRETS & conninfo_to_dict(rest).keys():
-        name = min(shown)
+    own, other_dsn = environment(dsn)
+    if secrets := SECRETS & conninfo_to_dict(other_dsn).keys():
+        name = min(secrets)
         text = f"{name}: every user of this machine would see it in psql's command line"
         raise InputError(f"{text}: put it into a service file (pg_service.conf) and give service=NAME", name)
-    return [program, *((f"--dbname={rest}",) if rest else ()), *arguments], {**os.environ, **own}
+    return [program, *((f"--dbname={other_dsn}",) if other_dsn else ()), *arguments], {**os.environ, **own}

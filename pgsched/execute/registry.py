@@ -49,12 +49,12 @@ def make_executors(
     allow, login = settings.allow, settings.sql_login
     processes = Processes(journal, None if settings.run_as is None else find_account(settings.run_as))
     hooks = app.hooks if app else None
-    made: dict[Kind, Executor] = {
+    executor_of_kind: dict[Kind, Executor] = {
         Kind.TASK: PythonExecutor(app.tasks if app else {}, settings.concurrency, app, journal, hooks),
         Kind.COMMAND: CommandExecutor(processes),
         Kind.SHELL: ShellExecutor(processes),
         Kind.SQL: SqlExecutor(login or dsn, journal, fenced=login is None, named=settings.sql_dsns),
     }
     if Kind.HTTP in allow:  # the only kind that needs an optional package
-        made[Kind.HTTP] = HttpExecutor(settings.http_allow, settings.concurrency)
-    return {kind.value: executor for kind, executor in made.items() if kind in allow}
+        executor_of_kind[Kind.HTTP] = HttpExecutor(settings.http_allow, settings.concurrency)
+    return {kind.value: executor for kind, executor in executor_of_kind.items() if kind in allow}

@@ -64,8 +64,8 @@ class SqlExecutor:
                 f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True
             )
         notices = self._journal.record(claim)
-        held = (claim.id, claim.token) if self._fenced and name is None else None
-        text = SqlText(f"{claim.task}{trace_comment()}", parameters, claim.owner if name is None else None, held)
+        fence = (claim.id, claim.token) if self._fenced and name is None else None
+        text = SqlText(f"{claim.task}{trace_comment()}", parameters, claim.owner if name is None else None, fence)
         dsn = self._dsn if name is None else self._named[name]
         job = SqlJob(dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgsched.db.connection.connect import Connection, DatabaseError
-from pgsched.db.queries.leader.ticks import CHECK_VIOLATION, Aside, exclude_nothing
+from pgsched.db.queries.leader.ticks import CHECK_VIOLATION, ExcludedIdsOf, exclude_nothing
 from pgsched.db.queries.runs import dependencies
 from pgsched.db.queries.runs.dependencies import Slot
 from pgsched.leader.isolation.bisecting import write_bisecting
@@ -71,7 +71,7 @@ def decide_dependencies(
     conn: Connection[Any],
     n: int,
     turn: DependencyCursor | None = None,
-    set_aside: Aside = exclude_nothing,
+    set_aside: ExcludedIdsOf = exclude_nothing,
     longest_s: float | None = None,
 ) -> int:
     """Decide the edges that can be decided, about `n` in a step; return how many runs were released or ended.

@@ -132,7 +132,7 @@ class LeaderLoop:
             searched_s=self.claims.search.began_s,
             count=figures,
             lead_s=self.tick.lead.s(began),
-            aside=jobs_set_aside,
+            excluded_ids=jobs_set_aside,
             since=self.floors.since,
         )
         self.floors.rise(look.firsts, look.now_s, jobs_left=bool(jobs_set_aside))

@@ -87,7 +87,7 @@ class Pruner:
         picked = retention.lock_expired(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
-            gone, deleted_rows = retention.delete_runs(conn, picked.ids, archive=rules.archive, tell=tell)
+            gone, deleted_rows = retention.delete_runs(conn, picked.ids, archive=rules.archive, return_rows=tell)
             if self._keep_rows is not None and deleted_rows:
                 self._keep_rows(deleted_rows)
         self.more = picked.read >= n

@@ -29,23 +29,25 @@ def send_test_alert(conn: Connection[Any], settings: AlertSettings) -> list[dict
 def deliver_test_from_here(conn: Connection[Any], settings: AlertSettings) -> list[dict[str, Any]]:
     """Deliver both events from this process, without an incident in the database."""
     now = database_now(conn)
-    told = []
+    deliveries = []
     for sink in configured_sinks(settings)[1:]:
         for event in ("opened", "closed"):
             given = {"alert_id": 0, "outside_name": None, "event": event, "kind": "test", "job": None, "run_id": None,
                      "details": "a test", "recovery": "it was only a test", "opened_at": now,
                      "closed_at": now}  # fmt: skip
             error = deliver(sink, given)
-            told.append({"sink": sink.name, "event": event, "error": error, "delivered_at": None if error else now})
-    return told
+            deliveries.append(
+                {"sink": sink.name, "event": event, "error": error, "delivered_at": None if error else now}
+            )
+    return deliveries
 
 
 def deliver_test_by_leader(conn: Connection[Any]) -> list[dict[str, Any]]:
     """Open and close a test incident; return its deliveries, once all are done or PATIENCE_S is over."""
     alert_id = alerts.set_test_alert(conn, "a test")
-    told = wait_for_deliveries(conn, alert_id, "opened")
+    deliveries = wait_for_deliveries(conn, alert_id, "opened")
     alerts.set_test_alert(conn, "", close=True)
-    if told:
+    if deliveries:
         wait_for_deliveries(conn, alert_id, "closed")
     return sorted(list_deliveries(conn, alert_id), key=lambda each: each["event"], reverse=True)
 
@@ -62,10 +64,10 @@ def wait_for_deliveries(conn: Connection[Any], alert_id: int | None, event: str)
     """
     until, seen_at = time.monotonic() + PATIENCE_S, None
     while True:
-        told = [each for each in list_deliveries(conn, alert_id) if each["event"] == event]
-        if told and all(each["delivered_at"] or each["error"] for each in told):
+        deliveries = [each for each in list_deliveries(conn, alert_id) if each["event"] == event]
+        if deliveries and all(each["delivered_at"] or each["error"] for each in deliveries):
             seen_at = seen_at or time.monotonic()
         now = time.monotonic()
         if now > until or (seen_at is not None and now > seen_at + OTHERS_S):
-            return bool(told)
+            return bool(deliveries)
         time.sleep(LOOK_S)

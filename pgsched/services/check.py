@@ -93,12 +93,12 @@ def exit_code(found: list[Finding]) -> int:
     return next((finding.exit_code for finding in found if finding.level == "fail"), 0)
 
 
-def check_roles(role: str, held: list[str]) -> Iterator[Finding]:
+def check_roles(role: str, roles: list[str]) -> Iterator[Finding]:
     """Report which roles of least privilege a login acts as, and which grants its workers lack."""
-    yield ok("grants", f"role {role} acts as pgsched_{', pgsched_'.join(held)}")
-    if "worker" not in held:
+    yield ok("grants", f"role {role} acts as pgsched_{', pgsched_'.join(roles)}")
+    if "worker" not in roles:
         yield warn("grants", f"for workers: GRANT pgsched_worker, pgsched_leader TO {role}")
-    elif "leader" not in held:
+    elif "leader" not in roles:
         yield warn("grants", f"workers have to say --no-leader as this role, or: GRANT pgsched_leader TO {role}")
 
 
@@ -138,8 +138,8 @@ def embedded_server() -> tuple[list[Finding], str | None]:
             f"the embedded server could not keep its data in {home}: set PGSCHED_HOME to a directory you may write to"
         )
         return [fail("embedded", EmbeddedUnavailable(text))], None
-    made = "" if (home / f"pg{MAJOR}").exists() else " (not made yet)"
-    text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home}{made} is not running; a command starts it"
+    absence = "" if (home / f"pg{MAJOR}").exists() else " (not made yet)"
+    text = f"no DSN was given; the embedded PostgreSQL {MAJOR} in {home}{absence} is not running; a command starts it"
     return [ok("embedded", text), *check_disk(existing)], None
 
 
@@ -238,9 +238,9 @@ def schema(conn: Connection[Any], facts: Row, wanted: UUID | None = None) -> Ite
             inspection.assert_fleet(conn, wanted)
         except (WrongFleet, NotPermitted) as error:
             yield fail("PGSCHED_FLEET", error)
-    held = inspection.roles_held(conn)
-    if held and "owner" not in held:
-        yield from check_roles(facts["role"], held)
+    roles = inspection.roles_held(conn)
+    if roles and "owner" not in roles:
+        yield from check_roles(facts["role"], roles)
         return
     missing = inspection.missing_grants(conn)
     if missing:

@@ -21,9 +21,9 @@ from pgsched.db.queries.runs import runs
 from pgsched.db.schema.version import check_version
 from pgsched.errors import NotFound, NotPermitted
 from pgsched.services import charts, pauses, status
-from pgsched.services import limits as held
 from pgsched.services.charts import Stretch
 from pgsched.services.jobs import job_changes
+from pgsched.services.limits import explain_hold
 from pgsched.services.pauses import Target
 from pgsched.services.runs import changes
 from pgsched.services.status_model import Status
@@ -146,7 +146,7 @@ def workers(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
 def run_page(conn: Connection[Any], page: Page) -> dict[str, list[Row]]:
     """Return one run, why it is held, and the end of its output."""
     found = runs.show_run(conn, int(page.key or 0))
-    why = held.explain_hold(conn, found)
+    why = explain_hold(conn, found)
     log = top.log_end(conn, found["id"], LOG_ROWS, LOG_CHARACTERS)
     return {"run": [found | {"held": why}], "log": log}
 

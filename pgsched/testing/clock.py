@@ -33,12 +33,12 @@ def distance(now: datetime, by: Span | None, to: datetime | None) -> timedelta:
 class Clock:
     """A clock that stands still until it travels.
 
-    `passed` holds functions that are called with the time before and after each travel.
+    `listeners` holds functions that are called with the time before and after each travel.
     """
 
     def __init__(self, now: datetime | None = None) -> None:
         self._now = (now or datetime.now(UTC)).astimezone(UTC)
-        self.passed: list[Callable[[datetime, datetime], object]] = []
+        self.listeners: list[Callable[[datetime, datetime], object]] = []
 
     def now(self) -> datetime:
         """Return the clock's time, in UTC."""
@@ -51,7 +51,7 @@ class Clock:
         """
         before = self._now
         self._now = before + distance(before, by, to)
-        for tell in self.passed:
+        for tell in self.listeners:
             tell(before, self._now)
         return self._now
 

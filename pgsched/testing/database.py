@@ -31,13 +31,13 @@ def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
 
     Each of these slots gets a run. Raises InputError for more than 1000 slots.
     """
-    passed = 0
+    slot_count = 0
     for name, schedule, timezone, anchor in testing.shift_times(conn, by):
         for slot in parse(schedule, timezone, anchor).between(now, now + by):
-            passed += testing.make_run_of_slot(conn, name, slot)
-            if passed > SLOTS:
+            slot_count += testing.make_run_of_slot(conn, name, slot)
+            if slot_count > SLOTS:
                 raise InputError(f"travel: more than {SLOTS} slots of jobs lie in {by}; travel in shorter steps")
-    return passed
+    return slot_count
 
 
 @contextmanager

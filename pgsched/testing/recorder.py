@@ -79,7 +79,7 @@ class Recorder:
         self._keys = Keys(clock)
         self._waits: dict[int, Waits] = {}
         self._lock = threading.Lock()
-        clock.passed.append(self._passed)
+        clock.listeners.append(self._enqueue_passed_slots)
 
     # ---- called by tests
 
@@ -171,7 +171,7 @@ class Recorder:
             self._keys.keep(values, due, run)
             return run, "created"
 
-    def _passed(self, before: datetime, now: datetime) -> None:
+    def _enqueue_passed_slots(self, before: datetime, now: datetime) -> None:
         slots = [(slot, job) for job in self.app.jobs for slot in slots_of(job, self._anchor_at, before, now)]
         for slot, job in sorted(slots, key=lambda each: each[0]):
             options = {name: job.policies[name] for name in INHERITED if name in job.policies}
@@ -222,7 +222,7 @@ class Recorder:
         """Return the handler's call with the app's middleware around it, and whether to await it."""
         task, hooks = self.app.tasks[run.task], self.app.hooks
         run.state, run.attempt = "running", run.attempt + 1
-        told = Run(
+        attempt = Run(
             run.id,
             None if run.slot is None else 1,
             run.slot,
@@ -232,13 +232,13 @@ class Recorder:
             queue=run.queue,
             max_attempts=run.max_attempts,
         )
-        call = task.prepare(run.args, told)
+        call = task.prepare(run.args, attempt)
         if not task.is_async:
-            call = hooks.call_of_plain(told, call)
+            call = hooks.call_of_plain(attempt, call)
         if not hooks.around_all:
             return call, task.is_async
         inner = call if task.is_async else partial(asyncio.to_thread, call)
-        return hooks.call_of_all(told, inner), True
+        return hooks.call_of_all(attempt, inner), True
 
     def _succeeded(self, run: Enqueued, result: Any) -> None:
         run.result = json.loads(payload.encode(result))

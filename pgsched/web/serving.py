@@ -138,15 +138,15 @@ class EndingServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve_console(settings: Settings, dsn: str, told: Callable[[str], object]) -> None:
+def serve_console(settings: Settings, dsn: str, on_listening: Callable[[str], object]) -> None:
     """Serve the console until SIGINT or SIGTERM.
 
-    `told`: called with the address of the console once it listens.
+    `on_listening`: called with the address of the console once it listens.
     Raises InputError where the console cannot listen.
     """
     listening = open_socket(settings.host, settings.port)
     name, port = listening.getsockname()[:2]
-    shown = f"[{name}]" if ":" in name else name
+    url_host = f"[{name}]" if ":" in name else name
     ending = asyncio.Event()
     config = uvicorn.Config(
         make_console(replace(settings, dsn=dsn), ending),
@@ -161,7 +161,7 @@ def serve_console(settings: Settings, dsn: str, told: Callable[[str], object]) -
     )
     gc_tuning.tune_for_long_run()
     with listening, ignore_resent_sigterm():
-        told(f"http://{shown}:{port}/")
+        on_listening(f"http://{url_host}:{port}/")
         EndingServer(config, ending).run(sockets=[listening])
 
 

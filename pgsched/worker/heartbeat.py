@@ -146,22 +146,22 @@ class Heartbeat(threading.Thread):
             logger.warning("could not sign off", error=log.redact(str(error).strip()))
 
     def _beat(self, conn: Connection[Any]) -> None:
-        held = self.leases.held()
+        keys = self.leases.held_keys()
         sent_at = time.monotonic()
         beat: HeartbeatResult = heartbeat(
             conn,
             self.worker_id,
             self.leases.lease_s,
-            held,
+            keys,
             replace(self.calls.vitals(), stopping=self._stopping),
             name=self.registration.name,
         )
         self.leases.renewed(beat.kept, sent_at)
         self.beaten_at = time.monotonic()
-        denied = [key for key in held if key not in beat.kept and key not in beat.unsure]
+        denied = [key for key in keys if key not in beat.kept and key not in beat.unsure]
         if denied or beat.cancel:
             self.calls.on_beat(denied, beat.cancel)
-        self._looked_at = frozenset(held)
+        self._looked_at = frozenset(keys)
         if not self._stopping:
             self._heed(conn, beat)
         self.calls.after_beat(conn)
@@ -195,9 +195,9 @@ class Heartbeat(threading.Thread):
         lost, or a pooler may pass none on. The hint is reset first, because a new notification may arrive meanwhile.
         """
         began, hinted, self.nudge.hinted = time.monotonic(), self.nudge.hinted, False  # reset first
-        held = frozenset(self.leases.held())
-        asked = held if hinted else held & self._looked_at
-        self._looked_at = held
+        keys = frozenset(self.leases.held_keys())
+        asked = keys if hinted else keys & self._looked_at
+        self._looked_at = keys
         lost, cancel = find_cancelled(conn, list(asked)) if asked else ([], frozenset())
         if lost or cancel:
             self.calls.on_beat(lost, cancel)

@@ -43,27 +43,28 @@ class Leases:
         with self._lock:
             self.soonest = min(self.soonest, deadline)
             for token, group in groupby(claims, TOKEN):
-                held = self._deadlines.setdefault(token.int, {})
-                held.update(dict.fromkeys(map(RUN, group), deadline))
+                deadlines = self._deadlines.setdefault(token.int, {})
+                deadlines.update(dict.fromkeys(map(RUN, group), deadline))
 
     def drop(self, claims: Iterable[Claim | Settlement]) -> None:
         """Forget claims that are settled or lost."""
         with self._lock:
             for token, group in groupby(claims, TOKEN):
-                held = self._deadlines.get(token.int, {})
+                deadlines = self._deadlines.get(token.int, {})
                 for run in map(RUN, group):
-                    held.pop(run, None)
-                if not held:
+                    deadlines.pop(run, None)
+                if not deadlines:
                     self._deadlines.pop(token.int, None)
-                elif sys.getsizeof(held) > ROOMY_BYTES * (len(held) + 10):
-                    self._deadlines[token.int] = dict(held)  # long claims must not keep the memory of the short ones
+                elif sys.getsizeof(deadlines) > ROOMY_BYTES * (len(deadlines) + 10):
+                    # long claims must not keep the memory of the short ones
+                    self._deadlines[token.int] = dict(deadlines)
 
     @property
     def count(self) -> int:
         """The number of claims held now."""
         return sum(map(len, list(self._deadlines.values())))
 
-    def held(self) -> list[Key]:
+    def held_keys(self) -> list[Key]:
         """Return the keys of the claims held now."""
         with self._lock:
             return [(run, token) for token, runs in self._deadlines.items() for run in runs]
@@ -74,9 +75,9 @@ class Leases:
         with self._lock:
             self.soonest = min(self.soonest, deadline)
             for run, token in keys:
-                held = self._deadlines.get(token)
-                if held is not None and run in held:
-                    held[run] = deadline
+                deadlines = self._deadlines.get(token)
+                if deadlines is not None and run in deadlines:
+                    deadlines[run] = deadline
 
     def holds(self, key: Key) -> bool:
         """Check whether this claim is held."""

@@ -44,27 +44,27 @@ class LogPump:
         self._woken = asyncio.Event()
         self._hurry = asyncio.Event()
         self._empty = asyncio.Event()
-        self._told = False
+        self._woken_once = False
         self._next_at = 0.0
-        self._after: dict[Key, Callable[[], object]] = {}
+        self._callbacks: dict[Key, Callable[[], object]] = {}
 
     @property
-    def held(self) -> int:
+    def waiting_outcomes(self) -> int:
         """The number of outcomes that wait for the output of their attempts."""
-        return len(self._after)
+        return len(self._callbacks)
 
     def before(self, key: Key, then: Callable[[], object]) -> None:
         """Call `then` once this attempt's output is written, or after PATIENCE_S seconds."""
         if key not in self._journal.unwritten:
             then()
             return
-        self._after[key] = then
+        self._callbacks[key] = then
         asyncio.get_running_loop().call_later(PATIENCE_S, self._go_on, key)
         self._hurry.set()
 
     async def finished(self) -> None:
         """Wait until all output so far is written."""
-        while self._journal.waiting() or self._after:
+        while self._journal.waiting() or self._callbacks:
             self._empty.clear()
             self._hurry.set()
             self._woken.set()
@@ -76,8 +76,8 @@ class LogPump:
 
         def wake() -> None:
             # Where a wake-up is pending already, the flush that follows it will also find this record.
-            if not self._told:
-                self._told = True
+            if not self._woken_once:
+                self._woken_once = True
                 with contextlib.suppress(RuntimeError):  # an abandoned thread may outlive the loop
                     loop.call_soon_threadsafe(self._woken.set)
 
@@ -90,7 +90,7 @@ class LogPump:
                         await self._hurry.wait()
                 self._woken.clear()
                 self._hurry.clear()
-                self._told = False
+                self._woken_once = False
                 self._next_at = time.monotonic() + self._every_s
                 await self._flush()
         finally:
@@ -117,9 +117,9 @@ class LogPump:
             await self._write(batch, pages, news)
             for record in batch:
                 self._journal.written(record)
-        for key in [key for key in self._after if key not in self._journal.unwritten]:
+        for key in [key for key in self._callbacks if key not in self._journal.unwritten]:
             self._go_on(key)
-        if not (self._journal.unwritten or self._after):
+        if not (self._journal.unwritten or self._callbacks):
             self._empty.set()
 
     async def _write(self, batch: list[Record], pages: list[Page], news: list[tuple[Key, str]]) -> None:
@@ -153,10 +153,10 @@ class LogPump:
                 await asyncio.sleep(delay)
 
     def _go_on(self, key: Key) -> None:
-        then = self._after.pop(key, None)
+        then = self._callbacks.pop(key, None)
         if then is not None:
             then()
-        if not self._after and not self._journal.unwritten:
+        if not self._callbacks and not self._journal.unwritten:
             self._empty.set()
 
     async def _disconnect(self) -> None:
@@ -182,11 +182,11 @@ def set_bases(batch: list[Record], pages: Sequence[Page], bases: Sequence[int | 
             record.book.base = base
 
 
-def resend_progress(batch: list[Record], news: Sequence[tuple[Key, str]], told: set[Key]) -> None:
+def resend_progress(batch: list[Record], news: Sequence[tuple[Key, str]], written: set[Key]) -> None:
     """Resend progress that could not be written, with the next flush; after the attempt's end only once."""
     records = {record.key: record for record in batch}
     for key, _ in news:
-        if key not in told:
+        if key not in written:
             records[key].tell_again()
 
 

@@ -140,5 +140,5 @@ class OutputRows:
     def _end(self, lines: list[Line]) -> None:
         """Show half a character at the end of a stream as an unreadable one."""
         for stream, decoder in self._decoders.items():
-            if rest := decoder.decode(b"", final=True):
-                lines.append((self._next_seq(), stream, rest))
+            if remainder := decoder.decode(b"", final=True):
+                lines.append((self._next_seq(), stream, remainder))

@@ -123,11 +123,11 @@ class ProcessEndpoints:
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(str(place))
         listening.listen(16)
-        told: dict[str, Route] = {"/health": lambda _: Answer(200, as_json(self.health()), "application/json")}
+        routes: dict[str, Route] = {"/health": lambda _: Answer(200, as_json(self.health()), "application/json")}
         if self.meter is not None:
             meter = self.meter
-            told["/metrics"] = lambda _: Answer(200, json.dumps(meter.snapshot()).encode(), "application/json")
-        return [Endpoint(listening, told)]
+            routes["/metrics"] = lambda _: Answer(200, json.dumps(meter.snapshot()).encode(), "application/json")
+        return [Endpoint(listening, routes)]
 
 
 def require_client() -> None:
@@ -139,18 +139,20 @@ def require_client() -> None:
         )
 
 
-def make_public_endpoints(metrics: str | None, health: str | None, page: Route, tell: object) -> list[Endpoint]:
+def make_public_endpoints(
+    metrics: str | None, health: str | None, metrics_route: Route, read_health: object
+) -> list[Endpoint]:
     """Return the endpoints for the outside: metrics with health beside them, and health alone at its own address."""
-    assert callable(tell)
+    assert callable(read_health)
 
     def probe(path: str) -> Route:
-        return lambda _: Answer(*tell().answer(path))
+        return lambda _: Answer(*read_health().answer(path))
 
     probes: dict[str, Route] = {path: probe(path) for path in ("/healthz", "/readyz")}
     same = metrics is not None and health is not None and address("metrics", metrics) == address("health", health)
-    made = []
+    endpoints = []
     if metrics is not None:
-        made.append(Endpoint(listen("metrics", metrics), {"/metrics": page, **probes}))
+        endpoints.append(Endpoint(listen("metrics", metrics), {"/metrics": metrics_route, **probes}))
     if health is not None and not same:
-        made.append(Endpoint(listen("health", health), probes))
-    return made
+        endpoints.append(Endpoint(listen("health", health), probes))
+    return endpoints

@@ -11,7 +11,7 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import explain_error
 from pgsched.db.queries.jobs import registration as rows
-from pgsched.db.queries.jobs.declarations import FOREIGN, HELD, declare_in_turn
+from pgsched.db.queries.jobs.declarations import FOREIGN, LOCKED, declare_in_turn
 from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.errors import LockTimeout, PgschedError
@@ -50,7 +50,7 @@ def register_tasks(conn: Connection[Any], registration: Registration) -> None:
 
 def locked_jobs(done: dict[str, str]) -> dict[str, str]:
     """Return the jobs whose rows were locked."""
-    return {name: what for name, what in done.items() if what.startswith(HELD)}
+    return {name: what for name, what in done.items() if what.startswith(LOCKED)}
 
 
 def declare_again(conn: Connection[Any], registration: Registration, *, update: bool = True) -> bool:

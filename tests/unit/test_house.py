@@ -226,6 +226,37 @@ def test_many_runs_are_changed_in_one_place() -> None:
     assert {door.split(":")[0] for door in doors} == {"pgsched/services/runs/changes.py"}
 
 
+RIDDLES = {"told", "said", "held", "made", "tried", "ways", "passed", "aside", "hand", "rest"}
+
+
+def given_names(node: ast.AST) -> Iterator[str]:
+    """The names that a node of a syntax tree gives to something."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield node.attr
+    elif isinstance(node, ast.arg):
+        yield node.arg
+    elif isinstance(node, ast.alias):
+        yield node.asname or ""
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        yield node.name or ""
+
+
+def test_names_say_what_things_are() -> None:
+    """A participle says that something happened, not what there is: a message, the keys, a timer."""
+    riddles = [
+        f"{relative(path)}:{getattr(node, 'lineno', 0)}: {name}"
+        for path in (ROOT / "pgsched").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in given_names(node)
+        if name.lstrip("_").lower() in RIDDLES
+    ]
+    assert riddles == []
+
+
 # Verbs of use cases: command line, console, API, services and statements do the same thing to one noun, for which the
 # module is named (`jobs.pause`, `queues.pause`). `register` is the hook by which a module declares itself.
 MAY_REPEAT = {

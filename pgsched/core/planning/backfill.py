@@ -172,10 +172,12 @@ def choose(mode: str, slot: datetime, own: Row | None, stretch: Row | None, excl
         return Choice(slot, "leave", excluded)
     if own is not None:
         wanted = mode in ("all", mode_of_run(own))
-        return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {said(own)}", own["id"])
+        return Choice(slot, "again" if wanted else "leave", f"run {own['id']} {describe_state(own)}", own["id"])
     reason = "it has no run"
     if stretch is not None:
-        reason += f" of its own: it lies in the stretch of run {stretch['id']}, which {said_of_stretch(stretch)}"
+        reason += (
+            f" of its own: it lies in the stretch of run {stretch['id']}, which {describe_state_of_stretch(stretch)}"
+        )
     return Choice(slot, "leave" if mode == "failed" else "run", reason)
 
 
@@ -186,7 +188,7 @@ def mode_of_run(own: Row) -> str:
     return "failed" if own["state"] == "dead" or own["started_at"] is not None else "missing"
 
 
-def said(run: Row) -> str:
+def describe_state(run: Row) -> str:
     """Describe a run's state as the end of a sentence."""
     state = run["state"]
     if state == "cancelled":
@@ -194,16 +196,16 @@ def said(run: Row) -> str:
     return state if state == "succeeded" else f"is {state}" if state in OPEN_STATES else f"ended {state}"
 
 
-def said_of_stretch(run: Row) -> str:
+def describe_state_of_stretch(run: Row) -> str:
     """Describe the state of a row's whole stretch.
 
     After a revival for one slot, the row's state no longer applies to the others; `covers_state` does.
     """
     state = run["covers_state"]
     if state is None:
-        return said(run)
+        return describe_state(run)
     # For a cancelled run, whether it had started before is not stored.
-    then = "was cancelled" if state == "cancelled" else said({"state": state})
+    then = "was cancelled" if state == "cancelled" else describe_state({"state": state})
     return f"{then}; later it was revived, for slot {run['scheduled_at'].astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC alone"
 
 

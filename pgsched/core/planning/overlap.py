@@ -25,13 +25,13 @@ class UnfinishedRuns(NamedTuple):
     """The unfinished runs of a job at one moment.
 
     `open`: how many there are.
-    `held`: how many of them wait under an overlap policy.
+    `waiting`: how many of them wait under an overlap policy.
     `newest_id`: id of the newest; None: it has no row yet.
     `in_turn`: how many wait because late slots are caught up one after the other.
     """
 
     open: int
-    held: int
+    waiting: int
     newest_id: int | None = None
     in_turn: int = 0
 
@@ -72,11 +72,11 @@ def decide(
         return Verdict("queued", ends_others=True)
     if policy == "skip":
         # Only one slot waits: with this policy, many slots must not start together when the old run ends.
-        waits = retries and standing.held == 0
+        waits = retries and standing.waiting == 0
         return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)
     room = 1 if policy == "buffer_one" else max_buffer
-    if standing.held >= room:
-        return Verdict("skipped", f"{reason} and {standing.held} already waited")
+    if standing.waiting >= room:
+        return Verdict("skipped", f"{reason} and {standing.waiting} already waited")
     return Verdict("waiting")
 
 

@@ -142,7 +142,7 @@ def standing_after(standing: UnfinishedRuns, verdict: Verdict) -> UnfinishedRuns
     born_open = verdict.state != "skipped"
     waits, in_turn = verdict.state == "waiting", standing.in_turn + verdict.in_turn
     return UnfinishedRuns(
-        standing.open + born_open, standing.held + waits - verdict.in_turn, standing.newest_id, in_turn
+        standing.open + born_open, standing.waiting + waits - verdict.in_turn, standing.newest_id, in_turn
     )
 
 
@@ -247,10 +247,10 @@ def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     starts = start_of(job, slot)
     state = "scheduled" if verdict.state == "queued" and starts > now else verdict.state
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
-    held = held_until(job, slot) if verdict.retries else None
+    in_turn_until = held_until(job, slot) if verdict.retries else None
     reason = verdict.reason if verdict.in_turn else overlap.row_reason(verdict.reason, decision.reason)
     return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
-                   decision.covers_count, held)  # fmt: skip
+                   decision.covers_count, in_turn_until)  # fmt: skip
 
 
 def row_replaced(row: SlotRow) -> SlotRow:

@@ -120,17 +120,17 @@ def _macro(first: str, words: list[str]) -> list[str]:
     return MACROS[first].split()
 
 
-def _interval(first: str, rest: list[str]) -> Interval:
-    if len(rest) != 1:
+def _interval(first: str, words: list[str]) -> Interval:
+    if len(words) != 1:
         raise ScheduleError("schedule", f"{first} needs one duration such as 90s or 1h30m")
-    match = _DURATION.fullmatch(rest[0].lower())
+    match = _DURATION.fullmatch(words[0].lower())
     if match is None:
-        raise ScheduleError("schedule", f'"{rest[0]}" is not a duration such as 90s or 1h30m')
+        raise ScheduleError("schedule", f'"{words[0]}" is not a duration such as 90s or 1h30m')
     total = sum(int(n or 0) * unit for n, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
     if total < 1:
-        raise ScheduleError("schedule", f'"{rest[0]}" is shorter than 1s')
+        raise ScheduleError("schedule", f'"{words[0]}" is shorter than 1s')
     if total > MAX_INTERVAL.total_seconds():
-        raise ScheduleError("schedule", f'"{rest[0]}" is longer than {MAX_INTERVAL.days}d')
+        raise ScheduleError("schedule", f'"{words[0]}" is longer than {MAX_INTERVAL.days}d')
     return Interval(timedelta(seconds=total), repeats=first == "@every")
 
 

@@ -128,9 +128,9 @@ def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[P
     for fire in next_slots(schedule, max(job["now"], undecided_after(job)), count):
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
             return
-        told = _apply_job(job, fire)
-        left = left - 1 if left is not None and told.excluded is None else left
-        yield told
+        slot = _apply_job(job, fire)
+        left = left - 1 if left is not None and slot.excluded is None else left
+        yield slot
 
 
 def _apply_job(job: Mapping[str, Any], fire: PreviewSlot) -> PreviewSlot:

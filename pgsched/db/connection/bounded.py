@@ -124,7 +124,7 @@ class AsyncPatientConnection(psycopg.AsyncConnection[Any]):
             gen = bounded(gen, self.answer_within_s)
         try:
             if self.hold_s > 0:
-                found = waiting.wait(held(gen, self.hold_s), self.pgconn.socket, interval=self.hold_s)
+                found = waiting.wait(hold_wait(gen, self.hold_s), self.pgconn.socket, interval=self.hold_s)
                 if not isinstance(found, UnfinishedWait):
                     return found
                 gen = found.gen
@@ -154,7 +154,7 @@ class UnfinishedWait(Generic[T]):
     gen: Generator[Any, Any, T]
 
 
-def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | UnfinishedWait[T]]:
+def hold_wait(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T | UnfinishedWait[T]]:
     """Run the wait generator; return its value, or a `UnfinishedWait` when it must go on in the event loop.
 
     A `UnfinishedWait` is returned when nothing has arrived for one interval, or when `seconds` are over.
@@ -168,10 +168,10 @@ def held(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T |
                 break
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
-    return UnfinishedWait(resumed(gen, waits_for))
+    return UnfinishedWait(resume_wait(gen, waits_for))
 
 
-def resumed(gen: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+def resume_wait(gen: Generator[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
     """Return a generator that continues `gen`, which waits for `waits_for`."""
     try:
         while True:

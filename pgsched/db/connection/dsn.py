@@ -63,14 +63,14 @@ def normalize_url(dsn: str) -> str:
     scheme, driver = url[1].lower(), url[2]
     if scheme not in ("postgresql", "postgres"):
         raise InputError(f"dsn: this is a {scheme} URL; pgsched needs a PostgreSQL database: set PGSCHED_DSN", "dsn")
-    rest = dsn.strip()[url.end() + 1 :]
-    credentials = "@" in rest.partition("/")[0]
-    where = rest.partition("@")[2] if credentials else rest
+    address = dsn.strip()[url.end() + 1 :]
+    credentials = "@" in address.partition("/")[0]
+    where = address.partition("@")[2] if credentials else address
     if "@" in where.partition("?")[0]:
         raise unreadable_dsn_error(f"there is an @ after its host: {ESCAPES}")
     if driver is not None:
-        rest = re.sub(r"([?&])ssl=(?=[a-z-]+(&|$))", r"\1sslmode=", rest)  # as asyncpg calls it
-    return f"{scheme}://{rest}"
+        address = re.sub(r"([?&])ssl=(?=[a-z-]+(&|$))", r"\1sslmode=", address)  # as asyncpg calls it
+    return f"{scheme}://{address}"
 
 
 def unreadable_dsn_error(what: str) -> InputError:

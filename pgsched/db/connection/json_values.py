@@ -32,9 +32,9 @@ class UnreadableJson(str):
     @classmethod
     def of(cls, text: str, why: str) -> UnreadableJson:
         """Build the placeholder for a JSON text."""
-        made = cls(f"(this JSON cannot be read: {why})")
-        made.text, made.why = text, why
-        return made
+        placeholder = cls(f"(this JSON cannot be read: {why})")
+        placeholder.text, placeholder.why = text, why
+        return placeholder
 
 
 def read_json(text: str | bytes) -> Any:

@@ -92,11 +92,11 @@ class SharedConnection(PatientConnection):
         """Open a transaction with our settings, or a savepoint, as psycopg does."""
         outermost = self.outside()
         try:
-            with super().transaction(savepoint_name, force_rollback) as made:
+            with super().transaction(savepoint_name, force_rollback) as transaction:
                 if outermost:
                     self.inside = True
                     plain(self).execute(self.settings)
-                yield made
+                yield transaction
         finally:
             if outermost:
                 self.inside = False
@@ -161,11 +161,11 @@ class AsyncSharedConnection(AsyncPatientConnection):
         """Open a transaction with our settings, or a savepoint, as psycopg does."""
         outermost = self.outside()
         try:
-            async with super().transaction(savepoint_name, force_rollback) as made:
+            async with super().transaction(savepoint_name, force_rollback) as transaction:
                 if outermost:
                     self.inside = True
                     await plain_async(self).execute(self.settings)
-                yield made
+                yield transaction
         finally:
             if outermost:
                 self.inside = False

@@ -75,11 +75,11 @@ def bin_dir() -> Path:
 @contextmanager
 def server(home: Path | None = None) -> Iterator[str]:
     """Use the embedded server inside the block; yields its DSN."""
-    held = acquire(home)
+    usage = acquire(home)
     try:
-        yield held.dsn
+        yield usage.dsn
     finally:
-        held.release()
+        usage.release()
 
 
 def acquire(home: Path | None = None) -> EmbeddedServerUse:
@@ -95,19 +95,19 @@ def acquire(home: Path | None = None) -> EmbeddedServerUse:
         try:
             fcntl.flock(users, fcntl.LOCK_SH | fcntl.LOCK_NB)
             cluster = _cluster(home, binaries)
-            held = EmbeddedServerUse(home, cluster, users)
+            usage = EmbeddedServerUse(home, cluster, users)
         except BaseException as error:
             os.close(users)
             raise _explained(error, home) from error
         try:
             cluster.create()
             cluster.start()
-            held.dsn = cluster.dsn()
+            usage.dsn = cluster.dsn()
         except BaseException as error:
-            held.leave()
+            usage.leave()
             raise _explained(error, home) from error
-    atexit.register(held.release_at_exit)
-    return held
+    atexit.register(usage.release_at_exit)
+    return usage
 
 
 class EmbeddedServerUse:

@@ -54,10 +54,10 @@ def shift_times(conn: Connection[Any], by: timedelta) -> list[Any]:
 
 def make_run_of_slot(conn: Connection[Any], job: str, slot: datetime) -> bool:
     """Make the run of a slot that the moved clock has passed; return False if the slot has a row already."""
-    made = conn.execute(sql("slot_travelled"), {"job": job, "slot": slot}).fetchone()
-    if made is not None:
-        conn.execute(sql("slot_triggered"), {"id": made[0], "slot": slot})
-    return made is not None
+    row = conn.execute(sql("slot_travelled"), {"job": job, "slot": slot}).fetchone()
+    if row is not None:
+        conn.execute(sql("slot_triggered"), {"id": row[0], "slot": slot})
+    return row is not None
 
 
 def settle(conn: Connection[Any], ids: Sequence[int], tokens: Sequence[UUID]) -> int:

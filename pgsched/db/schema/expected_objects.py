@@ -38,7 +38,7 @@ def differences(conn: Connection[Any]) -> list[str]:
     found = [f"function {name} is missing" for name in sorted(bodies.keys() - there.keys())]
     found += [f"function {name} is another than expected" for name in sorted(bodies.keys() & there.keys())
               if bodies[name] not in there[name]]  # fmt: skip
-    held = {name for (name,) in conn.execute(CHECKS).fetchall()}
-    found += [f"check {name} is missing" for name in sorted(checks - held)]
+    existing_checks = {name for (name,) in conn.execute(CHECKS).fetchall()}
+    found += [f"check {name} is missing" for name in sorted(checks - existing_checks)]
     missing = triggers - set(conn.execute(TRIGGERS).fetchall())
     return found + [f"trigger {name} of {table} is missing" for name, table in sorted(missing)]

@@ -116,10 +116,10 @@ def filter_permitted(host: str, port: int, addresses: Iterable[str], allow: Allo
     Raises Forbidden where no address is permitted. Its text does not name the addresses: the producer reads the text,
     and must not learn about the worker's network.
     """
-    passed = [text for text in addresses if _is_permitted(host, port, ip_address(text), allow)]
-    if not passed:
+    permitted_addresses = [text for text in addresses if _is_permitted(host, port, ip_address(text), allow)]
+    if not permitted_addresses:
         raise Forbidden(f"{host} is not a public address, and this worker has no --http-allow for it")
-    return passed[:MOST_ADDRESSES]
+    return permitted_addresses[:MOST_ADDRESSES]
 
 
 def _is_permitted(host: str, port: int, address: Address, allow: AllowList) -> bool:

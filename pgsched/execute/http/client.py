@@ -87,11 +87,11 @@ class Backend(httpcore.AsyncNetworkBackend):
             except Exception as error:  # OSError, or a UnicodeError for a label that is too long
                 return error
 
-        found = await self._threads.submit(call)
-        if isinstance(found, Exception):
-            said = getattr(found, "strerror", None) or found
-            raise httpcore.ConnectError(f"cannot resolve {host}: {said}") from found
-        return found
+        result = await self._threads.submit(call)
+        if isinstance(result, Exception):
+            reason = getattr(result, "strerror", None) or result
+            raise httpcore.ConnectError(f"cannot resolve {host}: {reason}") from result
+        return result
 
 
 def _reason(error: BaseException) -> str:

@@ -47,9 +47,11 @@ def outcome_of_answer(answer: Answer, *, expected: bool) -> Outcome:
     if expected:
         return Outcome(Result.SUCCEEDED, value=result_of_answer(answer))
     text = _text(answer)
-    said = next((line.strip()[:200] for line in text.splitlines() if line.strip()), "") if _is_text(answer) else ""
+    first_line = (
+        next((line.strip()[:200] for line in text.splitlines() if line.strip()), "") if _is_text(answer) else ""
+    )
     error = f"HTTP {answer.status} {status_phrase(answer.status)}".rstrip()
-    error = f"{error}: {said}" if said else error
+    error = f"{error}: {first_line}" if first_line else error
     retry = not 400 <= answer.status <= 499 or answer.status in RETRIED_STATUSES
     return Outcome(
         Result.FAILED,

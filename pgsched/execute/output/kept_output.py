@@ -41,13 +41,13 @@ class PendingOutput:
         """Keep this output; at most `room` bytes may wait, and the oldest of the tail are dropped."""
         if self.head_left and sum(len(piece) for _, piece in self.head) >= room:
             self.head_left = 0
-        first, rest = data[: self.head_left], data[self.head_left :]
-        if first:
-            append_piece(self.head, stream, first)
-            self.head_left -= len(first)
-        if rest:
-            append_piece(self.tail, stream, rest)
-            self.tail_bytes += len(rest)
+        for_head, for_tail = data[: self.head_left], data[self.head_left :]
+        if for_head:
+            append_piece(self.head, stream, for_head)
+            self.head_left -= len(for_head)
+        if for_tail:
+            append_piece(self.tail, stream, for_tail)
+            self.tail_bytes += len(for_tail)
             self._drop(room)
 
     def skip(self, n_bytes: int, n_lines: int) -> None:

@@ -32,8 +32,8 @@ class Record:
     A Record is cheap to make, because most attempts that may print never do.
     """
 
-    __slots__ = ("_journal", "_kept", "_output", "_progress", "_told", "_torn", "attempt", "book", "closed", "key",
-                 "late", "queued")  # fmt: skip
+    __slots__ = ("_ends_mid_character", "_journal", "_kept", "_output", "_progress", "_sent_progress", "attempt",
+                 "book", "closed", "key", "late", "queued")  # fmt: skip
 
     def __init__(self, journal: Journal, key: Key, attempt: int) -> None:
         self.key = key
@@ -44,8 +44,8 @@ class Record:
         self._output: HeadTail | None = None
         self._kept: PendingOutput | None = None
         self._progress: Progress | None = None
-        self._told: Progress | None = None
-        self._torn = False  # the output may end in the middle of a character
+        self._sent_progress: Progress | None = None
+        self._ends_mid_character = False  # the output may end in the middle of a character
 
     @property
     def output(self) -> HeadTail:
@@ -55,7 +55,7 @@ class Record:
         return self._output
 
     @property
-    def said(self) -> bool:
+    def has_output(self) -> bool:
         """Whether there was any output."""
         return self._output is not None
 
@@ -77,7 +77,7 @@ class Record:
             kept = self._kept = self._kept or PendingOutput(journal.head_bytes)
             for start in range(0, len(data), READ_BYTES):
                 kept.add(stream, data[start : start + READ_BYTES], journal.room())
-            self._torn = data[-1] >= 0x80
+            self._ends_mid_character = data[-1] >= 0x80
         self._wake()
 
     def skip(self, n_bytes: int, n_lines: int) -> None:
@@ -113,7 +113,7 @@ class Record:
             again = not self.late
             self.late = self.closed
             if again:
-                self._told = None
+                self._sent_progress = None
         if again:
             self._wake()
 
@@ -121,13 +121,13 @@ class Record:
         """End the record: output and progress after this call are ignored."""
         with self._journal.lock:
             self.closed = True
-        if self._torn:
+        if self._ends_mid_character:
             self._wake()
 
     def _news(self) -> Progress | None:
         """Return the progress if it has changed since the last call, else None."""
-        news = None if self._progress is self._told else self._progress
-        self._told = self._progress
+        news = None if self._progress is self._sent_progress else self._progress
+        self._sent_progress = self._progress
         return news
 
     def _wake(self) -> None:
@@ -194,8 +194,8 @@ def progress_to_json(progress: Progress) -> Progress | None:
     """
     done, total, note = progress
     try:
-        said = None if note is None else replace_unstorable(text_of(note))[:NOTE_CHARACTERS]
-        return json_number(done), None if total is None else json_number(total), said
+        note_text = None if note is None else replace_unstorable(text_of(note))[:NOTE_CHARACTERS]
+        return json_number(done), None if total is None else json_number(total), note_text
     except Exception:  # user code
         return None
 

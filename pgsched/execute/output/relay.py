@@ -27,9 +27,9 @@ class Relay:
         self._send = send
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._said = threading.Event()
+        self._has_output = threading.Event()
         self._journal = Journal(WAITING_BYTES, head_share=0)
-        self._journal.on_wake = self._said.set
+        self._journal.on_wake = self._has_output.set
         # Started before any memory limit is set, because the thread's stack counts against the limit.
         threading.Thread(target=self._serve, name="pgsched-relay", daemon=True).start()
 
@@ -54,8 +54,8 @@ class Relay:
 
     def _serve(self) -> None:
         while True:
-            self._said.wait()
-            self._said.clear()
+            self._has_output.wait()
+            self._has_output.clear()
             self._flush()
             time.sleep(PAUSE_S)
 

@@ -264,11 +264,11 @@ def attempt_context(message: Message) -> Iterator[None]:
 def as_async_call(call: Call) -> Call:
     """Return a plain call as an async one that runs on the event loop itself: nothing else runs in this process."""
 
-    async def made() -> Any:
+    async def async_call() -> Any:
         with outside_loop():
             return call()
 
-    return made
+    return async_call
 
 
 async def call_plain_hook(call: Call) -> Any:

@@ -71,10 +71,10 @@ class PoolChild(ProcessSession):
         self._ours, channel = socket.socketpair()  # where one of these three fails, the files close themselves
         stop, self._stop_line = os.pipe()
         fds = (channel.fileno(), stop, self._faults.fileno())
-        told = ",".join(str(number) for number in (*fds, os.getpid()))
+        descriptors = ",".join(str(number) for number in (*fds, os.getpid()))
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", START, told, *home.search],
+                [sys.executable, "-c", START, descriptors, *home.search],
                 stdin=subprocess.DEVNULL, pass_fds=fds, start_new_session=True,
             )  # fmt: skip
         except BaseException:
@@ -89,8 +89,8 @@ class PoolChild(ProcessSession):
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[Message | None] | None = None
         self._eof = asyncio.Event()
-        self._left = False
-        self.rest: asyncio.TimerHandle | None = None
+        self._is_leaving = False
+        self.idle_timer: asyncio.TimerHandle | None = None
         self.on_death: Callable[[], None] | None = None
         self.attempt: tuple[Record | None, Control | None] = (None, None)  # where its output and its requests go
         self.dead = asyncio.Event()
@@ -130,7 +130,7 @@ class PoolChild(ProcessSession):
 
     async def leave(self, within_s: float) -> None:
         """Let an idle child end by itself within `within_s` seconds, so that its exit handlers run."""
-        self._left = True
+        self._is_leaving = True
         if self._transport is not None:
             self._transport.close()
         with contextlib.suppress(TimeoutError):
@@ -139,7 +139,7 @@ class PoolChild(ProcessSession):
 
     async def end(self) -> None:
         """Kill the child with everything in its session, and release its descriptors."""
-        self._left = True
+        self._is_leaving = True
         self.kill()
         gone = asyncio.create_task(self.all_ended())
         try:
@@ -189,7 +189,7 @@ class PoolChild(ProcessSession):
     def hung_up(self) -> None:
         """Note the end of the channel: the child is about to end, or user code has closed the channel."""
         self._eof.set()
-        if not self._left:
+        if not self._is_leaving:
             self._loop.call_later(LAST_WORDS_S, self.kill)
 
     async def _watched(self) -> None:

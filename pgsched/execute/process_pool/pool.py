@@ -83,7 +83,7 @@ class Pool:
             return Outcome(Result.CRASHED, error="the child process that ran it gave an answer that is none")
         finally:
             if again:
-                self._rest(child)
+                self._keep_idle(child)
             else:
                 await self._end(child)
 
@@ -130,16 +130,16 @@ class Pool:
             self._let_go(child)
         return None
 
-    def _rest(self, child: PoolChild) -> None:
+    def _keep_idle(self, child: PoolChild) -> None:
         """Keep a child for a later attempt."""
         child.attempt = None, None
         self._idle.append(child)
-        child.rest = asyncio.get_running_loop().call_later(self._idle_s, self._let_go, child)
+        child.idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._let_go, child)
 
     def _wake(self, child: PoolChild) -> None:
         self._idle.remove(child)
-        if child.rest is not None:
-            child.rest.cancel()
+        if child.idle_timer is not None:
+            child.idle_timer.cancel()
 
     def _let_go(self, child: PoolChild) -> None:
         """End an idle child that was idle for too long, or has died."""
@@ -164,8 +164,8 @@ def import_failure(child: PoolChild, answer: Message | None, path: str) -> Outco
         return crash_outcome(child, f"a child process ended while it imported {path}")
     if answer["error"] is None:
         return None
-    told = refusal_outcome(f"a child process could not import {path}: {answer['error']}", retry=True)
-    return replace(told, traceback=answer["traceback"])
+    outcome = refusal_outcome(f"a child process could not import {path}: {answer['error']}", retry=True)
+    return replace(outcome, traceback=answer["traceback"])
 
 
 def crash_outcome(child: PoolChild, what: str) -> Outcome:

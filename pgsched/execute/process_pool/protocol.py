@@ -46,8 +46,8 @@ def frame_length(head: bytes | bytearray) -> int:
 
 def home_message(home: AppLocation) -> Message:
     """Return the first message to a child: the app's path, its database and the secrets of the environment."""
-    told: Message = {"app": home.path, "dsn": home.dsn}
-    return told | ({"secrets": hidden_environment.dropped_secrets()} if hidden_environment.is_hidden() else {})
+    message: Message = {"app": home.path, "dsn": home.dsn}
+    return message | ({"secrets": hidden_environment.dropped_secrets()} if hidden_environment.is_hidden() else {})
 
 
 def attempt_message(claim: Claim, memory_mb: int | None, own: AttemptState | None = None) -> Message:

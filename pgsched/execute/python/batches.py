@@ -101,23 +101,23 @@ class Batch:
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """Give each attempt without an outcome its share of what the call returned or raised."""
-        count, told = len(self.members), list[MemberResult]()
+        count, results = len(self.members), list[MemberResult]()
         if error is not None:
-            told = [(outcome_of_error(error, self.handler.no_retry), error)] * count
+            results = [(outcome_of_error(error, self.handler.no_retry), error)] * count
         elif value is None:
-            told = [(outcome_of_value(None), None)] * count
+            results = [(outcome_of_value(None), None)] * count
         elif isinstance(value, list | tuple) and len(value) == count:
-            told = [
-                (outcome_of_error(one, self.handler.no_retry), one)
-                if isinstance(one, BaseException)
-                else (outcome_of_value(one), None)
-                for one in value
+            results = [
+                (outcome_of_error(member_value, self.handler.no_retry), member_value)
+                if isinstance(member_value, BaseException)
+                else (outcome_of_value(member_value), None)
+                for member_value in value
             ]
         else:
             what = f"{len(value)} of them" if isinstance(value, list | tuple) else type(value).__name__
             wrong = TaskError(f"batch: a handler returns None or a list of {count} results, not {what}")
-            told = [(refusal_outcome(str(wrong)), wrong)] * count
-        for member, (outcome, why) in zip(self.members, told, strict=True):
+            results = [(refusal_outcome(str(wrong)), wrong)] * count
+        for member, (outcome, why) in zip(self.members, results, strict=True):
             member.tell(outcome, why)
 
     def tell_all(self, outcome: Outcome) -> None:

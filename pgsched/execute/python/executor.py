@@ -64,7 +64,7 @@ class PythonExecutor:
         self._threads: Threads[Any] = Threads(concurrency)
         self.batches = Batches(tasks, self._threads, self._abandon, self._tell)
         self._hooks = hooks or Hooks()
-        self._telling: set[asyncio.Task[None]] = set()
+        self._error_tasks: set[asyncio.Task[None]] = set()
         self._journal = journal or Journal()
         self._streams = Streams()
         self._control_of: Callable[[Key], Control | None] = lambda key: None
@@ -177,19 +177,19 @@ class PythonExecutor:
 
     async def _tell(self, run: Run, error: BaseException) -> None:
         """Call the on_error hooks for an attempt that failed."""
-        await self._hooks.tell(run, error, self._aside)
+        await self._hooks.tell(run, error, self._call_in_thread)
 
-    async def _aside(self, call: Call) -> Any:
+    async def _call_in_thread(self, call: Call) -> Any:
         return await in_thread(self._threads, call)
 
     def ended_badly(self, claim: Claim, outcome: Outcome) -> None:
         """Call the on_error hooks for an attempt that timed out or crashed: no exception reports either."""
         if self._hooks.on_error:
             error = (TimedOut if outcome.result is Result.TIMED_OUT else Crashed)(outcome.error or "")
-            told = self._hooks.tell(run_of(claim, None, AttemptState()), error, self._aside)
-            task = asyncio.get_running_loop().create_task(told)
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            hook_calls = self._hooks.tell(run_of(claim, None, AttemptState()), error, self._call_in_thread)
+            task = asyncio.get_running_loop().create_task(hook_calls)
+            self._error_tasks.add(task)
+            task.add_done_callback(self._error_tasks.discard)
 
     def _own(self, claim: Claim) -> AttemptState:
         return AttemptState(self._control_of(claim.key), self._dsn)
@@ -205,8 +205,8 @@ class PythonExecutor:
 
     async def close(self) -> None:
         """Wait for running on_error hooks, then end threads, capture, child processes and idle connections."""
-        if self._telling:
-            await asyncio.wait(self._telling, timeout=LAST_WORDS_S)
+        if self._error_tasks:
+            await asyncio.wait(self._error_tasks, timeout=LAST_WORDS_S)
         self._threads.close()
         self._streams.remove()
         await self._pool.close()
@@ -311,13 +311,13 @@ def outcome_of_raise(
 def cancellation_with_output(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
     """Close the record, and return the cancellation together with the attempt's output."""
     record.close()
-    return AttemptCancelled(record.output.text()) if record.said else error
+    return AttemptCancelled(record.output.text()) if record.has_output else error
 
 
 def end_record(outcome: Outcome, record: Record) -> Outcome:
     """Close the record of an ended attempt, and return the outcome with the attempt's output."""
     record.close()
-    return replace(outcome, log_tail=record.output.text()) if record.said else outcome
+    return replace(outcome, log_tail=record.output.text()) if record.has_output else outcome
 
 
 def is_cancelled() -> bool:

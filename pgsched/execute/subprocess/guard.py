@@ -30,7 +30,7 @@ def watch_groups(pipe: int, worker: int) -> set[int]:
     """
     groups: set[int] = set()
     begun = 0
-    rest = b""
+    partial_line = b""
     while True:
         # Read all lines before the end of file counts: the worker may die before this program runs its first line.
         # A process forked by user code may hold the pipe open; then a change of this program's parent shows the death.
@@ -41,7 +41,7 @@ def watch_groups(pipe: int, worker: int) -> set[int]:
         data = os.read(pipe, 65536)
         if not data:
             break
-        *lines, rest = (rest + data).split(b"\n")
+        *lines, partial_line = (partial_line + data).split(b"\n")
         for line in lines:
             sign, group = line[:1], int(line[1:])
             if sign == b"?":

@@ -126,9 +126,9 @@ def outcome_of_exit(claim: Claim, code: int | None, output: HeadTail) -> Outcome
     if shown in (success_codes if success_codes is not None else [0]):
         return Outcome(Result.SUCCEEDED, value={"exit_code": shown}, log_tail=log_tail)
     retry = shown not in (exit_codes(claim, "dead_codes") or []) and (retry_codes is None or shown in retry_codes)
-    said = output.last_line()
+    last_line = output.last_line()
     how = f"exit code {code}" if code >= 0 else f"killed by {signal_name(-code)}"
-    return refusal_outcome(f"{how}: {said}" if said else how, retry=retry, log_tail=log_tail)
+    return refusal_outcome(f"{how}: {last_line}" if last_line else how, retry=retry, log_tail=log_tail)
 
 
 def exit_codes(claim: Claim, name: str) -> list[Any] | None:

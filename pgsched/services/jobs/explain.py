@@ -168,11 +168,11 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
     """Collect all facts about one slot."""
     run = read_row(conn, job["id"], slot)
     terms = evidence.leader_terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
-    passed = evidence.passed_over(conn, job["id"], slot) if run is None else None
+    passed_over = evidence.passed_over(conn, job["id"], slot) if run is None else None
     excluded = backfills.excluded_dates(conn, job["id"], job["timezone"]).excluded(slot)
     around = RunContext() if run is None else collect_reasons(conn, run)
     return SlotFacts(
-        job["now"], job, slot, asked, nearest, run, around, terms, passed, excluded, is_behind_last_run(job, slot)
+        job["now"], job, slot, asked, nearest, run, around, terms, passed_over, excluded, is_behind_last_run(job, slot)
     )
 
 
@@ -208,9 +208,9 @@ def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext
     """Return the reasons why a run has not ended yet: other runs, limits, or missing workers."""
     if run["state"] == "skipped":
         return RunContext(earlier=describe_earlier_run(conn, run))
-    held = limits.explain_hold(conn, run)
+    hold_reasons = limits.explain_hold(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
-        return RunContext(held=held or "the leader to release it")
+        return RunContext(held_by=hold_reasons or "the leader to release it")
     if run["state"] == "waiting" and run["available_at"] is None:
         return RunContext(parents=evidence.parents(conn, run["id"]))
     if run["state"] == "waiting":
@@ -218,7 +218,12 @@ def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext
     if run["state"] == "queued":
         offered = evidence.workers_offering(conn, run)
         hint = "" if offered.get("workers") or run["kind"] != Kind.TASK else hint_offered_tasks(conn, run["task"])
-        return RunContext(alive=offered.get("alive", 0), offering=offered.get("workers", 0), held=held, hint=hint)
+        return RunContext(
+            live_workers=offered.get("alive", 0),
+            offering_workers=offered.get("workers", 0),
+            held_by=hold_reasons,
+            hint=hint,
+        )
     return RunContext()
 
 

@@ -83,15 +83,15 @@ def last_rows(log: list[Row]) -> list[Row]:
 
 def spans(run: Row) -> list[Span]:
     """Return a run's life, from its creation to its end or now; the time outside of attempts is waiting."""
-    tried = [
+    attempts = [
         Span(one["outcome"], one["started_at"], one["finished_at"], one["attempt"])
         for one in run["attempts"]
         if one["started_at"] is not None
     ]
     if run["started_at"] is not None and run["state"] in ("running", "succeeded"):
-        tried.append(Span(run["state"], run["started_at"], run["finished_at"] or run["now"], run["attempt"]))
+        attempts.append(Span(run["state"], run["started_at"], run["finished_at"] or run["now"], run["attempt"]))
     found, at = [], run["created_at"]
-    for one in sorted(tried, key=lambda span: span.begin):
+    for one in sorted(attempts, key=lambda span: span.begin):
         if one.begin > at:
             found.append(Span("waiting", at, one.begin))
         found.append(one)

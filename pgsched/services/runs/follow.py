@@ -55,7 +55,7 @@ def looks(
 
     `note`: called once with a text if no worker would take the run.
     """
-    place, begun, told = BEGINNING, time.monotonic(), False
+    place, begun, is_noted = BEGINNING, time.monotonic(), False
     while True:
         run = run_output.state(conn, run_id)
         last = run["state"] in ENDED_STATES or (attempt is not None and is_past(run, attempt))
@@ -65,8 +65,8 @@ def looks(
         yield Seen(run, rows, last)
         if last:
             return
-        if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
-            told = True
+        if run["state"] == "queued" and not is_noted and time.monotonic() - begun > PATIENCE_S:
+            is_noted = True
             if not is_offered(conn, run):
                 note(f"no live worker offers {describe_offer(run)} on queue {run['queue']}; start a `pgsched worker`")
         time.sleep(every_s)

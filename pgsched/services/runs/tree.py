@@ -23,17 +23,17 @@ class Line:
     `lead`: the lines that lead to it.
     `mark`: a mark if it is the run that was asked about.
     `state`: its state, empty for a pruned run.
-    `rest`: all other text.
+    `details`: all other text.
     """
 
     lead: str
     id: int
     mark: str
     state: str
-    rest: str
+    details: str
 
     def __str__(self) -> str:
-        return f"{self.lead}{self.id}{self.mark}{'  ' if self.state else ''}{self.state}{self.rest}"
+        return f"{self.lead}{self.id}{self.mark}{'  ' if self.state else ''}{self.state}{self.details}"
 
 
 def lines(found: list[Row], wanted: int) -> Iterator[Line]:

@@ -23,10 +23,10 @@ PATIENCE_S = 3.0  # until the note
 
 def until_ended(conn: Connection[Any], run_id: int, note: Callable[[str], object], every_s: float = EVERY_S) -> Row:
     """Return the run once it has ended. `note`: called once if no worker would take it."""
-    begun, told = time.monotonic(), False
+    begun, is_noted = time.monotonic(), False
     while (run := runs.show_run(conn, run_id))["state"] not in ENDED_STATES:
-        if run["state"] == "queued" and not told and time.monotonic() - begun > PATIENCE_S:
-            told = True
+        if run["state"] == "queued" and not is_noted and time.monotonic() - begun > PATIENCE_S:
+            is_noted = True
             if not is_offered(conn, run):
                 hint = hint_offered_tasks(conn, run["task"]) if run["kind"] == Kind.TASK else ""
                 cure = hint or "; start a `pgsched worker`"
@@ -39,11 +39,11 @@ def progress(
     conn: Connection[Any], backfill_id: int, note: Callable[[str], object], every_s: float = EVERY_S
 ) -> Iterator[Row]:
     """Yield a backfill as it goes on, the last time when it has ended. `note`: called once if no process leads."""
-    begun, told = time.monotonic(), False
+    begun, is_noted = time.monotonic(), False
     while (found := backfills.show_backfill(conn, backfill_id))["finished_at"] is None:
         yield found
-        if not found["leading"] and not told and time.monotonic() - begun > PATIENCE_S:
-            told = True
+        if not found["leading"] and not is_noted and time.monotonic() - begun > PATIENCE_S:
+            is_noted = True
             note("no live leader works on it; start a `pgsched worker`")
         time.sleep(every_s)
     yield found

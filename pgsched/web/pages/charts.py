@@ -109,8 +109,8 @@ def chart(
 
 def tooltip_of_interval(time: str, series: Sequence[Series], i: int, show: Callable[[float], str]) -> str:
     """Return the tooltip of one interval."""
-    told = [f"{one.label} {show(value)}" for one in series if (value := one.values[i]) is not None]
-    return f"{time}: {', '.join(told) or 'nothing'}"
+    texts = [f"{one.label} {show(value)}" for one in series if (value := one.values[i]) is not None]
+    return f"{time}: {', '.join(texts) or 'nothing'}"
 
 
 def draw_series(series: Series, where: Sequence[float], top: float, show: Callable[[float], str]) -> Line:

@@ -26,13 +26,13 @@ class Depth(NamedTuple):
     """The numbers of open runs at one instant.
 
     `at`: the instant, in monotonic seconds of this machine.
-    `later`: runs that are scheduled or waiting.
+    `not_claimable`: runs that are scheduled or waiting.
     """
 
     at: float
     queued: int
     running: int
-    later: int
+    not_claimable: int
 
 
 class Depths:

@@ -46,8 +46,8 @@ def index(request: Request, conn: Connection[Any]) -> View:
 
 def slot_strips(found: list[Row]) -> tuple[Any, Any]:
     """Return two strips of a job's last slots: how long the runs took, and how they ended."""
-    made = bars(found)
-    return duration_paths(made, slots.SHOWN), draw_strip(made, slots.SHOWN)
+    slot_bars = bars(found)
+    return duration_paths(slot_bars, slots.SHOWN), draw_strip(slot_bars, slots.SHOWN)
 
 
 def show(request: Request, conn: Connection[Any]) -> View:

@@ -60,7 +60,7 @@ def depth_chart(depths: Depths, span: str) -> Chart:
     series = [
         Series("queued", "a", [one.queued for one in noted], filled=True),
         Series("running", "b", [one.running for one in noted]),
-        Series("scheduled or waiting", "c", [one.later for one in noted]),
+        Series("scheduled or waiting", "c", [one.not_claimable for one in noted]),
     ]
     times = [f"{format_short_duration(round(now - one.at))} ago" for one in noted]
     whole = not noted or now - noted[0].at > 0.9 * seconds

@@ -149,13 +149,13 @@ def path_segment(name: str) -> str:
     return quote(f"~{name}" if DOTTED.fullmatch(name) else name, safe="")
 
 
-def make() -> Environment:
+def make_environment() -> Environment:
     """Return the environment with its filters."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("pgsched.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, auto_reload=False, finalize=finalize,
     )  # fmt: skip
-    made.filters |= {
+    environment.filters |= {
         "moment": format_utc,
         "since": age_element,
         "duration": format_short_duration,
@@ -174,8 +174,8 @@ def make() -> Environment:
         "as_it_is": field_value,
         "local": format_local,
     }
-    made.globals |= {"query": query_string}
-    return made
+    environment.globals |= {"query": query_string}
+    return environment
 
 
-ENVIRONMENT = make()
+ENVIRONMENT = make_environment()

@@ -27,8 +27,8 @@ from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, No
 from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, path_segment
 from pgsched.web.security.visitors import SAFE_METHODS, Visitor
 
-TOLD = "pgsched_told"
-MOST_TOLD = 800  # characters; the message travels in a cookie
+MESSAGE_COOKIE = "pgsched_told"
+MAX_MESSAGE = 800  # characters; the message travels in a cookie
 WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
@@ -48,12 +48,12 @@ class Redirect:
     """A change that was made.
 
     `to`: where the browser goes next.
-    `told`: the message that it shows there.
+    `message`: the message that it shows there.
     `bad`: the message is about a failure.
     """
 
     to: str
-    told: str = ""
+    message: str = ""
     bad: bool = False
 
 
@@ -83,7 +83,7 @@ def answer(request: Request, make: Page) -> Response:
         # Show the error on the page with the button: here, a reload would send the form again.
         came = previous_page(request) if request.method == "POST" else None
         found = (
-            error_view(found) if came is None else Redirect(came, f"That did not work: {found}"[:MOST_TOLD], bad=True)
+            error_view(found) if came is None else Redirect(came, f"That did not work: {found}"[:MAX_MESSAGE], bad=True)
         )
     response = found if isinstance(found, Response) else respond(request, found)
     response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
@@ -133,15 +133,15 @@ def connection(request: Request) -> Iterator[Connection[Any]]:
 def respond(request: Request, found: View | Redirect) -> Response:
     """Return the response for a browser: a page, or a redirect with a message."""
     if isinstance(found, View):
-        told = request.app.state.signer.unseal(TOLD, request.cookies.get(TOLD, ""))
-        response: Response = HTMLResponse(render(request, found, told), found.status)
-        if told is not None:
-            response.delete_cookie(TOLD)
+        message = request.app.state.signer.unseal(MESSAGE_COOKIE, request.cookies.get(MESSAGE_COOKIE, ""))
+        response: Response = HTMLResponse(render(request, found, message), found.status)
+        if message is not None:
+            response.delete_cookie(MESSAGE_COOKIE)
         return response
     response = RedirectResponse(found.to, 303)
-    if found.told:
-        sealed = request.app.state.signer.seal(TOLD, {"text": found.told, "bad": found.bad})
-        response.set_cookie(TOLD, sealed, max_age=60, httponly=True, samesite="strict")
+    if found.message:
+        sealed = request.app.state.signer.seal(MESSAGE_COOKIE, {"text": found.message, "bad": found.bad})
+        response.set_cookie(MESSAGE_COOKIE, sealed, max_age=60, httponly=True, samesite="strict")
     return response
 
 
@@ -161,15 +161,15 @@ def status_of(error: PgschedError) -> int:
     return 503 if isinstance(error, (DatabaseUnreachable, DatabaseReadOnly)) else 500
 
 
-def render(request: Request, view: View, told: Mapping[str, Any] | None = None) -> str:
-    """Return the HTML of the whole page; `told` is the message about the last change."""
-    return ENVIRONMENT.get_template(view.template).render(template_values(request, view) | {"told": told})
+def render(request: Request, view: View, message: Mapping[str, Any] | None = None) -> str:
+    """Return the HTML of the whole page; `message` is the message about the last change."""
+    return ENVIRONMENT.get_template(view.template).render(template_values(request, view) | {"message": message})
 
 
 def render_live_part(request: Request, view: View) -> str:
     """Return the HTML of the live part of the page: exactly the text that the whole page has there."""
     template = ENVIRONMENT.get_template(view.template)
-    values = template.new_context(template_values(request, view) | {"told": None})
+    values = template.new_context(template_values(request, view) | {"message": None})
     paused = ENVIRONMENT.get_template("pauses.html").render(values)
     return paused + "".join(template.blocks["live"](values))
 

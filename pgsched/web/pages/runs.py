@@ -53,7 +53,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
     except (InputError, NotFound) as error:
         found, problem = pages.Page([], more=False), error
         similar = jobs.similar_job_names(conn, field_text(request, "job") or "") if isinstance(error, NotFound) else []
-    told = f'there is no job named "{field_text(request, "job")}".' if similar else problem and str(problem)
+    problem_text = f'there is no job named "{field_text(request, "job")}".' if similar else problem and str(problem)
     filters = {what: field_text(request, what) for what in ("queue", "task", "tag")} if not found.runs else {}
     meant = {what: name_hints.similar_names_of_runs(conn, what, name) for what, name in filters.items() if name}
     asked, last = filter_fields(request), found.runs[-1]["id"] if found.runs else None
@@ -62,7 +62,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
         further = query_string(asked, ended_until=found.end_at.isoformat())
     values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": list(Kind),
               "more": query_string(asked, before=last) if found.more else None, "further": further,
-              "older": before is not None, "problem": told, "similar": similar,
+              "older": before is not None, "problem": problem_text, "similar": similar,
               "meant": {what: names for what, names in meant.items() if names},
               "verbs": possible_actions(asked.get("state"))}  # fmt: skip
     return View("runs.html", values, 200 if problem is None else status_of(problem))
@@ -160,6 +160,6 @@ def cancel_tree(request: Request, conn: Connection[Any]) -> Redirect:
     return Redirect(f"/runs/{request.path_params['id']}/tree", f"Cancelled {len(done.rows)} runs.")
 
 
-def return_to_button(request: Request, told: str) -> Redirect:
+def return_to_button(request: Request, message: str) -> Redirect:
     """Return to the page with the button."""
-    return Redirect(local_path(field_text(request, "next"), f"/runs/{request.path_params['id']}"), told)
+    return Redirect(local_path(field_text(request, "next"), f"/runs/{request.path_params['id']}"), message)

@@ -71,8 +71,8 @@ class VisitorRecognition:
         if (token := bearer_token(asked)) is not None:
             return *settings.by_token(token), False
         if settings.proxy_header and self.from_proxy(asked):
-            said = asked.headers.getlist(settings.proxy_header)
-            user = said[0] if len(said) == 1 else ""  # of two headers, one may come from the browser
+            header_values = asked.headers.getlist(settings.proxy_header)
+            user = header_values[0] if len(header_values) == 1 else ""  # of two headers, one may come from the browser
             return ("write", user, True) if user else ("none", "", True)
         return *self._people.get(session.by, ("none", "")), True
 

@@ -160,13 +160,13 @@ class RunningAttempt:
 
         A later result or error of the handler is only logged.
         """
-        told = {"run": self.claim.id, "task": self.claim.task[:80]}
+        fields = {"run": self.claim.id, "task": self.claim.task[:80]}
         if outcome is None or outcome.result is not Result.SUCCEEDED:
             what = "it was stopped" if outcome is None else outcome.error
-            logger.warning("handler did not end well after its transaction had settled its run", **told,
+            logger.warning("handler did not end well after its transaction had settled its run", **fields,
                            error=(what or "")[:200])  # fmt: skip
         elif outcome.value is not None:
-            logger.warning("what a handler returned is not kept: its transaction had settled its run", **told,
+            logger.warning("what a handler returned is not kept: its transaction had settled its run", **fields,
                            instead="run.set_result() inside of the transaction")  # fmt: skip
         return Outcome(Result.SUCCEEDED)
 

@@ -81,20 +81,22 @@ class Capacity:
         if claims and claims[0].suspect:  # a suspect run is claimed alone
             self._suspects[claims[0].key] = now
 
-    def wanted(self, held: int) -> int:
-        """Return how many claims are wanted now, when `held` claims already wait for a place."""
+    def wanted(self, waiting_claims: int) -> int:
+        """Return how many claims are wanted now, when `waiting_claims` claims already wait for a place."""
         free, ahead = self._unclaimed(), 0
         parked = self.busy > 0 and time.monotonic() >= self.moved_at + PARKED_S
         if not parked and not self._held_suspects():
             ahead = min(self.pace.prefetch, MOST_AHEAD_SIZE // self._size_each)
-        want = free + ahead - held
+        want = free + ahead - waiting_claims
         # refill the prefetch when half is used, not claim by claim
-        return want if free > held or want > ahead // 2 else 0
+        return want if free > waiting_claims or want > ahead // 2 else 0
 
-    def places(self, held: int) -> int:
+    def places(self, waiting_claims: int) -> int:
         """Return how many places are free for runs that count as begun once they are claimed."""
         young = time.monotonic() - YOUNG_S
-        return 0 if any(since > young for since in self._held_suspects().values()) else max(0, self._unclaimed() - held)
+        if any(since > young for since in self._held_suspects().values()):
+            return 0
+        return max(0, self._unclaimed() - waiting_claims)
 
     def enough(self, now: float) -> int | None:
         """Return how many claims ahead are enough for the pace now, or at the last call, whichever is more.

@@ -40,7 +40,7 @@ class ClaimBuffer:
         self._running = running
         self._let_go = let_go
 
-    def held(self) -> int:
+    def waiting_count(self) -> int:
         """Return for how many claims no place is taken yet."""
         return max(0, len(self.claims) - self.starting)
 

@@ -48,30 +48,30 @@ class AttemptSink(Protocol):
 class InProgress:
     """The attempts that one task makes in a time slice, one after the other: their number, and the last attempt.
 
-    - `made`: how many have ended.
+    - `ended_count`: how many have ended.
     - `is_over`: the last attempt is reached; the fields below describe it.
     - `waits`: the last attempt waits.
-    - `begun`: the outcome or the waiting coroutine of the last attempt; None: it has not begun.
-    - `clean`: a copy of the context in which the last attempt began.
+    - `last_attempt`: the outcome or the waiting coroutine of the last attempt; None: it has not begun.
+    - `context_before`: a copy of the context in which the last attempt began.
     - `started`: when the last attempt began, in monotonic seconds.
     - `run`: the Run of the last attempt's handler, if the handler takes one.
     - `running`: the last attempt, if its handler takes a Run.
-    - `done`: claims that succeeded with nothing to store; they are settled together.
+    - `succeeded_claims`: claims that succeeded with nothing to store; they are settled together.
     """
 
-    made = 0
+    ended_count = 0
     is_over = False
     waits = False
     claim: Claim
-    begun: Outcome | Coroutine[Any, Any, Any] | None = None
-    clean: contextvars.Context
+    last_attempt: Outcome | Coroutine[Any, Any, Any] | None = None
+    context_before: contextvars.Context
     started: float
     run: Run | None = None
     running: RunningAttempt | None = None
 
     def __init__(self) -> None:
         self.began = self.now = time.monotonic()
-        self.done: list[Claim] = []
+        self.succeeded_claims: list[Claim] = []
 
 
 class InlineAttempts:
@@ -107,15 +107,15 @@ class InlineAttempts:
             pass
         else:
             batch.waits = batch.is_over = True
-            batch.begun, batch.started = continue_awaiting(attempts, waits_for, batch.run), batch.now
+            batch.last_attempt, batch.started = continue_awaiting(attempts, waits_for, batch.run), batch.now
         finally:
-            done, batch.done = batch.done, []  # a waiting attempt keeps its batch in memory
+            done, batch.succeeded_claims = batch.succeeded_claims, []  # a waiting attempt keeps its batch in memory
             if done:
                 self._sink.settle(done, DONE)
         self._claim = None
-        if batch.made:
+        if batch.ended_count:
             self._capacity.moved_at = batch.now
-            self._sink.keep_pace((batch.now - batch.began) / batch.made, batch.now, batch.made)
+            self._sink.keep_pace((batch.now - batch.began) / batch.ended_count, batch.now, batch.ended_count)
         return batch if batch.is_over else None
 
     async def _attempt(  # noqa: C901  the hot path: no further call for each attempt
@@ -128,7 +128,7 @@ class InlineAttempts:
         name = kind = names = run_name = None  # of the last claim: task, kind, argument names, the Run's parameter
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
             log.ATTEMPT.set(claim)  # stays set until the next attempt: after a reset the context is slow to compare
-            batch.claim, batch.clean = claim, contextvars.copy_context()
+            batch.claim, batch.context_before = claim, contextvars.copy_context()
             args = claim.args
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
                 handler = self.handler_of(claim)  # nearly always the same handler as before
@@ -136,7 +136,7 @@ class InlineAttempts:
                 names, run_name = (None, None) if handler is None else (frozenset(args), handler.run_name)
             record = batch.run = batch.running = None
             if handler is None:
-                batch.is_over, batch.begun, batch.started = True, None, batch.now
+                batch.is_over, batch.last_attempt, batch.started = True, None, batch.now
                 break
             self._claim = claim
             if run_name is not None:
@@ -158,11 +158,11 @@ class InlineAttempts:
             if events.wants_times or buffer.stopped:
                 sink.report(claim, outcome, started, now)
             elif outcome is DONE:
-                batch.done.append(claim)
+                batch.succeeded_claims.append(claim)
             else:
                 sink.settle([claim], outcome)
-            batch.made += 1
+            batch.ended_count += 1
             batch.now = now
-            if now >= time_slice.ends_at or task.was_cancelled or capacity.calls or is_changed(batch.clean):
-                batch.is_over, batch.begun, batch.started = True, outcome, started
+            if now >= time_slice.ends_at or task.was_cancelled or capacity.calls or is_changed(batch.context_before):
+                batch.is_over, batch.last_attempt, batch.started = True, outcome, started
         return None

@@ -80,11 +80,11 @@ class AttemptRunner:
 
     def room(self) -> int:
         """Return how many more claims are wanted now."""
-        return self.buffer.allowed(self.capacity.wanted(self.buffer.held()))
+        return self.buffer.allowed(self.capacity.wanted(self.buffer.waiting_count()))
 
     def places(self) -> int:
         """Return how many of these claims may count as begun once they are claimed: one for each free place."""
-        return self.buffer.allowed(self.capacity.places(self.buffer.held()))
+        return self.buffer.allowed(self.capacity.places(self.buffer.waiting_count()))
 
     def take(self, claims: list[Claim], sent_at: float) -> None:
         """Hold these claims and start one for each free place; `sent_at`: when the statement was sent (monotonic)."""
@@ -158,7 +158,7 @@ class AttemptRunner:
 
     def _fill(self) -> None:
         """Start a task for each free place and waiting claim, except the places that calls wait for."""
-        for _ in range(min(self.buffer.held(), self.capacity.free())):
+        for _ in range(min(self.buffer.waiting_count(), self.capacity.free())):
             if self.buffer.stopped:
                 return
             self.capacity.busy += 1
@@ -170,17 +170,17 @@ class AttemptRunner:
         self.buffer.starting -= 1
         task, capacity, time_slice = current_task(), self.capacity, self.inline.time_slice
         while (batch := self.inline.begin(task)) is not None:
-            if not isinstance(batch.begun, Outcome):
+            if not isinstance(batch.last_attempt, Outcome):
                 claim, started = batch.claim, batch.started
                 running = batch.running or RunningAttempt(claim, claim.key, started, task, self.abandon)
                 self._running[claim.key] = running
-                outcome = await running.drive(self.drivers[claim.kind], batch.begun)
+                outcome = await running.drive(self.drivers[claim.kind], batch.last_attempt)
                 if running.abandoned:
                     capacity.abandoned -= 1  # it ended after all; another attempt has its place
                     return
                 del self._running[claim.key]
                 self._ended(claim, outcome, started, time.monotonic())
-            if task.was_cancelled or capacity.calls or is_changed(batch.clean):
+            if task.was_cancelled or capacity.calls or is_changed(batch.context_before):
                 break
             if time.monotonic() >= time_slice.ends_at:
                 time_slice.end()

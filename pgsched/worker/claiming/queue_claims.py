@@ -62,8 +62,8 @@ class QueueClaims:
 
     async def of_each(self, conn: AsyncConnection[Any], queues: list[str]) -> None:
         """Claim from each of these queues in turn, while there is room."""
-        for tried in self.known.groups(queues, singly=time.monotonic() < self._singly_until):
-            group, n = self._rotation.allowed(tried, min(self._room(), LARGEST_BATCH), self._places)
+        for candidates in self.known.groups(queues, singly=time.monotonic() < self._singly_until):
+            group, n = self._rotation.allowed(candidates, min(self._room(), LARGEST_BATCH), self._places)
             if n <= 0:
                 self._rotation.no_room(*group)
             elif len(group) > 1:

@@ -60,7 +60,7 @@ class Outcomes:
 
     def is_behind(self) -> bool:
         """Check whether too many outcomes wait to claim more runs."""
-        return self.settler.queue.is_behind(self.logs.held)
+        return self.settler.queue.is_behind(self.logs.waiting_outcomes)
 
     async def flushed(self) -> None:
         """Wait until all output and all outcomes so far are written."""

@@ -19,10 +19,10 @@ class SettlementQueue:
     """
 
     def __init__(self) -> None:
-        self.aside = RetriedOutcomes(self._due_again)
+        self.retried = RetriedOutcomes(self._due_again)
         self.arrived = asyncio.Event()
         self._waiting: list[Settlement] = []
-        self._aside_last = False
+        self._took_retried_last = False
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -36,28 +36,28 @@ class SettlementQueue:
             self.arrived.set()
         self._waiting += settlements
 
-    def is_behind(self, held: int) -> bool:
-        """Check whether too many outcomes wait to claim more runs; `held`: outcomes on their way to this queue.
+    def is_behind(self, on_their_way: int) -> bool:
+        """Check whether too many outcomes wait to claim more runs; `on_their_way`: outcomes on their way to this queue.
 
         After a crash all of them would run again. Claims also take time of the database server that is behind.
         """
-        return len(self._waiting) + held >= BEHIND
+        return len(self._waiting) + on_their_way >= BEHIND
 
     def next(self) -> list[Settlement]:
         """Return the next batch."""
-        due = self.aside.due
-        self._aside_last = bool(due) and not (self._aside_last and self._waiting)
-        if self._aside_last:
-            batch = self.aside.take(LARGEST_BATCH)
+        due = self.retried.due
+        self._took_retried_last = bool(due) and not (self._took_retried_last and self._waiting)
+        if self._took_retried_last:
+            batch = self.retried.take(LARGEST_BATCH)
         else:
             batch, self._waiting = self._waiting[:LARGEST_BATCH], self._waiting[LARGEST_BATCH:]
-        if not (self._waiting or self.aside.due):
+        if not (self._waiting or self.retried.due):
             self.arrived.clear()
         return batch
 
     def written(self) -> None:
         """Note that a batch is written or set aside."""
-        if not (self._waiting or self.aside):
+        if not (self._waiting or self.retried):
             self._idle.set()
 
     async def flushed(self) -> None:

@@ -145,7 +145,7 @@ class Settler:
             await self._write(batch[:middle], unforeseen)
             await self._write(batch[middle:], unforeseen)
             return
-        self.queue.aside.put(batch, log.redact(first_line(error)))
+        self.queue.retried.put(batch, log.redact(first_line(error)))
 
     async def _write_apart(self, batch: list[Settlement], error: BaseException, unforeseen: int) -> None:
         """Write each outcome of a batch alone, because the database refuses one value.
@@ -185,10 +185,10 @@ class Settler:
         if LOCKED in verdicts:
             self._wary_until = time.monotonic() + WARY_S
             pairs = list(zip(batch, verdicts, strict=True))
-            self.queue.aside.put([s for s, verdict in pairs if verdict == LOCKED], "another session has locked the run")
+            self.queue.retried.put([s for s, verdict in pairs if verdict == LOCKED], "another session has locked the run")
             batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
-        for settlement in batch if self.queue.aside.known else ():
-            self.queue.aside.forget(settlement)
+        for settlement in batch if self.queue.retried.known else ():
+            self.queue.retried.forget(settlement)
         if "lost" in verdicts:
             for settlement, verdict in zip(batch, verdicts, strict=True):
                 if verdict == "lost":

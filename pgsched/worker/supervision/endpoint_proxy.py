@@ -49,15 +49,15 @@ class EndpointProxy:
         """Return the metrics of all workers, each sample with the label `process`."""
         from pgsched.telemetry.exposition import page
 
-        told = self._ask("/metrics")
-        return Answer(200, *page({member.name: samples for member, samples in told if samples is not None}, accept))
+        answers = self._ask("/metrics")
+        return Answer(200, *page({member.name: samples for member, samples in answers if samples is not None}, accept))
 
     def health(self) -> Health:
         """Return the health of all workers together."""
-        told = self._ask("/health")
+        answers = self._ask("/health")
         return combine_children({
             member.name: from_json(text) if text is not None else None if member.ready else starting_health()
-            for member, text in told
+            for member, text in answers
         })  # fmt: skip
 
     def _ask(self, path: str) -> list[tuple[Member, Any]]:

@@ -110,8 +110,8 @@ class Supervisor:
             return
         place.failures += 1
         pause_s = restart_pause_s(place.failures, random.random())
-        told = {"process": place.number, "error": str(error), "in_s": round(pause_s, 2)}
-        logger.error("no process can be started: trying again", **told)
+        fields = {"process": place.number, "error": str(error), "in_s": round(pause_s, 2)}
+        logger.error("no process can be started: trying again", **fields)
         place.restart = self._loop.call_later(pause_s, self._start, place)
 
     def _hear(self, child: Child) -> None:
@@ -172,25 +172,25 @@ class Supervisor:
             self._over.set()
 
     def _ended(self, child: Child, code: int) -> None:
-        place, shown = child.place, code if code >= 0 else 128 - code
-        told = {"process": place.number, "pid": child.pid, "exit_code": shown}
+        place, exit_code = child.place, code if code >= 0 else 128 - code
+        fields = {"process": place.number, "pid": child.pid, "exit_code": exit_code}
         if self._stops:
-            logger.info("worker ended", **told)
+            logger.info("worker ended", **fields)
             # a worker that was stopped before it came to work has not failed
-            blameless = shown == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
-            self._worst = max(self._worst, 0 if blameless else shown)
+            blameless = exit_code == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
+            self._worst = max(self._worst, 0 if blameless else exit_code)
         elif child is self._renewal.heir:
-            logger.error("not renewed: the new worker does not start", **told)
+            logger.error("not renewed: the new worker does not start", **fields)
             self._renewal.end()
             if place.child is None:  # the place has no worker
-                self._lost(child, shown, failed=True)
+                self._lost(child, exit_code, failed=True)
         elif place.child is not child:
-            logger.info("worker ended", **told)
+            logger.info("worker ended", **fields)
         elif not self._works:
-            self._give_up(shown)
+            self._give_up(exit_code)
         else:
             worked_s = time.monotonic() - child.started if child.ready else 0.0
-            self._lost(child, shown, failed=worked_s < PROVEN_S and not (child.ready and shown == 0))
+            self._lost(child, exit_code, failed=worked_s < PROVEN_S and not (child.ready and exit_code == 0))
 
     def _lost(self, child: Child, code: int, *, failed: bool) -> None:
         """Start another worker for a place without one, or give up."""
@@ -200,8 +200,8 @@ class Supervisor:
             self._give_up(code)
             return
         level = logger.info if code == 0 else logger.warning
-        told = {"process": child.place.number, "pid": child.pid, "exit_code": code, "in_s": round(pause_s, 2)}
-        level("worker ended: a new one is started", **told)
+        fields = {"process": child.place.number, "pid": child.pid, "exit_code": code, "in_s": round(pause_s, 2)}
+        level("worker ended: a new one is started", **fields)
 
     def _hopeless(self) -> bool:
         return not self._children and all(place.code in HOPELESS for place in self._places)

@@ -74,19 +74,19 @@ def connect_supervisor() -> SupervisorLink | None:
 
     The variable is removed from the environment, so that child processes do not get it.
     """
-    told = os.environ.pop(VARIABLE, None)
-    if told is None:
+    variable = os.environ.pop(VARIABLE, None)
+    if variable is None:
         return None
-    number, parent, fd, size = (int(part) for part in told.split(","))
+    number, parent, fd, size = (int(part) for part in variable.split(","))
     os.set_inheritable(fd, False)
     DIE_WITH(parent)
     link = socket.socket(fileno=fd)
     with link.makefile("rb", buffering=0) as incoming:
-        read = b""
-        while len(read) < size and (part := incoming.read(size - len(read))):
-            read += part
-    if len(read) == size > 0:  # otherwise the supervisor is dead, which the link notices next
-        hidden_environment.restore_secrets(json.loads(read))
+        secrets = b""
+        while len(secrets) < size and (part := incoming.read(size - len(secrets))):
+            secrets += part
+    if len(secrets) == size > 0:  # otherwise the supervisor is dead, which the link notices next
+        hidden_environment.restore_secrets(json.loads(secrets))
     return SupervisorLink(number, link)
 
 

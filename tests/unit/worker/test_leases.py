@@ -29,13 +29,13 @@ def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() ->
     keys = [claim.key for claim in claims]
     leases.add(claims[:4], sent_at=100.0)
     leases.add(claims[4:], sent_at=101.0)  # of the same tokens: what an answer that was lost had taken
-    assert sorted(leases.held()) == sorted(keys) and leases.count == 6
+    assert sorted(leases.held_keys()) == sorted(keys) and leases.count == 6
     assert sorted(leases.expired(109.5)) == sorted(keys[:4]) and sorted(leases.expired(110.5)) == sorted(keys)
     leases.drop([claims[0], claims[0]._replace(id=7), claims[0]._replace(token=uuid4())])
-    assert sorted(leases.held()) == sorted(keys[1:]) and leases.past(claims[0], 0.0)
+    assert sorted(leases.held_keys()) == sorted(keys[1:]) and leases.past(claims[0], 0.0)
     assert not any(leases.past(claim, 108.0) for claim in claims[1:])
     leases.drop(claims[1:])
-    assert (leases.held(), leases.count, leases._deadlines) == ([], 0, {})
+    assert (leases.held_keys(), leases.count, leases._deadlines) == ([], 0, {})
 
 
 def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
@@ -43,5 +43,5 @@ def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
     claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in range(4000)]
     leases.add(claims, sent_at=100.0)
     leases.drop(claims[:3997])
-    assert leases.held() == [claim.key for claim in claims[3997:]]
+    assert leases.held_keys() == [claim.key for claim in claims[3997:]]
     assert sys.getsizeof(leases._deadlines[token.int]) < 5000

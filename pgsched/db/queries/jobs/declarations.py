@@ -32,7 +32,7 @@ RETURNING xmax = 0 AS created""")
 COMPARE = composing.SQL("""
 SELECT j.declared_by, ROW({own}) IS DISTINCT FROM ROW({values}) AS differs
 FROM pgsched.jobs j WHERE j.name = %(name)s""")
-UNCHANGED, FOREIGN, HELD = "unchanged", "foreign", "held"
+UNCHANGED, FOREIGN, LOCKED = "unchanged", "foreign", "held"
 LOCK_WAIT_S = 1.0  # for all jobs of one call together
 LEAST_WAIT_S = 0.01  # for one statement, also when that time is used up
 
@@ -212,13 +212,13 @@ def reconcile(conn: Connection[Any], declaration: Declaration, declared_by: str,
         except psycopg.errors.LockNotAvailable:
             holder = first_row(conn, "declare_holder", {"name": declaration.name})
             pid = holder["pid"] if holder is not None else None
-            return HELD if pid is None else f"{HELD} by session {pid}"
+            return LOCKED if pid is None else f"{LOCKED} by session {pid}"
         except psycopg.Error as error:
-            told = explain_refusal(conn, error, values)
-            if isinstance(told, InputError):
-                told = InputError(f"job {declaration.name}: {told}")
+            refusal = explain_refusal(conn, error, values)
+            if isinstance(refusal, InputError):
+                refusal = InputError(f"job {declaration.name}: {refusal}")
             # other errors than InputError keep their class, and so their exit code: a start may be retried
-            raise told from error
+            raise refusal from error
         if row is not None:
             return "created" if row[0] else "updated"
         found = first_row(conn, "declared_by", {"name": declaration.name})

@@ -118,8 +118,8 @@ def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping
     try:
         with raise_explained():
             raise error
-    except PgschedError as told:
-        return told
+    except PgschedError as refusal:
+        return refusal
 
 
 def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:

@@ -17,7 +17,7 @@ import psycopg
 from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.declarations import HELD, Declaration, declare_in_turn, find_unwritten, remove_others
+from pgsched.db.queries.jobs.declarations import LOCKED, Declaration, declare_in_turn, find_unwritten, remove_others
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import fetch, value
@@ -42,7 +42,7 @@ def register(conn: Connection[Any], registration: Registration, *, again: bool =
         found = register_unchanged(conn, registration, app, jobs, again=again)
         return found or register_changed(conn, registration, app, jobs, again=again)
     except (psycopg.errors.LockNotAvailable, LockTimeout):  # another process is declaring, and waits itself
-        return workers.insert_worker(conn, registration), dict.fromkeys((job.name for job in jobs), HELD)
+        return workers.insert_worker(conn, registration), dict.fromkeys((job.name for job in jobs), LOCKED)
 
 
 def register_unchanged(
@@ -62,7 +62,7 @@ def register_unchanged(
         if left and registration.removes and not again and is_alone(conn, app):
             return None
         if not locked:  # another process is declaring and may remove some of these jobs: the caller looks again later
-            done = dict.fromkeys(names, HELD)
+            done = dict.fromkeys(names, LOCKED)
         return workers.insert_worker(conn, registration), done | left
 
 

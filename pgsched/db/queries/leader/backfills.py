@@ -16,12 +16,12 @@ from pgsched.db.rows import fetch, value
 from pgsched.db.statements import sql
 
 
-def open_backfills(conn: Connection[Any], n: int, look: int, after: int, aside: Sequence[int]) -> list[Row]:
+def open_backfills(conn: Connection[Any], n: int, look: int, after: int, excluded_ids: Sequence[int]) -> list[Row]:
     """Lock and return the next `n` open backfills that can go on: `backfill_open` in sql/backfills.sql.
 
-    Reads `look` backfills behind the id `after`, and leaves out the ids in `aside`.
+    Reads `look` backfills behind the id `after`, and leaves out the ids in `excluded_ids`.
     """
-    return fetch(conn, "backfill_open", {"n": n, "look": look, "after": after, "aside": literal(aside)})
+    return fetch(conn, "backfill_open", {"n": n, "look": look, "after": after, "aside": literal(excluded_ids)})
 
 
 def set_slots(conn: Connection[Any], backfill_id: int, slots: int) -> None:
@@ -29,19 +29,19 @@ def set_slots(conn: Connection[Any], backfill_id: int, slots: int) -> None:
     conn.execute(sql("backfill_count"), {"id": backfill_id, "slots": slots})
 
 
-def insert_runs(conn: Connection[Any], wanted: Row, slots: Sequence[datetime]) -> int:
+def insert_runs(conn: Connection[Any], backfill: Row, slots: Sequence[datetime]) -> int:
     """Insert the runs of these slots of a backfill; return how many are new."""
-    return len(fetch(conn, "backfill_insert", values_of(wanted) | {"slots": list(slots)})) if slots else 0
+    return len(fetch(conn, "backfill_insert", values_of(backfill) | {"slots": list(slots)})) if slots else 0
 
 
-def rerun(conn: Connection[Any], wanted: Row, ids: Sequence[int | None]) -> int:
+def rerun(conn: Connection[Any], backfill: Row, ids: Sequence[int | None]) -> int:
     """Revive these ended runs for a backfill; return how many were revived."""
-    return len(fetch(conn, "backfill_rerun", values_of(wanted) | {"ids": list(ids)})) if ids else 0
+    return len(fetch(conn, "backfill_rerun", values_of(backfill) | {"ids": list(ids)})) if ids else 0
 
 
-def values_of(wanted: Row) -> dict[str, Any]:
+def values_of(backfill: Row) -> dict[str, Any]:
     """Return the values that runs get from their backfill."""
-    return {name: wanted[name] for name in ("id", "job_id", "priority")}
+    return {name: backfill[name] for name in ("id", "job_id", "priority")}
 
 
 def advance(
@@ -59,12 +59,12 @@ def advance(
     conn.execute(sql("backfill_advance"), values)
 
 
-def take_passed_over(conn: Connection[Any], n: int, aside: Sequence[int]) -> list[Row]:
-    """Take out the next `n` stretches of slots that edits passed over, except the ids in `aside`."""
-    return fetch(conn, "passed_over_take", {"n": n, "aside": literal(aside)})
+def take_passed_over(conn: Connection[Any], n: int, excluded_ids: Sequence[int]) -> list[Row]:
+    """Take out the next `n` stretches of slots that edits passed over, except the ids in `excluded_ids`."""
+    return fetch(conn, "passed_over_take", {"n": n, "aside": literal(excluded_ids)})
 
 
-def first_passed_over(conn: Connection[Any], aside: Sequence[int]) -> int | None:
+def first_passed_over(conn: Connection[Any], excluded_ids: Sequence[int]) -> int | None:
     """Return the id of the stretch with which `take_passed_over` would begin, or None."""
-    found: int | None = value(conn, "passed_over_first", {"aside": literal(aside)})
+    found: int | None = value(conn, "passed_over_first", {"aside": literal(excluded_ids)})
     return found

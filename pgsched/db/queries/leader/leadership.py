@@ -196,7 +196,7 @@ def find_due_work(
     searched_s: float = 0.0,
     count: bool = False,
     lead_s: float = 0.0,
-    aside: Sequence[int] = (),
+    excluded_ids: Sequence[int] = (),
     since: Instants = EVER,
 ) -> DueWork:
     """Find out what is due, and mark the term as alive.
@@ -204,10 +204,10 @@ def find_due_work(
     `searched_s`: when expired leases were last looked for, in seconds since 1970
     `count`: also look for ended runs that are to be counted
     `lead_s`: jobs count as due this many seconds early
-    `aside`: ids of jobs that are left out
+    `excluded_ids`: ids of jobs that are left out
     `since`: the instants below which nothing is looked for
     """
-    values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s, "aside": literal(aside)}
+    values = {"term": term, "searched_s": searched_s, "count": count, "lead_s": lead_s, "aside": literal(excluded_ids)}
     begins = {"jobs_s": since.job_s, "scheduled_s": since.scheduled_s, "expires_s": since.expires_s}
     (found,) = fetch_as(conn, DueWork, "leader_look", values | begins | {"held_s": since.held_s})
     return found

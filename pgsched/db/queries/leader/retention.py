@@ -77,7 +77,7 @@ def lock_expired(
     after: str,
     until: datetime,
     n: int,
-    aside: Sequence[int] = (),
+    excluded_ids: Sequence[int] = (),
     *,
     after_id: int = 0,
     durable: bool = True,
@@ -87,7 +87,7 @@ def lock_expired(
     `keep_s`: runs that are kept for at most this many seconds may be deleted
     `after`, `after_id`: begin at this instant (as text), behind this id of the runs that ended then
     `until`: read runs that ended by then
-    `aside`: ids that are not locked
+    `excluded_ids`: ids that are not locked
     `durable`: False: the commit need not wait for the disk; runs that a crash of the server restores are deleted again
     """
     values = {
@@ -97,19 +97,21 @@ def lock_expired(
         "until": until,
         "n": n,
         "durable": durable,
-        "aside": plain(aside),
+        "aside": plain(excluded_ids),
     }
     (row,) = fetch(conn, "prune_pick", values)
     return LockedRuns(**row)
 
 
-def delete_runs(conn: Connection[Any], ids: str, *, archive: bool = False, tell: bool = False) -> tuple[int, list[Row]]:
-    """Delete locked runs; return how many, and with `tell` the whole row of each as JSON text (`run`).
+def delete_runs(
+    conn: Connection[Any], ids: str, *, archive: bool = False, return_rows: bool = False
+) -> tuple[int, list[Row]]:
+    """Delete locked runs; return how many, and with `return_rows` the whole row of each as JSON text (`run`).
 
     `archive`: copy them to `archived_runs` first.
     """
-    gone, *told = fetch(conn, sql("prune_delete"), {"ids": ids, "archive": archive, "tell": tell})
-    return int(gone["gone"]), told
+    count_row, *deleted_rows = fetch(conn, sql("prune_delete"), {"ids": ids, "archive": archive, "tell": return_rows})
+    return int(count_row["gone"]), deleted_rows
 
 
 def delete_other_rows(conn: Connection[Any], keep_s: float, n: int, keep_workers_s: float = WORKERS_KEPT_S) -> int:

@@ -41,23 +41,23 @@ def find_uncounted(conn: Connection[Any]) -> Look:
     return Look(row["now"], frozenset(row["writers"]), row["some"])
 
 
-def count(conn: Connection[Any], safe: datetime, n: int, aside: Sequence[int] = ()) -> int:
+def count(conn: Connection[Any], safe: datetime, n: int, excluded_ids: Sequence[int] = ()) -> int:
     """Count about `n` ends behind the mark, none later than `safe`, in the caller's transaction; return how many.
 
-    `aside`: ids of runs that are not counted.
+    `excluded_ids`: ids of runs that are not counted.
     """
     (mark,) = fetch(conn, sql("rollup_lock"))
-    values = {"after": mark["counted_until"], "aside": literal(aside)}
+    values = {"after": mark["counted_until"], "aside": literal(excluded_ids)}
     (reach,) = fetch(conn, "rollup_reach", values | {"safe": safe, "n": n})
     until = reach["until_at"] if reach["found"] >= n else safe
     (row,) = fetch(conn, "rollup", values | {"until": until})
     return int(row["counted"])
 
 
-def first_uncounted(conn: Connection[Any], safe: datetime, aside: Sequence[int]) -> int | None:
+def first_uncounted(conn: Connection[Any], safe: datetime, excluded_ids: Sequence[int]) -> int | None:
     """Return the id of the run with which `count` would begin, or None."""
     (mark,) = fetch(conn, sql("rollup_lock"))
-    values = {"after": mark["counted_until"], "aside": literal(aside), "safe": safe, "n": 1}
+    values = {"after": mark["counted_until"], "aside": literal(excluded_ids), "safe": safe, "n": 1}
     (reach,) = fetch(conn, "rollup_reach", values)
     return None if reach["last_id"] is None else int(reach["last_id"])
 

@@ -19,7 +19,7 @@ UNIQUE_VIOLATION = "23505"
 CHECK_VIOLATION = "23514"
 # Statement -> name of its step of admission. Its runs wait for a time or for other runs of their job, not for a limit.
 ADMITTING = {"runs_expire": "expiry", "admit_scheduled": "scheduled runs", "admit_waiting": "waiting runs"}
-Aside = Callable[[str], Sequence[int]]  # name of a step -> ids of runs that it leaves alone
+ExcludedIdsOf = Callable[[str], Sequence[int]]  # name of a step -> ids of runs that it leaves alone
 
 
 class Due(NamedTuple):
@@ -62,15 +62,15 @@ class Known(NamedTuple):
 
 
 def due_jobs(
-    conn: Connection[Any], n: int, lead_s: float = 0.0, aside: Sequence[int] = (), since_s: float = -math.inf
+    conn: Connection[Any], n: int, lead_s: float = 0.0, excluded_ids: Sequence[int] = (), since_s: float = -math.inf
 ) -> list[Due]:
     """Lock and return up to `n` jobs that are due: `tick_due` in sql/ticks.sql.
 
     `lead_s`: if none is due now, those that are within this many seconds, all at one instant
-    `aside`: ids that are left out
+    `excluded_ids`: ids that are left out
     `since_s`: jobs that were due earlier are left out, in seconds since 1970
     """
-    values = {"n": n, "lead_s": lead_s, "aside": literal(aside), "since_s": since_s}
+    values = {"n": n, "lead_s": lead_s, "aside": literal(excluded_ids), "since_s": since_s}
     return fetch_as(conn, Due, "tick_due", values)
 
 
@@ -205,27 +205,32 @@ def exclude_nothing(_: str) -> Sequence[int]:
     return ()
 
 
-def admit(conn: Connection[Any], n: int, aside: Aside = exclude_nothing, since: Instants = EVER) -> int:
+def admit(
+    conn: Connection[Any], n: int, excluded_ids_of: ExcludedIdsOf = exclude_nothing, since: Instants = EVER
+) -> int:
     """End runs that may no longer start, then make due and unblocked runs claimable; return how many of both.
 
-    `aside`: which runs each step leaves alone, by the names in ADMITTING; `since`: what was due earlier is left out.
+    `excluded_ids_of`: which runs each step leaves alone, by the names in ADMITTING
+    `since`: what was due earlier is left out
     """
-    return sum(admit_step(conn, step, n, aside(name), since) for step, name in ADMITTING.items())
+    return sum(admit_step(conn, step, n, excluded_ids_of(name), since) for step, name in ADMITTING.items())
 
 
-def admit_step(conn: Connection[Any], step: str, n: int, aside: Sequence[int] = (), since: Instants = EVER) -> int:
+def admit_step(
+    conn: Connection[Any], step: str, n: int, excluded_ids: Sequence[int] = (), since: Instants = EVER
+) -> int:
     """Send one of the statements in ADMITTING; return how many runs it changed."""
-    (found,) = fetch(conn, step, admission_parameters(n, aside, since, act=True))
+    (found,) = fetch(conn, step, admission_parameters(n, excluded_ids, since, act=True))
     return int(found["done"])
 
 
-def first_to_admit(conn: Connection[Any], step: str, aside: Sequence[int] = ()) -> int | None:
+def first_to_admit(conn: Connection[Any], step: str, excluded_ids: Sequence[int] = ()) -> int | None:
     """Return the id of a run with which a statement in ADMITTING would begin, or None."""
-    (found,) = fetch(conn, step, admission_parameters(1, aside, EVER, act=False))
+    (found,) = fetch(conn, step, admission_parameters(1, excluded_ids, EVER, act=False))
     return None if found["first"] is None else int(found["first"])
 
 
-def admission_parameters(n: int, aside: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
+def admission_parameters(n: int, excluded_ids: Sequence[int], since: Instants, *, act: bool) -> dict[str, Any]:
     """Return the parameters of the statements in ADMITTING. `act`: False: change nothing."""
     begins = {"scheduled_s": since.scheduled_s, "expires_s": since.expires_s, "held_s": since.held_s}
-    return {"n": n, "aside": literal(aside), "act": act} | begins
+    return {"n": n, "aside": literal(excluded_ids), "act": act} | begins

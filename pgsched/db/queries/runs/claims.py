@@ -192,9 +192,9 @@ async def settle(
             verdicts.update(dict.fromkeys(keys_of(succeeded), "succeeded"))
     others = [s for s in order if s.outcome.result is not SUCCEEDED] if succeeded else order
     if others:
-        told = {**settlement_fences(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
+        parameters = {**settlement_fences(others), **evidence(others), "worker": worker, "crash_limit": crash_limit}
         async with conn.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(sql("settle"), told)
+            await cursor.execute(sql("settle"), parameters)
             verdicts.update((others[row["n"] - 1].key, row["state"]) for row in await cursor.fetchall())
     missing = [s for s in order if s.key not in verdicts]
     if missing:
@@ -300,9 +300,9 @@ class HeartbeatResult:
     drain_by: str | None
 
 
-def find_cancelled(conn: Connection[Any], held: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
+def find_cancelled(conn: Connection[Any], claim_keys: Sequence[Key]) -> tuple[list[Key], frozenset[Key]]:
     """Return the held claims that were taken away, and those whose cancellation was requested."""
-    found = fetch(conn, "cancel_asked", fences(held))
+    found = fetch(conn, "cancel_asked", fences(claim_keys))
     return [key_of(row) for row in found if not row["cancel"]], frozenset(key_of(row) for row in found if row["cancel"])
 
 
@@ -310,7 +310,7 @@ def heartbeat(
     conn: Connection[Any],
     worker_id: int,
     lease_s: float,
-    held: Sequence[Key],
+    claim_keys: Sequence[Key],
     vitals: Vitals = NO_VITALS,
     *,
     name: str = "",
@@ -321,14 +321,14 @@ def heartbeat(
         "name": name,
         "fleet": fleets.expected_fleet(conn),
         "lease_s": lease_s,
-        "running": len(held),
+        "running": len(claim_keys),
         "abandoned": vitals.abandoned,
         "stopping": vitals.stopping,
         "blocked_s": vitals.blocked and vitals.blocked[0],
         "blocked_by": vitals.blocked and vitals.blocked[1],
         "clock_s": time.time(),
-        **fences(held),
-        "begun": plain(["t" if key in vitals.begun else "f" for key in held]),
+        **fences(claim_keys),
+        "begun": plain(["t" if key in vitals.begun else "f" for key in claim_keys]),
     }
     found = fetch(conn, "heartbeat", values)
     rows, mine = [row for row in found if row["id"] is not None], [row for row in found if row["id"] is None]

@@ -110,9 +110,9 @@ def look(conn: Connection[Any]) -> Todo:
     return found
 
 
-def lock_new_edges(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[int]:
-    """Lock `n` runs behind the id `after` that have new edges, except those in `aside`; return their ids."""
-    values = {"after": after, "n": n, "aside": literal(aside)}
+def lock_new_edges(conn: Connection[Any], after: int, n: int, excluded_ids: Sequence[int] = ()) -> list[int]:
+    """Lock `n` runs behind the id `after` that have new edges, except those in `excluded_ids`; return their ids."""
+    values = {"after": after, "n": n, "aside": literal(excluded_ids)}
     return [row["id"] for row in fetch(conn, "dependencies_fresh", values)]
 
 
@@ -151,14 +151,16 @@ def complete(conn: Connection[Any], run_id: int) -> bool:
 
 
 def decide_ended_parents(
-    conn: Connection[Any], after: int, n: int, aside: Sequence[int] = (), *, act: bool = True
+    conn: Connection[Any], after: int, n: int, excluded_ids: Sequence[int] = (), *, act: bool = True
 ) -> tuple[bool, list[int], int]:
     """Decide the edges to the next `n` runs behind the id `after` that have ended.
 
-    Returns whether there is more, the runs that waited for them, and the id behind which to go on. Parents in `aside`
-    are left alone; without `act` nothing is changed.
+    Returns whether there is more, the runs that waited for them, and the id behind which to go on.
+
+    `excluded_ids`: parents that are left alone
+    `act`: False: change nothing
     """
-    values = {"after": after, "n": n, "aside": literal(aside), "act": act}
+    values = {"after": after, "n": n, "aside": literal(excluded_ids), "act": act}
     (row,) = fetch(conn, "dependencies_release", values)
     return row["more"], row["ids"], row["last"] or 0
 
@@ -208,9 +210,9 @@ def admit_dependents(conn: Connection[Any], run_ids: list[int]) -> tuple[int, in
     return row["ready"], row["ended"]
 
 
-def slots(conn: Connection[Any], after: int, n: int, aside: Sequence[int] = ()) -> list[Slot]:
-    """Return the next `n` slots behind the id `after` that wait for slots of other jobs, except those in `aside`."""
-    return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n, "aside": literal(aside)})
+def slots(conn: Connection[Any], after: int, n: int, excluded_ids: Sequence[int] = ()) -> list[Slot]:
+    """Return the next `n` slots behind the id `after` that wait for slots of other jobs, without `excluded_ids`."""
+    return fetch_as(conn, Slot, "dependencies_slots", {"after": after, "n": n, "aside": literal(excluded_ids)})
 
 
 def skip(conn: Connection[Any], slots: dict[int, int]) -> None:

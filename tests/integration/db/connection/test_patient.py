@@ -143,7 +143,7 @@ def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
     writer = threading.Thread(target=writes)
     writer.start()
     began = time.monotonic()
-    found = waiting.wait(bounded.held(reads(), 0.02), near.fileno(), interval=0.02)
+    found = waiting.wait(bounded.hold_wait(reads(), 0.02), near.fileno(), interval=0.02)
     assert time.monotonic() - began < 0.15
     assert isinstance(found, bounded.UnfinishedWait)
     assert waiting.wait(found.gen, near.fileno(), interval=0.02) == pieces

@@ -222,7 +222,7 @@ def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
     monkeypatch.setattr(log_pump, "PATIENCE_S", 60.0)
     monkeypatch.setattr(settlement_queue, "BEHIND", 20)
     if not guarded:
-        monkeypatch.setattr(LogPump, "held", 0)
+        monkeypatch.setattr(LogPump, "waiting_outcomes", 0)
     app, begun, most = App(), [], 1000
 
     @app.task(name="says", capture=True)

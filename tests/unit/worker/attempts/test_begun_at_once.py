@@ -98,7 +98,7 @@ def test_what_is_said_after_an_attempt_is_none_of_it(at_once: bool, waits: bool)
         runs[0].log("too late")
 
     play(stage, scene)
-    assert runs[0].record is not None and runs[0].record.closed and not runs[0].record.said
+    assert runs[0].record is not None and runs[0].record.closed and not runs[0].record.has_output
 
 
 @pytest.mark.parametrize("at_once", [True, False])
