@@ -245,7 +245,7 @@ def pruner(dsn: str) -> Iterator[Batches]:
 
     def batch() -> int:
         with conn.transaction():
-            return mine.work(conn, LeaderSettings().prune_batch)
+            return mine.prune_batch(conn, LeaderSettings().prune_batch)
 
     with (
         connect(dsn, purpose="bench", settings=BY_INDEX) as conn,

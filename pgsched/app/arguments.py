@@ -31,22 +31,22 @@ BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 class Parameters:
     """A handler's signature.
 
-    `given`: the signature without the parameter that gets the Run.
+    `signature`: the signature without the parameter that gets the Run.
     `run_name`: the parameter that gets the Run, or None.
     `as_array`: the arguments travel as an array.
-    `plain`: the names, if each parameter can be passed by name (no `*args`, no `**kwargs`), otherwise None.
+    `names`: the names, if each parameter can be passed by name (no `*args`, no `**kwargs`), otherwise None.
     `required`: the names without a default.
     `order`: the names that can also be passed by position.
     `exact`: for each name, the types whose values fit without a further check.
     """
 
     task: str
-    full: Signature
-    given: Signature
+    full_signature: Signature
+    signature: Signature
     hints: dict[str, Any]
     run_name: str | None
     as_array: bool
-    plain: frozenset[str] | None
+    names: frozenset[str] | None
     required: frozenset[str]
     order: tuple[str, ...]
     exact: dict[str, frozenset[type]]
@@ -64,12 +64,12 @@ def read_parameters(task: str, function: Callable[..., Any]) -> Parameters:
     names = frozenset(p.name for p in arguments)
     return Parameters(
         task=task,
-        full=full,
-        given=full.replace(parameters=arguments),
+        full_signature=full,
+        signature=full.replace(parameters=arguments),
         hints=hints,
         run_name=run_names[0] if run_names else None,
         as_array=any(p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL) for p in arguments),
-        plain=names if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
+        names=names if all(p.kind in BY_NAME for p in full.parameters.values()) else None,
         required=frozenset(p.name for p in arguments if p.default is EMPTY),
         order=tuple(p.name for p in arguments if p.kind is Parameter.POSITIONAL_OR_KEYWORD),
         exact={p.name: exact_types(hints.get(p.name, Any)) for p in arguments},
@@ -137,10 +137,10 @@ def encode(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def bind_quickly(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
     """Do `bind` and `check_value` at a fraction of their cost; return None if the call is not an ordinary one."""
-    if parameters.plain is None or len(args) > len(parameters.order):
+    if parameters.names is None or len(args) > len(parameters.order):
         return None
     carried = {**dict(zip(parameters.order, args, strict=False)), **kwargs}
-    if len(carried) < len(args) + len(kwargs) or not parameters.required <= carried.keys() <= parameters.plain:
+    if len(carried) < len(args) + len(kwargs) or not parameters.required <= carried.keys() <= parameters.names:
         return None
     exact = parameters.exact
     return carried if all(type(value) in exact[name] for name, value in carried.items()) else None
@@ -149,10 +149,10 @@ def bind_quickly(parameters: Parameters, args: tuple[Any, ...], kwargs: dict[str
 def bind(parameters: Parameters, args: Any, kwargs: Any) -> inspect.BoundArguments:
     """Bind arguments to the signature. Raises TaskError if they do not fit."""
     try:
-        return parameters.given.bind(*args, **kwargs)
+        return parameters.signature.bind(*args, **kwargs)
     except TypeError as error:
         meant = describe_unknown(parameters, kwargs, str(error))
-        raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.given}{meant}") from None
+        raise TaskError(f"task {parameters.task}: {error}; it takes {parameters.signature}{meant}") from None
 
 
 def describe_unknown(parameters: Parameters, kwargs: Iterable[str], message: str) -> str:
@@ -160,7 +160,7 @@ def describe_unknown(parameters: Parameters, kwargs: Iterable[str], message: str
 
     It names the first argument without a parameter, unless `message` already contains it, and suggests a similar name.
     """
-    known = parameters.given.parameters
+    known = parameters.signature.parameters
     name = next((name for name in kwargs if name not in known), None)
     if name is None:
         return ""
@@ -169,7 +169,7 @@ def describe_unknown(parameters: Parameters, kwargs: Iterable[str], message: str
 
 def check_value(parameters: Parameters, name: str, value: Any) -> None:
     """Raise TaskError if an argument does not fit its annotation or cannot be encoded as JSON."""
-    kind, hint = parameters.given.parameters[name].kind, parameters.hints.get(name, Any)
+    kind, hint = parameters.signature.parameters[name].kind, parameters.hints.get(name, Any)
     if kind is Parameter.VAR_POSITIONAL:
         hint = list[hint]  # type: ignore[valid-type]
     elif kind is Parameter.VAR_KEYWORD:
@@ -194,7 +194,7 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
         return list(bound.args)
     carried: dict[str, Any] = {}
     for name, value in bound.arguments.items():
-        keywords = parameters.given.parameters[name].kind is Parameter.VAR_KEYWORD
+        keywords = parameters.signature.parameters[name].kind is Parameter.VAR_KEYWORD
         carried.update(value if keywords else {name: value})
     return carried
 
@@ -202,7 +202,7 @@ def _carried(parameters: Parameters, bound: inspect.BoundArguments) -> Any:
 def prepare_call(parameters: Parameters, function: Callable[..., Any], args: Any, run: Run | None) -> Callable[[], Any]:
     """Return the call of a handler with arguments that came as JSON. Raises TaskError if they do not fit."""
     extra = {parameters.run_name: run} if parameters.run_name else {}
-    plain = parameters.plain
+    plain = parameters.names
     # Usually all arguments are given: one comparison. Otherwise, compare with the required and with all names.
     if (
         isinstance(args, dict)
@@ -216,7 +216,7 @@ def prepare_call(parameters: Parameters, function: Callable[..., Any], args: Any
         bound = bind(parameters, (), args)
     else:
         raise TaskError(f"task {parameters.task}: args: expected an object or an array, got {type(args).__name__}")
-    whole = inspect.BoundArguments(parameters.full, {**bound.arguments, **extra})
+    whole = inspect.BoundArguments(parameters.full_signature, {**bound.arguments, **extra})
     whole.apply_defaults()
     return partial(function, *whole.args, **whole.kwargs)
 

@@ -17,23 +17,23 @@ class Item:
     called from any thread.
     """
 
-    __slots__ = ("_say", "args", "run")
+    __slots__ = ("_record", "args", "run")
 
     def __init__(self, args: Any, run: Run, say: Callable[[Any, BaseException | None], None]) -> None:
         self.args = args
         self.run = run
-        self._say = say
+        self._record = say
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]
 
     def done(self, result: Any = None) -> None:
         """Record success of this run, with a result: any JSON value."""
-        self._say(result, None)
+        self._record(result, None)
 
     def fail(self, error: BaseException) -> None:
         """Record failure of this run with this error. Retry, Snooze and Discard act as if they were raised."""
-        self._say(None, error)
+        self._record(None, error)
 
     def __repr__(self) -> str:
         return f"<Item run {self.run.id}>"

@@ -37,18 +37,18 @@ class Control(Protocol):
 class AttemptState:
     """The state of what a handler does about its own attempt.
 
-    `inside`: a transaction that settles the run is open.
+    `in_transaction`: a transaction that settles the run is open.
     `settled`: the handler has settled the run itself.
     `conn`: the connection of the open transaction.
     `result`: the result that the transaction will record.
     """
 
-    __slots__ = ("conn", "control", "dsn", "inside", "result", "settled")
+    __slots__ = ("conn", "control", "dsn", "in_transaction", "result", "settled")
 
     def __init__(self, control: Control | None = None, dsn: str | None = None) -> None:
         self.control = control
         self.dsn = dsn
-        self.inside = False
+        self.in_transaction = False
         self.settled = False
         self.conn: Any = None
         self.result: Any = None
@@ -81,14 +81,14 @@ class AttemptState:
         """Begin a transaction that settles the run. Raises TaskError if one is open or has settled the run."""
         if self.settled:
             raise TaskError("transaction: it has settled the run already; write everything in one transaction")
-        if self.inside:
+        if self.in_transaction:
             raise TaskError("transaction: one is open already; only one can settle the run")
-        self.inside, self.result = True, None  # forget the result of a transaction that was rolled back
+        self.in_transaction, self.result = True, None  # forget the result of a transaction that was rolled back
 
     def settling(self, done: bool | None) -> None:
         """Record that the settlement is about to be committed (None), is committed (True), or is not (False)."""
         if done is not None:
-            self.inside, self.settled = False, done
+            self.in_transaction, self.settled = False, done
         if self.control is not None:
             self.control.settling(done)
 

@@ -67,7 +67,7 @@ def schema_of(parameters: Parameters) -> dict[str, Any]:
     """Return a JSON Schema of the arguments by name; arguments without names are only described as an array."""
     if parameters.as_array:
         return {"type": "array"}
-    named = parameters.given.parameters.values()
+    named = parameters.signature.parameters.values()
     return {
         "type": "object",
         "properties": {p.name: {} for p in named if p.kind not in NAMELESS},

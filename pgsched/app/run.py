@@ -136,7 +136,7 @@ class Run:
 
         Raises TaskError outside of the transaction, or if the value cannot be JSON.
         """
-        if not self.own.inside:
+        if not self.own.in_transaction:
             raise TaskError("set_result: only inside of run.transaction(); elsewhere return the value")
         try:
             payload.encode(value)

@@ -78,7 +78,7 @@ class Task(Generic[P, R]):
     def inline_names(self) -> frozenset[str] | None:
         """Return the names of the arguments if a worker may call the handler inline, otherwise None."""
         only = not (self.capture or self.gathering)
-        return self.parameters.plain if only and self.place.run_in == "loop" else None
+        return self.parameters.names if only and self.place.run_in == "loop" else None
 
     @property
     def run_name(self) -> str | None:
@@ -167,7 +167,7 @@ def split_dependencies(
 
     A handler with a parameter `after` or `after_any`, or with `**kwargs`, gets these arguments itself.
     """
-    named = parameters.given.parameters.values()
+    named = parameters.signature.parameters.values()
     parameter_names = {p.name for p in named}
     if parameter_names & {*AFTER}:
         return values, kwargs

@@ -151,7 +151,7 @@ class FaultRun:
         """Return the history of this fault, with settings, figures, processes, troubles and leaks."""
         stage, findings = self.stage, self.stage.findings
         with psycopg.connect(stage.dsn, autocommit=True) as db, psycopg.connect(stage.sessions.ledger_dsn) as ledger:
-            found = collect(db, ledger, self.producer.acknowledged + stage.asked)
+            found = collect(db, ledger, self.producer.acknowledged + stage.own_enqueues)
             ended = db.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
         lease_s, reap_s = stage.lease_s, stage.reap_s
         found.settings = {

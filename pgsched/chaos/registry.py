@@ -32,7 +32,7 @@ class Options:
     jobs: int = 6  # each with a slot every one to three seconds
     rate: float = 20.0  # enqueues per second
     drain_s: float = 60.0  # all runs must have ended this long after the fault
-    apart: bool = False  # True: the ledger on a server of its own, for faults that replace the first server
+    separate_ledger: bool = False  # True: the ledger on a server of its own, for faults that replace the first server
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Fault:
     options: Options = field(default_factory=Options)
 
     @property
-    def says(self) -> str:
+    def summary(self) -> str:
         """Return what happens and what must hold: the first paragraph of the function's docstring."""
         return " ".join((self.run.__doc__ or "").strip().split("\n\n")[0].split())
 

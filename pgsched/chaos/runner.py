@@ -78,7 +78,7 @@ def stage_of(
         place = stack.enter_context(places.place(fault.options.server))
         ledger.install(place.dsn)
         ledger_dsn = place.dsn
-        if fault.options.apart:
+        if fault.options.separate_ledger:
             apart = stack.enter_context(places.place("private"))
             ledger_dsn = apart.dsn
             ledger.install(ledger_dsn)

@@ -29,7 +29,7 @@ def run_faults(
     with open_sites(binaries) as where:
         for number, (fault, part) in enumerate(schedule_faults(faults, seed, seconds), 1):
             count = f"[{number}/{len(faults)}]" if seconds is None else f"[{number}]"
-            tell("fault", f"{count} {fault.name}: {fault.says}")
+            tell("fault", f"{count} {fault.name}: {fault.summary}")
             yield run_fault(fault, where, part, lambda text: tell("figure", text))
 
 

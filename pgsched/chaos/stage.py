@@ -51,7 +51,7 @@ class Stage:
         self.findings = Findings(say)
         self.gates: set[str] = set()  # what handlers wait for
         self._proxy = proxy
-        self._asker = Producer(self.workers_dsn, "fault", 0, 0)
+        self._producer = Producer(self.workers_dsn, "fault", 0, 0)
 
     @property
     def options(self) -> Options:
@@ -86,7 +86,7 @@ class Stage:
 
     def close(self) -> None:
         """Close the connections that the stage itself opened."""
-        self._asker.stop()
+        self._producer.stop()
         self.sessions.close()
 
     # ---- methods that act
@@ -118,13 +118,13 @@ class Stage:
     def enqueue(self, task: str, n: int = 1, *, max_attempts: int = 20, key: str | None = None, **args: Any) -> int:
         """Enqueue `n` runs of a task of ledger.py, record them as acknowledged, and return the last run's id."""
         self.gates |= {args[name] for name in ("gate", "mended_by") if name in args}
-        ids = [self._asker.send(task, args, key, max_attempts) for _ in range(n)]
+        ids = [self._producer.send(task, args, key, max_attempts) for _ in range(n)]
         return ids[-1]
 
     @property
-    def asked(self) -> list[Acknowledged]:
+    def own_enqueues(self) -> list[Acknowledged]:
         """Return what the fault itself has enqueued."""
-        return self._asker.acknowledged
+        return self._producer.acknowledged
 
     def open_gate(self, name: str) -> None:
         """Open a gate: handlers that wait for it go on."""

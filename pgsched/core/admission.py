@@ -42,7 +42,7 @@ class Gate:
     burst: float = UNLIMITED
     unstarted: int = 0
 
-    def most(self) -> float:
+    def free_room(self) -> float:
         """Return how many runs could pass now."""
         whole = self.tokens if self.tokens == UNLIMITED else math.floor(self.tokens + 1e-9)
         return max(0.0, min(self.room, whole, self.burst - self.unstarted))
@@ -101,7 +101,7 @@ class Window:
     left: int = 0
     at: datetime | None = None
 
-    def most(self, slots: int, unstarted: int, now: datetime) -> int:
+    def resize(self, slots: int, unstarted: int, now: datetime) -> int:
         """Return how many runs may be unstarted now. `slots`: the number of places of the workers."""
         elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
         if unstarted:
@@ -205,9 +205,9 @@ def candidates_to_read(
     members = Counter(group.queue for group in groups)
 
     def most(group: Group) -> int:
-        room = queue_gates[group.queue].most()
+        room = queue_gates[group.queue].free_room()
         if group.queue in fair and room < UNLIMITED:
             room = group.weight * math.ceil(room / members[group.queue])
-        return int(max(1, min(share, group.gate.most(), room)))
+        return int(max(1, min(share, group.gate.free_room(), room)))
 
     return [most(group) for group in groups]

@@ -67,7 +67,7 @@ def report_unclaimed_runs(facts: Facts, queue: Queue, longest_s: float) -> Itera
     if not (oldest_s := queue.oldest_offered_s):
         return
     serving = [worker for worker in facts.workers if worker.serves(queue.name)]
-    if any(one.queue == queue.name for one in facts.shut) or not serving:
+    if any(one.queue == queue.name for one in facts.shut_queues) or not serving:
         return
     places, busy = sum(one.concurrency for one in serving), sum(min(one.running, one.concurrency) for one in serving)
     seen = {name for worker in serving for name in worker.queues or ()}

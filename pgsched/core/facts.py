@@ -290,12 +290,12 @@ class Facts:
     releases: list[AwaitedRelease] = field(default_factory=list)
     errors: list[JobError] = field(default_factory=list)
     paused: list[Paused] = field(default_factory=list)
-    shut: list[ShutQueue] = field(default_factory=list)
+    shut_queues: list[ShutQueue] = field(default_factory=list)
     limits: list[BindingLimit] = field(default_factory=list)
-    full: list[FullQueue] = field(default_factory=list)
+    full_queues: list[FullQueue] = field(default_factory=list)
     alerts: list[OpenAlert] = field(default_factory=list)
-    lost: list[LostWorker] = field(default_factory=list)
-    ahead: list[MarkedAhead] = field(default_factory=list)
+    lost_workers: list[LostWorker] = field(default_factory=list)
+    marked_ahead: list[MarkedAhead] = field(default_factory=list)
     unpruned: OverdueRun | None = None
     notify_usage: float = 0.0
     counted_all: bool = True

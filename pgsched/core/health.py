@@ -46,7 +46,7 @@ class Patience:
     backlog_s: float = BACKLOG_S
     queues: Mapping[str, float] = field(default_factory=dict)
 
-    def of(self, queue: str) -> float:
+    def for_queue(self, queue: str) -> float:
         """Return the patience for this queue, in seconds."""
         return self.queues.get(queue, self.backlog_s)
 
@@ -60,7 +60,7 @@ def find_problems(facts: Facts, patience: Patience | None = None) -> list[Proble
         *unroutable_problems(facts),
         *release_problems(facts),
         *shut_problems(facts),
-        *(Problem(*found) for found in find_backlog_problems(facts, (patience or Patience()).of)),
+        *(Problem(*found) for found in find_backlog_problems(facts, (patience or Patience()).for_queue)),
         *full_problems(facts),
         *job_problems(facts),
         *mark_problems(facts),
@@ -189,7 +189,7 @@ def release_problems(facts: Facts) -> Iterator[Problem]:
 
 def shut_problems(facts: Facts) -> Iterator[Problem]:
     """Report queues that wait for their first limit longer than the leader needs to put it in force."""
-    for one in facts.shut:
+    for one in facts.shut_queues:
         if one.since_s > SHUT_S:
             pids = ", ".join(str(pid) for pid in one.waits_for[:LISTED])
             whom = f"it waits for transactions of pid {pids}" if pids else "the leader has not put it in force"
@@ -201,7 +201,7 @@ def shut_problems(facts: Facts) -> Iterator[Problem]:
 def full_problems(facts: Facts) -> Iterator[Problem]:
     """Report full queues: they refuse or cancel runs."""
     then = {"reject": "new runs are refused", "shed_oldest": "its oldest runs are cancelled"}
-    for queue in facts.full:
+    for queue in facts.full_queues:
         text = f"queue {queue.name} is full: {queue.depth} runs wait, {queue.max_depth} may; {then[queue.on_full]}"
         yield Problem("full", text, f"start more workers, or `pgsched queue set {queue.name} --max-depth N`")
 
@@ -217,7 +217,7 @@ def job_problems(facts: Facts) -> Iterator[Problem]:
 
 def mark_problems(facts: Facts) -> Iterator[Problem]:
     """Report jobs without slots because the clock was ahead once."""
-    for job in facts.ahead[:LISTED]:
+    for job in facts.marked_ahead[:LISTED]:
         if job.ahead_s > AHEAD_S:
             text = (
                 f"job {job.name}: its slots count as decided until {job.until:%Y-%m-%d %H:%M:%S} UTC,"
@@ -256,10 +256,12 @@ def alert_problems(facts: Facts) -> Iterator[Problem]:
 
 def lost_worker_notes(facts: Facts) -> Iterator[Problem]:
     """Note workers that vanished lately, and the runs that they held."""
-    for one in facts.lost[:LISTED]:
+    for one in facts.lost_workers[:LISTED]:
         runs_text = format_task_counts(one.runs_by_task) if one.runs_by_task else format_count(one.running, "run")
         text = f"worker {one.name} was lost {format_seconds(one.seen_s)} ago; it held {runs_text}"
         cure = "what it held starts again elsewhere; see why its process or host went"
         yield Problem("worker", text, cure, note=True)
-    if len(facts.lost) > LISTED:
-        yield Problem("worker", f"{len(facts.lost) - LISTED} further workers were lost", "`pgsched doctor`", note=True)
+    if len(facts.lost_workers) > LISTED:
+        yield Problem(
+            "worker", f"{len(facts.lost_workers) - LISTED} further workers were lost", "`pgsched doctor`", note=True
+        )

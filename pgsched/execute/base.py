@@ -80,7 +80,7 @@ class BatchExecutor(Executor, Protocol):
     """
 
     @property
-    def gathered(self) -> frozenset[str]:
+    def batched_tasks(self) -> frozenset[str]:
         """The names of the tasks whose handler serves many attempts in one call."""
         ...
 

@@ -54,15 +54,15 @@ class WriterWait:
 class AdmissionState:
     """State that a leader keeps from pass to pass: hints, never counts."""
 
-    after: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
-    turns: dict[str, str] = field(default_factory=dict)  # by queue: the key that had its turn last
+    last_group: tuple[str, str] = ("", "")  # queue and key that the next pass goes on behind
+    last_key_by_queue: dict[str, str] = field(default_factory=dict)  # by queue: the key that had its turn last
     windows: dict[str, Window] = field(default_factory=dict)  # by queue
     wait_s: float | None = None  # until a rate has a token, or a group is worth a look; None: only an event helps
     more: bool = False  # there is more to admit at once
     share: float = FIRST_SHARE  # of MAX_GROUPS and MAX_CANDIDATES that a pass takes
     waits: dict[limits.Changed, WriterWait] = field(default_factory=dict)  # the transactions that each change waits for
 
-    def took(self, seconds: float) -> None:
+    def adapt_share(self, seconds: float) -> None:
         """Adapt `share` to the seconds that a pass took; a quick pass raises it only if there was more to do."""
         if seconds > TARGET_PASS_S or self.more:
             self.share = min(1.0, max(LEAST_SHARE, self.share * min(2.0, TARGET_PASS_S / max(seconds, 0.001))))
@@ -89,17 +89,17 @@ def admit_limited_runs(
     began = time.monotonic()
     done = run_pass(conn, standing, n, set_aside_groups)
     if n == MAX_GROUPS:
-        standing.took(time.monotonic() - began)
+        standing.adapt_share(time.monotonic() - began)
     return done
 
 
 def run_pass(conn: Connection[Any], standing: AdmissionState, most: int, set_aside_groups: Collection[str]) -> int:
     """Do the pass of `admit_limited_runs`: read the groups, take back the surplus, and admit runs."""
     found, queues = limits.list_waiting_groups(
-        conn, standing.after, min(most, math.ceil(MAX_GROUPS * standing.share)), most
+        conn, standing.last_group, min(most, math.ceil(MAX_GROUPS * standing.share)), most
     )
     standing.more = bool(found) and found[-1]["last"]
-    standing.after = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
+    standing.last_group = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
     standing.wait_s = None
     found = [row for row in found if group_name(row) not in set_aside_groups] if set_aside_groups else found
     if not found:
@@ -141,7 +141,7 @@ def choose_candidates(
     chosen = []
     for name, members in group_by_queue(groups).items():
         selected = choose_runs(members, gates[name], queues[name]["fair"])
-        standing.turns[name] = selected[-1][0].key if selected else members[-1].key
+        standing.last_key_by_queue[name] = selected[-1][0].key if selected else members[-1].key
         chosen += selected
     # a group that got all the candidates it asked for, and has room left, may have more
     standing.more |= any(
@@ -184,7 +184,7 @@ def select_groups_in_turn(
     found = []
     for name, members in group_by_queue(groups).items():
         if queues[name]["fair"]:
-            last = standing.turns.get(name, "")
+            last = standing.last_key_by_queue.get(name, "")
             turns = [g for g in members if g.key > last] + [g for g in members if g.key <= last]
             found += turns[: max(1, int(min(gates[name].room, MAX_GROUPS)))]
         else:
@@ -226,7 +226,7 @@ def build_queue_gate(row: Row, standing: AdmissionState, now: Any, *, shrink: bo
     gate = build_gate(row, now)
     if row["fair"] or row["ageing_s"] is not None:
         window = standing.windows.setdefault(row["queue"], Window())
-        space = window.most(row["slots"], row["unstarted"], now) - row["unstarted"]
+        space = window.resize(row["slots"], row["unstarted"], now) - row["unstarted"]
         gate.room = min(gate.room, space if shrink else max(0, space))
     return gate
 

@@ -57,12 +57,12 @@ class BackfillResult:
     """Result of one round.
 
     `more`: more can be done at once.
-    `went`: how many backfills made progress.
+    `progressed`: how many backfills made progress.
     `failed`: by id of a backfill, the error with which it failed.
     """
 
     more: bool = False
-    went: int = 0
+    progressed: int = 0
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
@@ -94,7 +94,7 @@ def run_backfills(
             else:
                 done.failed[wanted["id"]] = error
         else:
-            done.went += 1
+            done.progressed += 1
             turn.moved_at = time.monotonic()
     if not done.more and len(found) < BACKFILLS:
         turn.after = looked[0]["last"] or turn.after

@@ -49,7 +49,7 @@ class Candidacy:
         """Wait until this candidate may begin a term; return False if it was stopped."""
         tries, recount, seconds = 0, 0, 0.0
         while not self._pauses.stopped:
-            if self._may_stand():
+            if self._try_to_stand():
                 return True
             if tries == recount:
                 seconds = try_period_s(self._settings, leadership.count_candidates(self._conn))
@@ -77,7 +77,7 @@ class Candidacy:
                 self._pauses.pause(self._conn, 0.2)
         return None, 0.0
 
-    def _may_stand(self) -> bool:
+    def _try_to_stand(self) -> bool:
         """Try to get the lock, and check whether this candidate may begin a term."""
         conn = self._conn
         self.locked = not is_shared(conn) and leadership.try_lead(conn)

@@ -38,58 +38,58 @@ Leading = Callable[[], AbstractContextManager[Connection[Any]]]
 class Walk:
     """A search from one run to the runs that it waits for and that are not older, some edges at a time.
 
-    `over`: no run is left to read, or there are too many.
+    `finished`: no run is left to read, or there are too many.
     `circle`: the edges of the circle that was found, the closing edge first.
     """
 
     def __init__(self, run_id: int) -> None:
         self.run_id = run_id
-        self.over = False
+        self.finished = False
         self.circle: list[Link] = []
-        self._waits = {run_id: run_id}  # by run: one run that waits for it
+        self._waiter_of = {run_id: run_id}  # by run: one run that waits for it
         self._todo: dict[int, None] = {run_id: None}  # runs whose edges are not all read
-        self._partly: Link | None = None  # the run that was read in part, and the parent behind which to go on
+        self._resume_behind: Link | None = None  # the run that was read in part, and the parent behind which to go on
 
-    def go_on(self, conn: Connection[Any], edges: int) -> None:
+    def read_edges(self, conn: Connection[Any], edges: int) -> None:
         """Read at most `edges` further edges."""
-        first = [] if self._partly is None else [self._partly.run_id]
+        first = [] if self._resume_behind is None else [self._resume_behind.run_id]
         run_ids = first + [run_id for run_id in islice(self._todo, edges) if run_id not in first]
-        after = self.run_id - 1 if self._partly is None else self._partly.parent_id
+        after = self.run_id - 1 if self._resume_behind is None else self._resume_behind.parent_id
         found = dependencies.edges_above(conn, run_ids, after, self.run_id, edges)
         for link in found:
             if not link.open:
                 continue
             if link.parent_id == self.run_id:
-                self.circle, self.over = self._way_back(link), True
+                self.circle, self.finished = self._trace_circle(link), True
                 return
-            if link.parent_id not in self._waits:
-                self._waits[link.parent_id] = link.run_id
+            if link.parent_id not in self._waiter_of:
+                self._waiter_of[link.parent_id] = link.run_id
                 self._todo[link.parent_id] = None
         self._note_read(run_ids, found, whole=len(found) < edges)
-        self.over = not self._todo or len(self._waits) > MAX_WALK_RUNS
-        if self._todo and self.over:
-            logger.warning("no circle is looked for among so many runs", run=self.run_id, runs=len(self._waits))
+        self.finished = not self._todo or len(self._waiter_of) > MAX_WALK_RUNS
+        if self._todo and self.finished:
+            logger.warning("no circle is looked for among so many runs", run=self.run_id, runs=len(self._waiter_of))
 
     def _note_read(self, run_ids: list[int], found: list[Link], *, whole: bool) -> None:
         """Note which runs are read to their last edge; if the answer is not whole, the last run may have more edges."""
-        self._partly = None
+        self._resume_behind = None
         read = {before.run_id for before, link in pairwise(found) if before.run_id != link.run_id}
         if whole:
             read |= {*run_ids, *(link.parent_id for link in found if link.open)}
         elif found[-1].place:
-            self._partly = found[-1]
-            read |= {*run_ids[: self._partly.place - 1]}
+            self._resume_behind = found[-1]
+            read |= {*run_ids[: self._resume_behind.place - 1]}
         else:
             read |= {*run_ids}
         for run_id in read:
             self._todo.pop(run_id, None)
 
-    def _way_back(self, last: Link) -> list[Link]:
+    def _trace_circle(self, last: Link) -> list[Link]:
         """Return the edges of the circle, from the closing edge back to the first run."""
         way, run_id = [last], last.run_id
         while run_id != self.run_id:
-            way.append(Link(self._waits[run_id], run_id))
-            run_id = self._waits[run_id]
+            way.append(Link(self._waiter_of[run_id], run_id))
+            run_id = self._waiter_of[run_id]
         return way
 
 
@@ -102,7 +102,7 @@ class CircleSearch:
         self._large: dict[int, Walk | None] = {}  # runs that were put off; only the first one's walk has begun
         self._large_next = False
 
-    def work(self, conn: Connection[Any], lead: Leading) -> int:
+    def look(self, conn: Connection[Any], lead: Leading) -> int:
         """Look at the next runs; return how many were ended, each in a transaction of its own."""
         began = time.monotonic()
         self.at = began + EVERY_S  # set before the work: a look that fails must not be tried in every round
@@ -121,10 +121,10 @@ class CircleSearch:
             self._after = run_id
             if run_id not in self._large:
                 walk, steps = Walk(run_id), 0
-                while not walk.over and steps < STEPS:
-                    walk.go_on(conn, EDGES)
+                while not walk.finished and steps < STEPS:
+                    walk.read_edges(conn, EDGES)
                     steps += 1
-                if not walk.over and len(self._large) < MAX_LARGE_RUNS:
+                if not walk.finished and len(self._large) < MAX_LARGE_RUNS:
                     self._large[run_id] = None
                 ended += self._end(lead, walk)
             if time.monotonic() > until:
@@ -137,11 +137,11 @@ class CircleSearch:
         """Continue the walk of one run that waits for many; return how many runs were ended."""
         run_id, begun = next(iter(self._large.items()))
         walk = self._large[run_id] = begun or Walk(run_id)
-        while not walk.over:
-            walk.go_on(conn, EDGES)
+        while not walk.finished:
+            walk.read_edges(conn, EDGES)
             if time.monotonic() > until:
                 break
-        if not walk.over:
+        if not walk.finished:
             return 0
         del self._large[run_id]
         return self._end(lead, walk)

@@ -38,13 +38,13 @@ class LargeRun:
     """A run with more new edges than one step reads.
 
     `after`: the parent up to which its edges were read.
-    `whole`: all edges were read.
+    `all_read`: all edges were read.
     `missed`: parents that another transaction had locked.
     """
 
     run_id: int
     after: int = 0
-    whole: bool = False
+    all_read: bool = False
     missed: list[int] = field(default_factory=list)
 
 
@@ -141,7 +141,7 @@ def watch_large_run(
 
     Returns the same as `watch_new_runs`, or None where some parents are locked: then it is the turn of other runs.
     """
-    if large.whole:
+    if large.all_read:
         unmarked = large.missed[:n]
         large.missed = mark_parents(conn, large.run_id, unmarked) + large.missed[n:]
     else:
@@ -150,9 +150,9 @@ def watch_large_run(
         ]
         unmarked = [edge.parent_id for edge in found if edge.unmarked and edge.parent_id is not None]
         large.missed += mark_parents(conn, large.run_id, unmarked)
-        large.whole = len(found) < n
+        large.all_read = len(found) < n
         large.after = found[-1].parent_id or 0 if found else large.after
-        if not large.whole:
+        if not large.all_read:
             return 0, True, []
     turn.large = None
     if large.missed:

@@ -24,7 +24,7 @@ class Round:
     """One round of the leader: the result of its look, and the progress of its duties.
 
     `began`: monotonic instant.
-    `figures`: the look asked whether there is something to count.
+    `asked_for_figures`: the look asked whether there is something to count.
     `trusted_at`: monotonic instant from which the database's clock is trusted.
     `freed`: claims taken back and circles ended; runs may have waited for them.
     `useful`: something was done.
@@ -32,7 +32,7 @@ class Round:
 
     began: float
     look: DueWork
-    figures: bool
+    asked_for_figures: bool
     trusted_at: float = -math.inf
     freed: int = 0
     useful: bool = False
@@ -47,7 +47,7 @@ class Duty(ABC):
     """One duty of one term. `pieces`: how to do it a few rows at a time after it has failed as a whole."""
 
     name: ClassVar[str]  # shown to people, and stored in `pgsched.set_aside`
-    again: ClassVar[bool] = True  # if the duty did something, another round follows at once
+    repeats: ClassVar[bool] = True  # if the duty did something, another round follows at once
 
     def __init__(self, term: Term, pieces: Sequence[Pieces] = ()) -> None:
         self.term = term
@@ -68,18 +68,18 @@ class Duty(ABC):
         """
         return math.inf
 
-    def give_workers(self, seconds: float) -> None:  # noqa: B027
+    def give_workers_time(self, seconds: float) -> None:  # noqa: B027
         """Give workers `seconds` to report: the database was away, or its clock was moved."""
 
 
 class PeriodicDuty(Duty):
     """A duty that is done once a period, in a round that takes place anyway, and not in a lull.
 
-    `by_clock`: it relies on the database's clock, and waits while that clock is not trusted.
+    `needs_clock`: it relies on the database's clock, and waits while that clock is not trusted.
     """
 
-    again = False
-    by_clock: ClassVar[bool] = False
+    repeats = False
+    needs_clock: ClassVar[bool] = False
 
     def __init__(self, term: Term, period: Periodic, pieces: Sequence[Pieces] = ()) -> None:
         super().__init__(term, pieces)
@@ -87,10 +87,10 @@ class PeriodicDuty(Duty):
 
     def start(self, this_round: Round) -> bool:
         """Check whether the period is over and the clock is good enough; if so, start the period anew."""
-        may = this_round.trusted or not self.by_clock
+        may = this_round.trusted or not self.needs_clock
         return may and self.period.start(this_round.began, lull=self.term.lull)
 
     def pause_s(self, this_round: Round) -> float:
         """Return the seconds until the period is over."""
-        not_before = this_round.trusted_at if self.by_clock else -math.inf
+        not_before = this_round.trusted_at if self.needs_clock else -math.inf
         return self.period.pause_s(self.term.lull_until, not_before)

@@ -64,16 +64,17 @@ class Leader:
         self.on_fatal = on_fatal
         self.term: int | None = None
         self.pauses = Pauses()
-        self.counted: LeaderMeter | None = None
-        self.nudge: Callable[[], object] = bool  # called when there may be alerts to deliver
-        self.unled: Callable[[Connection[Any]], object] = bool  # called now and then while no process leads
-        self._broken_off = 0  # failed rounds in a row
-        self._cost: tuple[str, str, bool] | None = None  # the duty in which the last session was lost: DutyGuard.cost
+        self.meter: LeaderMeter | None = None
+        self.on_alerts: Callable[[], object] = bool  # called when there may be alerts to deliver
+        self.on_no_leader: Callable[[Connection[Any]], object] = bool  # called now and then while no process leads
+        self._failed_rounds = 0  # failed rounds in a row
+        # the duty in which the last session was lost: DutyGuard.session_lost_in
+        self._session_lost_in: tuple[str, str, bool] | None = None
 
     @property
     def heard_at(self) -> float | None:
         """Monotonic instant at which the database last answered, None before the first time."""
-        return self.pauses.heard_at
+        return self.pauses.answered_at
 
     def stop(self) -> None:
         """Resign and end `run`; callable from any thread and from signal handlers."""
@@ -114,12 +115,12 @@ class Leader:
         If the session is lost in the same duty again, every leader skips that duty for some minutes
         (`set_aside.session_lost`).
         """
-        if self._cost is not None:
-            name, error, went_through = self._cost
+        if self._session_lost_in is not None:
+            name, error, went_through = self._session_lost_in
             with contextlib.suppress(DatabaseError):  # a candidate may lack the grant
                 set_aside.session_lost(conn, name, error, went_through=went_through)
             if not conn.closed:  # else the next session writes it
-                self._cost = None
+                self._session_lost_in = None
 
     def _give_up(self, error: DatabaseError | PgschedError) -> None:
         """Report an error that no retry can mend."""
@@ -140,7 +141,7 @@ class Leader:
                 conn.execute("LISTEN pgsched_election")
             yield conn
         finally:
-            self._leads(None)
+            self._set_term(None)
             conn.close()
 
     def _lead(self, conn: Connection[Any], candidacy: Candidacy) -> None:
@@ -148,11 +149,11 @@ class Leader:
         number, grace_s = candidacy.begin_term(self.holder)
         if number is None:
             return
-        self._leads(number)
+        self._set_term(number)
         logger.info("leading", term=number, reaps_in_s=round(grace_s, 1))
         if not is_shared(conn):
             conn.execute("LISTEN pgsched_leader")
-        term = Term(conn, number, self.settings, locked=candidacy.locked, meter=self.counted)
+        term = Term(conn, number, self.settings, locked=candidacy.locked, meter=self.meter)
         search = LeaseSearch(self.dsn, time.monotonic() + FIRST_LOOK_S)
         loop = LeaderLoop(term, time.monotonic() + grace_s, search=search, watch=IncidentWatch(self._nudged))
         sleep = Sleep()
@@ -167,9 +168,11 @@ class Leader:
             # closing the session releases the lock
             logger.warning("leadership lost", term=number, reason=str(reason))
         except (DatabaseError, PgschedError):
-            if term.guard.cost is not None:
-                self._cost = term.guard.cost
-                logger.warning("the session was lost in a duty", duty=self._cost[0], error=self._cost[1])
+            if term.guard.session_lost_in is not None:
+                self._session_lost_in = term.guard.session_lost_in
+                logger.warning(
+                    "the session was lost in a duty", duty=self._session_lost_in[0], error=self._session_lost_in[1]
+                )
             raise
 
     def _round(self, conn: Connection[Any], loop: LeaderLoop, sleep: Sleep) -> None:
@@ -180,7 +183,7 @@ class Leader:
         """
         try:
             seconds = loop.run_once()
-            self._broken_off = 0
+            self._failed_rounds = 0
         except NotLeading:
             # A candidate may hold the fence for a moment: only a newer term means that another process leads.
             if leadership.newest_term(conn) != loop.term.number:
@@ -190,9 +193,9 @@ class Leader:
             reaction = classify(error)
             if reaction not in SURVIVED_REACTIONS or conn.closed:
                 raise
-            self._broken_off += 1
+            self._failed_rounds += 1
             what, first_s = SURVIVED_REACTIONS[reaction]
-            delay = min(back_off_s(self._broken_off, first_s), self.settings.session_timeout_s / 2)
+            delay = min(back_off_s(self._failed_rounds, first_s), self.settings.session_timeout_s / 2)
             logger.warning(what, error=log.redact(str(error)), retry_in_s=round(delay, 2))
             if notifications_full(error):
                 leadership.clear_notifications(conn)
@@ -200,12 +203,12 @@ class Leader:
         else:
             deaf_s = sleep.deaf_s(useful=loop.useful)
             if self.pauses.pause(conn, sleep.pause_s(conn, seconds), deaf_s):
-                sleep.woken()
+                sleep.note_notification()
 
     def _nudged(self) -> None:
-        self.nudge()
+        self.on_alerts()
 
-    def _leads(self, term: int | None) -> None:
+    def _set_term(self, term: int | None) -> None:
         self.term = term
-        if self.counted is not None:
-            self.counted.term = term
+        if self.meter is not None:
+            self.meter.term = term

@@ -92,7 +92,7 @@ class LeaderLoop:
             DeclarationsDuty(term, reap_from),
             NotificationsDuty(term),
         )
-        self._held_up = 0  # rounds in a row that did nothing although something was due
+        self._blocked_rounds = 0  # rounds in a row that did nothing although something was due
         self._stepped_s = 0.0  # by which the clock was moved; 0 once all workers have got their time
 
     def run_once(self) -> float:
@@ -101,70 +101,72 @@ class LeaderLoop:
         try:
             return self._run_once(began)
         except DatabaseError:
-            self.stall.failed(began)
+            self.stall.record_failure(began)
             raise
 
     def _run_once(self, began: float) -> float:
         this_round = self._look(began)
         looked_at = time.monotonic()
         if (grace_s := self.stall.grace_s(self.term.conn, began)) > 0:
-            self._give_workers(grace_s)
-        self._heed_clock(this_round)
+            self._give_workers_time(grace_s)
+        self._handle_clock_step(this_round)
         done = 0
         for duty in self.duties:
             if duty.start(this_round):
                 result = self.term.guard.run(duty.name, partial(duty.run, this_round), duty.pieces)
-                done += result if duty.again else 0
-        self.stall.took(time.monotonic() - began)
+                done += result if duty.repeats else 0
+        self.stall.record_round(time.monotonic() - began)
         self.useful = this_round.useful or done > 0
         look = this_round.look
         # rows that are due although this round did nothing are locked: look again soon, but do not spin
-        self._held_up = self._held_up + 1 if not done and (look.jobs or look.runs or look.passed_over) else 0
+        self._blocked_rounds = (
+            self._blocked_rounds + 1 if not done and (look.jobs or look.runs or look.passed_over) else 0
+        )
         return 0.0 if done else max(0.0, self._pause_s(this_round, time.monotonic() - looked_at))
 
     def _look(self, began: float) -> Round:
         """Ask the database which work is due."""
         figures = self.figures.period.is_due(began, lull=self.term.lull)
-        jobs_set_aside = self.term.set_aside.numbers(pieces.JOBS)
+        jobs_set_aside = self.term.set_aside.skipped_ids(pieces.JOBS)
         look = leadership.find_due_work(
             self.term.conn,
             self.term.number,
-            searched_s=self.claims.search.began_s,
+            searched_s=self.claims.search.last_reap_search_s,
             count=figures,
             lead_s=self.tick.lead.s(began),
             excluded_ids=jobs_set_aside,
-            since=self.floors.since,
+            since=self.floors.instants,
         )
-        self.floors.rise(look.firsts, look.now_s, jobs_left=bool(jobs_set_aside))
+        self.floors.raise_to(look.firsts, look.now_s, jobs_left=bool(jobs_set_aside))
         return Round(began, look, figures)
 
-    def _heed_clock(self, this_round: Round) -> None:
+    def _handle_clock_step(self, this_round: Round) -> None:
         """Give every worker the time to renew its claims where the database's clock was moved."""
         stepped_s = self.clock.stepped_s(this_round.began, time.monotonic(), this_round.look.now_s)
         this_round.trusted_at = self.clock.trusted_at
         if stepped_s < 0:
-            self.claims.forget_leases()
+            self.claims.check_leases_again()
         self._stepped_s = stepped_s or self._stepped_s
         if self._stepped_s == 0:
             return
         self.floors.reset()
-        self._give_workers(expired_leases.lease_bounds(self.term.conn)[1])
+        self._give_workers_time(expired_leases.lease_bounds(self.term.conn)[1])
         logger.warning("the database's clock was moved", ahead_s=round(self._stepped_s, 1),
                        decides_in_s=round(max(0.0, self.clock.trusted_at - time.monotonic()), 1))  # fmt: skip
         self._stepped_s = 0.0
 
-    def _give_workers(self, seconds: float) -> None:
+    def _give_workers_time(self, seconds: float) -> None:
         """Put off all decisions about silent workers by `seconds`."""
         for duty in self.duties:
-            duty.give_workers(seconds)
+            duty.give_workers_time(seconds)
 
     def _pause_s(self, this_round: Round, since_s: float) -> float:
         """Return the seconds until there may be something to do, after a round that did nothing.
 
         `since_s`: seconds since the look of that round, because its duties may have taken long.
         """
-        if self._held_up:
-            return min(LONGEST_PAUSE_WHILE_BLOCKED_S, 0.001 * 2.0 ** min(self._held_up, 10))
+        if self._blocked_rounds:
+            return min(LONGEST_PAUSE_WHILE_BLOCKED_S, 0.001 * 2.0 ** min(self._blocked_rounds, 10))
         longest_s = LONGEST_PAUSE_S if self.term.exclusive else LONGEST_PAUSE_WITHOUT_NOTIFICATIONS_S
         # well below the idle time after which the server ends this session
         longest_s = min(longest_s, self.term.settings.session_timeout_s / 4)

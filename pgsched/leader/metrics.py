@@ -16,19 +16,19 @@ class LeaderMeter:
         self.meter = meter
         self.term: int | None = None
 
-    def ticked(self, seconds: float, jobs: int, slots: int) -> None:
+    def record_tick(self, seconds: float, jobs: int, slots: int) -> None:
         """Note a tick: the seconds it took, and how many jobs and slots it decided."""
         if jobs:
             self.meter.observe("pgsched_tick_duration_seconds", [seconds])
             self.meter.observe("pgsched_tick_slots", [slots])
             self.meter.count("pgsched_slots_decided_total", (), slots)
 
-    def reaped(self, runs: Sequence[dict[str, Any]]) -> None:
+    def record_reaped(self, runs: Sequence[dict[str, Any]]) -> None:
         """Count the runs that were taken back, by their new state."""
         for state, count in Counter(run["state"] for run in runs).items():
             self.meter.count("pgsched_runs_reaped_total", (state,), count)
 
-    def pruned(self, count: int) -> None:
+    def record_pruned(self, count: int) -> None:
         """Count the runs that were removed."""
         if count:
             self.meter.count("pgsched_runs_pruned_total", (), count)

@@ -36,13 +36,13 @@ class Pruner:
         self.picked: LockedRuns | None = None  # picked by the batch that was begun last
         self._keep_rows = keep_rows
         # by retention time: (end, id) of the last run that was read, because many runs may have ended at one instant
-        self._reached: dict[float, tuple[datetime, int]] = {}
-        self._before = self._reached
+        self._positions: dict[float, tuple[datetime, int]] = {}
+        self._previous_positions = self._positions
         self._version: str | None = None
         self._again_at = 0.0
         self._longest_s: float | None = None
 
-    def work(self, conn: Connection[Any], n: int, set_aside_ids: Sequence[int] = ()) -> int:
+    def prune_batch(self, conn: Connection[Any], n: int, set_aside_ids: Sequence[int] = ()) -> int:
         """Delete those of the next `n` ended runs that may go, in the caller's transaction; return how many.
 
         Runs in `set_aside_ids` stay.
@@ -50,9 +50,9 @@ class Pruner:
         rules = retention.rules(conn)
         self._longest_s, now = max(rules.keeps_s), time.monotonic()
         if rules.version != self._version or now >= self._again_at:
-            self._reached = {}
+            self._positions = {}
             self._version, self._again_at = rules.version, now + AGAIN_S
-        gone, self._before = 0, dict(self._reached)
+        gone, self._previous_positions = 0, dict(self._positions)
         self.more, self.picked = False, None
         for keep_s in rules.keeps_s:
             gone += self._batch(conn, rules, keep_s, n, set_aside_ids)
@@ -60,13 +60,13 @@ class Pruner:
                 break
         return gone
 
-    def undo(self) -> None:
-        """Go back to the position before the last `work`: its transaction failed, and the deleted runs still exist."""
-        self._reached = self._before
+    def restore_position(self) -> None:
+        """Go back to the position before the last `prune_batch`: its transaction failed, and its runs still exist."""
+        self._positions = self._previous_positions
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Read everything again: a run that was set aside may be deleted now."""
-        self._reached = {}
+        self._positions = {}
 
     def tidy(self, conn: Connection[Any], n: int, keep_workers_s: float = retention.WORKERS_KEPT_S) -> int:
         """Delete other rows that have expired, in the caller's transaction.
@@ -79,7 +79,7 @@ class Pruner:
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, set_aside_ids: Sequence[int]) -> int:
         """Delete one batch of the runs that have reached the age of `keep_s` seconds; return how many."""
         until = newest_prunable_end(rules, keep_s)
-        after, after_id = self._reached.get(keep_s, (None, 0))
+        after, after_id = self._positions.get(keep_s, (None, 0))
         if until is None or (after is not None and until <= after):
             return 0
         tell, since = self._keep_rows is not None, BEGINNING if after is None else after.isoformat()
@@ -92,9 +92,9 @@ class Pruner:
                 self._keep_rows(deleted_rows)
         self.more = picked.read >= n
         if self.more and picked.last_at is not None and picked.last_id is not None:
-            self._reached[keep_s] = picked.last_at, picked.last_id
+            self._positions[keep_s] = picked.last_at, picked.last_id
         else:
-            self._reached[keep_s] = until, 0
+            self._positions[keep_s] = until, 0
         return gone
 
 

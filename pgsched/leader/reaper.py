@@ -42,13 +42,13 @@ class ReapQuery:
 
     `now_s`: the database's clock, in seconds since 1970.
     `reaping`: find expired claims, to take them back.
-    `long`: find leases that are too long.
+    `wants_long_leases`: find leases that are too long.
     """
 
     n: int
     now_s: float
     reaping: bool
-    long: bool
+    wants_long_leases: bool
 
     @property
     def before_s(self) -> float:
@@ -80,83 +80,87 @@ class LeaseSearch:
     def __init__(self, dsn: str | None = None, next_at: float = 0.0) -> None:
         self._dsn = dsn
         self._thread: ReapThread | None = None
-        self.apart = False  # searches are slow, and so made in a session of their own
-        self._unheard = False  # the last thread got no session: search once in the leader's session
+        self.uses_thread = False  # searches are slow, and so made in a session of their own
+        self._thread_failed = False  # the last thread got no session: search once in the leader's session
         self._pause_s = 0.0
         self._took_s = 0.0
         self.next_at = next_at
-        self.began_s = 0.0  # database's clock at the last search for expired claims that was answered
+        self.last_reap_search_s = 0.0  # database's clock at the last search for expired claims that was answered
 
     @property
     def busy(self) -> bool:
         """Whether a search is under way."""
         return self._thread is not None
 
-    def hurry(self) -> None:
+    def search_now(self) -> None:
         """Make the next search as soon as it is asked for, and ignore the result of the one under way."""
         self.next_at = 0.0
         if self._thread is not None:
-            self._thread.forgotten = True
+            self._thread.ignored = True
 
-    def make(self, conn: Connection[Any], query: ReapQuery) -> ReapResult | None:
+    def search(self, conn: Connection[Any], query: ReapQuery) -> ReapResult | None:
         """Search now; return None if the answer comes later."""
-        if self._dsn is None or self._unheard:
-            self._unheard = False
+        if self._dsn is None or self._thread_failed:
+            self._thread_failed = False
             return self._note(
-                ReapResult(query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.long))
+                ReapResult(
+                    query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.wants_long_leases)
+                )
             )
-        if not self.apart:
-            answer = expired_leases.find_bad_leases_within(conn, QUICK_S, query.n, query.before_s, long=query.long)
+        if not self.uses_thread:
+            answer = expired_leases.find_bad_leases_within(
+                conn, QUICK_S, query.n, query.before_s, long=query.wants_long_leases
+            )
             if answer is not None:
                 return self._note(ReapResult(query, *answer))
-            self.apart = True
+            self.uses_thread = True
         thread = ReapThread(self._dsn, query, max(TIMEOUT_S, PATIENCE * self._took_s))
         try:
             thread.start()
         except RuntimeError as error:  # the process may have no thread left
             logger.warning("claims could not be looked at", error=str(error))
-            self._unheard = True
+            self._thread_failed = True
             return None
         self._thread = thread
         return None
 
-    def answer(self) -> ReapResult | None:
+    def take_result(self) -> ReapResult | None:
         """Return the result of the search that was under way, once."""
         done = self._thread
         if done is None or done.is_alive():
             return None
         self._thread = None
-        self._unheard, self._took_s = done.unheard, done.took_s
-        self.apart = done.took_s > QUICK_S / 2
-        if not done.forgotten:
+        self._thread_failed, self._took_s = done.has_no_session, done.took_s
+        self.uses_thread = done.took_s > QUICK_S / 2
+        if not done.ignored:
             self._pause_s = min(LONGEST_S, SHARE * done.took_s, max(FIRST_PAUSE_S, 2 * self._pause_s))
             self.next_at = time.monotonic() + self._pause_s
-        return None if done.forgotten or done.found is None else self._note(done.found)
+        return None if done.ignored or done.result is None else self._note(done.result)
 
     def _note(self, found: ReapResult) -> ReapResult:
         if found.query.reaping:
-            self.began_s = found.query.now_s
+            self.last_reap_search_s = found.query.now_s
         return found
 
 
 class ReapThread(threading.Thread):
-    """A thread that makes one search in a session of its own. `unheard`: it got no session."""
+    """A thread that makes one search in a session of its own. `has_no_session`: it got no session."""
 
     def __init__(self, dsn: str, query: ReapQuery, timeout_s: float) -> None:
         super().__init__(name="pgsched-reap", daemon=True)
         self._dsn = dsn
-        self._asked = query
+        self._query = query
         self._timeout_s = timeout_s
-        self.found: ReapResult | None = None
-        self.forgotten = False
-        self.unheard = True
+        self.result: ReapResult | None = None
+        self.ignored = False
+        self.has_no_session = True
         self.took_s = 0.0
 
     def run(self) -> None:
-        """Connect and search; keep the result in `found`."""
+        """Connect and search; keep the result in `result`."""
         try:
             with connect(self._dsn, purpose="reap", timeout_s=self._timeout_s, settings=SETTINGS) as conn:
-                self.unheard = False
+                self.has_no_session = False
                 enable_client_check(conn)
                 self._look(conn)
         except (DatabaseError, PgschedError) as error:  # the next search follows
@@ -167,9 +171,9 @@ class ReapThread(threading.Thread):
     def _look(self, conn: Connection[Any]) -> None:
         began = time.monotonic()
         try:
-            query = self._asked
-            self.found = ReapResult(
-                query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.long)
+            query = self._query
+            self.result = ReapResult(
+                query, *expired_leases.find_bad_leases(conn, query.n, query.before_s, long=query.wants_long_leases)
             )
         finally:
             self.took_s = time.monotonic() - began

@@ -38,7 +38,7 @@ class Replanning:
         self._after = 0
         self._left = False
 
-    def work(self, conn: Connection[Any], lead: Leading) -> int:
+    def check_jobs(self, conn: Connection[Any], lead: Leading) -> int:
         """Look at some jobs; return 0 when nothing further can be done at once."""
         rows = ticks.list_planned(conn, self._after, JOBS)
         moved, looked = find_moved_jobs(rows)

@@ -29,54 +29,56 @@ class RunCounter:
 
     This is only a hint, and is lost with the process: the mark is in the database.
 
-    `waits`: the last pass could not count to its end.
+    `is_incomplete`: the last pass could not count to its end.
     `behind_s`: for how many seconds the oldest of these transactions has been waited for.
     """
 
     def __init__(self) -> None:
-        self.waits = False
+        self.is_incomplete = False
         self.behind_s = 0.0
-        self._asked: tuple[datetime, frozenset[str]] | None = None
+        self._awaited_writers: tuple[datetime, frozenset[str]] | None = None
         self._moved_at: datetime | None = None
         self._stale_at = 0.0
         self._counts_until: datetime | None = None
 
-    def wants(self, now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """Check whether there is something to do at the monotonic instant `now`, even where no run has ended."""
-        return self.waits or now >= self._stale_at
+        return self.is_incomplete or now >= self._stale_at
 
-    def work(self, conn: Connection[Any], begin: Transaction, n: int = BATCH, set_aside_ids: Sequence[int] = ()) -> int:
+    def count_batch(
+        self, conn: Connection[Any], begin: Transaction, n: int = BATCH, set_aside_ids: Sequence[int] = ()
+    ) -> int:
         """Count a batch in a transaction of `begin`, which proves that this process may; return how many runs.
 
         Runs in `set_aside_ids` are left out for good: the mark goes past them.
         """
         found = rollups.find_uncounted(conn)
-        self.behind_s = (found.now - self._asked[0]).total_seconds() if self._asked else 0.0
-        safe = self._safe(found)
-        self.waits = safe is None
-        if safe is None or not (found.some or self._stale(found.now)):
+        self.behind_s = (found.now - self._awaited_writers[0]).total_seconds() if self._awaited_writers else 0.0
+        safe = self._safe_instant(found)
+        self.is_incomplete = safe is None
+        if safe is None or not (found.some or self._mark_is_old(found.now)):
             return 0
         with begin() as proved:
             self._counts_until = safe
             counted = rollups.count(proved, safe, n, set_aside_ids)
         self._moved_at, self._stale_at = safe, time.monotonic() + STALE.total_seconds()
-        self.waits = counted >= n
+        self.is_incomplete = counted >= n
         return counted
 
-    def first(self, conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
-        """Return the run that a failed `work` began with."""
+    def first_run(self, conn: Connection[Any], set_aside_ids: Sequence[int]) -> int | None:
+        """Return the run that a failed `count_batch` began with."""
         return None if self._counts_until is None else rollups.first_uncounted(conn, self._counts_until, set_aside_ids)
 
-    def _safe(self, found: Look) -> datetime | None:
+    def _safe_instant(self, found: Look) -> datetime | None:
         """Return the instant up to which no further end of a run can be committed.
 
         None while transactions that the last look saw are still open.
         """
-        at, writing = self._asked or (found.now, found.writers)
+        at, writing = self._awaited_writers or (found.now, found.writers)
         writing &= found.writers
-        self._asked = (at, writing) if writing else None
+        self._awaited_writers = (at, writing) if writing else None
         return None if writing else at
 
-    def _stale(self, now: datetime) -> bool:
+    def _mark_is_old(self, now: datetime) -> bool:
         """Check whether the mark has to move although no run has ended: pruning stops at the mark."""
         return self._moved_at is None or now > self._moved_at + STALE

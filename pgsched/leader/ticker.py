@@ -42,8 +42,8 @@ class TickResult:
     `slots`: rows made.
     `errors`: jobs in error.
     `instant`: that of a batch that was prepared ahead, which must not commit before it.
-    `left`: jobs due at that instant that cannot be decided before.
-    `looking`: jobs that were prepared because they had no unfinished run; at the commit that must still be so.
+    `undecided_count`: jobs due at that instant that cannot be decided before.
+    `assumed_idle_jobs`: jobs prepared because they had no unfinished run; at the commit that must still be so.
     `failed`: jobs that stay due, with the errors of their rows.
     """
 
@@ -51,8 +51,8 @@ class TickResult:
     slots: int
     errors: int
     instant: datetime | None = None
-    left: int = 0
-    looking: Sequence[int] = ()
+    undecided_count: int = 0
+    assumed_idle_jobs: Sequence[int] = ()
     failed: Mapping[int, DatabaseError] = field(default_factory=dict)
 
 
@@ -78,7 +78,7 @@ def tick(
         if not ticks.is_fault_of_row(error):
             raise
     work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
-    parts = work.without_known(conn, work.decide())
+    parts = work.decide_again(conn, work.decide())
     return work.summary(parts, write_accepted(conn, parts, work.terminates))
 
 
@@ -96,11 +96,11 @@ class TickBatch:
         due.sort(key=lambda job: job[2] or job[1])
         self.shapes = read_shapes(conn, due)
         self.jobs = [job for job in due if job[0] in self.shapes]
-        self.found = read_unfinished(conn, self.jobs, self.shapes)
+        self.unfinished = read_unfinished(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
         self.instant: datetime | None = None
         self.left = 0
-        self.looking: list[int] = []
+        self.assumed_idle_jobs: list[int] = []
         if lead_s > 0 and due and ticks.seconds_until(conn, due[0][1]) > 0:
             self.prepare(due[0][1], len(due))
 
@@ -111,12 +111,12 @@ class TickBatch:
         """
         ready = [job for job in self.jobs if self.is_ready(job)]
         self.instant, self.left, self.jobs = instant, due - len(ready), ready
-        self.looking = jobs_that_need_unfinished(ready, self.shapes)
+        self.assumed_idle_jobs = jobs_that_need_unfinished(ready, self.shapes)
 
     def is_ready(self, job: ticks.Due) -> bool:
         """Check whether a job can be decided ahead of its instant."""
         shape = self.shapes[job[0]]
-        return isinstance(shape, Shape) and not shape.delayed and job[0] not in self.found
+        return isinstance(shape, Shape) and not shape.is_fixed_delay and job[0] not in self.unfinished
 
     def decide(self) -> list[Part]:
         """Decide these jobs, or the first of them; those that cannot be evaluated get their error."""
@@ -138,7 +138,7 @@ class TickBatch:
         try:
             if isinstance(shape, Exception):
                 raise shape
-            decided = shape.decide(job_id, mark, anchor, self.found.get(job_id), known)
+            decided = shape.decide(job_id, mark, anchor, self.unfinished.get(job_id), known)
         except OSError as error:
             logger.error("a job cannot be decided by this host, and stays due", job=job_id, error=str(error))
             return None
@@ -149,7 +149,7 @@ class TickBatch:
             self.terminates.add(job_id)
         return decided
 
-    def without_known(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
+    def decide_again(self, conn: Connection[Any], parts: Sequence[Part]) -> list[Part]:
         """Decide again the jobs with slots that have a row already, this time without those slots.
 
         This is repeated as long as a slot that is reached instead has a row too.
@@ -171,7 +171,7 @@ class TickBatch:
     def summary(self, parts: Sequence[Part], written: WriteResult) -> TickResult:
         """Return the result of the batch."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
-        looking = [job for job in self.looking if job not in written.failed]
+        looking = [job for job in self.assumed_idle_jobs if job not in written.failed]
         return TickResult(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
 
 
@@ -217,4 +217,4 @@ def jobs_that_need_unfinished(
     """Return the jobs whose unfinished runs matter; with `delayed`, only those that wait for a run's end."""
     found = [(job[0], shapes[job[0]]) for job in jobs]
     read = [(job_id, shape) for job_id, shape in found if isinstance(shape, Shape)]
-    return [job_id for job_id, shape in read if (shape.delayed if delayed else shape.looks)]
+    return [job_id for job_id, shape in read if (shape.is_fixed_delay if delayed else shape.needs_open_runs)]

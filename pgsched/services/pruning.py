@@ -164,12 +164,12 @@ def delete_all(conn: Connection[Any], file: ArchiveFile | None) -> PruningResult
         before = 0 if file is None else file.size()
         try:
             with conn.transaction():
-                gone = pruner.work(conn, size, list(refused))
+                gone = pruner.prune_batch(conn, size, list(refused))
         except DatabaseError as error:
             # a commit without an answer may have been done: the next start decides about its lines
             if conn.closed or classify(error) not in OF_ROWS:
                 raise
-            pruner.undo()
+            pruner.restore_position()
             if file is not None:
                 file.cut(before)
             if size > 1:
@@ -196,8 +196,8 @@ def count_all(conn: Connection[Any]) -> float | None:
 
     mine, until = RunCounter(), time.monotonic() + PATIENCE_S
     while True:
-        counted = mine.work(conn, begin)
-        if not mine.waits:
+        counted = mine.count_batch(conn, begin)
+        if not mine.is_incomplete:
             return None
         if not counted and time.monotonic() > until:
             return mine.behind_s

@@ -44,8 +44,8 @@ def read_status(conn: Connection[Any], sample: int | None = None) -> Status:
         fires = next_fires(slots.next_of_jobs(conn, 10 + EXTRA_SLOTS))[:10]
     return Status(
         find_problems(facts, patience), facts.leader, facts.workers, facts.queues, facts.jobs, finished, attention,
-        facts.unroutable, fires, facts.errors, facts.counted_all, facts.paused, facts.limits, facts.full,
-        pooler.pooler_of(conn), facts.lost,
+        facts.unroutable, fires, facts.errors, facts.counted_all, facts.paused, facts.limits, facts.full_queues,
+        pooler.pooler_of(conn), facts.lost_workers,
     )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ class Meter:
         key = name, labels
         with self._lock:
             if key not in self._numbers:
-                key = self._admitted(name, labels)
+                key = self._bounded_key(name, labels)
             self._numbers[key] = self._numbers.get(key, 0) + by
 
     def observe(self, name: str, values: list[float], labels: Labels = (), weight: int = 1) -> None:
@@ -63,7 +63,7 @@ class Meter:
         with self._lock:
             kept = self._histograms.get((name, labels))
             if kept is None:
-                kept = self._histograms.setdefault(self._admitted(name, labels), [[0] * (len(bounds) + 1), 0.0])
+                kept = self._histograms.setdefault(self._bounded_key(name, labels), [[0] * (len(bounds) + 1), 0.0])
             counts = kept[0]
             if places is None:
                 counts[bisect_left(bounds, values[0])] += weight
@@ -72,7 +72,7 @@ class Meter:
                     counts[place] += (upto - before) * weight
             kept[1] += sum(values) * weight
 
-    def _admitted(self, name: str, labels: Labels) -> tuple[str, Labels]:
+    def _bounded_key(self, name: str, labels: Labels) -> tuple[str, Labels]:
         """Return the labels under which new labels are counted: beyond MOST_SERIES, `other`."""
         if self._series[name] < MOST_SERIES:
             self._series[name] += 1

@@ -46,15 +46,15 @@ class ConnectionLimits:
     def __init__(self, is_shared: Callable[[str], bool]) -> None:
         self._is_shared = is_shared
         self._waiting: dict[ConsoleConnection, None] = {}  # connections without a whole head, oldest first
-        self._of: Counter[str] = Counter()
+        self._count_by_peer: Counter[str] = Counter()
 
     def come(self, door: ConsoleConnection) -> None:
         """Count a new connection.
 
         If its address has too many, the oldest of them without a whole head is closed, else the new one.
         """
-        self._of[door.peer] += 1
-        if self._of[door.peer] > MAX_PER_PEER and not self._is_shared(door.peer):
+        self._count_by_peer[door.peer] += 1
+        if self._count_by_peer[door.peer] > MAX_PER_PEER and not self._is_shared(door.peer):
             self._close(next((one for one in self._waiting if one.peer == door.peer), door))
 
     def wait(self, door: ConsoleConnection) -> None:
@@ -74,9 +74,9 @@ class ConnectionLimits:
     def go(self, door: ConsoleConnection) -> None:
         """Forget a connection that is closed."""
         self.enter(door)
-        self._of[door.peer] -= 1
-        if not self._of[door.peer]:
-            del self._of[door.peer]
+        self._count_by_peer[door.peer] -= 1
+        if not self._count_by_peer[door.peer]:
+            del self._count_by_peer[door.peer]
 
 
 class ConsoleConnection(H11Protocol):

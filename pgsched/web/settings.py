@@ -23,7 +23,7 @@ class Settings:
     """How visitors reach the console, and which of them may change things.
 
     `token`, `password`: a visitor with one of these may change things.
-    `named`: pairs of a person's name and a token; the person may change things.
+    `named_tokens`: pairs of a person's name and a token; the person may change things.
     `reader_token`: a visitor with this token may only look.
     `proxy_header`: the header in which a proxy sends the name of the user.
     `proxies`: the addresses of trusted proxies.
@@ -38,7 +38,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     token: str | None = None
-    named: tuple[tuple[str, str], ...] = ()
+    named_tokens: tuple[tuple[str, str], ...] = ()
     reader_token: str | None = None
     password: Password | None = None
     proxy_header: str | None = None
@@ -50,7 +50,7 @@ class Settings:
     home: Path | None = None
 
     def __post_init__(self) -> None:
-        named = [("token", token) for _, token in self.named]
+        named = [("token", token) for _, token in self.named_tokens]
         for name, token in (("token", self.token), ("reader token", self.reader_token), *named):
             if token is not None and len(token) < SHORTEST_TOKEN:
                 raise InputError(f"{name}: is shorter than {SHORTEST_TOKEN} characters", name)
@@ -65,7 +65,7 @@ class Settings:
     @property
     def authenticates(self) -> bool:
         """Check whether visitors must authenticate."""
-        return any((self.token, self.named, self.reader_token, self.password, self.proxy_header))
+        return any((self.token, self.named_tokens, self.reader_token, self.password, self.proxy_header))
 
     @property
     def cookie(self) -> str:
@@ -76,17 +76,17 @@ class Settings:
         return "__Host-pgsched_session" if self.https else "pgsched_session"
 
     @property
-    def logs_in(self) -> bool:
+    def has_login(self) -> bool:
         """Check whether there is a token or a password to enter in the login form."""
         return self.has_token or self.password is not None
 
     @property
     def has_token(self) -> bool:
         """Check whether there is a token, for whichever role."""
-        return any((self.token, self.named, self.reader_token))
+        return any((self.token, self.named_tokens, self.reader_token))
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def allowed_hosts(self) -> tuple[str, ...]:
         """Return the host names that requests may use; empty: any name.
 
         Without authentication only local names are allowed. A page of another site could otherwise let its own name
@@ -99,7 +99,7 @@ class Settings:
         found: tuple[Role, str] = ("none", "")
         if self.reader_token and equal_secrets(given, self.reader_token):
             found = ("read", "")
-        for name, token in (("", self.token), *self.named):
+        for name, token in (("", self.token), *self.named_tokens):
             if token and equal_secrets(given, token):
                 found = ("write", name)
         return found

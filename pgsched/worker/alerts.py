@@ -24,8 +24,8 @@ def alerting(settings: Settings, leader: Leader, *, stands: bool) -> Iterator[No
         for courier in couriers:
             courier.nudge()
 
-    leader.nudge = nudge
-    unled = LeaderlessWatch(settings.dsn, nudge, stands, lambda: leader.term is not None, leader.unled)
+    leader.on_alerts = nudge
+    unled = LeaderlessWatch(settings.dsn, nudge, stands, lambda: leader.term is not None, leader.on_no_leader)
     threads: list[AlertDelivery | LeaderlessWatch] = [*couriers, unled]
     for thread in threads:
         thread.start()

@@ -30,7 +30,7 @@ class WorkerEnd:
 
     - `on_stop()`: called at each stop.
     - `stops`: how many stops were requested.
-    - `began`: set once the worker takes no more runs.
+    - `draining`: set once the worker takes no more runs.
     - `fatal`: the error that the worker ends with, if any.
     - `report_state`: tells a supervisor the worker's state.
     """
@@ -38,7 +38,7 @@ class WorkerEnd:
     def __init__(self, on_stop: Callable[[], object] = bool) -> None:
         self.on_stop = on_stop
         self.stops = 0
-        self.began = asyncio.Event()
+        self.draining = asyncio.Event()
         self.fatal: PgschedError | None = None
         self.report_state: Callable[[str], object] = lambda word: None
         self._signalled_at: float | None = None
@@ -46,7 +46,7 @@ class WorkerEnd:
     def stop(self) -> None:
         """Drain at the first call, hurry at the second. Call it on the event loop's thread."""
         self.stops += 1
-        self.began.set()
+        self.draining.set()
         self.on_stop()
 
     def stop_at_least(self, times: int) -> None:
@@ -60,10 +60,10 @@ class WorkerEnd:
 
     def retire(self, why: str, error: PgschedError | None = None) -> None:
         """Take no more runs and end when the running ones have ended; `error`: what to end with, if anything."""
-        if not self.began.is_set():
+        if not self.draining.is_set():
             logger.info("retiring", why=why, **({"error": str(error)} if error else {}))
             self.fatal = error
-            self.began.set()
+            self.draining.set()
             self.on_stop()
             self.report_state(why)
 

@@ -51,7 +51,7 @@ class HeartbeatCalls:
     - `after_beat(conn)`: the database has answered.
     """
 
-    on_beat: Callable[[list[Key], frozenset[Key]], object]
+    on_claims_changed: Callable[[list[Key], frozenset[Key]], object]
     on_fatal: Callable[[PgschedError], object]
     vitals: Callable[[], Vitals]
     on_drain: Callable[[str], object] = bool
@@ -84,10 +84,10 @@ class Heartbeat(threading.Thread):
         self.calls = calls
         self.nudge = HeartbeatWaiter()
         self._stopping = False
-        self._looked_at: frozenset[Key] = frozenset()
+        self._last_keys: frozenset[Key] = frozenset()
         self.beaten_at = time.monotonic()
         self.declare_at = math.inf
-        self._updates = True  # a later declaration also updates existing jobs
+        self._updates_jobs = True  # a later declaration also updates existing jobs
 
     def drain(self) -> None:
         """Report at once that this worker takes no more runs."""
@@ -156,17 +156,17 @@ class Heartbeat(threading.Thread):
             replace(self.calls.vitals(), stopping=self._stopping),
             name=self.registration.name,
         )
-        self.leases.renewed(beat.kept, sent_at)
+        self.leases.renewed(beat.renewed, sent_at)
         self.beaten_at = time.monotonic()
-        denied = [key for key in keys if key not in beat.kept and key not in beat.unsure]
+        denied = [key for key in keys if key not in beat.renewed and key not in beat.unsure]
         if denied or beat.cancel:
-            self.calls.on_beat(denied, beat.cancel)
-        self._looked_at = frozenset(keys)
+            self.calls.on_claims_changed(denied, beat.cancel)
+        self._last_keys = frozenset(keys)
         if not self._stopping:
             self._heed(conn, beat)
         self.calls.after_beat(conn)
         if time.monotonic() >= self.declare_at and not self._stopping:
-            done = declare_again(conn, self.registration, update=self._updates)
+            done = declare_again(conn, self.registration, update=self._updates_jobs)
             self.declare_at = math.inf if done else time.monotonic() + DECLARE_AGAIN_S
 
     def _heed(self, conn: Connection[Any], beat: HeartbeatResult) -> None:
@@ -180,7 +180,7 @@ class Heartbeat(threading.Thread):
         if not beat.known:
             before, (self.worker_id, whole) = self.worker_id, register_again(conn, self.registration)
             if not whole and self.declare_at == math.inf:
-                self.declare_at, self._updates = time.monotonic() + DECLARE_AGAIN_S, False
+                self.declare_at, self._updates_jobs = time.monotonic() + DECLARE_AGAIN_S, False
             self.calls.on_registered(self.worker_id)
             logger.warning(
                 "registered again: the database had lost this worker, or given it up", id=self.worker_id, before=before
@@ -196,10 +196,10 @@ class Heartbeat(threading.Thread):
         """
         began, hinted, self.nudge.hinted = time.monotonic(), self.nudge.hinted, False  # reset first
         keys = frozenset(self.leases.held_keys())
-        asked = keys if hinted else keys & self._looked_at
-        self._looked_at = keys
+        asked = keys if hinted else keys & self._last_keys
+        self._last_keys = keys
         lost, cancel = find_cancelled(conn, list(asked)) if asked else ([], frozenset())
         if lost or cancel:
-            self.calls.on_beat(lost, cancel)
+            self.calls.on_claims_changed(lost, cancel)
         if hinted:
             self.nudge.looked(began)

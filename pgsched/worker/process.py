@@ -223,7 +223,7 @@ def make_worker(
         removes=app is not None and declares and app.named,
         releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
-    events = NO_EVENTS if observed is None or observed.counted is None else observed.counted
+    events = NO_EVENTS if observed is None or observed.worker_meter is None else observed.worker_meter
     return Worker(settings.dsn, mine, chosen, registration, journal, events)
 
 

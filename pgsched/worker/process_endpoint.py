@@ -49,25 +49,25 @@ class ProcessEndpoints:
         self._leader: Leader | None = None
         self._figures: Figures | None = None
         self._system: SystemHealth | None = None
-        self._asked = mine.metrics is not None or mine.health is not None
+        self._is_enabled = mine.metrics is not None or mine.health is not None
         find_backlog_limits()  # check the value now, and not at the first look at the system's health
         self.meter: Meter | None = None
-        self.counted: WorkerMeter | None = None
+        self.worker_meter: WorkerMeter | None = None
         if mine.metrics is not None:
             require_client()
             self.meter = Meter()
-            self.counted = WorkerMeter(self.meter)
-            self.meter.sources += [self._about, self.counted.samples]
+            self.worker_meter = WorkerMeter(self.meter)
+            self.meter.sources += [self._about, self.worker_meter.samples]
         self._dsn = settings.dsn
         if under_supervisor:
-            self._endpoints = self._inner() if self._asked else []
+            self._endpoints = self._inner() if self._is_enabled else []
         else:
             self._endpoints = make_public_endpoints(mine.metrics, mine.health, self._metrics, self.health)
 
     def watch(self, worker: Worker | None, leader: Leader) -> None:
         """Report this worker and this leader from now on."""
         self._worker, self._leader = worker, leader
-        if not self._asked:
+        if not self._is_enabled:
             return
         # imported only where needed: these two add a fifth to the import time of the whole process
         from pgsched.telemetry.database_metrics import Figures
@@ -77,11 +77,11 @@ class ProcessEndpoints:
             return leader.term is not None
 
         system = self._system = SystemHealth(leads)
-        leader.unled = system.look
+        leader.on_no_leader = system.look
         self._figures = Figures(self._dsn, leads, system, counted=self.meter is not None)
         if self.meter is not None:
-            leader.counted = LeaderMeter(self.meter)
-            self.meter.sources += [leader.counted.samples, self._figures.samples, system.samples]
+            leader.meter = LeaderMeter(self.meter)
+            self.meter.sources += [leader.meter.samples, self._figures.samples, system.samples]
             if worker is not None:
                 self.meter.sources.append(partial(samples_of, worker.runner))
         self._figures.start()

@@ -21,13 +21,13 @@ class RetriedOutcomes:
 
     - `due`: the outcomes whose time has come.
     - `on_due()`: called when there are new ones in `due`.
-    - `known`: how many seconds each one waited last.
+    - `last_wait_s`: how many seconds each one waited last.
     """
 
     def __init__(self, on_due: Callable[[], object]) -> None:
         self.on_due = on_due
         self.due: list[Settlement] = []
-        self.known: dict[Key, float] = {}
+        self.last_wait_s: dict[Key, float] = {}
         self._waiting = 0
 
     def __bool__(self) -> bool:
@@ -37,10 +37,10 @@ class RetriedOutcomes:
         """Let these outcomes wait, each longer than the time before; log `why` once for each."""
         groups: dict[float, list[Settlement]] = {}
         for settlement in settlements:
-            if (last_s := self.known.get(settlement.key)) is None:
+            if (last_s := self.last_wait_s.get(settlement.key)) is None:
                 logger.warning("settling later", run=settlement.id, why=why)
             wait_s = FIRST_S if last_s is None else min(LONGEST_S, 2 * last_s)
-            self.known[settlement.key] = wait_s
+            self.last_wait_s[settlement.key] = wait_s
             groups.setdefault(wait_s, []).append(settlement)
         for wait_s, group in groups.items():
             self._waiting += len(group)
@@ -53,7 +53,7 @@ class RetriedOutcomes:
 
     def forget(self, settlement: Settlement) -> None:
         """Forget an outcome that is written or lost."""
-        self.known.pop(settlement.key, None)
+        self.last_wait_s.pop(settlement.key, None)
 
     def _back(self, settlements: list[Settlement]) -> None:
         self._waiting -= len(settlements)

@@ -88,7 +88,7 @@ class Worker:
     @property
     def stopping(self) -> bool:
         """Whether the worker takes no more runs."""
-        return self.ending.began.is_set()
+        return self.ending.draining.is_set()
 
     @property
     def verdicts(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Worker:
         watchdog = self.watchdog = Watchdog(
             HandlerFinder(self.runner.running, self._code_of, self.registration.tasks)
         )  # fmt: skip
-        watchdog.on_news = heartbeat.nudge.beat_soon
+        watchdog.on_change = heartbeat.nudge.beat_soon
         watchdog.on_blocked = lambda who: self.ending.give_up(who, heartbeat, self.settings.grace_s)
         watchdog.start()
         heartbeat.start()
@@ -132,7 +132,7 @@ class Worker:
 
     async def _work(self, heartbeat: Heartbeat, watchdog: Watchdog) -> None:
         """Run the parts until a stop, then drain: claims first, settlements last."""
-        parts = Parts(self.ending.began.is_set, self.ending.bug)
+        parts = Parts(self.ending.draining.is_set, self.ending.bug)
         settler = parts.start(self.outcomes.settler.run())
         claimer = parts.start(self._claimer.run())
         logs = parts.start(self.outcomes.logs.run())
@@ -143,7 +143,7 @@ class Worker:
         ]
         if self.settings.max_memory_mb is not None:
             others.append(parts.start(watch_memory(self.settings.max_memory_mb, self.ending.retire)))
-        await self.ending.began.wait()
+        await self.ending.draining.wait()
         self._claimer.stop()
         heartbeat.drain()
         # wait for the answer to a claim on its way, so that its runs are handed back and need not expire
@@ -172,7 +172,7 @@ class Worker:
     def _make_heartbeat(self, worker_id: int) -> Heartbeat:
         soon = asyncio.get_running_loop().call_soon_threadsafe
         calls = HeartbeatCalls(
-            on_beat=lambda denied, cancel: soon(self.runner.beaten, denied, cancel),
+            on_claims_changed=lambda denied, cancel: soon(self.runner.beaten, denied, cancel),
             on_fatal=lambda error: soon(self.ending.fail, error),
             vitals=self._vitals,
             on_drain=lambda by: soon(self.ending.retire, f"{by} asked it to drain"),

@@ -44,7 +44,7 @@ def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
 
     def one_round() -> psycopg.Connection:
         retention.delete_other_rows(db, 7 * 86_400.0, 1000)
-        duty_of(leader, DeclarationsDuty).period.exactly(0)
+        duty_of(leader, DeclarationsDuty).period.set_due_at(0)
         leader.run_once()
         return db
 

@@ -68,7 +68,7 @@ def enqueue_unanswered(stage: Stage) -> None:
         one = stage.proxy.lose_answer(ENQUEUE, at, which=lambda link: "producer" in link.frontend.application)
         stage.enqueue("brief")
         wait_for_losses(stage, one, "one more enqueue")
-    again = sum(one.sent > 1 for one in stage.asked)
+    again = sum(one.sent > 1 for one in stage.own_enqueues)
     doubles = stage.one(
         "SELECT count(*) FROM (SELECT FROM pgsched.runs WHERE task = 'brief' AND idempotency_key IS NOT NULL"
         " GROUP BY idempotency_key HAVING count(*) > 1) d"

@@ -173,7 +173,7 @@ def is_stale_claim_accepted(stage: Stage, number: int, token: UUID) -> bool:
     try:
         stage.db.execute("SELECT pgsched.assert_claim(%s, %s)", [number, token])
     except psycopg.errors.ObjectNotInPrerequisiteState:
-        return bool(settled or beat.kept or beat.unsure)
+        return bool(settled or beat.renewed or beat.unsure)
     return True
 
 

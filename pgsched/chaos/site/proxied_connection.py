@@ -26,7 +26,7 @@ class Link:
         self.backend = Backend()
         self.transaction: list[str] = []  # the statements since BEGIN
         self._client, self._server, self._proxy = client, server, proxy
-        self._asked = 0  # how many requests the server has to answer
+        self._requests = 0  # how many requests the server has to answer
         self._lose_at: int | None = None  # cut after this many answers; until then, no answer is passed on
         self._up, self._down = asyncio.Event(), asyncio.Event()
         self._flows: list[asyncio.Task[None]] = []
@@ -106,14 +106,14 @@ class Link:
             if (at := self._loss(request)) == "before":
                 self.cut()
                 return pieces
-            self._asked += request.answered
+            self._requests += request.answered
             if at == "after":
-                self._lose_at = self._asked
+                self._lose_at = self._requests
             pieces.append(request.data)
         return pieces
 
     def _heard_down(self, data: bytes) -> list[bytes]:
-        if self.frontend.begun and not self.frontend.encrypted:
+        if self.frontend.has_started and not self.frontend.encrypted:
             self.backend.feed(data)
         elif data in (b"S", b"G"):  # the answer to a request for encryption: accepted
             self.frontend.encrypted = True

@@ -53,7 +53,7 @@ class Loss:
     times: int = 1
     which: Which = all_links
     done: int = 0
-    changed: threading.Event = field(default_factory=threading.Event)
+    finished: threading.Event = field(default_factory=threading.Event)
 
     def takes(self, link: Link, statements: tuple[str, ...]) -> bool:
         """Check whether this request's answer is to be lost; if so, count it."""
@@ -65,12 +65,12 @@ class Loss:
             found = any(re.search(self.statement, text) for text in statements)
         self.done += found
         if self.done >= self.times:
-            self.changed.set()
+            self.finished.set()
         return found
 
     def wait(self, seconds: float) -> bool:
         """Wait until all losses have happened; return False after this many seconds."""
-        return self.changed.wait(seconds)
+        return self.finished.wait(seconds)
 
 
 class Proxy:

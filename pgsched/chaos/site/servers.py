@@ -54,10 +54,10 @@ class PlainServer:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         account = server_account()
-        self.folder, self.name, self.place = folder, name, folder / name
+        self.folder, self.name, self.directory = folder, name, folder / name
         self.binaries = binaries or (bin_dir() if account is None else readable_binaries(bin_dir(), folder, account))
         cluster = Cluster(
-            self.place / "data", self.binaries, account, {**SETTINGS, **(settings or {})}, environment or {}
+            self.directory / "data", self.binaries, account, {**SETTINGS, **(settings or {})}, environment or {}
         )
         self.cluster = cluster if is_current(self.binaries) else replace(cluster, locale=())
         self.dsn = dsn_of(self)
@@ -72,7 +72,7 @@ class PlainServer:
         """Return the postmaster's process id. Raises ProcessLookupError if the server does not run."""
         found = self.cluster.postmaster()
         if found is None:
-            raise ProcessLookupError(f"the server in {self.place} does not run")
+            raise ProcessLookupError(f"the server in {self.directory} does not run")
         return found.pid
 
     @property
@@ -82,7 +82,7 @@ class PlainServer:
 
     def start(self) -> None:
         """Create the cluster if there is none, start it, and wait until it accepts connections."""
-        if not self.place.exists():
+        if not self.directory.exists():
             self.make_place()
         if not self.cluster.data.exists():
             self.cluster.create("--no-sync")
@@ -100,15 +100,15 @@ class PlainServer:
 
     def make_place(self) -> None:
         """Create the directory that holds the data directory."""
-        self.place.mkdir(parents=True)
+        self.directory.mkdir(parents=True)
         self.give_place()
 
     def give_place(self) -> None:
         """Give the directory to the account that runs the server."""
         account = self.cluster.account
-        self.place.chmod(0o755)
+        self.directory.chmod(0o755)
         if account is not None:
-            os.chown(self.place, account.pw_uid, account.pw_gid)
+            os.chown(self.directory, account.pw_uid, account.pw_gid)
 
     def connect(self) -> psycopg.Connection[Any]:
         """Open an autocommit connection to the maintenance database."""
@@ -133,13 +133,13 @@ class SmallDisk(PlainServer):
     def make_place(self) -> None:
         """Mount a tmpfs as the server's directory. Raises EmbeddedUnavailable if that fails."""
         super().make_place()
-        if run_for_exit_code("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.place)) != 0:
-            raise EmbeddedUnavailable(f"no tmpfs could be mounted at {self.place}: run as root")
+        if run_for_exit_code("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(self.directory)) != 0:
+            raise EmbeddedUnavailable(f"no tmpfs could be mounted at {self.directory}: run as root")
         self.give_place()
 
     @property
     def _ballast(self) -> Path:
-        return self.place / "ballast"
+        return self.directory / "ballast"
 
     def fill_disk(self, leave_kb: int = 0) -> None:
         """Fill the disk until at most `leave_kb` KB are free."""
@@ -149,7 +149,7 @@ class SmallDisk(PlainServer):
 
     def free_kb(self) -> int:
         """Return the free space, in KB."""
-        found = os.statvfs(self.place)
+        found = os.statvfs(self.directory)
         return found.f_bavail * found.f_frsize // 1024
 
     def make_room(self) -> None:
@@ -161,7 +161,7 @@ class SmallDisk(PlainServer):
         self.make_room()
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
-        run_for_exit_code("umount", "--lazy", str(self.place))
+        run_for_exit_code("umount", "--lazy", str(self.directory))
         super().remove()
 
 
@@ -199,7 +199,7 @@ class Pair:
     def start(self) -> None:
         """Start both; the standby is created from a base backup."""
         self.primary.start()
-        if not self.standby.place.exists():
+        if not self.standby.directory.exists():
             self._back_up()
         self.standby.start()
 

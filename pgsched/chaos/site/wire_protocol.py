@@ -31,12 +31,12 @@ class Frontend:
 
     `application`: the application_name of the startup message.
     `encrypted`: the server has accepted encryption; statements cannot be read.
-    `begun`: the startup message has been read.
+    `has_started`: the startup message has been read.
     """
 
     application: str = ""
     encrypted: bool = False
-    begun: bool = False
+    has_started: bool = False
     _unread: bytes = b""
     _open: list[bytes] = field(default_factory=list)
     _asked: list[str] = field(default_factory=list)
@@ -48,19 +48,19 @@ class Frontend:
             yield Request(data, answered=False)
             return
         self._unread += data
-        if not self.begun:
+        if not self.has_started:
             yield from self._greet()
-        if self.begun:
+        if self.has_started:
             yield from self._messages()
 
     def _greet(self) -> Iterator[Request]:
-        while not self.begun and len(self._unread) >= 8:
+        while not self.has_started and len(self._unread) >= 8:
             size, code = struct.unpack_from("!II", self._unread)
             if len(self._unread) < size:
                 return
             packet, self._unread = self._unread[:size], self._unread[size:]
             if code not in (SSL_REQUEST, GSS_REQUEST):
-                self.begun = True
+                self.has_started = True
                 words = packet[8:].split(b"\0")
                 named = dict(zip(words[::2], words[1::2], strict=False))
                 self.application = named.get(b"application_name", b"").decode(errors="replace")

@@ -167,13 +167,14 @@ def print_faults(faults: list[Fault], json: bool) -> None:
                 "tier": one.tier,
                 "needs": one.needs,
                 "missing": requirements.missing(one.needs),
-                "says": one.says,
+                "says": one.summary,
             }
             for one in faults
         ]
         return print_json(rows)
     return print_table(["fault", "tier", "needs", "what happens"],
-                       [[one.name, one.tier, ",".join(one.needs), one.says] for one in faults], wrap=True)  # fmt: skip
+                       [[fault.name, fault.tier, ",".join(fault.needs), fault.summary] for fault in faults],
+                       wrap=True)  # fmt: skip
 
 
 def check_file(path: Path, json: bool) -> None:

@@ -78,7 +78,7 @@ def web(
     token, named = settings.parse_tokens(settings.read_secret("token", token_file, env, "PGSCHED_WEB_TOKEN"))
     wanted = settings.Settings(
         "", host, port,
-        token=token, named=named,
+        token=token, named_tokens=named,
         reader_token=settings.read_secret("reader token", reader_token_file, env, "PGSCHED_WEB_READER_TOKEN"),
         password=secrets.parse_hash(given) if given else None,
         proxy_header=trusted_proxy_header, proxies=settings.parse_networks(trusted_proxy or []),

@@ -47,13 +47,13 @@ def press(state: State, key: str) -> KeyResult:
 def open_tab(state: State, key: str) -> State:
     """Show the page with the number of this key; ignore other keys."""
     if key.isdecimal() and 1 <= int(key) <= len(PAGES):
-        return replace(state, tab=PAGES[int(key) - 1], trail=(), scroll=None)
+        return replace(state, tab=PAGES[int(key) - 1], opened_targets=(), scroll=None)
     return state
 
 
 def turn_page(state: State, by: int) -> State:
     """Show the next page (`by` is 1) or the previous one (-1)."""
-    return replace(state, tab=PAGES[(PAGES.index(state.tab) + by) % len(PAGES)], trail=(), scroll=None)
+    return replace(state, tab=PAGES[(PAGES.index(state.tab) + by) % len(PAGES)], opened_targets=(), scroll=None)
 
 
 def open_selected(state: State) -> State:
@@ -61,7 +61,7 @@ def open_selected(state: State) -> State:
     item = frame.selected_item(state)
     if item is None or item.target is None or item.target[0] not in OPENED:
         return state
-    return replace(state, trail=(*state.trail, item.target), scroll=None)
+    return replace(state, opened_targets=(*state.opened_targets, item.target), scroll=None)
 
 
 def open_job_of_run(state: State) -> State:
@@ -69,15 +69,15 @@ def open_job_of_run(state: State) -> State:
     item = frame.item_for_action(state)
     if item is None or item.job is None:
         return with_refusal(state, "no run of a job is selected")
-    if state.trail[-1:] == (("job", item.job),):
+    if state.opened_targets[-1:] == (("job", item.job),):
         return state
-    return replace(state, trail=(*state.trail, ("job", item.job)), scroll=None)
+    return replace(state, opened_targets=(*state.opened_targets, ("job", item.job)), scroll=None)
 
 
 def go_back(state: State) -> State:
     """Go back one step; on a tab, remove its filter."""
-    if state.trail:
-        return replace(state, trail=state.trail[:-1], scroll=None)
+    if state.opened_targets:
+        return replace(state, opened_targets=state.opened_targets[:-1], scroll=None)
     return replace(state, filters={**state.filters, state.tab: ""})
 
 
@@ -95,7 +95,7 @@ def move_selection(state: State, by: int) -> State:
     if at is None:
         return state
     to = max(0, min(len(there) - 1, at + by))
-    return replace(state, picks={**state.picks, state.spot: Pick(there[to].target, to)})
+    return replace(state, selections={**state.selections, state.page_without_filter: Pick(there[to].target, to)})
 
 
 def scroll_run(state: State, by: int) -> State:
@@ -124,19 +124,19 @@ def ask_for(verb: str) -> Callable[[State], State]:
         target = run_of(state, item)
         if item is None or target is None:
             return with_refusal(state, f"no run is selected to {verb}")
-        if verb not in item.can:
+        if verb not in item.actions:
             why = "it has ended" if verb == "cancel" else "only dead, cancelled, missed and skipped runs can be retried"
-            return with_refusal(state, f"{item.about}: {why}")
+            return with_refusal(state, f"{item.name}: {why}")
         change = Change(verb, "run", target)
-        reason = Prompt(f"cancel {item.about}: {REASON}", change, "") if verb == "cancel" else None
-        return replace(state, prompt=Prompt(f"{verb} {item.about}? y/N", change, None, reason))
+        reason = Prompt(f"cancel {item.name}: {REASON}", change, "") if verb == "cancel" else None
+        return replace(state, prompt=Prompt(f"{verb} {item.name}? y/N", change, None, reason))
 
     return ask
 
 
 def run_of(state: State, item: Item | None) -> int | str | None:
     """Return the id of the run that the line, or else the page, is about; None if that is not a run."""
-    target = item.target if item is not None and item.target is not None else (state.trail or (("", 0),))[-1]
+    target = item.target if item is not None and item.target is not None else (state.opened_targets or (("", 0),))[-1]
     return target[1] if target[0] == "run" else None
 
 
@@ -144,12 +144,14 @@ def ask_for_pause(state: State) -> State:
     """Ask whether to pause the selected job or queue, or whether to end its pause."""
     item = frame.item_for_action(state)
     targets = [item.target] if item is not None and item.target is not None else []
-    targets += state.trail[-1:]
+    targets += state.opened_targets[-1:]
     target = next((one for one in targets if one is not None and one[0] in ("job", "queue")), None)
     if target is None:
         return with_refusal(state, "p pauses a job or a queue: select one (3, 4; o: the job of a run)")
     what, key = target
-    resuming = "resume" in item.can if item is not None and item.target == target else frame.is_paused(state, target)
+    resuming = (
+        "resume" in item.actions if item is not None and item.target == target else frame.is_paused(state, target)
+    )
     about = f"{what} {key}"
     if resuming:
         return replace(state, prompt=Prompt(f"resume {about}? y/N", Change("resume", what, key)))
@@ -158,7 +160,7 @@ def ask_for_pause(state: State) -> State:
 
 def ask_for_filter(state: State) -> State:
     """Ask for the text of a filter."""
-    return replace(state, prompt=Prompt("show only:", None, state.find)) if state.page.name != "run" else state
+    return replace(state, prompt=Prompt("show only:", None, state.filter_text)) if state.page.name != "run" else state
 
 
 def answer_prompt(state: State, prompt: Prompt, key: str) -> KeyResult:
@@ -169,8 +171,8 @@ def answer_prompt(state: State, prompt: Prompt, key: str) -> KeyResult:
     if prompt.text is None:
         if key not in ("y", "Y"):
             return replace(state, prompt=None, note=Note("nothing was done")), None
-        if prompt.then is not None:
-            return replace(state, prompt=prompt.then), None
+        if prompt.next_prompt is not None:
+            return replace(state, prompt=prompt.next_prompt), None
         return replace(state, prompt=None), prompt.change
     if key == "enter":
         change = prompt.change
@@ -192,8 +194,8 @@ def edit_text(text: str, key: str) -> str:
 
 def set_filter(state: State, text: str) -> State:
     """Show only lines that contain this text."""
-    picks = {spot: pick for spot, pick in state.picks.items() if spot != state.spot}
-    return replace(state, filters={**state.filters, state.page.name: text}, picks=picks)
+    picks = {spot: pick for spot, pick in state.selections.items() if spot != state.page_without_filter}
+    return replace(state, filters={**state.filters, state.page.name: text}, selections=picks)
 
 
 ACTION_KEYS: dict[str, Callable[[State], State]] = {

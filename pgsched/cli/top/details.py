@@ -35,7 +35,7 @@ def run_facts(look: Look) -> list[Item]:
     (run,) = look.rows["run"]
     title = describe_run(run)
     found = [run_item(run, Text(title, f"bold {STATES.get(run['state'], '')}"))]
-    found[0] = Item(found[0].cells, None, found[0].can, found[0].about, run["job"])
+    found[0] = Item(found[0].cells, None, found[0].actions, found[0].name, run["job"])
     reported = run["progress"]
     if parse_progress(reported, run["attempt"]) is not None:
         drawn = progress_cell(reported, 24)
@@ -135,7 +135,7 @@ def job_tables(look: Look) -> list[Table]:
 
 def runs_table(look: Look, name: str) -> Table:
     """Return a table of the newest runs of a job."""
-    columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("SLOT", 23, wide=60),
+    columns = (Column("RUN", 12, right=True), Column("STATE", 9), Column("SLOT", 23, min_screen=60),
                Column("LATE", 8, right=True), Column("TOOK", 8, right=True), Column("TRY", 5, right=True),
                Column("WHY"))  # fmt: skip
     items = tuple(

@@ -46,7 +46,7 @@ def frame(state: State) -> list[Text]:
 
 def body_lines(state: State, room: int) -> list[Text]:
     """Return the lines between header and footer, as many as fit."""
-    look = state.fresh
+    look = state.current_look
     if look is None:
         return [Text("  reading ...")]
     if look.refused is not None:
@@ -65,10 +65,10 @@ def shown_tables(state: State) -> list[Table]:
 
 def filtered_tables(state: State) -> list[Table]:
     """Return the tables of the page, with its filter applied."""
-    look = state.fresh
+    look = state.current_look
     if look is None or look.refused is not None or look.page.name not in TABLES_OF_PAGE:
         return []
-    wanted = state.find.casefold()
+    wanted = state.filter_text.casefold()
     tables = TABLES_OF_PAGE[look.page.name](look)
     return [replace(one, items=tuple(filter_items(one, wanted))) for one in tables] if wanted else tables
 
@@ -95,7 +95,7 @@ def selected_index(state: State, there: Sequence[Item]) -> int | None:
 
     The same target stays selected wherever it is now. If it is gone, the line in its place is selected.
     """
-    pick = state.picks.get(state.spot, Pick())
+    pick = state.selections.get(state.page_without_filter, Pick())
     if not there:
         return None
     near = min(pick.index, len(there) - 1)
@@ -116,7 +116,7 @@ def item_for_action(state: State) -> Item | None:
 
     This is the selected line. On a run's page it is the run; on a job's page without a selected line, the job.
     """
-    look = state.fresh
+    look = state.current_look
     if look is None or look.refused is not None:
         return None
     if look.page.name == "run":
@@ -127,7 +127,7 @@ def item_for_action(state: State) -> Item | None:
 
 def is_paused(state: State, target: Target) -> bool:
     """Check whether the target is paused: the job of the page that is shown, or a queue."""
-    look = state.fresh
+    look = state.current_look
     if look is None:
         return False
     if target[0] == "job":
@@ -211,7 +211,7 @@ def run_blocks(look: Look) -> tuple[list[Item], list[Item]]:
 
 def count_run_lines(state: State) -> int:
     """Return the number of lines of a run's page; 0 until it is read."""
-    look = state.fresh
+    look = state.current_look
     return sum(map(len, run_blocks(look))) if look is not None and look.refused is None else 0
 
 

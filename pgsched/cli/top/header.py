@@ -61,7 +61,7 @@ def header(state: State) -> list[Text]:
             ]
         else:
             texts += [processes_line(look), open_runs_line(look)]
-        if not state.trail and state.height >= CHARTS_FROM:
+        if not state.opened_targets and state.height >= CHARTS_FROM:
             texts += charts(look, state.width, 4 if state.tab == "overview" else 2)
     return [*texts, tabs_line(state)]
 
@@ -168,11 +168,13 @@ def tabs_line(state: State) -> Text:
     text = Text()
     for n, name in enumerate(PAGES, 1):
         here = name == state.tab
-        text.append(f" {n} {name} ", "reverse bold" if here and not state.trail else "underline" if here else "")
-    for what, key in state.trail:
+        text.append(
+            f" {n} {name} ", "reverse bold" if here and not state.opened_targets else "underline" if here else ""
+        )
+    for what, key in state.opened_targets:
         text.append("> ", "dim").append_text(text_of_value(f"{what} {key} ", "bold"))
-    if state.find:
-        text.append_text(text_of_value(f" /{state.find}", "bold yellow"))
+    if state.filter_text:
+        text.append_text(text_of_value(f" /{state.filter_text}", "bold yellow"))
     return text
 
 

@@ -60,8 +60,8 @@ def loop(screen: Screen, reader: Reader, state: State) -> None:
         pressed = screen.wait(TICK_S)
         if pressed is None:
             return
-        if reader.broken is not None:
-            raise reader.broken
+        if reader.error is not None:
+            raise reader.error
         while reader.news:
             found = reader.news.popleft()
             lost_at = found.at if isinstance(found, DatabaseLost) else lost_at

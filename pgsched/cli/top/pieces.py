@@ -32,13 +32,13 @@ class Column:
 
     `width`: the most cells it takes; columns of width 0 share the remaining cells.
     `right`: align to the right.
-    `wide`: leave the column out on screens narrower than this.
+    `min_screen`: leave the column out on screens narrower than this.
     """
 
     title: str
     width: int = 0
     right: bool = False
-    wide: int = 0
+    min_screen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class Item:
     """A line of a table.
 
     `target`: what Enter opens.
-    `can`: the actions that are possible (cancel, retry, pause, resume).
-    `about`: the name of the thing, for questions and notes.
+    `actions`: the actions that are possible (cancel, retry, pause, resume).
+    `name`: the name of the thing, for questions and notes.
     `job`: the job that the line belongs to.
     """
 
     cells: tuple[Cell, ...]
     target: Target | None = None
-    can: frozenset[str] = frozenset()
-    about: str = ""
+    actions: frozenset[str] = frozenset()
+    name: str = ""
     job: str | None = None
 
 
@@ -134,7 +134,7 @@ def column_widths(columns: Sequence[Column], items: Sequence[Item], width: int) 
     """
     natural = [max([cell_len(column.title), *(natural_width(item.cells[n]) for item in items)])
                for n, column in enumerate(columns)]  # fmt: skip
-    found = [0 if width < column.wide else min(natural[n], column.width) if column.width else -1
+    found = [0 if width < column.min_screen else min(natural[n], column.width) if column.width else -1
              for n, column in enumerate(columns)]  # fmt: skip
     left = width + 1 - sum(size + 1 for size in found if size > 0)
     open_ones = [n for n, size in enumerate(found) if size < 0]

@@ -47,12 +47,12 @@ class Reader(threading.Thread):
     ) -> None:
         super().__init__(name="pgsched-top", daemon=True)
         self.news: deque[News] = deque()
-        self.broken: Exception | None = None  # the unexpected error that ended the thread
+        self.error: Exception | None = None  # the unexpected error that ended the thread
         self._dsn, self._every_s, self._wake = dsn, every_s, wake_fd
         self._conn: Connection[Any] | None = conn
         self._looking, self._page = looking, page
         self._changes: deque[Change] = deque()
-        self._turn = threading.Event()
+        self._work_ready = threading.Event()
         self._stopping = False
         self._lost_at: float | None = None
         self._failures = 0
@@ -61,26 +61,26 @@ class Reader(threading.Thread):
         """Read this page from now on; at once if it is another page than before."""
         if page != self._page:
             self._page = page
-            self._turn.set()
+            self._work_ready.set()
 
     def do(self, change: Change) -> None:
         """Make this change, then look again."""
         self._changes.append(change)
-        self._turn.set()
+        self._work_ready.set()
 
     def stop(self) -> None:
         """End the thread after its current look."""
         self._stopping = True
-        self._turn.set()
+        self._work_ready.set()
 
     def run(self) -> None:
-        """Look and make changes until `stop` is called; keep an unexpected error in `broken`."""
+        """Look and make changes until `stop` is called; keep an unexpected error in `error`."""
         try:
             while not self._stopping:
-                self._turn.clear()
-                self._turn.wait(self._once())
+                self._work_ready.clear()
+                self._work_ready.wait(self._once())
         except Exception as error:  # the loop must not go on drawing an old look
-            self.broken = error
+            self.error = error
             self._ring()
         self._close()
 

@@ -45,17 +45,17 @@ class Screen:
         self._signals, self._signalled = os.pipe()
         os.set_blocking(self._signals, False)
         os.set_blocking(self._signalled, False)
-        self._found: list[Any] = []
-        self._shown: list[str] = []
+        self._terminal_settings: list[Any] = []
+        self._drawn_rows: list[str] = []
         self._bytes = b""
-        self._came: list[int] = []
-        self._writing = self._gone = False
+        self._received_signals: list[int] = []
+        self._writing = self._terminal_lost = False
         self._utf8 = "utf" in (sys.stdout.encoding or "").lower()
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Screen]:
         """Take the terminal over; restore it when the `with` block ends."""
-        self._found = termios.tcgetattr(self._in)
+        self._terminal_settings = termios.tcgetattr(self._in)
         before = {number: signal.signal(number, self._hear) for number in HANDLED_SIGNALS}
         wakeup = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
         try:
@@ -75,7 +75,7 @@ class Screen:
             os.close(self._signalled)
 
     def _hear(self, number: int, _: FrameType | None) -> None:
-        self._came.append(number)
+        self._received_signals.append(number)
         if self._writing and number in (*ENDING_SIGNALS, signal.SIGINT):
             raise EndSignal
 
@@ -85,12 +85,12 @@ class Screen:
         wanted[0] &= ~termios.IXON  # Ctrl-S would stop us
         termios.tcsetattr(self._in, termios.TCSANOW, wanted)
         self._write(ENTER)
-        self._shown = []
+        self._drawn_rows = []
 
     def _give_back(self) -> None:
         self._write(LEAVE)
         with contextlib.suppress(OSError, termios.error):
-            termios.tcsetattr(self._in, termios.TCSANOW, self._found)
+            termios.tcsetattr(self._in, termios.TCSANOW, self._terminal_settings)
 
     def size(self) -> tuple[int, int]:
         """Return the terminal's columns and lines; 80 and 24 if it does not say."""
@@ -113,7 +113,7 @@ class Screen:
             self._obey()
             if self._in in ready:
                 return self._read()
-        return None if self._gone else []
+        return None if self._terminal_lost else []
 
     def _read(self) -> list[str] | None:
         try:
@@ -132,7 +132,7 @@ class Screen:
 
     def _obey(self) -> None:
         """Do what the received signals ask for."""
-        came, self._came = self._came, []
+        came, self._received_signals = self._received_signals, []
         for number in came:
             if number in ENDING_SIGNALS:
                 self._give_back()
@@ -143,7 +143,7 @@ class Screen:
             elif number == signal.SIGTSTP:
                 self._suspend()
             else:
-                self._shown = []
+                self._drawn_rows = []
 
     def _suspend(self) -> None:
         self._give_back()
@@ -155,16 +155,16 @@ class Screen:
 
     def forget(self) -> None:
         """Draw everything anew next time, because the terminal may show something else."""
-        self._shown = []
+        self._drawn_rows = []
 
     def draw(self, lines: Sequence[Text]) -> None:
         """Show these lines; send only the lines that changed."""
         rows = ansi(lines)
-        changed = "" if self._shown else "\x1b[0m\x1b[2J"
+        changed = "" if self._drawn_rows else "\x1b[0m\x1b[2J"
         for n, line in enumerate(rows):
-            if n >= len(self._shown) or self._shown[n] != line:
+            if n >= len(self._drawn_rows) or self._drawn_rows[n] != line:
                 changed += f"\x1b[{n + 1};1H\x1b[0m\x1b[2K{line}"
-        self._shown = rows
+        self._drawn_rows = rows
         if changed:
             self._write(changed)
 
@@ -175,7 +175,7 @@ class Screen:
             while data:
                 data = data[os.write(self._out, data) :]
         except OSError:
-            self._gone = True
+            self._terminal_lost = True
         finally:
             self._writing = False
 

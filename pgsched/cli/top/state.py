@@ -31,13 +31,13 @@ class Prompt:
 
     `change`: the change that the answer starts; None for a filter.
     `text`: what was typed; None for a yes/no question, where only y means yes.
-    `then`: the next question.
+    `next_prompt`: the next question.
     """
 
     question: str
     change: Change | None = None
     text: str | None = None
-    then: Prompt | None = None
+    next_prompt: Prompt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class State:
 
     `every_s`: seconds between two looks at the database.
     `tab`: the page chosen from PAGES.
-    `trail`: the runs, jobs and queues opened from the tab; the last one is shown.
-    `picks`: the selected line of each page.
+    `opened_targets`: the runs, jobs and queues opened from the tab; the last one is shown.
+    `selections`: the selected line of each page.
     `filters`: the filter's text of each page, by the page's name.
     `scroll`: the first visible line of a run's page; None follows the end of its output.
     `look`: the last look; of another page until the new page is read.
@@ -73,8 +73,8 @@ class State:
     height: int = 24
     every_s: float = 2.0
     tab: str = "overview"
-    trail: tuple[Target, ...] = ()
-    picks: Mapping[Page, Pick] = field(default_factory=dict)
+    opened_targets: tuple[Target, ...] = ()
+    selections: Mapping[Page, Pick] = field(default_factory=dict)
     filters: Mapping[str, str] = field(default_factory=dict)
     scroll: int | None = None
     prompt: Prompt | None = None
@@ -86,21 +86,25 @@ class State:
     @property
     def page(self) -> Page:
         """Return the page that is shown and read."""
-        if self.trail:
-            return Page(*self.trail[-1])
+        if self.opened_targets:
+            return Page(*self.opened_targets[-1])
         return Page(self.tab, find=self.filters.get("jobs") or None if self.tab == "jobs" else None)
 
     @property
-    def spot(self) -> Page:
-        """Return the page without its filter, as `picks` has it."""
+    def page_without_filter(self) -> Page:
+        """Return the page without its filter, as `selections` has it."""
         return replace(self.page, find=None)
 
     @property
-    def find(self) -> str:
+    def filter_text(self) -> str:
         """Return the filter's text of this page, or an empty text."""
         return self.filters.get(self.page.name, "")
 
     @property
-    def fresh(self) -> Look | None:
+    def current_look(self) -> Look | None:
         """Return the last look if it is a look at this page, else None."""
-        return self.look if self.look is not None and replace(self.look.page, find=None) == self.spot else None
+        return (
+            self.look
+            if self.look is not None and replace(self.look.page, find=None) == self.page_without_filter
+            else None
+        )

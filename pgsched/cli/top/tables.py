@@ -49,9 +49,9 @@ def describe_attempt(row: Row) -> Text:
 
 def running(look: Look) -> list[Table]:
     """Return the page of running runs, the longest first."""
-    columns = (Column("RUN", 12, right=True), Column("JOB OR TASK"), Column("QUEUE", 12, wide=70),
+    columns = (Column("RUN", 12, right=True), Column("JOB OR TASK"), Column("QUEUE", 12, min_screen=70),
                Column("TRY", 5, right=True), Column("FOR", 8, right=True), Column("PROGRESS"),
-               Column("WORKER", 24, wide=110))  # fmt: skip
+               Column("WORKER", 24, min_screen=110))  # fmt: skip
     items = tuple(
         run_item(row, text_of_value(row["id"]), job_or_task(row), text_of_value(row["queue"]), describe_attempt(row),
                  text_of_value(format_short_duration(max(0.0, (row["now"] - row["started_at"]).total_seconds()))),
@@ -72,7 +72,7 @@ def remark_table(text: str) -> Table:
 
 
 QUEUE_COLUMNS = (Column("QUEUE"), Column("QUEUED", 9, right=True), Column("RUNNING", 9, right=True),
-                 Column("WAITING", 9, right=True, wide=60), Column("SCHEDULED", 9, right=True, wide=70),
+                 Column("WAITING", 9, right=True, min_screen=60), Column("SCHEDULED", 9, right=True, min_screen=70),
                  Column("OLDEST", 8, right=True), Column("STATE", 24))  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def queues_page(look: Look) -> list[Table]:
 
 def jobs_page(look: Look) -> list[Table]:
     """Return the page of jobs: in error, then by next slot, then paused, then done."""
-    columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, wide=76), Column("NEXT", 10, right=True),
+    columns = (Column("JOB"), Column("STATE", 7), Column("SCHEDULE", 16, min_screen=76), Column("NEXT", 10, right=True),
                Column("LAST", 10), Column("LATE", 8, right=True), Column("TOOK", 8, right=True))  # fmt: skip
     items = tuple(
         job_item(
@@ -173,7 +173,8 @@ def failed_runs_table(look: Look, rows: list[Row]) -> Table:
 def workers_page(look: Look) -> list[Table]:
     """Return the page of live workers."""
     columns = (Column("WORKER"), Column("STATE", 9), Column("BUSY", 18), Column("SEEN", 7, right=True),
-               Column("SINCE", 12, wide=100), Column("QUEUES", 16), Column("KINDS", 16, wide=76))  # fmt: skip
+               Column("SINCE", 12, min_screen=100), Column("QUEUES", 16),
+               Column("KINDS", 16, min_screen=76))  # fmt: skip
     items = tuple(worker_item(look, worker) for worker in look.status.workers)
     return [Table(columns, items, "no live worker: start a `pgsched worker`")]
 
@@ -193,7 +194,7 @@ def worker_item(look: Look, worker: LiveWorker) -> Item:
             *details,
         ),
         ("worker", worker.id),
-        about=f"worker {escape_controls(worker.name)}",
+        name=f"worker {escape_controls(worker.name)}",
     )
 
 
@@ -215,10 +216,10 @@ def overview(look: Look) -> list[Table]:
         text = text_of_value(
             f"! alert {one['kind']}, {format_age(one['opened_at'], one['now'])}: {name}{one['details']}", "yellow"
         )
-        wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, about="", job=one["job"]))
+        wrong.append(Item((text,), ("job", one["job"]) if one["job"] else None, name="", job=one["job"]))
     queues = sorted(found.queues, key=lambda queue: -(queue.queued + queue.running))[:5]
     fires = Table(
-        (Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, wide=60), Column("SCHEDULE", 20)),
+        (Column("NEXT"), Column("IN", 10, right=True), Column("SLOT", 23, min_screen=60), Column("SCHEDULE", 20)),
         tuple(
             job_item(
                 fire.name,

@@ -24,9 +24,9 @@ class Shape:
     """The schedule and policies that jobs share, and the newest decisions for them.
 
     `terms`: a row of `tick_terms` in sql/ticks.sql with the instant (`now`).
-    `looks`: whether unfinished runs matter.
-    `delayed`: whether the end of the last run matters (`@after`).
-    `anchored`: whether slots count from each job's own beginning (`@every`).
+    `needs_open_runs`: whether unfinished runs matter.
+    `is_fixed_delay`: whether the end of the last run matters (`@after`).
+    `has_own_anchor`: whether slots count from each job's own beginning (`@every`).
 
     Raises ScheduleError where the schedule cannot be parsed.
     """
@@ -34,11 +34,11 @@ class Shape:
     def __init__(self, terms: Job) -> None:
         self.terms = terms
         schedule = None if terms["schedule"] is None else parse_schedule(terms)
-        self.delayed, self.anchored = isinstance(schedule, After), isinstance(schedule, Every)
-        self.looks = self.delayed or terms["overlap"] != "allow"
+        self.is_fixed_delay, self.has_own_anchor = isinstance(schedule, After), isinstance(schedule, Every)
+        self.needs_open_runs = self.is_fixed_delay or terms["overlap"] != "allow"
         self._since, self._before = LAST, FIRST
         self._plan: Plan | None = None
-        self._alone: Decided | None = None
+        self._shared_decision: Decided | None = None
 
     def decide(
         self,
@@ -54,23 +54,23 @@ class Shape:
         `known`: the rows that the job has already.
         """
         alike = not (found or known) and self._since <= (mark or FIRST) < self._before
-        if alike and self._alone is not None:
-            return self._alone
+        if alike and self._shared_decision is not None:
+            return self._shared_decision
         job = {**self.terms, **NOTHING, "id": job_id, "decided_until": mark, **(found or {})}
         if anchor is not None:
             job["anchor_at"] = anchor
-        if self.delayed or self.anchored:
+        if self.is_fixed_delay or self.has_own_anchor:
             return decide_job(job, None, known)
         if not self._since <= (mark or FIRST) < self._before:
             self._remember(job)
         decided = decide_job(job, self._plan, known)
         if not (found or known or job["jitter"]):  # the jitter is a hash of the job's id
-            self._alone = decided
+            self._shared_decision = decided
         return decided
 
     def _remember(self, job: Job) -> None:
         """Plan this job's slots, and store the range of marks that have the same plan."""
-        self._plan, self._alone = plan(job), None
+        self._plan, self._shared_decision = plan(job), None
         decisions, _, next_at = self._plan
         first = (decisions[0].covers_from or decisions[0].scheduled_at) if decisions else next_at
         self._since, self._before = job["decided_until"] or FIRST, first or LAST

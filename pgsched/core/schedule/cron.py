@@ -143,7 +143,7 @@ class _Cron(Schedule):
 
     def _fixed_after(self, now: datetime) -> datetime | None:
         """Return the first slot of a fixed schedule; wall clocks inside a gap run at its end."""
-        naive = self.walls.after(self._reached(now))
+        naive = self.walls.after(self._last_wall_reached(now))
         if naive is None:
             return None
         change = zones.change_at(self.tz, naive)
@@ -151,7 +151,7 @@ class _Cron(Schedule):
             return change.at
         return zones.instant_of(naive, zones.offset(self.tz, naive, 0))
 
-    def _reached(self, now: datetime) -> datetime:
+    def _last_wall_reached(self, now: datetime) -> datetime:
         """Return the latest wall clock whose fixed slot is not after `now`.
 
         In the second pass of a repeated hour, no fixed slot is left until that pass ends.
@@ -199,7 +199,7 @@ class _Cron(Schedule):
 
     def _fixed_count(self, start: datetime, end: datetime) -> int:
         """Count the named wall clocks; all wall clocks inside one gap count as one slot, at its end."""
-        found = self.walls.count(self._reached(start), self._reached(end))
+        found = self.walls.count(self._last_wall_reached(start), self._last_wall_reached(end))
         for change in zones.changes(self.tz, start, end):
             skipped = self.walls.count(change.before - SECOND, change.after - SECOND)
             if skipped:

@@ -43,22 +43,22 @@ class IdleConnections:
         self._idle_async: WeakKeyDictionary[asyncio.AbstractEventLoop, list[AsyncConnection[Any]]] = WeakKeyDictionary()
 
     @contextmanager
-    def taken(self) -> Iterator[Connection[Any]]:
+    def lend(self) -> Iterator[Connection[Any]]:
         """Lend a connection for the block."""
         conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None)
         try:
             yield conn
         finally:
             with self._lock:
-                keep = self._is_ours() and is_clean(conn) and len(self._idle) < MOST_IDLE
+                keep = self._forget_after_fork() and is_clean(conn) and len(self._idle) < MOST_IDLE
                 if keep:
                     self._idle.append(conn)
             if not keep:
                 conn.close()
 
     @asynccontextmanager
-    async def taken_async(self) -> AsyncIterator[AsyncConnection[Any]]:
-        """Lend an asyncio connection for the block: the asyncio form of `taken`."""
+    async def lend_async(self) -> AsyncIterator[AsyncConnection[Any]]:
+        """Lend an asyncio connection for the block: the asyncio form of `lend`."""
         idle = self._of_loop()
         conn = await reset_async(idle) or await aconnect(
             self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None
@@ -84,7 +84,7 @@ class IdleConnections:
         """Return an idle connection that still works, reset; None if there is none."""
         while True:
             with self._lock:
-                conn = self._idle.pop() if self._is_ours() and self._idle else None
+                conn = self._idle.pop() if self._forget_after_fork() and self._idle else None
             if conn is None:
                 return None
             try:
@@ -98,10 +98,10 @@ class IdleConnections:
 
     def _of_loop(self) -> list[AsyncConnection[Any]]:
         with self._lock:
-            self._is_ours()
+            self._forget_after_fork()
             return self._idle_async.setdefault(asyncio.get_running_loop(), [])
 
-    def _is_ours(self) -> bool:
+    def _forget_after_fork(self) -> bool:
         """Forget connections of a parent process, and return True.
 
         After a fork, parent and child would use the same sockets.

@@ -33,7 +33,7 @@ class Pool:
         self._patience_s = timeout_s
         self._places = BoundedSemaphore(size)
         self._lock = Lock()
-        self._resting: list[tuple[float, Connection[Any]]] = []
+        self._idle: list[tuple[float, Connection[Any]]] = []
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
@@ -56,9 +56,9 @@ class Pool:
         """Return an idle connection that works, or a new one."""
         while True:
             with self._lock:
-                if not self._resting:
+                if not self._idle:
                     break
-                since, conn = self._resting.pop()
+                since, conn = self._idle.pop()
             if time.monotonic() - since < TRUSTED_S or is_answering(conn):
                 return conn
             conn.close()
@@ -71,14 +71,14 @@ class Pool:
         if conn.info.transaction_status != TransactionStatus.IDLE:
             return conn.close()
         with self._lock:
-            self._resting.append((time.monotonic(), conn))
+            self._idle.append((time.monotonic(), conn))
         return None
 
     def close(self) -> None:
         """Close the idle connections."""
         with self._lock:
-            while self._resting:
-                self._resting.pop()[1].close()
+            while self._idle:
+                self._idle.pop()[1].close()
 
 
 def is_answering(conn: Connection[Any]) -> bool:

@@ -36,9 +36,9 @@ class SharedCursor(Cursor[Any]):
         """Execute a statement, in its own transaction where none is open."""
         conn = self.connection
         assert isinstance(conn, SharedConnection)
-        if not conn.outside():
+        if not conn.is_outside_transaction():
             return super().execute(query, params, **more)
-        with conn.whole():
+        with conn.in_one_round_trip():
             return super().execute(query, params, **more)
 
 
@@ -46,16 +46,16 @@ class SharedConnection(PatientConnection):
     """A blocking connection whose pooler lends a session for one transaction at a time.
 
     `settings`: the statement that begins each transaction.
-    `inside`: a block of `whole` or `transaction` is open.
+    `in_block`: a block of `in_one_round_trip` or `transaction` is open.
     """
 
     settings: sql.Composed
-    inside = False
+    in_block = False
 
-    def outside(self) -> bool:
+    def is_outside_transaction(self) -> bool:
         """Check whether a statement sent now would be a transaction of its own."""
         idle = self.info.transaction_status == pq.TransactionStatus.IDLE
-        return idle and self.autocommit and not self.inside
+        return idle and self.autocommit and not self.in_block
 
     def begin(self) -> None:
         """Open a transaction that the caller ends with COMMIT or ROLLBACK."""
@@ -63,9 +63,9 @@ class SharedConnection(PatientConnection):
         plain(self).execute(self.settings)
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def in_one_round_trip(self) -> Iterator[None]:
         """Wrap the statements of the block in a transaction, in one round trip."""
-        self.inside = True
+        self.in_block = True
         failed: Exception | None = None
         try:
             with self.pipeline():
@@ -81,7 +81,7 @@ class SharedConnection(PatientConnection):
             self.close()
             raise
         finally:
-            self.inside = False
+            self.in_block = False
         if failed is not None:
             if not self.closed:
                 self.rollback()
@@ -90,16 +90,16 @@ class SharedConnection(PatientConnection):
     @contextmanager
     def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> Iterator[Any]:
         """Open a transaction with our settings, or a savepoint, as psycopg does."""
-        outermost = self.outside()
+        outermost = self.is_outside_transaction()
         try:
             with super().transaction(savepoint_name, force_rollback) as transaction:
                 if outermost:
-                    self.inside = True
+                    self.in_block = True
                     plain(self).execute(self.settings)
                 yield transaction
         finally:
             if outermost:
-                self.inside = False
+                self.in_block = False
 
 
 class AsyncSharedCursor(AsyncCursor[Any]):
@@ -109,9 +109,9 @@ class AsyncSharedCursor(AsyncCursor[Any]):
         """Execute a statement, in its own transaction where none is open."""
         conn = self.connection
         assert isinstance(conn, AsyncSharedConnection)
-        if not conn.outside():
+        if not conn.is_outside_transaction():
             return await super().execute(query, params, **more)
-        async with conn.whole():
+        async with conn.in_one_round_trip():
             return await super().execute(query, params, **more)
 
 
@@ -119,12 +119,12 @@ class AsyncSharedConnection(AsyncPatientConnection):
     """The asyncio form of `SharedConnection`."""
 
     settings: sql.Composed
-    inside = False
+    in_block = False
 
-    def outside(self) -> bool:
+    def is_outside_transaction(self) -> bool:
         """Check whether a statement sent now would be a transaction of its own."""
         idle = self.info.transaction_status == pq.TransactionStatus.IDLE
-        return idle and self.autocommit and not self.inside
+        return idle and self.autocommit and not self.in_block
 
     async def begin(self) -> None:
         """Open a transaction that the caller ends with COMMIT or ROLLBACK."""
@@ -132,9 +132,9 @@ class AsyncSharedConnection(AsyncPatientConnection):
         await plain_async(self).execute(self.settings)
 
     @asynccontextmanager
-    async def whole(self) -> AsyncIterator[None]:
+    async def in_one_round_trip(self) -> AsyncIterator[None]:
         """Wrap the statements of the block in a transaction, in one round trip."""
-        self.inside = True
+        self.in_block = True
         failed: Exception | None = None
         try:
             async with self.pipeline():
@@ -150,7 +150,7 @@ class AsyncSharedConnection(AsyncPatientConnection):
             await self.close()
             raise
         finally:
-            self.inside = False
+            self.in_block = False
         if failed is not None:
             if not self.closed:
                 await self.rollback()
@@ -159,16 +159,16 @@ class AsyncSharedConnection(AsyncPatientConnection):
     @asynccontextmanager
     async def transaction(self, savepoint_name: str | None = None, force_rollback: bool = False) -> AsyncIterator[Any]:
         """Open a transaction with our settings, or a savepoint, as psycopg does."""
-        outermost = self.outside()
+        outermost = self.is_outside_transaction()
         try:
             async with super().transaction(savepoint_name, force_rollback) as transaction:
                 if outermost:
-                    self.inside = True
+                    self.in_block = True
                     await plain_async(self).execute(self.settings)
                 yield transaction
         finally:
             if outermost:
-                self.inside = False
+                self.in_block = False
 
 
 class KeptConnection(PatientConnection):

@@ -77,7 +77,7 @@ class Cluster:
         for unfinished in self.data.parent.glob(f"{self.data.name}.new-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=f"{self.data.name}.new-", dir=self.data.parent))
-        self._give(fresh)
+        self._chown(fresh)
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale"]
         code, output = self.run("initdb", "-D", str(fresh), *options, *self.locale, *initdb_options)
         if code != 0:
@@ -221,7 +221,7 @@ class Cluster:
         short = Path("/tmp") / f"pgsched-{uid}-{digest}"
         try:
             short.mkdir(mode=0o700)
-            self._give(short)
+            self._chown(short)
         except FileExistsError:
             owner = short.lstat()
             if owner.st_uid != uid or owner.st_mode & 0o077 or short.is_symlink():
@@ -230,7 +230,7 @@ class Cluster:
                 ) from None
         return short
 
-    def _give(self, path: Path) -> None:
+    def _chown(self, path: Path) -> None:
         if self.account is not None:
             os.chown(path, self.account.pw_uid, self.account.pw_gid)
 

@@ -144,7 +144,7 @@ class Client:
             self._busy[chosen] -= 1
 
     async def _send(self, pool: httpcore.AsyncConnectionPool, ask: Ask) -> httpcore.Response:
-        sent = {name: value for name, value in AGENT.items() if name.lower() not in ask.own} | ask.headers
+        sent = {name: value for name, value in AGENT.items() if name.lower() not in ask.job_headers} | ask.headers
         request = httpx.Request(ask.method, ask.url, headers=sent, content=ask.content)
         url = request.url
         limits = {"connect": ask.connect_timeout_s} | dict.fromkeys(("read", "write", "pool"), ask.read_timeout_s)

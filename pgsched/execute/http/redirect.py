@@ -33,7 +33,7 @@ def follow_redirect(ask: Ask, status: int, location: str) -> Ask:
         raise Forbidden(f"redirect to {location[:200]!r}: {problem.removeprefix('task: ')}")
     if before[0] == "https" and after[0] == "http":
         raise Forbidden(f"redirect to {location[:200]!r}: from https to http")
-    lost = ask.own if before != after else frozenset()
+    lost = ask.job_headers if before != after else frozenset()
     method = redirect_method(ask.method, status)
     if method != ask.method:
         lost |= {"content-type"}

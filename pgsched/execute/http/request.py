@@ -35,14 +35,14 @@ HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}")
 class Ask:
     """One request as the job describes it, with the statuses that count as success.
 
-    - `own`: names of the job's own headers, in lower case.
+    - `job_headers`: names of the job's own headers, in lower case.
     - `expect`: statuses (200) and classes of statuses ("2xx") that are a success.
     """
 
     url: str
     method: str
     headers: dict[str, str]
-    own: frozenset[str]
+    job_headers: frozenset[str]
     content: bytes | None
     expect: frozenset[int | str]
     connect_timeout_s: float
@@ -68,7 +68,7 @@ def read_request(claim: Claim) -> Ask:
         url=_with_params(claim.task, args.get("params", {})),
         method=args.get("method", "POST").upper(),
         headers=headers | tracing.current_headers() | args.get("headers", {}) | identity_headers(claim),
-        own=frozenset(own),
+        job_headers=frozenset(own),
         content=content,
         expect=frozenset(args.get("expect", ["2xx"])),
         connect_timeout_s=args.get("connect_timeout_s", CONNECT_TIMEOUT_S),

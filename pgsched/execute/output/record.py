@@ -32,17 +32,29 @@ class Record:
     A Record is cheap to make, because most attempts that may print never do.
     """
 
-    __slots__ = ("_ends_mid_character", "_journal", "_kept", "_output", "_progress", "_sent_progress", "attempt",
-                 "book", "closed", "key", "late", "queued")  # fmt: skip
+    __slots__ = (
+        "_ends_mid_character",
+        "_journal",
+        "_output",
+        "_pending",
+        "_progress",
+        "_sent_progress",
+        "attempt",
+        "book",
+        "closed",
+        "key",
+        "queued",
+        "resent_after_close",
+    )  # fmt: skip
 
     def __init__(self, journal: Journal, key: Key, attempt: int) -> None:
         self.key = key
         self.attempt = attempt
-        self.closed = self.queued = self.late = False
+        self.closed = self.queued = self.resent_after_close = False
         self.book: Any = None  # the log pump's Book of rows for this attempt
         self._journal = journal
         self._output: HeadTail | None = None
-        self._kept: PendingOutput | None = None
+        self._pending: PendingOutput | None = None
         self._progress: Progress | None = None
         self._sent_progress: Progress | None = None
         self._ends_mid_character = False  # the output may end in the middle of a character
@@ -72,9 +84,9 @@ class Record:
             if self.closed:  # an abandoned handler still writes
                 return
             self.output.add(data)
-            if not journal.keeps:
+            if not journal.is_read:
                 return
-            kept = self._kept = self._kept or PendingOutput(journal.head_bytes)
+            kept = self._pending = self._pending or PendingOutput(journal.head_bytes)
             for start in range(0, len(data), READ_BYTES):
                 kept.add(stream, data[start : start + READ_BYTES], journal.room())
             self._ends_mid_character = data[-1] >= 0x80
@@ -83,8 +95,8 @@ class Record:
     def skip(self, n_bytes: int, n_lines: int) -> None:
         """Record a gap of this size: the child process had to drop output."""
         with self._journal.lock:
-            self._kept = self._kept or PendingOutput(self._journal.head_bytes)
-            self._kept.skip(n_bytes, n_lines)
+            self._pending = self._pending or PendingOutput(self._journal.head_bytes)
+            self._pending.skip(n_bytes, n_lines)
         self._wake()
 
     def progress(self, done: float, total: float | None, note: str | None) -> None:
@@ -105,13 +117,13 @@ class Record:
             # Reset before the progress is read: a call after that wakes the pump again.
             self.queued = False
             news = self._news()
-            return Taken([], 0, 0, [], news) if self._kept is None else self._kept.take(news)
+            return Taken([], 0, 0, [], news) if self._pending is None else self._pending.take(news)
 
     def tell_again(self) -> None:
         """Resend the last progress, because it could not be written. After the attempt's end this happens once."""
         with self._journal.lock:
-            again = not self.late
-            self.late = self.closed
+            again = not self.resent_after_close
+            self.resent_after_close = self.closed
             if again:
                 self._sent_progress = None
         if again:
@@ -151,7 +163,7 @@ class Journal:
         self.on_wake: Callable[[], object] | None = None
 
     @property
-    def keeps(self) -> bool:
+    def is_read(self) -> bool:
         """Whether output is kept for writing, beyond the first and last KB in `Record.output`."""
         return self.on_wake is not None and self.tail_bytes > 0
 

@@ -107,8 +107,8 @@ class ChildAttempts:
         self._streams = Streams()
         self._runner = asyncio.Runner()
         self._main = threading.get_ident()
-        self._inside = False
-        self._spoilt = False  # tasks that a handler left on the loop do not end
+        self._interruptible_now = False
+        self._has_leftover_tasks = False  # tasks that a handler left on the loop do not end
         self._base_bytes = mapped_bytes()
 
     def run(self, message: Message) -> Message:
@@ -121,7 +121,7 @@ class ChildAttempts:
         short = memory_mb is not None and (outcome.error or "").startswith("MemoryError")
         if short:
             outcome = replace(outcome, error=f"{outcome.error} (memory_mb={memory_mb})")
-        return outcome_message(outcome, retire=short or self._spoilt)
+        return outcome_message(outcome, retire=short or self._has_leftover_tasks)
 
     def start(self) -> None:
         """Call the app's on_start hooks. Raises PgschedError where a hook fails."""
@@ -170,7 +170,7 @@ class ChildAttempts:
             with limit:
                 value = self._interruptible(self._plain(call, run), interrupted=interrupted)
         except BaseException as error:
-            self._inside = False
+            self._interruptible_now = False
             self._stop.then(None)
             if run is not None and self._tells():
                 self._finish(self._hooks.tell(run, error, call_plain_hook))
@@ -185,12 +185,12 @@ class ChildAttempts:
         signal.signal(signal.SIGTERM, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         try:
-            self._inside = interrupted
+            self._interruptible_now = interrupted
             if interrupted and self._stop.asked:
                 self._signal()
             return call()
         finally:
-            self._inside = False
+            self._interruptible_now = False
 
     def _stopping(self, run: Run | None, *, interrupted: bool) -> Callable[[], None]:
         def stop() -> None:
@@ -213,8 +213,9 @@ class ChildAttempts:
         signal.pthread_kill(self._main, signal.SIGTERM)
 
     def _interrupt(self, *_: object) -> None:
-        if self._inside and self._stop.asked:  # otherwise another process sent the signal: it should signal the worker
-            self._inside = False
+        # without a request to stop, another process sent the signal: it should signal the worker
+        if self._interruptible_now and self._stop.asked:
+            self._interruptible_now = False
             raise asyncio.CancelledError("the attempt was stopped")
 
     async def _on_loop(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
@@ -236,7 +237,7 @@ class ChildAttempts:
             return await self._awaited(call, run, limit, handler)
         finally:
             self._stop.then(None)
-            self._spoilt = not await _end_others(task)
+            self._has_leftover_tasks = not await _end_others(task)
 
     async def _awaited(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
         # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.

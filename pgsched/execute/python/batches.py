@@ -72,8 +72,8 @@ class Batch:
         self.members: list[Member] = []
         self.full = asyncio.Event()
         self.called = False
-        self.left = asyncio.Event()  # set once every attempt is stopped or has its outcome
-        self.over = asyncio.Event()  # set when the call has ended, or is no longer waited for
+        self.all_stopped = asyncio.Event()  # set once every attempt is stopped or has its outcome
+        self.call_ended = asyncio.Event()  # set when the call has ended, or is no longer waited for
 
     def __len__(self) -> int:
         return len(self.members)
@@ -96,8 +96,8 @@ class Batch:
             return
         await asyncio.sleep(0)  # let attempts that are stopped together all come here first
         if all(other.stopped or other.future.done() for other in self.members):
-            self.left.set()
-            await self.over.wait()
+            self.all_stopped.set()
+            await self.call_ended.wait()
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """Give each attempt without an outcome its share of what the call returned or raised."""
@@ -138,9 +138,9 @@ class Batch:
 class Batches:
     """The groups of one executor.
 
-    - `gathered`: the names of the tasks that are batched.
+    - `batched_tasks`: the names of the tasks that are batched.
     - `places`: the places of the worker, set by the worker.
-    - `around`: a context manager around each call (worker/observers/tracing.py).
+    - `call_context`: a context manager around each call (worker/observers/tracing.py).
 
     `on_error(run, error)` is awaited for each attempt that failed by an exception, before the attempt is settled.
     """
@@ -152,9 +152,11 @@ class Batches:
         on_abandon: Callable[[Any], None],
         on_error: Callable[[Run, BaseException], Awaitable[None]],
     ) -> None:
-        self.gathered = frozenset(name for name, task in tasks.items() if getattr(task, "gathering", None) is not None)
+        self.batched_tasks = frozenset(
+            name for name, task in tasks.items() if getattr(task, "gathering", None) is not None
+        )
         self.places: Places | None = None
-        self.around: Around = lambda claims: nullcontext(bool)  # worker/observers/tracing.py
+        self.call_context: Around = lambda claims: nullcontext(bool)  # worker/observers/tracing.py
         self._threads = threads
         self._on_abandon = on_abandon
         self._on_error = on_error
@@ -200,7 +202,7 @@ class Batches:
         except Exception as error:  # an error of pgsched's own: the runs must still get an outcome
             group.tell_all(Outcome(Result.CRASHED, error=f"executor failed: {type(error).__name__}: {error}"))
         finally:
-            group.over.set()
+            group.call_ended.set()
             if self.places is not None:
                 self.places.give_place()
 
@@ -209,11 +211,11 @@ class Batches:
         if self.places is not None:
             self.places.begin([member.claim for member in group.members])
         loop, timeout_s = asyncio.get_running_loop(), group.timeout_s()
-        call, left = loop.create_task(self._call(group)), loop.create_task(group.left.wait())
+        call, left = loop.create_task(self._call(group)), loop.create_task(group.all_stopped.wait())
         await asyncio.wait({call, left}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         left.cancel()
         stopped = not call.done()
-        timed_out = stopped and not group.left.is_set()
+        timed_out = stopped and not group.all_stopped.is_set()
         if stopped:
             for member in group.members:
                 member.item.run.cancelled.set()
@@ -229,7 +231,7 @@ class Batches:
             group.tell_all(Outcome(Result.TIMED_OUT, error=f"timed out after {timeout_s or 0:g} s"))
 
     async def _call(self, group: Batch) -> tuple[Any, BaseException | None]:
-        with self.around([member.claim for member in group.members]) as tell:
+        with self.call_context([member.claim for member in group.members]) as tell:
             found = await self._called(group)
             tell(found[1])
         return found

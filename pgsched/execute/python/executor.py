@@ -84,9 +84,9 @@ class PythonExecutor:
         return self._attempt(claim, handler, None)
 
     @property
-    def gathered(self) -> frozenset[str]:
+    def batched_tasks(self) -> frozenset[str]:
         """The names of the tasks whose handler serves many attempts in one call."""
-        return self.batches.gathered
+        return self.batches.batched_tasks
 
     def call_in(self, places: Places) -> None:
         """Make the calls of batched handlers take their places from this worker."""

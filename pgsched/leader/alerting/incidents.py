@@ -37,7 +37,7 @@ class IncidentWatch:
         self._jobs = min(alerts.JOBS, FEW)
         self._begins = True  # nudge once: the database does not show which alerts this process's sinks missed
 
-    def work(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
+    def look(self, conn: Connection[Any], begin: Transaction, *, leads: bool) -> float:
         """Look at the next jobs; return the seconds until there is more to look at.
 
         `leads`: this process leads, so an incident about a missing leader is over.
@@ -115,7 +115,7 @@ class LeaderlessWatch(threading.Thread):
         while not self._leads() and alerts.open_no_leader(conn, GONE_S) and not self._ending.is_set():
             self._nudge()
             if time.monotonic() >= look_at:
-                look_at = time.monotonic() + mine.work(conn, lambda: nullcontext(conn), leads=False)
+                look_at = time.monotonic() + mine.look(conn, lambda: nullcontext(conn), leads=False)
             if time.monotonic() >= others_at:
                 self._look(conn)
                 others_at = time.monotonic() + EVERY_S

@@ -34,12 +34,12 @@ class ClaimsDuty(Duty):
         self.search = search
         self.period = Periodic(reap_from, term.settings.reap_every_s)
         self._stall = stall
-        self._reaps = False  # the period is over in this round
-        self._leases_known = False  # every lease that is too long has been shortened
+        self._period_is_over = False  # the period is over in this round
+        self._long_leases_shortened = False  # every lease that is too long has been shortened
 
     def start(self, this_round: Round) -> bool:
         """Note whether the period is over; the duty runs in every round, as a search may be under way."""
-        self._reaps = self.period.start(this_round.began, lull=self.term.lull)
+        self._period_is_over = self.period.start(this_round.began, lull=self.term.lull)
         return True
 
     def run(self, this_round: Round) -> int:
@@ -48,13 +48,13 @@ class ClaimsDuty(Duty):
         if found is None:
             return 0
         if found.query.reaping and not found.expired:
-            self._stall.reaped()
+            self._stall.record_search()
             seldom_s = max(self.period.every_s, min(LONGEST_S, SELDOM * self.period.every_s))
             self.search.next_at = max(self.search.next_at, this_round.began + seldom_s)
         if found.long:
             self.term.guard.run("leases", lambda: self._shorten_leases(found))
-        elif found.query.long and found.whole:
-            self._leases_known = True
+        elif found.query.wants_long_leases and found.whole:
+            self._long_leases_shortened = True
         freed = self._take_back(found.expired, this_round.look.now_s) if found.expired else 0
         this_round.freed += freed
         return freed
@@ -64,36 +64,38 @@ class ClaimsDuty(Duty):
         look_s = LOOK_S if self.search.busy else math.inf
         return min(look_s, self.period.pause_s(self.term.lull_until))
 
-    def give_workers(self, seconds: float) -> None:
+    def give_workers_time(self, seconds: float) -> None:
         """Take nothing back for `seconds`, and ignore the result of a search that is under way."""
-        self.period.exactly(time.monotonic() + seconds)
-        self.search.hurry()
+        self.period.set_due_at(time.monotonic() + seconds)
+        self.search.search_now()
 
-    def forget_leases(self) -> None:
+    def check_leases_again(self) -> None:
         """Check all leases again: the database's clock was moved back, so they may be too long."""
-        self._leases_known = False
+        self._long_leases_shortened = False
 
     def _look(self, this_round: Round) -> ReapResult | None:
         """Return the answer of the search under way, or of a new one when it is time; None if there is none yet."""
-        found = self.search.answer()
+        found = self.search.take_result()
         if found is not None:
             return found
         if self.search.busy:
-            if self._reaps:
-                self.period.exactly(this_round.began + LOOK_S)
+            if self._period_is_over:
+                self.period.set_due_at(this_round.began + LOOK_S)
             return None
-        silent = self._reaps and this_round.look.silent
-        if silent or (this_round.began >= self.search.next_at and (self._reaps or not self._leases_known)):
-            query = ReapQuery(BATCH, this_round.look.now_s, self._reaps, not self._leases_known)
-            return self.search.make(self.term.conn, query)
+        silent = self._period_is_over and this_round.look.silent
+        if silent or (
+            this_round.began >= self.search.next_at and (self._period_is_over or not self._long_leases_shortened)
+        ):
+            query = ReapQuery(BATCH, this_round.look.now_s, self._period_is_over, not self._long_leases_shortened)
+            return self.search.search(self.term.conn, query)
         return None
 
     def _shorten_leases(self, found: ReapResult) -> int:
         """Let these leases end one lease from now, and only then search for expired ones again."""
         with self.term.leading() as conn:
             shortened = expired_leases.shorten_leases(conn, found.long)
-        self._leases_known = found.whole
-        self.give_workers(expired_leases.lease_bounds(self.term.conn)[1])
+        self._long_leases_shortened = found.whole
+        self.give_workers_time(expired_leases.lease_bounds(self.term.conn)[1])
         return shortened
 
     def _take_back(self, run_ids: list[int], before_s: float) -> int:
@@ -106,11 +108,11 @@ class ClaimsDuty(Duty):
         with self.term.leading() as conn:
             reaped = expired_leases.reap(conn, run_ids, self.term.settings.crash_limit, before_s)
             lost = expired_leases.note_lost(conn, [run["id"] for run in reaped]) if reaped else {}
-        self._stall.reaped()
+        self._stall.record_search()
         if self.term.meter is not None:
-            self.term.meter.reaped(reaped)
+            self.term.meter.record_reaped(reaped)
         log_expired(reaped, lost)
         if len(reaped) >= BATCH:  # a fleet went down: its other claims must not wait a period for every batch
-            self.period.exactly(time.monotonic())
-            self.search.hurry()
+            self.period.set_due_at(time.monotonic())
+            self.search.search_now()
         return len(reaped)

@@ -35,17 +35,17 @@ class FiguresDuty(PeriodicDuty):
 
     def start(self, this_round: Round) -> bool:
         """Check whether the look asked for ended runs, and the period is over."""
-        return this_round.figures and super().start(this_round)
+        return this_round.asked_for_figures and super().start(this_round)
 
     def run(self, this_round: Round) -> int:
         """Count one batch of ended runs; return how many."""
-        if not (this_round.look.ended or self._counting.wants(this_round.began)):
+        if not (this_round.look.ended or self._counting.is_due(this_round.began)):
             return 0
         began = time.monotonic()
-        ids = self.term.set_aside.numbers(pieces.FIGURES)
-        counted = self._counting.work(self.term.conn, self.term.leading, set_aside_ids=ids)
-        if self._counting.waits:
-            self.period.exactly(next_batch_at(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
+        ids = self.term.set_aside.skipped_ids(pieces.FIGURES)
+        counted = self._counting.count_batch(self.term.conn, self.term.leading, set_aside_ids=ids)
+        if self._counting.is_incomplete:
+            self.period.set_due_at(next_batch_at(began) if counted else this_round.began + UNCOUNTED_PAUSE_S)
         return counted
 
 
@@ -53,7 +53,7 @@ class AlertsDuty(PeriodicDuty):
     """The duty that looks for incidents of watched jobs."""
 
     name = "alerts"
-    by_clock = True
+    needs_clock = True
 
     def __init__(self, term: Term, watch: IncidentWatch) -> None:
         super().__init__(term, Periodic(0.0, EVERY_S))
@@ -62,9 +62,9 @@ class AlertsDuty(PeriodicDuty):
     def run(self, this_round: Round) -> int:
         """Look at the next watched jobs; return 0."""
         began = time.monotonic()
-        again_s = self.watch.work(self.term.conn, self.term.leading, leads=True)
+        again_s = self.watch.look(self.term.conn, self.term.leading, leads=True)
         rest_s = next_batch_at(began) - began
-        self.period.within(began, max(rest_s, again_s), LONGEST_PAUSE_S if again_s else 0.0)
+        self.period.set_due_within(began, max(rest_s, again_s), LONGEST_PAUSE_S if again_s else 0.0)
         return 0
 
 
@@ -72,7 +72,7 @@ class PruningDuty(PeriodicDuty):
     """The duty that deletes ended runs which no setting keeps any longer. `pruner`: knows whether there are more."""
 
     name = "pruning"
-    by_clock = True
+    needs_clock = True
 
     def __init__(self, term: Term) -> None:
         self.pruner = Pruner()
@@ -82,13 +82,13 @@ class PruningDuty(PeriodicDuty):
     def run(self, this_round: Round) -> int:
         """Delete one batch; return how many runs were deleted."""
         began = time.monotonic()
-        if self.term.set_aside.over(pieces.PRUNING):
-            self.pruner.again()
+        if self.term.set_aside.rows_to_retry(pieces.PRUNING):
+            self.pruner.restart()
         gone = pieces.prune_batch(self.term, self.pruner, self.term.settings.prune_batch)
         if self.term.meter is not None:
-            self.term.meter.pruned(gone)
+            self.term.meter.record_pruned(gone)
         if self.pruner.more:
-            self.period.exactly(next_batch_at(began, PAUSE_FACTOR))
+            self.period.set_due_at(next_batch_at(began, PAUSE_FACTOR))
         return gone
 
 
@@ -96,7 +96,7 @@ class TidyingDuty(PeriodicDuty):
     """The duty that deletes other expired rows, once there are no more runs to delete."""
 
     name = "tidying"
-    by_clock = True
+    needs_clock = True
 
     def __init__(self, term: Term, pruner: Pruner) -> None:
         every_s = term.settings.prune_every_s
@@ -114,7 +114,7 @@ class TidyingDuty(PeriodicDuty):
         keep_workers_s = max(WORKERS_KEPT_S, 2 * self.term.settings.withdraw_after_s)
         with self.term.leading() as conn:
             if self._pruner.tidy(conn, BATCH, keep_workers_s) >= BATCH:
-                self.period.exactly(next_batch_at(began))
+                self.period.set_due_at(next_batch_at(began))
             self._sweep.work(conn, BATCH)
             limits.delete_obsolete(conn)
             self.term.set_aside.sweep(conn)
@@ -141,9 +141,9 @@ class DeclarationsDuty(PeriodicDuty):
         """Delete these jobs; return how many."""
         return withdraw(self.term.conn, self.term.leading, self.term.settings.withdraw_after_s)
 
-    def give_workers(self, seconds: float) -> None:
+    def give_workers_time(self, seconds: float) -> None:
         """Delete nothing for `seconds`, and at least for a period."""
-        self.period.exactly(time.monotonic() + max(seconds, self.period.every_s))
+        self.period.set_due_at(time.monotonic() + max(seconds, self.period.every_s))
 
 
 class NotificationsDuty(PeriodicDuty):

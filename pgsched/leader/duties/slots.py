@@ -38,7 +38,7 @@ class TickDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Decide one batch of due jobs; return how many."""
-        return self._decide(self.term.settings.tick_batch, self._floors.since.job_s, most_failed=FEW)
+        return self._decide(self.term.settings.tick_batch, self._floors.instants.job_s, most_failed=FEW)
 
     def _decide_all(self, n: int) -> int:
         """Decide up to `n` jobs, however long they have been due."""
@@ -54,7 +54,7 @@ class TickDuty(Duty):
         lead_s = self.lead.s(began)
         try:
             with self.term.leading() as conn:
-                done = tick(conn, n, lead_s, self.term.set_aside.numbers(pieces.JOBS), since_s)
+                done = tick(conn, n, lead_s, self.term.set_aside.skipped_ids(pieces.JOBS), since_s)
                 took_s = time.monotonic() - began
                 if not done.jobs and len(done.failed) > most_failed:
                     raise next(iter(done.failed.values()))
@@ -76,7 +76,7 @@ class TickDuty(Duty):
         if done.jobs:
             self.term.lull_until = time.monotonic() + LULL_S
         if self.term.meter is not None:
-            self.term.meter.ticked(took_s, done.jobs, done.slots)
+            self.term.meter.record_tick(took_s, done.jobs, done.slots)
         if done.errors:
             logger.warning("jobs in error", count=done.errors)
         if done.slots:
@@ -98,7 +98,7 @@ class ReplanningDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Look at some jobs; return 0 when nothing further can be done at once."""
-        return self._replanning.work(self.term.conn, self.term.leading)
+        return self._replanning.check_jobs(self.term.conn, self.term.leading)
 
 
 class PassedOverDuty(Duty):
@@ -116,7 +116,7 @@ class PassedOverDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Record one batch of stretches; return how many."""
         with self.term.leading() as conn:
-            return skipped_slots.record_stretches(conn, set_aside_ids=self.term.set_aside.numbers(pieces.STRETCHES))
+            return skipped_slots.record_stretches(conn, set_aside_ids=self.term.set_aside.skipped_ids(pieces.STRETCHES))
 
 
 class BackfillsDuty(Duty):
@@ -135,8 +135,8 @@ class BackfillsDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Do one batch; return 1 if more can be done at once, else 0."""
         with self.term.leading() as conn:
-            done = backfill.run_backfills(conn, self._turn, self.term.set_aside.numbers(pieces.BACKFILLS))
-        pieces.set_aside_failed(self.term, pieces.BACKFILLS, done.failed, done.went)
+            done = backfill.run_backfills(conn, self._turn, self.term.set_aside.skipped_ids(pieces.BACKFILLS))
+        pieces.set_aside_failed(self.term, pieces.BACKFILLS, done.failed, done.progressed)
         return int(done.more)
 
     def pause_s(self, this_round: Round) -> float:

@@ -81,7 +81,7 @@ class CirclesDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Look at the next runs; return how many were ended."""
-        ended = self._circles.work(self.term.conn, self.term.leading)
+        ended = self._circles.look(self.term.conn, self.term.leading)
         this_round.freed += ended
         return ended
 
@@ -101,12 +101,12 @@ class DependenciesDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Decide one batch of edges; return how many runs were released or ended."""
-        again = [int(row) for row in self.term.set_aside.over(JUDGED)]
+        again = [int(row) for row in self.term.set_aside.rows_to_retry(JUDGED)]
         turn, self._turn = self._turn, DependencyCursor()  # if this fails, its marks are rolled back: begin anew
         with self.term.leading() as conn:
             if again:
                 dependencies.admit_dependents(conn, again)
-            done = decide_dependencies(conn, BATCH, turn, self.term.set_aside.numbers)
+            done = decide_dependencies(conn, BATCH, turn, self.term.set_aside.skipped_ids)
         self._turn = turn
         return done
 
@@ -131,7 +131,7 @@ class AdmissionDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Admit one batch; return how many runs were made claimable or ended."""
         with self.term.leading() as conn:
-            return ticks.admit(conn, BATCH, self.term.set_aside.numbers, self._floors.since)
+            return ticks.admit(conn, BATCH, self.term.set_aside.skipped_ids, self._floors.instants)
 
 
 def may_release(this_round: Round) -> bool:

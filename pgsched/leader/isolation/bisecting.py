@@ -30,7 +30,7 @@ def write_bisecting(
     Returns the results of `write` and `alone`, in order. Raises the error of the last of MAX_REFUSED_AT_FIRST parts
     that were refused before any was written. Also raises errors that do not concern a part (a lock, a time-out).
     """
-    return Bisection(conn, write, alone).written(parts)
+    return Bisection(conn, write, alone).write(parts)
 
 
 class Bisection:
@@ -42,24 +42,24 @@ class Bisection:
         self._conn = conn
         self._write: Callable[[Sequence[Any]], Any] = write
         self._alone: Callable[[Any, DatabaseError], Any] = alone
-        self._went = self._refused = 0
+        self._written = self._refused = 0
 
-    def written(self, parts: Sequence[Any]) -> list[Any]:
+    def write(self, parts: Sequence[Any]) -> list[Any]:
         """Write the parts; see `write_bisecting`."""
         if not parts:
             return []
         try:
             with self._conn.transaction():
                 done = [self._write(parts)]
-            self._went += len(parts)
+            self._written += len(parts)
             return done
         except DatabaseError as error:
             if not ticks.is_fault_of_row(error):
                 raise
             if len(parts) == 1:
                 self._refused += 1
-                if self._refused >= MAX_REFUSED_AT_FIRST and not self._went:
+                if self._refused >= MAX_REFUSED_AT_FIRST and not self._written:
                     raise
                 return [self._alone(parts[0], error)]
         half = len(parts) // 2
-        return [*self.written(parts[:half]), *self.written(parts[half:])]
+        return [*self.write(parts[:half]), *self.write(parts[half:])]

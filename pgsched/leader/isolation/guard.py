@@ -61,7 +61,7 @@ class DutyState:
     `unexplained`: times in a row that the duty failed and its pieces did not.
     `not_before`: monotonic instant before which the duty is not tried again.
     `logged`: the error that was logged with its traceback.
-    `went_through`: the duty has succeeded at least once in this term.
+    `has_succeeded`: the duty has succeeded at least once in this term.
     """
 
     failures: int = 0
@@ -69,13 +69,14 @@ class DutyState:
     unexplained: int = 0
     not_before: float = -math.inf
     logged: str = ""
-    went_through: bool = False
+    has_succeeded: bool = False
 
 
 class DutyGuard:
     """The guard of the duties of one term.
 
-    `cost`: the duty in which the session was lost, the error, and whether the duty had succeeded before in this term.
+    `session_lost_in`: the duty in which the session was lost, the error, and whether the duty had succeeded before
+    in this term.
     """
 
     def __init__(self, conn: Connection[Any], leading: Leading, set_aside: SetAside) -> None:
@@ -85,15 +86,16 @@ class DutyGuard:
         self._states: dict[str, DutyState] = {}
         self._count = 0  # rows that were set aside so far
         self._sizes: dict[str, int] = {}  # by name of pieces that ran out of time: the size to go on with
-        self.cost: tuple[str, str, bool] | None = None
+        self.session_lost_in: tuple[str, str, bool] | None = None
 
     def run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces] = ()) -> int:
         """Do a duty; return how much it did, or 0 while it backs off."""
         try:
             return self._run(name, duty, pieces)
         except Exception as error:
-            if self.cost is None and is_session_lost(self._conn, error):  # of two nested duties, the inner one is noted
-                self.cost = name, log.redact(first_line(error)), self._states[name].went_through
+            # of two nested duties, the inner one is noted
+            if self.session_lost_in is None and is_session_lost(self._conn, error):
+                self.session_lost_in = name, log.redact(first_line(error)), self._states[name].has_succeeded
             raise
 
     def _run(self, name: str, duty: Callable[[], int], pieces: Sequence[Pieces]) -> int:
@@ -102,7 +104,7 @@ class DutyGuard:
         session = self._set_aside.entry(name, SESSION)
         if began < state.not_before or (session is not None and session.tries > 1 and began < session.until):
             return 0
-        over = [(piece.name, self._set_aside.over(piece.name)) for piece in pieces]
+        over = [(piece.name, self._set_aside.rows_to_retry(piece.name)) for piece in pieces]
         try:
             if any(piece.name in self._sizes for piece in pieces):
                 done, healed = self._in_pieces(pieces)
@@ -110,7 +112,7 @@ class DutyGuard:
                     raise RuntimeError(state.logged or "it goes through in no piece")
             else:
                 done = duty()
-            self._forget(name, state, over)
+            self._note_success(name, state, over)
         except Exception as error:
             if ends_session(self._conn, error):
                 raise
@@ -140,7 +142,7 @@ class DutyGuard:
             logger.error("a row is set aside", duty=name, row=one.row_id, error=one.error, again_in_s=one.in_s)
         if len(bad) > FEW:
             logger.error("further rows are set aside", duty=name, count=len(bad) - FEW)
-        self._put(name, bad)
+        self._save_set_aside(name, bad)
 
     def _recover(self, name: str, state: DutyState, error: Exception, pieces: Sequence[Pieces]) -> int:
         """Do at once the parts of a failed duty that can be done; return how much that was."""
@@ -165,44 +167,44 @@ class DutyGuard:
         state.not_before = time.monotonic() + delay_s
         logger.error("a duty failed", duty=name, error=text, retry_in_s=delay_s, exc_info=text != state.logged)
         state.logged = text
-        self._put(name, [FailedRow(WHOLE, text, delay_s)])
+        self._save_set_aside(name, [FailedRow(WHOLE, text, delay_s)])
 
-    def _put(self, name: str, bad: Sequence[FailedRow]) -> None:
+    def _save_set_aside(self, name: str, bad: Sequence[FailedRow]) -> None:
         """Set rows aside in memory, and in the database if possible."""
-        self._set_aside.put(name, bad)  # in memory first: the note may fail
+        self._set_aside.add(name, bad)  # in memory first: the note may fail
         try:
             with self._leading() as conn:
-                self._set_aside.note(conn, name, bad)
+                self._set_aside.save(conn, name, bad)
         except Exception as refusal:
             if ends_session(self._conn, refusal):
                 raise
             logger.warning("what is set aside could not be written down", duty=name, error=first_line(refusal))
 
-    def _forget(self, name: str, state: DutyState, over: Sequence[tuple[str, list[str]]]) -> None:
+    def _note_success(self, name: str, state: DutyState, over: Sequence[tuple[str, list[str]]]) -> None:
         """Note that the duty succeeded, and release the rows whose time to be tried again had come."""
         if state.failures:
             logger.info("a duty works again", duty=name)
         state.failures, state.conflicts, state.unexplained, state.logged = 0, 0, 0, ""
-        state.went_through = True
+        state.has_succeeded = True
         own = [row for row in (WHOLE, SESSION) if self._set_aside.entry(name, row) is not None]
-        gone = [(duty, [row for row in rows if self._is_over(duty, row)]) for duty, rows in [*over, (name, own)]]
+        gone = [(duty, [row for row in rows if self._is_retry_due(duty, row)]) for duty, rows in [*over, (name, own)]]
         if any(rows for _, rows in gone):
             with self._leading() as conn:
                 for duty, rows in gone:
                     if rows:
                         self._set_aside.drop(conn, duty, rows)
 
-    def _is_over(self, duty: str, row: str) -> bool:
+    def _is_retry_due(self, duty: str, row: str) -> bool:
         """Check whether the time of a row to be tried again had come."""
         entry = self._set_aside.entry(duty, row)
         return entry is not None and (row in (WHOLE, SESSION) or entry.until <= time.monotonic())
 
     def _in_pieces(self, pieces: Sequence[Pieces]) -> tuple[int, bool]:
         """Do the pieces; return how much was done, and whether all succeeded but the rows that are set aside now."""
-        found = [self._piecewise(piece) for piece in pieces]
+        found = [self._run_pieces(piece) for piece in pieces]
         return sum(done for done, _ in found), all(healed for _, healed in found)
 
-    def _piecewise(self, piece: Pieces) -> tuple[int, bool]:
+    def _run_pieces(self, piece: Pieces) -> tuple[int, bool]:
         """Do pieces of one kind: smaller ones after a failure, larger ones after a success.
 
         Returns how much was done, and whether all succeeded but the rows that are set aside now.
@@ -232,7 +234,7 @@ class DutyGuard:
             self.set_aside(piece.name, suspects.items(), proven=done > 0)
             return done, True
         for row in suspects:
-            self._set_aside.acquit(piece.name, row)
+            self._set_aside.release_suspect(piece.name, row)
         return done, finished or done > 0 or not failed
 
     def _suspect_first(self, piece: Pieces, suspects: dict[str, str], error: Exception) -> bool:

@@ -36,7 +36,7 @@ def job_pieces(term: Term, work: Callable[[int], int], most: int) -> list[Pieces
     """Return the pieces of the tick. `work(n)` decides up to `n` jobs."""
 
     def first() -> str | None:
-        due = ticks.due_jobs(term.conn, 1, 0.0, term.set_aside.numbers(JOBS))
+        due = ticks.due_jobs(term.conn, 1, 0.0, term.set_aside.skipped_ids(JOBS))
         return str(due[0].id) if due else None
 
     def some(n: int) -> tuple[int, bool]:
@@ -56,11 +56,11 @@ def admitting_step(term: Term, step: str, name: str, most: int) -> Pieces:
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            done = ticks.admit_step(conn, step, n, term.set_aside.numbers(name))
+            done = ticks.admit_step(conn, step, n, term.set_aside.skipped_ids(name))
         return done, done > 0
 
     def first() -> str | None:
-        return row_id(ticks.first_to_admit(term.conn, step, term.set_aside.numbers(name)))
+        return row_id(ticks.first_to_admit(term.conn, step, term.set_aside.skipped_ids(name)))
 
     return Pieces(name, most, work, first)
 
@@ -81,14 +81,14 @@ def dependents(term: Term, most: int) -> list[Pieces]:
         with term.leading() as conn:
             dependencies.begin_again(conn)
         with term.leading() as conn:
-            watched, more, loose = watch_new_runs_whole(conn, n, term.set_aside.numbers(FRESH))
+            watched, more, loose = watch_new_runs_whole(conn, n, term.set_aside.skipped_ids(FRESH))
             done, failed = judge(conn, loose)
         set_aside_failed(term, JUDGED, failed, done)
         return watched, more
 
     def ended(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            more, free, _ = dependencies.decide_ended_parents(conn, 0, n, term.set_aside.numbers(ENDED))
+            more, free, _ = dependencies.decide_ended_parents(conn, 0, n, term.set_aside.skipped_ids(ENDED))
             done, failed = judge(conn, free)
         set_aside_failed(term, JUDGED, failed, done)
         return len(free), more
@@ -98,25 +98,27 @@ def dependents(term: Term, most: int) -> list[Pieces]:
     def slots(n: int) -> tuple[int, bool]:
         nonlocal slots_after
         with term.leading() as conn:
-            found, after = attach_slot_parents(conn, slots_after, n, term.set_aside.numbers(SLOTS))
+            found, after = attach_slot_parents(conn, slots_after, n, term.set_aside.skipped_ids(SLOTS))
         slots_after = after  # only once it is committed
         return found, after > 0
 
     def first_slot() -> str | None:
-        found = dependencies.slots(term.conn, slots_after, 1, term.set_aside.numbers(SLOTS))
+        found = dependencies.slots(term.conn, slots_after, 1, term.set_aside.skipped_ids(SLOTS))
         return str(found[0].run_id) if found else None
 
     def again(_: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            done, failed = judge(conn, [int(row) for row in term.set_aside.over(JUDGED)])
+            done, failed = judge(conn, [int(row) for row in term.set_aside.rows_to_retry(JUDGED)])
         set_aside_failed(term, JUDGED, failed, done)
         return done, False
 
     def first_fresh() -> str | None:
-        return row_id(next(iter(dependencies.lock_new_edges(term.conn, 0, 1, term.set_aside.numbers(FRESH))), None))
+        return row_id(next(iter(dependencies.lock_new_edges(term.conn, 0, 1, term.set_aside.skipped_ids(FRESH))), None))
 
     def first_ended() -> str | None:
-        return row_id(dependencies.decide_ended_parents(term.conn, 0, 1, term.set_aside.numbers(ENDED), act=False)[2])
+        return row_id(
+            dependencies.decide_ended_parents(term.conn, 0, 1, term.set_aside.skipped_ids(ENDED), act=False)[2]
+        )
 
     return [
         Pieces(SLOTS, most, slots, first_slot, lambda: slots_after == 0),
@@ -133,10 +135,12 @@ def limited(term: Term, standing: admission.AdmissionState) -> list[Pieces]:
         return run_admission_pass(term, standing, n), standing.more and not at_start()
 
     def at_start() -> bool:
-        return standing.after == ("", "")
+        return standing.last_group == ("", "")
 
     return [
-        Pieces(GROUPS, admission.MAX_GROUPS, work, lambda: admission.first_group(term.conn, standing.after), at_start)
+        Pieces(
+            GROUPS, admission.MAX_GROUPS, work, lambda: admission.first_group(term.conn, standing.last_group), at_start
+        )
     ]
 
 
@@ -144,12 +148,12 @@ def run_admission_pass(term: Term, standing: admission.AdmissionState, n: int = 
     """Do a pass over at most `n` groups that only limits hold; return how many runs were admitted or taken back."""
     # Not in a pipeline: between its statements the server applies no timeout. A leader that is cut off or frozen
     # there would hold the locks until TCP gives up.
-    before = standing.after
+    before = standing.last_group
     try:
         with term.leading() as conn:
-            return admission.admit_limited_runs(conn, standing, n, term.set_aside.ids(GROUPS))
+            return admission.admit_limited_runs(conn, standing, n, term.set_aside.skipped_rows(GROUPS))
     except Exception:
-        standing.after = before
+        standing.last_group = before
         raise
 
 
@@ -158,11 +162,11 @@ def stretches(term: Term) -> list[Pieces]:
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            done = skipped_slots.record_stretches(conn, n, term.set_aside.numbers(STRETCHES))
+            done = skipped_slots.record_stretches(conn, n, term.set_aside.skipped_ids(STRETCHES))
         return done, done >= n
 
     def first() -> str | None:
-        return row_id(skipped_slots.first_stretch(term.conn, term.set_aside.numbers(STRETCHES)))
+        return row_id(skipped_slots.first_stretch(term.conn, term.set_aside.skipped_ids(STRETCHES)))
 
     return [Pieces(STRETCHES, skipped_slots.BATCH, work, first)]
 
@@ -184,9 +188,9 @@ def prune_batch(term: Term, pruner: Pruner, n: int) -> int:
     """Delete one batch of `n` ended runs; return how many were deleted."""
     try:
         with term.leading() as conn:
-            return pruner.work(conn, n, term.set_aside.numbers(PRUNING))
+            return pruner.prune_batch(conn, n, term.set_aside.skipped_ids(PRUNING))
     except Exception:
-        pruner.undo()
+        pruner.restore_position()
         raise
 
 
@@ -194,12 +198,12 @@ def figures(term: Term, counting: RunCounter, most: int) -> list[Pieces]:
     """Return the pieces of counting ended runs. A run that is set aside is never counted."""
 
     def work(n: int) -> tuple[int, bool]:
-        counted = counting.work(term.conn, term.leading, n, term.set_aside.numbers(FIGURES))
-        return counted, counting.waits and counted > 0
+        counted = counting.count_batch(term.conn, term.leading, n, term.set_aside.skipped_ids(FIGURES))
+        return counted, counting.is_incomplete and counted > 0
 
     def first() -> str | None:
         with term.conn.transaction():
-            return row_id(counting.first(term.conn, term.set_aside.numbers(FIGURES)))
+            return row_id(counting.first_run(term.conn, term.set_aside.skipped_ids(FIGURES)))
 
     return [Pieces(FIGURES, most, work, first)]
 
@@ -209,14 +213,14 @@ def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int])
     left = list(run_ids)
 
     def work(n: int) -> tuple[int, bool]:
-        set_aside_ids = set(term.set_aside.numbers(CLAIMS))
+        set_aside_ids = set(term.set_aside.skipped_ids(CLAIMS))
         some = [run for run in left if run not in set_aside_ids][:n]
         done = reap(some) if some else 0
         left[:] = [run for run in left if run not in set(some)]
         return done, bool(some)
 
     def first() -> str | None:
-        set_aside_ids = set(term.set_aside.numbers(CLAIMS))
+        set_aside_ids = set(term.set_aside.skipped_ids(CLAIMS))
         return next((str(run) for run in left if run not in set_aside_ids), None)
 
     return [Pieces(CLAIMS, max(1, len(left)), work, first)]

@@ -49,7 +49,7 @@ class SetAside:
         for row in set_aside.list_set_aside(conn):
             self._of(row.duty)[row.row_id] = Entry(row.error, row.tries, now + row.in_s)
 
-    def ids(self, duty: str) -> list[str]:
+    def skipped_rows(self, duty: str) -> list[str]:
         """Return the rows that the duty skips now."""
         entries = self._entries.get(duty)
         if not entries:
@@ -57,9 +57,9 @@ class SetAside:
         now = time.monotonic()
         return [row for row, entry in entries.items() if row not in (WHOLE, SESSION) and entry.until > now]
 
-    def numbers(self, duty: str) -> list[int]:
+    def skipped_ids(self, duty: str) -> list[int]:
         """Return the same rows as numbers."""
-        return [int(row) for row in self.ids(duty)]
+        return [int(row) for row in self.skipped_rows(duty)]
 
     def entry(self, duty: str, row: str) -> Entry | None:
         """Return the entry of a row, None if there is none."""
@@ -70,7 +70,7 @@ class SetAside:
         entry = self._of(duty).setdefault(row, Entry(error))
         entry.error, entry.until = error, math.inf
 
-    def acquit(self, duty: str, row: str) -> None:
+    def release_suspect(self, duty: str, row: str) -> None:
         """Release a suspect that is not known to be at fault: it is tried again with the others."""
         entry = self._of(duty).get(row)
         if entry is not None and entry.tries == 0:
@@ -78,14 +78,14 @@ class SetAside:
         elif entry is not None:
             entry.until = time.monotonic()
 
-    def put(self, duty: str, bad: Sequence[FailedRow]) -> None:
-        """Set rows aside in this leader's memory, which counts even if `note` fails."""
+    def add(self, duty: str, bad: Sequence[FailedRow]) -> None:
+        """Set rows aside in this leader's memory, which counts even if `save` fails."""
         now = time.monotonic()
         for one in bad:
             entry = self._of(duty).setdefault(one.row_id, Entry(one.error))
             entry.error, entry.until, entry.tries = one.error, now + one.in_s, entry.tries + 1
 
-    def note(self, conn: Connection[Any], duty: str, bad: Sequence[FailedRow]) -> None:
+    def save(self, conn: Connection[Any], duty: str, bad: Sequence[FailedRow]) -> None:
         """Write these rows down, in the caller's transaction."""
         for row, tries in set_aside.set_aside_rows(conn, duty, bad).items():
             self._of(duty)[row].tries = tries
@@ -103,7 +103,7 @@ class SetAside:
         most_s = UNPROVEN_MOST_S if doubled_to_s is None or not proven else doubled_to_s
         return min(most_s, 2.0 ** min(tries, 20))
 
-    def over(self, duty: str) -> list[str]:
+    def rows_to_retry(self, duty: str) -> list[str]:
         """Return the rows whose time to be tried again has come."""
         entries = self._entries.get(duty)
         if not entries:

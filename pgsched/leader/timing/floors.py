@@ -29,46 +29,46 @@ ROUNDING_S = 0.001
 class Floors:
     """The floors of one term. Times are seconds since 1970, except for `next_at` and `now`, which are monotonic.
 
-    `since`: as far as is known, nothing that is due lies below.
+    `instants`: as far as is known, nothing that is due lies below.
     `next_at`: instant of the next look below.
     """
 
     def __init__(self) -> None:
-        self.since = EVER
+        self.instants = EVER
         self._piece_s = math.inf
         self._high_s: float | None = None  # the present pass has looked at everything above
         self.next_at = 0.0
 
     def reset(self) -> None:
         """Forget the floors: the clock was moved, so rows that become due now may lie below them."""
-        self.since = EVER
+        self.instants = EVER
 
-    def rise(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
+    def raise_to(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
         """Raise the floors to the earliest instants that a look has found.
 
         `jobs_left`: the look left out jobs, which will be looked for again.
         """
-        self.since = Instants(*(min(now_s if at is None else at, now_s) - MARGIN_S for at in firsts))
+        self.instants = Instants(*(min(now_s if at is None else at, now_s) - MARGIN_S for at in firsts))
         if jobs_left:
-            self.since = self.since._replace(job_s=-math.inf)
+            self.instants = self.instants._replace(job_s=-math.inf)
 
     def look_below(self, conn: Connection[Any], now: float) -> int:
         """Look at a piece of the rows below the floors, when it is time; return 1 if something was found there."""
-        if now < self.next_at or self.since == EVER:
+        if now < self.next_at or self.instants == EVER:
             return 0
-        high_s = max(self.since) if self._high_s is None else self._high_s
+        high_s = max(self.instants) if self._high_s is None else self._high_s
         low_s = high_s - self._piece_s
         began = time.monotonic()
         found = leadership.look_below(conn, low_s, high_s)
         self._measure(time.monotonic() - began)
         self._high_s = None if low_s == -math.inf else low_s
         self.next_at = now + (BELOW_EVERY_S if self._high_s is None else PIECE_EVERY_S)
-        pairs = zip(self.since, found, strict=True)
-        before, self.since = (
-            self.since,
+        pairs = zip(self.instants, found, strict=True)
+        before, self.instants = (
+            self.instants,
             Instants(*(floor if at is None else min(floor, at - ROUNDING_S) for floor, at in pairs)),
         )
-        return int(self.since != before)
+        return int(self.instants != before)
 
     def _measure(self, took_s: float) -> None:
         """Adapt the length of the pieces to the time that the last one took."""

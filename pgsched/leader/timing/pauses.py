@@ -15,11 +15,11 @@ from pgsched.db.connection.connect import Connection
 class Pauses:
     """The pauses of one thread.
 
-    `heard_at`: monotonic instant at which the database last answered, None before the first time.
+    `answered_at`: monotonic instant at which the database last answered, None before the first time.
     """
 
     def __init__(self) -> None:
-        self.heard_at: float | None = None
+        self.answered_at: float | None = None
         self._stop = threading.Event()
         # written from a signal handler: an Event's wait could be interrupted by the handler that sets the event
         self._wake_read, self._wake_write = os.pipe()
@@ -42,7 +42,7 @@ class Pauses:
         Notifications are ignored for the first `deaf_s` seconds.
         """
         if conn is not None:
-            self.heard_at = time.monotonic()
+            self.answered_at = time.monotonic()
         if self.stopped or seconds <= 0:
             return False
         if deaf_s > 0:

@@ -31,13 +31,13 @@ class Periodic:
     def __init__(self, at: float, every_s: float = 0.0, early_s: float = LONGEST_PAUSE_S) -> None:
         self.every_s = every_s
         self.early_s = early_s
-        self.exactly(at)
+        self.set_due_at(at)
 
-    def exactly(self, at: float) -> None:
+    def set_due_at(self, at: float) -> None:
         """Make it due at `at`, neither earlier nor later."""
         self.at = self.by = at
 
-    def within(self, now: float, period_s: float, early_s: float) -> None:
+    def set_due_within(self, now: float, period_s: float, early_s: float) -> None:
         """Make it due a period from `now` at the latest, and earlier by `early_s` at most."""
         self.by = now + period_s
         self.at = self.by - min(early_s, period_s / 2)
@@ -50,7 +50,7 @@ class Periodic:
         """Check whether it is due; if so, make it due again a period from `now`."""
         if not self.is_due(now, lull=lull):
             return False
-        self.within(now, self.every_s, self.early_s)
+        self.set_due_within(now, self.every_s, self.early_s)
         return True
 
     def pause_s(self, lull_until: float, not_before: float = -math.inf) -> float:
@@ -76,22 +76,22 @@ class Sleep:
     """
 
     def __init__(self) -> None:
-        self._told_until = -math.inf
+        self._announced_until = -math.inf
         self._nap_s = FIRST_S
-        self._in_vain = 0  # useless notifications in a row
+        self._useless_notifications = 0  # useless notifications in a row
 
-    def woken(self) -> None:
+    def note_notification(self) -> None:
         """Note that a notification came: overlapping transactions may not have sent one, so the next naps are short."""
         self._nap_s = FIRST_S
-        self._in_vain += 1
+        self._useless_notifications += 1
 
     def deaf_s(self, *, useful: bool) -> float:
         """Return the seconds after a round in which notifications are ignored.
 
         Any session may send notifications, and useless ones must not keep the leader busy.
         """
-        self._in_vain = 0 if useful else min(self._in_vain, MOST_IN_VAIN)
-        return DEAF_S * max(0, self._in_vain - FEW_IN_VAIN)
+        self._useless_notifications = 0 if useful else min(self._useless_notifications, MOST_IN_VAIN)
+        return DEAF_S * max(0, self._useless_notifications - FEW_IN_VAIN)
 
     def pause_s(self, conn: Connection[Any], seconds: float) -> float:
         """Return how long to pause after a round with nothing to do for `seconds`, and announce the pause."""
@@ -100,11 +100,11 @@ class Sleep:
         if seconds <= FIRST_S:
             self._nap_s = FIRST_S
             return seconds
-        if (now := time.monotonic()) + RENEW_S > self._told_until:
-            if now > self._told_until:
+        if (now := time.monotonic()) + RENEW_S > self._announced_until:
+            if now > self._announced_until:
                 self._nap_s = FIRST_S
             leadership.announce_sleep(conn, AHEAD_S)
-            self._told_until = now + AHEAD_S
+            self._announced_until = now + AHEAD_S
         nap_s, self._nap_s = self._nap_s, NAP_FACTOR * self._nap_s
         return min(seconds, nap_s)
 

@@ -64,5 +64,5 @@ class PreparationLead:
         if seconds > lead_s:  # jobs would stay locked for too long
             raise NotAsPrepared(f"the database's clock went back: the instant is {seconds:g} s away")
         sleep(max(0.0, seconds))
-        if ticks.has_other_open_run(conn, done.looking, instant):
+        if ticks.has_other_open_run(conn, done.assumed_idle_jobs, instant):
             raise NotAsPrepared("a job has got an unfinished run")

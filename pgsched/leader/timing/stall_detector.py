@@ -27,11 +27,11 @@ class StallDetector:
         self._since: float | None = None
         self._times = 0
 
-    def took(self, seconds: float) -> None:
+    def record_round(self, seconds: float) -> None:
         """Note how long the last round took, in seconds."""
         self._last_s = seconds
 
-    def failed(self, began: float) -> None:
+    def record_failure(self, began: float) -> None:
         """Note that the round which began at monotonic `began` failed: the stall lasts until a round succeeds."""
         self._since = began if self._since is None else self._since
 
@@ -52,6 +52,6 @@ class StallDetector:
                        lease_s=longest_s)  # fmt: skip
         return longest_s
 
-    def reaped(self) -> None:
+    def record_search(self) -> None:
         """Note that claims were searched: the next stall counts anew."""
         self._times = 0

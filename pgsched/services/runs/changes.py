@@ -26,13 +26,13 @@ class Verb:
     """An action on runs: retry or cancel.
 
     `states`: states in which a run can be changed.
-    `usual`: states that a filter without a state selects.
+    `default_states`: states that a filter without a state selects.
     """
 
     name: str
-    done: str
+    participle: str
     states: tuple[State, ...]
-    usual: tuple[State, ...]
+    default_states: tuple[State, ...]
 
 
 RETRY = Verb("retry", "retried", runs.RETRIED, runs.RETRIED[:1])
@@ -146,9 +146,11 @@ def choose(
 def select_states(verb: Verb, state: str | None) -> tuple[State, ...]:
     """Return the states that a filter selects. Raises InputError."""
     if state is None:
-        return verb.usual
+        return verb.default_states
     if state not in verb.states:
-        raise InputError(f"state: a run that is {state} cannot be {verb.done}; {', '.join(verb.states)} can", "state")
+        raise InputError(
+            f"state: a run that is {state} cannot be {verb.participle}; {', '.join(verb.states)} can", "state"
+        )
     return (State(state),)
 
 

@@ -88,4 +88,4 @@ def chosen_runs(request: Request, conn: Connection[Any]) -> Choice:
 def result_message(verb: Verb, done: Changed) -> str:
     """Describe how many runs were changed, and why others were left alone."""
     why = [f"{len(ids)} left alone: {reason}" for reason, ids in done.reasons[:5]]
-    return "\n".join([f"{verb.done.capitalize()} {done.words}.", *why])
+    return "\n".join([f"{verb.participle.capitalize()} {done.words}.", *why])

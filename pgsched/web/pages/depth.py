@@ -39,12 +39,12 @@ class Depths:
     """The recorded depths, oldest first."""
 
     def __init__(self) -> None:
-        self.kept: deque[Depth] = deque(maxlen=int(KEPT_S / EVERY_S))
+        self.records: deque[Depth] = deque(maxlen=int(KEPT_S / EVERY_S))
 
-    def lately(self, seconds: float) -> list[Depth]:
+    def since(self, seconds: float) -> list[Depth]:
         """Return the depths of the last `seconds`."""
         since = time.monotonic() - seconds
-        return [one for one in list(self.kept) if one.at >= since]
+        return [one for one in list(self.records) if one.at >= since]
 
 
 async def record_depths(pool: Pool, depths: Depths) -> None:
@@ -52,7 +52,7 @@ async def record_depths(pool: Pool, depths: Depths) -> None:
     failed = ""
     while True:
         try:
-            depths.kept.append(await run_in_threadpool(read_depth, pool))
+            depths.records.append(await run_in_threadpool(read_depth, pool))
             failed = ""
         except (PgschedError, DatabaseError):
             failed = ""

@@ -36,9 +36,9 @@ class Diagnosis:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._lock = Lock()
-        self._looking = False
-        self._found: list[Finding] | None = None
-        self._at = 0.0
+        self._checking = False
+        self._findings: list[Finding] | None = None
+        self._checked_at = 0.0
 
     def last(self, *, all_of_it: bool) -> tuple[list[Finding] | None, float]:
         """Return the last findings and their age in seconds; begin a new check if they are old.
@@ -47,11 +47,15 @@ class Diagnosis:
         `all_of_it`: also return texts that say where the database is.
         """
         with self._lock:
-            age_s = time.monotonic() - self._at
-            if not self._looking and (self._found is None or age_s > OLD_S):
+            age_s = time.monotonic() - self._checked_at
+            if not self._checking and (self._findings is None or age_s > OLD_S):
                 Thread(target=self._look, name="pgsched-doctor", daemon=True).start()
-                self._looking = True  # after the start, which may fail
-            found = self._found if all_of_it or self._found is None else [redact_finding(one) for one in self._found]
+                self._checking = True  # after the start, which may fail
+            found = (
+                self._findings
+                if all_of_it or self._findings is None
+                else [redact_finding(one) for one in self._findings]
+            )
             return found, age_s
 
     def _look(self) -> None:
@@ -66,4 +70,4 @@ class Diagnosis:
             bug = f"{type(error).__name__}: this is a bug in pgsched; the console's log shows where"
             found = [fail("doctor", PgschedError(bug))]
         with self._lock:
-            self._found, self._at, self._looking = found, time.monotonic(), False
+            self._findings, self._checked_at, self._checking = found, time.monotonic(), False

@@ -115,8 +115,8 @@ class Looks:
 
     def __init__(self, request: Request, make: Page) -> None:
         self._request, self._make = request, make
-        self._sent: list[str] | None = None  # the lines that the browser has; None before the first event
-        self._known = ""
+        self._browser_lines: list[str] | None = None  # the lines that the browser has; None before the first event
+        self._browser_text = ""
         self._failed = ""
 
     def look(self) -> tuple[str, Any, float]:
@@ -141,10 +141,10 @@ class Looks:
         An age that has grown is not a change, because the browser counts ages by itself.
         """
         known = AGE.sub(r"\1><", text)
-        if self._sent is not None and known == self._known:
+        if self._browser_lines is not None and known == self._browser_text:
             return "still", None
-        before, lines = self._sent, text.split("\n")
-        self._sent, self._known = lines, known
+        before, lines = self._browser_lines, text.split("\n")
+        self._browser_lines, self._browser_text = lines, known
         return ("part", text) if before is None else ("delta", line_delta(before, lines))
 
 

@@ -55,7 +55,7 @@ def paused_queues(found: Status) -> set[str]:
 def depth_chart(depths: Depths, span: str) -> Chart:
     """Return the chart of queued, running and other open runs since the console started."""
     seconds = {**RANGES, **LONGER}[span] * STRETCHES
-    noted, now = depths.lately(seconds), time.monotonic()
+    noted, now = depths.since(seconds), time.monotonic()
     noted = noted[:: max(1, len(noted) // 120)]
     series = [
         Series("queued", "a", [one.queued for one in noted], filled=True),

@@ -179,7 +179,7 @@ def template_values(request: Request, view: View) -> dict[str, Any]:
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
-              "logs_in": settings.logs_in, "pauses": view.pauses,
+              "logs_in": settings.has_login, "pauses": view.pauses,
               "back": previous_page(request)}  # fmt: skip
     return shared | view.values
 

@@ -44,13 +44,13 @@ class Guard:
     """The ASGI application around the console.
 
     `app`: the console behind the guard.
-    `known`: recognises visitors.
+    `recogniser`: recognises visitors.
     `refuse`: makes the answer to a request that is not served.
     `headers`: security headers for every answer.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, known: VisitorRecognition, refuse: Refuse) -> None:
-        self.app, self.settings, self.known, self.refuse = app, settings, known, refuse
+        self.app, self.settings, self.recogniser, self.refuse = app, settings, known, refuse
         self.headers = dict(HEADERS)
         if settings.https:
             self.headers["Strict-Transport-Security"] = "max-age=31536000"
@@ -66,7 +66,7 @@ class Guard:
         if guesses:  # over the limit, even the right token is not checked
             scope["headers"] = [one for one in scope["headers"] if one[0] != b"authorization"]
             asked = HTTPConnection(scope)
-        visitor, new = self.known.visitor(asked)
+        visitor, new = self.recogniser.visitor(asked)
         scope["state"] = scope.get("state", {}) | {"visitor": visitor, "form": {}, "body": b""}
         if counted and not guesses and visitor.role != "none":
             asked.app.state.bearers.right(address_of(asked.client))
@@ -94,7 +94,7 @@ class Guard:
 
     def cookie(self, scope: Scope, visitor: Visitor) -> str:
         """Return the Set-Cookie header for the visitor's session."""
-        sealed = self.known.signer.cookie(visitor.session)
+        sealed = self.recogniser.signer.cookie(visitor.session)
         return give_cookie(Response(), self.settings, sealed, scope.get("scheme", "")).headers["set-cookie"]
 
     def refused(
@@ -165,14 +165,14 @@ class Guard:
 
     def is_ours(self, headers: Headers) -> bool:
         """Check whether the request names a host that the console answers to."""
-        names = self.settings.names
+        names = self.settings.allowed_hosts
         return not names or host_without_port(headers.get("host", "")) in names
 
     def unknown(self, asked: Request, api: bool) -> Response:
         """Return the answer to a visitor without a valid login or token."""
         if api:
             return self.refused(asked, 401, "show a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
-        if not self.settings.logs_in:
+        if not self.settings.has_login:
             return self.refused(asked, 401, "the proxy in front of this console did not give the user's name")
         if asked.method not in SAFE_METHODS:
             return self.refused(asked, 401, "nothing was changed: your login has ended, or there was none. Log in in"

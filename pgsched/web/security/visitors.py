@@ -45,7 +45,7 @@ class VisitorRecognition:
         password = None if settings.password is None else settings.password.text
         secrets: list[tuple[str | None, Role, str]] = [
             (settings.reader_token, "read", ""), (settings.token, "write", ""), (password, "write", ""),
-            *((token, "write", name) for name, token in settings.named),
+            *((token, "write", name) for name, token in settings.named_tokens),
         ]  # fmt: skip
         self._people: dict[str, tuple[Role, str]] = {
             signer.mark(role, secret): (role, name) for secret, role, name in secrets if secret is not None

@@ -49,7 +49,7 @@ class RunningAttempt:
     """One executor call, awaited by the task `task`.
 
     - `begun`: the attempt has begun; False while it waits for the call of a batched handler.
-    - `ended`: why it was ended from outside, if it was.
+    - `end_reason`: why it was ended from outside, if it was.
     - `deadline`: when it times out, in monotonic seconds; None: never.
     - `settled`: whether the handler's own transaction has settled the run; None while it commits.
     - `on_abandon(running)`: called when the attempt is abandoned.
@@ -57,7 +57,7 @@ class RunningAttempt:
 
     # On the class, because nearly no attempt changes them.
     begun = True
-    ended: EndReason | None = None
+    end_reason: EndReason | None = None
     abandoned = False
     deadline: float | None = None
     settled: bool | None = False
@@ -89,11 +89,11 @@ class RunningAttempt:
         outcome: Outcome | None
         try:
             outcome = await (begun or executor.execute(self.claim))
-            if self.ended is EndReason.LOST:
+            if self.end_reason is EndReason.LOST:
                 outcome = None
             # It finished although it was ended: the work is done, and the fence decides whether it counts.
         except asyncio.CancelledError as stopped:
-            if self.ended is None:
+            if self.end_reason is None:
                 outcome = Outcome(Result.FAILED, error=CANCELLED_ITSELF, log_tail=getattr(stopped, "log_tail", None))
             else:
                 outcome = self.outcome(getattr(stopped, "log_tail", None))
@@ -108,21 +108,21 @@ class RunningAttempt:
         """Cancel the attempt, and abandon it later if it does not end. The first reason counts; LOST overrides it."""
         if self.abandoned or (self.settled is not False and why in (EndReason.LOST, EndReason.DEADLINE)):
             return  # the handler has settled the run, so there is no claim to lose
-        first = self.ended is None
+        first = self.end_reason is None
         if first or why is EndReason.LOST:
-            self.ended = why
+            self.end_reason = why
         if first:
             self._task.cancel()
             self._later(get_kill_after_s(self.claim) + ABANDON_MARGIN_S, self._abandon)
 
     def outcome(self, log_tail: str | None = None) -> Outcome | None:
         """Return the outcome of an attempt that was ended from outside; None where it may not be settled."""
-        if self.ended is None or self.ended not in OUTCOMES:
+        if self.end_reason is None or self.end_reason not in OUTCOMES:
             return None
-        detail = self.ended.value
-        if self.ended is EndReason.TIMEOUT and self.deadline is not None:
+        detail = self.end_reason.value
+        if self.end_reason is EndReason.TIMEOUT and self.deadline is not None:
             detail = f"timed out after {round(self.deadline - self.started, 3):g} s"
-        return Outcome(OUTCOMES[self.ended], error=detail, log_tail=log_tail)
+        return Outcome(OUTCOMES[self.end_reason], error=detail, log_tail=log_tail)
 
     def is_made_by(self, task: asyncio.Task[Any] | None) -> bool:
         """Check whether this task awaits the executor's call."""
@@ -133,7 +133,7 @@ class RunningAttempt:
     @property
     def stopping(self) -> bool:
         """Whether the attempt was asked to stop."""
-        return self.ended is not None
+        return self.end_reason is not None
 
     def extend(self, seconds: float) -> None:
         """Let the attempt time out `seconds` later; its timer checks the deadline again when it fires."""

@@ -58,7 +58,7 @@ class BatchCalls:
 
     def give_place(self) -> None:
         """Give the place of an ended call back."""
-        self._capacity.moved_at = time.monotonic()
+        self._capacity.last_end_at = time.monotonic()
         self._on_freed()
 
     def gather(self, claim: Claim) -> None:

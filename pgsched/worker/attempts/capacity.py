@@ -38,13 +38,13 @@ class Capacity:
         self.busy = 0
         self.abandoned = 0  # attempts that do not stop; other attempts have their places
         self.calls: set[Sized] = set()  # for each call that waits for a place: its attempts
-        self.moved_at = 0.0  # when an attempt or a call last ended
+        self.last_end_at = 0.0  # when an attempt or a call last ended
         self._taken_at = 0.0  # when claims last arrived
         self._freed = asyncio.Event()
         self._leases = leases
         self._enough = 0
         self._suspects: dict[Key, float] = {}  # the time at which each was claimed
-        self._size_each = 1  # mean length of the arguments in one claim; the largest mean of the claims ahead
+        self._mean_args_length = 1  # mean length of the arguments in one claim; the largest mean of the claims ahead
 
     # ---- places
 
@@ -73,20 +73,20 @@ class Capacity:
     def took(self, claims: Sequence[Claim], now: float, *, alone: bool) -> None:
         """Note that these runs were claimed; `alone`: no other claim waits for a place."""
         if alone and not self.busy:
-            self.pace.waited(self.moved_at, now)
+            self.pace.waited(self.last_end_at, now)
         self._taken_at = now
         if isinstance(claims, Claims) and claims:
             size_each = claims.size // len(claims) + 1
-            self._size_each = size_each if alone else max(size_each, self._size_each)
+            self._mean_args_length = size_each if alone else max(size_each, self._mean_args_length)
         if claims and claims[0].suspect:  # a suspect run is claimed alone
             self._suspects[claims[0].key] = now
 
     def wanted(self, waiting_claims: int) -> int:
         """Return how many claims are wanted now, when `waiting_claims` claims already wait for a place."""
         free, ahead = self._unclaimed(), 0
-        parked = self.busy > 0 and time.monotonic() >= self.moved_at + PARKED_S
+        parked = self.busy > 0 and time.monotonic() >= self.last_end_at + PARKED_S
         if not parked and not self._held_suspects():
-            ahead = min(self.pace.prefetch, MOST_AHEAD_SIZE // self._size_each)
+            ahead = min(self.pace.prefetch, MOST_AHEAD_SIZE // self._mean_args_length)
         want = free + ahead - waiting_claims
         # refill the prefetch when half is used, not claim by claim
         return want if free > waiting_claims or want > ahead // 2 else 0
@@ -106,7 +106,7 @@ class Capacity:
         before, self._enough = self._enough, self.pace.prefetch
         if now <= self._taken_at + PARKED_S:
             return None
-        return max(before, self._enough) if now <= self.moved_at + PARKED_S else 0
+        return max(before, self._enough) if now <= self.last_end_at + PARKED_S else 0
 
     def _unclaimed(self) -> int:
         """Return how many places are free; attempts whose call waits for a place need no other one."""

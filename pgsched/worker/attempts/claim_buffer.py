@@ -27,18 +27,19 @@ class ClaimBuffer:
     ) -> None:
         """Make an empty buffer.
 
-        `running`: claims that have an attempt already. `left`: how many runs may be started; 0: any number.
+        `running`: claims that have an attempt already. `runs_left`: how many runs may be started; 0: any number.
         """
         self.claims: deque[Claim] = deque()
         self.starting = 0  # how many of them already have a place: its task has not begun yet
         self.stopped = False
-        self.left = left
-        self.on_last: Callable[[], object] = bool  # called when the last of `left` runs is started
-        self.gathered: frozenset[str] = frozenset()  # names of the tasks whose calls take places, not their attempts
+        self.runs_left = left
+        self.on_last: Callable[[], object] = bool  # called when the last of `runs_left` runs is started
+        # names of the tasks whose calls take places, not their attempts
+        self.batched_tasks: frozenset[str] = frozenset()
         self.gather: Callable[[Claim], None]
         self._leases = leases
         self._running = running
-        self._let_go = let_go
+        self._on_dropped = let_go
 
     def waiting_count(self) -> int:
         """Return for how many claims no place is taken yet."""
@@ -48,7 +49,7 @@ class ClaimBuffer:
         """Return how many of `wanted` claims may still be taken."""
         if self.stopped:
             return 0
-        return min(wanted, self.left - len(self.claims)) if self.left > 0 else wanted
+        return min(wanted, self.runs_left - len(self.claims)) if self.runs_left > 0 else wanted
 
     def next(self, now: float) -> Claim | None:
         """Return the next claim to attempt; hand back claims whose deadline has passed.
@@ -60,19 +61,19 @@ class ClaimBuffer:
             if self._running and claim.key in self._running:
                 continue
             if now >= self._leases.soonest and self._leases.past(claim, now):
-                self._let_go(claim, EndReason.DEADLINE)
+                self._on_dropped(claim, EndReason.DEADLINE)
                 continue
-            if self.left > 0:
+            if self.runs_left > 0:
                 self._count()
-            if self.gathered and claim.task in self.gathered and claim.kind == Kind.TASK:
+            if self.batched_tasks and claim.task in self.batched_tasks and claim.kind == Kind.TASK:
                 self.gather(claim)
                 continue
             return claim
         return None
 
     def _count(self) -> None:
-        self.left -= 1
-        if self.left == 0:
+        self.runs_left -= 1
+        if self.runs_left == 0:
             log.ATTEMPT.set(None)  # log lines of the worker's stop belong to no attempt
             self.on_last()  # this stops the buffer, so that 0 is not read as "any number"
 
@@ -81,11 +82,11 @@ class ClaimBuffer:
         claims, self.claims = self.claims, deque()
         for claim in claims:  # one pass for all keys: thousands of claims may wait
             if claim.key in keys:
-                self._let_go(claim, why)
+                self._on_dropped(claim, why)
             else:
                 self.claims.append(claim)
 
     def hand_back(self, why: EndReason, but: int = 0) -> None:
         """Hand back all claims but the first `but`."""
         while len(self.claims) > but:
-            self._let_go(self.claims.pop(), why)
+            self._on_dropped(self.claims.pop(), why)

@@ -114,7 +114,7 @@ class InlineAttempts:
                 self._sink.settle(done, DONE)
         self._claim = None
         if batch.ended_count:
-            self._capacity.moved_at = batch.now
+            self._capacity.last_end_at = batch.now
             self._sink.keep_pace((batch.now - batch.began) / batch.ended_count, batch.now, batch.ended_count)
         return batch if batch.is_over else None
 

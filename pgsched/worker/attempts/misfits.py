@@ -41,17 +41,17 @@ class Misfits:
         self._dsn = dsn
         self._app = registration.app
         self._releases = {one.task: one.release for one in registration.releases or ()}
-        self._left: set[str] = set()
+        self._tasks_left: set[str] = set()
         self._asking = asyncio.Lock()
-        self._next: dict[str, asyncio.Task[str | None]] = {}  # by task: a question that is not sent yet
+        self._questions: dict[str, asyncio.Task[str | None]] = {}  # by task: a question that is not sent yet
 
     async def outcome(self, task: str, error: str) -> Outcome:
         """Return the outcome of an attempt at `task` whose arguments do not fit; `error` says why."""
         release = self._releases.get(task)
         if self._app is None or release is None:
             return refusal_outcome(error)  # a worker that registers no tasks has no other release
-        if (asked := self._next.get(task)) is None:
-            asked = self._next[task] = asyncio.get_running_loop().create_task(self._ask(self._app, task, release))
+        if (asked := self._questions.get(task)) is None:
+            asked = self._questions[task] = asyncio.get_running_loop().create_task(self._ask(self._app, task, release))
         standing = await asyncio.shield(asked)
         if standing == "newest":
             return refusal_outcome(error)
@@ -69,7 +69,7 @@ class Misfits:
         since.
         """
         async with self._asking:
-            del self._next[task]
+            del self._questions[task]
             try:
                 async with await aconnect(self._dsn, purpose="worker") as conn:
                     return await tasks.release_standing(conn, app, task, release)
@@ -78,14 +78,14 @@ class Misfits:
                 return UNKNOWN
 
     def _leave(self, task: str, error: str) -> None:
-        if task not in self._left:
+        if task not in self._tasks_left:
             logger.warning("left to workers of a newer release for a while", task=task, seconds=LEAVE_S, error=error)
-            self._left.add(task)
+            self._tasks_left.add(task)
             asyncio.get_running_loop().call_later(LEAVE_S, self._take, task)
             self._claim({task}, set())
 
     def _take(self, task: str) -> None:
-        self._left.discard(task)
+        self._tasks_left.discard(task)
         self._claim(set(), {task})
 
     def _claim(self, less: set[str], more: set[str]) -> None:

@@ -67,7 +67,7 @@ class AttemptRunner:
                 self.capacity, self.tasks, self._running, self._drive, self.report, self._place_freed, on_room
             )
             python.call_in(calls)
-            self.buffer.gathered, self.buffer.gather = python.gathered, calls.gather
+            self.buffer.batched_tasks, self.buffer.gather = python.batched_tasks, calls.gather
             self.inline.handler_of, self.inline.run_for = python.inline_handler, python.run_for
 
     def __len__(self) -> int:
@@ -115,7 +115,7 @@ class AttemptRunner:
             if running is None:
                 waiting.add(key)
                 continue
-            if running.ended is not why:
+            if running.end_reason is not why:
                 self.events.ending(running.claim, why)
             running.end(why)
         if waiting:
@@ -191,7 +191,7 @@ class AttemptRunner:
         self._place_freed()
 
     def _ended(self, claim: Claim, outcome: Outcome | None, started: float, now: float) -> None:
-        self.capacity.moved_at = now
+        self.capacity.last_end_at = now
         self.report(claim, outcome, started, now)
         self.keep_pace(now - started, now)
 

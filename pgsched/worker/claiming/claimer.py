@@ -107,7 +107,7 @@ class Claimer:
     @property
     def wants_place(self) -> bool:
         """Whether runs may have been left because no place was free."""
-        return bool(self._rotation.wanting)
+        return bool(self._rotation.wanting_place)
 
     # ---- the loop
 
@@ -128,7 +128,7 @@ class Claimer:
     async def run_once(self) -> bool:
         """Try once every queue that may have work; return True where a full batch shows that there is more."""
         claims, rotation = self.claims, self._rotation
-        claims.again_s = self._discovery.polling.period_s
+        claims.retry_in_s = self._discovery.polling.period_s
         self.starved = self.room() <= 0
         if self.starved and not claims.unconfirmed:
             return False
@@ -179,7 +179,7 @@ class Claimer:
         full = self.room() <= 0
         self.starved = self.starved or full  # there may be less room than at the start of the round
         polling = self._discovery.polling
-        soon_s = min(self.claims.again_s, self._discovery.wait_s(time.monotonic()))
+        soon_s = min(self.claims.retry_in_s, self._discovery.wait_s(time.monotonic()))
         wait_s = polling.poll_s if full else max(0.0, soon_s)
         try:
             async with asyncio.timeout(wait_s * (1 - polling.jitter(wait_s) * random.random())):

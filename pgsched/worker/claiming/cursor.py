@@ -94,12 +94,12 @@ class Cursor:
         self._full = Budget()
         self._overdue_at = 0.0
         self._quick = False
-        self._in_vain = Budget()
-        self._again_in_vain = False
+        self._empty_scans = Budget()
+        self._empty_twice = False
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until the queue may be scanned again, because scans were slow and found nothing."""
-        return max(0.0, self._in_vain.next_at - now) if self._again_in_vain else 0.0
+        return max(0.0, self._empty_scans.next_at - now) if self._empty_twice else 0.0
 
     def is_plain(self, now: float) -> bool:
         """Check whether the queue may be scanned now, and from its start."""
@@ -150,11 +150,11 @@ class Cursor:
 
     def _looked(self, claims: Sequence[Claim], took_s: float, now: float) -> None:
         if claims or took_s <= SLOW_S:
-            self._in_vain, self._again_in_vain = Budget(), False
+            self._empty_scans, self._empty_twice = Budget(), False
         else:
             # a server that was busy once must not delay the next scan
-            self._again_in_vain = self._in_vain.pause_s > 0 and now < self._in_vain.next_at + LONGEST_S
-            self._in_vain.spent(took_s, now)
+            self._empty_twice = self._empty_scans.pause_s > 0 and now < self._empty_scans.next_at + LONGEST_S
+            self._empty_scans.spent(took_s, now)
 
     def _is_ahead(self, claim: Claim) -> bool:
         return self._after.get(claim.priority, BEGINNING) < key_of(claim)

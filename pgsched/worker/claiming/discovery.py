@@ -86,8 +86,8 @@ class Discovery:
             conn, wanted, self.polling.asleep_s if must_ask else None, look=look, known=known, among=self.among,
             after=self._after,
         )  # fmt: skip
-        if found.sure_s is not None:
-            self.polling.asked(now, found.sure_s)
+        if found.notified_for_s is not None:
+            self.polling.asked(now, found.notified_for_s)
         if not look:
             return []
         self._known.learn(found.queues)

@@ -48,7 +48,7 @@ class QueueClaims:
         self.known = known
         self.on_claims = on_claims
         self.unconfirmed = Unconfirmed(on_claims, wake)
-        self.again_s = 0.0  # seconds until a queue may be tried again that had to wait in this round
+        self.retry_in_s = 0.0  # seconds until a queue may be tried again that had to wait in this round
         self._rotation = rotation
         self._room = room
         self._places = places
@@ -125,7 +125,7 @@ class QueueClaims:
     def _later(self, queue: str, wait_s: float) -> bool:
         """Try the queue again in `wait_s` seconds; return False."""
         self._rotation.hint(queue)
-        self.again_s = min(self.again_s, wait_s)
+        self.retry_in_s = min(self.retry_in_s, wait_s)
         return False
 
     async def _scan(self, conn: AsyncConnection[Any], queue: str, n: int, span: Mapping[str, str]) -> int:

@@ -17,18 +17,18 @@ AT_ONCE = 100  # how many queues are tried because a place is free
 class Rotation:
     """The queues of one claimer.
 
-    - `taken`: how many runs of each queue this round has claimed.
-    - `wanting`: queues that may have runs left for lack of a free place, in the order to try them. True: a claim that
-      tried the queue took a run that needs a place.
+    - `claimed_counts`: how many runs of each queue this round has claimed.
+    - `wanting_place`: queues that may have runs left for lack of a free place, in the order to try them. True: a claim
+      that tried the queue took a run that needs a place.
     """
 
     def __init__(self) -> None:
-        self.taken: dict[str, int] = {}
-        self.wanting: dict[str, bool] = {}
+        self.claimed_counts: dict[str, int] = {}
+        self.wanting_place: dict[str, bool] = {}
         self._hinted: dict[str, None] = {}  # queues that got work, or may have more
         self._lately: list[str] = []  # queues of which the last round claimed runs
         self._failed: list[str] = []  # the queue whose claim failed; the next round tries it last, once
-        self._last: list[str] = []  # the queue that this round tries last
+        self._failed_before: list[str] = []  # the queue that this round tries last
         self._trying: list[str] = []
         self._no_room: list[str] = []
         self._full: list[str] = []
@@ -46,16 +46,16 @@ class Rotation:
     @property
     def count(self) -> int:
         """How many runs this round has claimed."""
-        return sum(self.taken.values())
+        return sum(self.claimed_counts.values())
 
     def hint(self, queue: str) -> None:
         """Note that this queue may have work, also for a worker without a free place."""
         self._hinted[queue] = None
-        self.wanting.pop(queue, None)
+        self.wanting_place.pop(queue, None)
 
     def took(self, queue: str, count: int) -> None:
         """Note that `count` runs of this queue were claimed."""
-        self.taken[queue] = self.taken.get(queue, 0) + count
+        self.claimed_counts[queue] = self.claimed_counts.get(queue, 0) + count
 
     def no_room(self, *queues: str) -> None:
         """Note that there was no room for runs of these queues."""
@@ -67,20 +67,22 @@ class Rotation:
 
     def begin(self) -> list[str]:
         """Begin a round; return the queues to try first: those hinted, and those that had work lately."""
-        self._last, self._failed = self._failed, []
-        self._trying = [queue for queue in self._hinted | dict.fromkeys(self._lately) if queue not in self._last]
-        self._hinted, self.taken, self._no_room, self._full = {}, {}, [], []
+        self._failed_before, self._failed = self._failed, []
+        self._trying = [
+            queue for queue in self._hinted | dict.fromkeys(self._lately) if queue not in self._failed_before
+        ]
+        self._hinted, self.claimed_counts, self._no_room, self._full = {}, {}, [], []
         return self._trying
 
     def known(self, idle: bool) -> set[str]:
         """Return the queues that a look may leave out: this round or the next tries them in any case."""
         # a queue that was empty must be looked for again, unless the next round tries it without a look
-        again = [] if self.taken or idle else self._lately
-        return {*self._no_room, *self._full, *self.taken, *self._last, *again}
+        again = [] if self.claimed_counts or idle else self._lately
+        return {*self._no_room, *self._full, *self.claimed_counts, *self._failed_before, *again}
 
     def others(self, found: Iterable[str]) -> list[str]:
         """Return the queues to try after the first ones: those that a look found, and the one whose claim failed."""
-        others = [*(queue for queue in found if queue not in self._hinted), *self._last]
+        others = [*(queue for queue in found if queue not in self._hinted), *self._failed_before]
         self._trying = [*self._trying, *others]
         return others
 
@@ -89,8 +91,8 @@ class Rotation:
 
         Queues without room come first in the next round, so that a queue that never runs dry does not starve them.
         """
-        if self.taken or idle:
-            self._lately = list(self.taken)  # after one empty round the next still tries these queues
+        if self.claimed_counts or idle:
+            self._lately = list(self.claimed_counts)  # after one empty round the next still tries these queues
         hinted = [queue for queue in self._hinted if queue not in self._full]
         self._hinted = dict.fromkeys([*self._no_room, *hinted, *self._full])
 
@@ -108,13 +110,13 @@ class Rotation:
         served = places > 0 and begin_at_once(claims) >= places
         left = served or (places <= 0 and not claims)
         first = first if left else len(queues)
-        for queue in queues[:first] if self.wanting else ():
-            self.wanting.pop(queue, None)
+        for queue in queues[:first] if self.wanting_place else ():
+            self.wanting_place.pop(queue, None)
         for queue in queues[first:]:
-            self.wanting[queue] = self.wanting.get(queue, False) or served
+            self.wanting_place[queue] = self.wanting_place.get(queue, False) or served
         if served:
-            del self.wanting[queues[first]]
-            self.wanting[queues[first]] = True
+            del self.wanting_place[queues[first]]
+            self.wanting_place[queues[first]] = True
         return left
 
     def allowed(self, queues: list[str], n: int, places: Callable[[], int]) -> tuple[list[str], int]:
@@ -122,16 +124,16 @@ class Rotation:
 
         Queues that want a place are tried only when a place is free, and for no more runs than there are places.
         """
-        if not self.wanting or self.wanting.keys().isdisjoint(queues):
+        if not self.wanting_place or self.wanting_place.keys().isdisjoint(queues):
             return queues, n
         if (free := places()) > 0:
-            return queues, min(n, free) if any(map(self.wanting.get, queues)) else n
-        return [queue for queue in queues if queue not in self.wanting], n
+            return queues, min(n, free) if any(map(self.wanting_place.get, queues)) else n
+        return [queue for queue in queues if queue not in self.wanting_place], n
 
     def hint_wanting(self) -> bool:
         """Hint some of the queues that want a place, because one is free; return whether there are any."""
-        self._hinted |= dict.fromkeys(islice(self.wanting, AT_ONCE))
-        return bool(self.wanting)
+        self._hinted |= dict.fromkeys(islice(self.wanting_place, AT_ONCE))
+        return bool(self.wanting_place)
 
 
 def sorted_by_queue(claims: Iterable[Claim]) -> dict[str, list[Claim]]:

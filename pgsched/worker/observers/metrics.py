@@ -51,14 +51,15 @@ class WorkerMeter:
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
-        self.ended: list[AttemptTimes] = []
+        self.attempt_times: list[AttemptTimes] = []
         self.wants_times = True  # measure the times of the next attempts
-        self._timed: dict[Labels, tuple[float, list[Durations]]] = {}  # the last measured times, and when collected
-        self._owed: Counter[Labels] = Counter()  # ended attempts that are in no histogram yet
+        # the last measured times, and when collected
+        self.recent_durations: dict[Labels, tuple[float, list[Durations]]] = {}
+        self.uncounted: Counter[Labels] = Counter()  # ended attempts that are in no histogram yet
         self._stretch_ends = 0.0
         self._queue, self._task = BoundedLabels(), BoundedLabels()
         self._known: dict[TaskKey, Labels] = {}
-        self._lags = (0.0, 0.0)  # the longest lag in the last stretch, and in this one
+        self.worst_lags_s = (0.0, 0.0)  # the longest lag in the last stretch, and in this one
         self._offset_s: float | None = None  # the database's clock minus this process's monotonic clock
 
     def beat(self, conn: Connection[Any]) -> None:
@@ -72,8 +73,8 @@ class WorkerMeter:
 
     def attempt_ended(self, claim: Claim, started: float, now: float) -> None:
         """Keep the times of one attempt, as a sample for its stretch of time."""
-        self.ended.append((claim, started, now))
-        self.wants_times = len(self.ended) < BURST
+        self.attempt_times.append((claim, started, now))
+        self.wants_times = len(self.attempt_times) < BURST
 
     def ending(self, claim: Claim, why: EndReason) -> None:
         """Count a claim that is lost."""
@@ -91,7 +92,7 @@ class WorkerMeter:
         """Count an attempt that was stopped because its claim was lost."""
         labels = self._labels(TASK_KEY_OF_CLAIM(claim))
         self.meter.count("pgsched_attempts_total", (*labels, "lost"))
-        self._owed[labels] += 1
+        self.uncounted[labels] += 1
 
     async def watch(self) -> None:
         """Measure the event loop's lag until cancelled, and collect times where nothing is settled."""
@@ -100,11 +101,11 @@ class WorkerMeter:
             due = time.monotonic() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
             now = time.monotonic()
-            before, worst = self._lags
-            self._lags = before, max(worst, now - due)
+            before, worst = self.worst_lags_s
+            self.worst_lags_s = before, max(worst, now - due)
             self._look()
             if now >= stretch_ends:
-                stretch_ends, self._lags = now + LAG_STRETCH_S, (self._lags[1], 0.0)
+                stretch_ends, self.worst_lags_s = now + LAG_STRETCH_S, (self.worst_lags_s[1], 0.0)
 
     def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
         """Count a batch of written outcomes; `verdicts`: the result for each."""
@@ -123,7 +124,7 @@ class WorkerMeter:
     def _count(self, way: TaskKey, outcome: str, verdict: str, count: int) -> None:
         labels = self._labels(way)
         self.meter.count("pgsched_attempts_total", (*labels, "lost" if verdict == "lost" else outcome), count)
-        self._owed[labels] += 0 if outcome == Result.RELEASED else count
+        self.uncounted[labels] += 0 if outcome == Result.RELEASED else count
         # Repeated: the run's own transaction, or a settlement whose answer was lost, had settled the run before.
         state = outcome if verdict == "repeated" else verdict
         if state in FINAL:
@@ -137,21 +138,21 @@ class WorkerMeter:
         if now < self._stretch_ends:
             return
         self._stretch_ends = now + STRETCH_S
-        noted, self.ended, self.wants_times = self.ended, [], True
+        noted, self.attempt_times, self.wants_times = self.attempt_times, [], True
         fresh: defaultdict[Labels, list[Durations]] = defaultdict(list)
         for claim, started, ended in noted:
             fresh[self._labels(TASK_KEY_OF_CLAIM(claim))].append(self._time(claim, started, ended))
-        kept = {labels: one for labels, one in self._timed.items() if one[0] > now - KEPT_S}
-        self._timed = kept | {labels: (now, times) for labels, times in fresh.items()}
-        for labels in {*fresh, *self._owed}.intersection(self._timed):
-            timed = self._timed[labels][1]
-            owed = max(self._owed[labels], len(fresh.get(labels, ())))
-            self._owed[labels] -= owed
+        kept = {labels: one for labels, one in self.recent_durations.items() if one[0] > now - KEPT_S}
+        self.recent_durations = kept | {labels: (now, times) for labels, times in fresh.items()}
+        for labels in {*fresh, *self.uncounted}.intersection(self.recent_durations):
+            timed = self.recent_durations[labels][1]
+            owed = max(self.uncounted[labels], len(fresh.get(labels, ())))
+            self.uncounted[labels] -= owed
             each, more = divmod(owed, len(timed))
             self._observe(labels, timed[:more], each + 1)
             self._observe(labels, timed[more:], each)
         # for the rest no attempt with the same labels was measured lately: counted without a time
-        self._owed = Counter({labels: owed for labels, owed in self._owed.items() if owed < 0})
+        self.uncounted = Counter({labels: owed for labels, owed in self.uncounted.items() if owed < 0})
 
     def _time(self, claim: Claim, started: float, ended: float) -> Durations:
         waited, late = None, None
@@ -185,7 +186,7 @@ class WorkerMeter:
 
     def samples(self) -> Iterator[Sample]:
         """Yield the event loop's lag, and how often each connection was opened again."""
-        yield "pgsched_event_loop_lag_seconds", (), max(self._lags)
+        yield "pgsched_event_loop_lag_seconds", (), max(self.worst_lags_s)
         for purpose in PURPOSES:
             yield "pgsched_reconnects_total", (purpose,), max(0, CONNECT_ATTEMPTS[purpose] - 1)
 

@@ -106,7 +106,7 @@ class Tracing:
         """End an attempt's span. `outcome` is None for a stopped attempt: its Running says why."""
         if outcome is None:
             running = self._control_of(claim.key)
-            why = running.ended if isinstance(running, RunningAttempt) else None
+            why = running.end_reason if isinstance(running, RunningAttempt) else None
             name = "stopped" if why is None else OUTCOMES[why].value if why in OUTCOMES else "lost"
             span.set_attribute("pgsched.outcome", name)
             span.set_attribute("error.type", name)
@@ -303,7 +303,7 @@ def trace_attempts(worker: Worker) -> Tracing:
     python = worker.runner.executors.get(Kind.TASK)
     gathered: frozenset[str] = frozenset()
     if isinstance(python, PythonExecutor):
-        gathered, python.batches.around = python.batches.gathered, shared.call
+        gathered, python.batches.call_context = python.batches.batched_tasks, shared.call
     inline = worker.runner.inline
     inline.handler_of = wrap_handlers(inline.handler_of, shared)
     worker.runner.drivers = {

@@ -185,9 +185,9 @@ class Settler:
         if LOCKED in verdicts:
             self._wary_until = time.monotonic() + WARY_S
             pairs = list(zip(batch, verdicts, strict=True))
-            self.queue.retried.put([s for s, verdict in pairs if verdict == LOCKED], "another session has locked the run")
+            self.queue.retried.put([s for s, verdict in pairs if verdict == LOCKED], "another session locks the run")
             batch, verdicts = [s for s, v in pairs if v != LOCKED], [v for v in verdicts if v != LOCKED]
-        for settlement in batch if self.queue.retried.known else ():
+        for settlement in batch if self.queue.retried.last_wait_s else ():
             self.queue.retried.forget(settlement)
         if "lost" in verdicts:
             for settlement, verdict in zip(batch, verdicts, strict=True):

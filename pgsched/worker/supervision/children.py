@@ -70,16 +70,16 @@ class Renewal:
     def __init__(self) -> None:
         self.heir: Child | None = None
         self.again = False  # requested again during this one
-        self._left: list[WorkerPlace] = []
+        self._places_left: list[WorkerPlace] = []
 
     def begin(self, places: Iterable[WorkerPlace]) -> None:
         """Start to replace the workers of these places."""
-        self._left, self.again = [*places], False
+        self._places_left, self.again = [*places], False
 
     def next(self) -> WorkerPlace | None:
         """Return the next place with a worker; a place without one gets a new worker anyway."""
-        while self._left:
-            place = self._left.pop(0)
+        while self._places_left:
+            place = self._places_left.pop(0)
             if place.child is not None:
                 return place
         return None
@@ -87,7 +87,7 @@ class Renewal:
     def end(self) -> None:
         """Replace no more workers."""
         self.heir, self.again = None, False
-        self._left.clear()
+        self._places_left.clear()
 
 
 def start_child(command: Sequence[str], env: Mapping[str, str], place: WorkerPlace) -> Child:

@@ -50,8 +50,8 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._renewal = Renewal()
         self._stops = 0
-        self._worst = 0
-        self._works = False  # a worker has come to work at least once
+        self._worst_code = 0
+        self._has_worked = False  # a worker has come to work at least once
 
     async def run(self) -> int:
         """Keep the workers running until a stop, or until none can work; return the highest of their exit codes."""
@@ -65,7 +65,7 @@ class Supervisor:
         finally:
             for child in list(self._children.values()):
                 child.kill()
-        return self._worst
+        return self._worst_code
 
     def members(self) -> list[Member]:
         """Return the present workers, for the endpoint; called from its thread."""
@@ -133,8 +133,8 @@ class Supervisor:
             if old is not None:
                 old.ask_to_stop()
             self._renew_next()
-        if not self._works:
-            self._works = True
+        if not self._has_worked:
+            self._has_worked = True
             for place in self._places[1:]:
                 self._start(place)
 
@@ -178,7 +178,7 @@ class Supervisor:
             logger.info("worker ended", **fields)
             # a worker that was stopped before it came to work has not failed
             blameless = exit_code == MemoryReached.exit_code or (code == -signal.SIGTERM and not child.ready)
-            self._worst = max(self._worst, 0 if blameless else exit_code)
+            self._worst_code = max(self._worst_code, 0 if blameless else exit_code)
         elif child is self._renewal.heir:
             logger.error("not renewed: the new worker does not start", **fields)
             self._renewal.end()
@@ -186,7 +186,7 @@ class Supervisor:
                 self._lost(child, exit_code, failed=True)
         elif place.child is not child:
             logger.info("worker ended", **fields)
-        elif not self._works:
+        elif not self._has_worked:
             self._give_up(exit_code)
         else:
             worked_s = time.monotonic() - child.started if child.ready else 0.0
@@ -208,7 +208,7 @@ class Supervisor:
 
     def _give_up(self, code: int) -> None:
         logger.error("giving up: no worker can start", exit_code=code)
-        self._worst = code
+        self._worst_code = code
         self._stops += 1
         cancel_restarts(self._places)
 

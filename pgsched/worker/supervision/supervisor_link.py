@@ -33,7 +33,7 @@ class SupervisorLink:
         self.number = number
         self._link = link
         self._lock = threading.Lock()
-        self._asked = 0
+        self._stops = 0
         self._on_stop: Callable[[int], object] | None = None
         threading.Thread(target=self._listen, name="pgsched-supervisor", daemon=True).start()
 
@@ -46,18 +46,18 @@ class SupervisorLink:
         """Call `call(stops)` with the stops requested so far: now if there are any, later from another thread."""
         with self._lock:
             self._on_stop = call
-            if self._asked:
-                call(self._asked)
+            if self._stops:
+                call(self._stops)
 
     def _listen(self) -> None:
         # Signals are for the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while data := self._read():
             with self._lock:
-                self._asked += len(data)
+                self._stops += len(data)
                 if self._on_stop is not None:
                     with contextlib.suppress(RuntimeError):  # the worker's event loop has ended already
-                        self._on_stop(self._asked)
+                        self._on_stop(self._stops)
                 else:  # the worker has not come to work yet
                     os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGKILL)

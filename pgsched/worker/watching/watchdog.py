@@ -42,27 +42,27 @@ Blocked = tuple[float, str]
 class Watchdog(threading.Thread):
     """The thread that watches the event loop of `finder`.
 
-    - `on_news()`: called when the loop is blocked, and when it runs again.
+    - `on_change()`: called when the loop is blocked, and when it runs again.
     - `on_blocked(who)`: called each second in between.
     """
 
     def __init__(self, finder: HandlerFinder) -> None:
         super().__init__(name="pgsched-watchdog", daemon=True)
         self._finder = finder
-        self.on_news: Callable[[], object] = lambda: None
+        self.on_change: Callable[[], object] = lambda: None
         self.on_blocked: Callable[[str], object] = lambda who: None
         self._turned_at = self._looked_at = time.monotonic()
-        self._noted: list[str] = []
-        self._tell_at_s = BLOCKED_S
-        self._who = ""
+        self._late_stacks: list[str] = []
+        self._report_at_s = BLOCKED_S
+        self._blocker = ""
         self._stopping = threading.Event()
         self._dump: IO[bytes] = open_anonymous_file()
 
     def turned(self) -> None:
         """Note that the event loop runs. Call it on the loop at least once a second."""
         self._turned_at = time.monotonic()
-        if not self._noted and self._turned_at > self._looked_at + BLOCKED_S + LOOK_S:
-            self._noted += stacks_of_others()
+        if not self._late_stacks and self._turned_at > self._looked_at + BLOCKED_S + LOOK_S:
+            self._late_stacks += stacks_of_others()
 
     def silent_s(self) -> float:
         """Return the seconds since the event loop last ran."""
@@ -71,7 +71,7 @@ class Watchdog(threading.Thread):
     def blocked(self) -> Blocked | None:
         """Return for how many seconds the event loop has been blocked, and by what; None where it runs."""
         seconds = time.monotonic() - self._turned_at
-        return (seconds, self._who) if seconds >= BLOCKED_S and self._who else None
+        return (seconds, self._blocker) if seconds >= BLOCKED_S and self._blocker else None
 
     def stop(self) -> None:
         """End the thread."""
@@ -99,28 +99,28 @@ class Watchdog(threading.Thread):
 
     def _look(self, seconds: float) -> None:
         if seconds < BLOCKED_S:
-            if self._who:
-                logger.warning("the event loop turns again", was_blocked_by=self._who)
-                self._who, self._tell_at_s = "", BLOCKED_S
-                self.on_news()
+            if self._blocker:
+                logger.warning("the event loop turns again", was_blocked_by=self._blocker)
+                self._blocker, self._report_at_s = "", BLOCKED_S
+                self.on_change()
             return
-        if seconds >= self._tell_at_s:
+        if seconds >= self._report_at_s:
             frame = self._finder.frame()
             found = self._finder.at_the_loop(frame)
-            self._who = format_attempts(found) or format_candidates(list(self._finder.running()))
-            self._tell_at_s = seconds * AGAIN
-            logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._who,
+            self._blocker = format_attempts(found) or format_candidates(list(self._finder.running()))
+            self._report_at_s = seconds * AGAIN
+            logger.warning("the event loop is blocked", seconds=round(seconds, 1), by=self._blocker,
                            remedy='run_in="thread" or "process"', stack=self._finder.stack(frame, found))  # fmt: skip
-            self.on_news()
-        self.on_blocked(self._who)
+            self.on_change()
+        self.on_blocked(self._blocker)
 
     # ---- the interpreter
 
     def _tell_held(self, seconds: float, cpu_s: float) -> None:
         """Report that no Python code ran: a C call held the interpreter, or the whole process stood still."""
-        seen = [*self._take_dump().split("\n\n"), *self._noted, *stacks_of_others()]
+        seen = [*self._take_dump().split("\n\n"), *self._late_stacks, *stacks_of_others()]
         running, blocks = list(self._finder.running()), list(dict.fromkeys(seen))
-        self._noted = []
+        self._late_stacks = []
         tasks = self._finder.tasks_in(blocks, running)
         found = [one for one in running if one.claim.task in tasks]
         shown = self._finder.stacks_of(tasks, blocks)

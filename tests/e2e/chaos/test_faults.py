@@ -49,5 +49,5 @@ def test_every_kind_of_fault_has_a_short_one() -> None:
 
 def test_every_fault_says_what_it_does_and_is_small_enough_to_be_listed() -> None:
     for fault in registry.load_faults().values():
-        assert fault.says.endswith("."), fault.name
-        assert len(fault.says) < 160, fault.name
+        assert fault.summary.endswith("."), fault.name
+        assert len(fault.summary) < 160, fault.name

@@ -142,7 +142,7 @@ def test_a_kept_session_is_as_new_each_time_a_handler_gets_it(pooled: Pooled, db
     db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET IntervalStyle = 'iso_8601'".encode())
     idle = IdleConnections(pooled(pool_mode="session").dsn)
     for _ in range(2):
-        with idle.taken() as conn:
+        with idle.lend() as conn:
             assert pooler.pooler_of(conn) is Pooler.SESSION
             assert conn.execute("SELECT interval '1 hour', current_setting('IntervalStyle')").fetchone() == (
                 timedelta(hours=1),

@@ -90,7 +90,7 @@ def test_every_session_of_the_pool_is_as_it_was_when_all_of_ours_have_gone(
                 assert conn.execute("SELECT current_setting('TimeZone')").fetchone() == ("UTC",)
     idle = IdleConnections(bouncer.dsn)
     for _ in range(2):
-        with idle.taken() as conn, conn.transaction():
+        with idle.lend() as conn, conn.transaction():
             conn.execute("SELECT 1")
     foreigners = [
         psycopg.connect(make_conninfo(bouncer.dsn), autocommit=True, prepare_threshold=None) for _ in range(5)

@@ -243,7 +243,7 @@ def test_queues_limits_and_pauses_are_edited(browser: Browser, db: psycopg.Conne
 
 def test_what_is_noted_of_the_depth_is_drawn(browser: Browser, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 7)")
-    noted = browser.client.app.app.state.depths.kept  # type: ignore[attr-defined]
+    noted = browser.client.app.app.state.depths.records  # type: ignore[attr-defined]
     wait_until(lambda: noted, what="the first note")
     assert "noted since this console began" in browser.get("/").text
     assert "no live worker, and 7 runs are queued" in browser.get("/").text

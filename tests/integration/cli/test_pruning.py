@@ -87,19 +87,19 @@ def test_what_was_not_deleted_is_taken_back_whatever_it_was_kept_for(
     ended(db, "31 days", "dead", n=4)
     ended(db, "30 days", n=2)
     monkeypatch.setattr(pruning, "ARCHIVE_BATCH", 4)
-    work = Pruner.work
+    work = Pruner.prune_batch
 
     def cut_off(self: Pruner, *given: Any) -> int:
         if work(self, *given):
             raise RuntimeError("the power went")
         return 0
 
-    monkeypatch.setattr(Pruner, "work", cut_off)
+    monkeypatch.setattr(Pruner, "prune_batch", cut_off)
     with connect_to(dsn) as conn, pytest.raises(RuntimeError):
         pruning.prune_all(conn, str(file))
     assert lines(file), "something was written"
     assert sum(left(db).values()) == 6, "and is still there"
-    monkeypatch.setattr(Pruner, "work", work)
+    monkeypatch.setattr(Pruner, "prune_batch", work)
     with connect_to(dsn) as conn:
         pruning.prune_all(conn, str(file))
     ids = [run["id"] for run in lines(file)]
@@ -218,11 +218,11 @@ def test_what_a_failed_batch_had_deleted_is_looked_at_again(dsn: str, db: psycop
     pruner = Pruner()
     with connect_to(dsn) as conn:
         with pytest.raises(psycopg.errors.ForeignKeyViolation), conn.transaction():
-            pruner.work(conn, 100)
-        pruner.undo()
+            pruner.prune_batch(conn, 100)
+        pruner.restore_position()
         db.execute("DROP TABLE public.mine")
         with conn.transaction():
-            assert pruner.work(conn, 100) == 3
+            assert pruner.prune_batch(conn, 100) == 3
 
 
 def test_a_file_that_cannot_be_written_is_said_in_one_line(pgsched: Call) -> None:

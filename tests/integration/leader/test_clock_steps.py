@@ -19,13 +19,13 @@ def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection)
     (claim,) = take(db)
     loop = lead(db)
     loop.run_once()
-    loop.claims.period.exactly(0)
+    loop.claims.period.set_due_at(0)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'")  # what the clock does to it
     moved(loop, 2 * HOUR)
     loop.run_once()
     assert row_of(db, claim.id)["state"] == "running"
     assert 25 < loop.claims.period.at - time.monotonic() <= 30, "a lease for everybody to renew"
-    loop.claims.period.exactly(0)
+    loop.claims.period.set_due_at(0)
     loop.run_once()
     assert row_of(db, claim.id)["state"] == "queued", "who has not renewed by then is gone"
 

@@ -93,7 +93,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     loop = lead(connect(), reap_every_s=0.05)
     loop.run_once()
     let_expire(db)
-    loop.stall.took(LEASE_S)
+    loop.stall.record_round(LEASE_S)
     with monkeypatch.context() as patched, pytest.raises(psycopg.errors.LockNotAvailable):
         patched.setattr(expired_leases, "lease_bounds", conflict)
         loop.run_once()

@@ -166,7 +166,7 @@ def test_jobs_whose_schedules_are_not_read_yet_are_not_prepared_ahead(
                    " FROM (SELECT clock_timestamp() AS c) now")  # fmt: skip
     with db.transaction():
         ticked = tick(db, 100, 4000.0)
-    assert (ticked.jobs, ticked.slots, ticked.left) == (1, 1, 2)
+    assert (ticked.jobs, ticked.slots, ticked.undecided_count) == (1, 1, 2)
 
 
 def add_job(db: psycopg.Connection, schedule: str, **columns: Any) -> None:

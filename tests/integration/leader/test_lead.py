@@ -24,7 +24,7 @@ def test_what_is_prepared_is_claimable_at_its_commit(db: psycopg.Connection) -> 
     at = add_coming_jobs(db, 3, 5)
     with db.transaction():
         done = tick(db, 100, lead_s=10)
-        assert (done.jobs, done.slots, done.instant, done.left) == (3, 3, at, 0)
+        assert (done.jobs, done.slots, done.instant, done.undecided_count) == (3, 3, at, 0)
     assert states(db) == [("queued", None)] * 3, "not scheduled for later, and not late"
     row = db.execute("SELECT DISTINCT scheduled_at, decided_until FROM pgsched.runs, pgsched.jobs").fetchall()
     assert row == [(at, at)]
@@ -55,7 +55,7 @@ def test_jobs_with_an_unfinished_run_are_decided_at_the_instant(db: psycopg.Conn
     )
     with db.transaction():
         done = tick(db, 100, lead_s=10)
-        assert (done.jobs, done.left) == (1, 1)
+        assert (done.jobs, done.undecided_count) == (1, 1)
     assert slots(db) == (2, 2)
 
 

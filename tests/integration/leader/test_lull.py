@@ -39,10 +39,10 @@ def done(leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def noting(name: str) -> Callable[..., Any]:
         return lambda *_, **__: done.append(name) or 0.0
 
-    monkeypatch.setattr(RunCounter, "wants", lambda *_: True)
-    monkeypatch.setattr(RunCounter, "work", noting("counting"))
-    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "work", noting("watching"))
-    monkeypatch.setattr(Pruner, "work", noting("pruning"))
+    monkeypatch.setattr(RunCounter, "is_due", lambda *_: True)
+    monkeypatch.setattr(RunCounter, "count_batch", noting("counting"))
+    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "look", noting("watching"))
+    monkeypatch.setattr(Pruner, "prune_batch", noting("pruning"))
     return done
 
 
@@ -97,7 +97,7 @@ def test_what_took_long_does_not_make_the_next_slot_late(
         time.sleep(1.0)
         return 60.0
 
-    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "work", slow)
+    monkeypatch.setattr(duty_of(leader, AlertsDuty).watch, "look", slow)
     add_coming_jobs(db, 1, 2.4)
     may_be_done(leader, 60.0)
     assert leader.run_once() < 1.4, "and not until then from now"

@@ -18,7 +18,7 @@ def test_while_the_clock_is_not_believed_the_leader_sleeps(db: psycopg.Connectio
     loop.run_once()
     moved(loop, 7200.0)
     loop.run_once()
-    duty_of(loop, AlertsDuty).period.exactly(0.0)
+    duty_of(loop, AlertsDuty).period.set_due_at(0.0)
     waits = [loop.run_once() for _ in range(3)]
     assert loop.clock.trusted_at > time.monotonic()
     assert min(waits) > 0.5
@@ -28,6 +28,6 @@ def test_while_a_duty_backs_off_its_period_goes_on(db: psycopg.Connection, monke
     monkeypatch.setattr(expired_leases, "find_bad_leases", lambda conn, *_, **__: conn.execute("SELECT 1/0").fetchall())
     loop = lead(db, reap_every_s=0.2)
     loop.run_once()
-    loop.claims.period.exactly(0.0)
+    loop.claims.period.set_due_at(0.0)
     waits = [loop.run_once() for _ in range(3)]
     assert min(waits) > 0.05

@@ -149,12 +149,12 @@ def test_a_pinned_snapshot_does_not_make_each_round_longer(
 ) -> None:
     known = floors.Floors()
     before = leadership.find_due_work(leading, 1)
-    known.rise(before.firsts, before.now_s)
+    known.raise_to(before.firsts, before.now_s)
     assert pages(leading, "leader_look", "jobs_due", **looked()) > 100, "all that is dead is read"
-    assert pages(leading, "leader_look", "jobs_due", **looked(known.since)) < 10
+    assert pages(leading, "leader_look", "jobs_due", **looked(known.instants)) < 10
     due = {"n": 100, "lead_s": 0.01, "aside": "{}"}
     assert pages(leading, "tick_due", "jobs_due", since_s=0.0, **due) > 100
-    assert pages(leading, "tick_due", "jobs_due", since_s=known.since.job_s, **due) < 40
+    assert pages(leading, "tick_due", "jobs_due", since_s=known.instants.job_s, **due) < 40
 
 
 def test_what_becomes_visible_below_the_floor_is_found(db: psycopg.Connection) -> None:
@@ -182,9 +182,9 @@ def test_a_due_job_that_somebody_has_locked_stays_above_the_floor(db: psycopg.Co
     loop.floors.next_at = time.monotonic() + 600  # nobody looks below
     known = floors.Floors()
     for ahead_s in (0, 100, 200):  # time passes
-        look = leadership.find_due_work(db, 1, since=known.since)
-        known.rise(look.firsts, look.now_s + ahead_s)
-    loop.floors.since = known.since
+        look = leadership.find_due_work(db, 1, since=known.instants)
+        known.raise_to(look.firsts, look.now_s + ahead_s)
+    loop.floors.instants = known.instants
     loop.run_once()
     assert slots(db)[0] == 0
     other.rollback()
@@ -217,7 +217,7 @@ def test_what_an_edit_makes_due_is_above_the_floor(edit: str, db: psycopg.Connec
 def test_a_clock_that_is_moved_back_hides_no_job(db: psycopg.Connection) -> None:
     loop = lead(db, floors.Floors())
     loop.run_once()
-    loop.floors.since = Instants(*(at + 3600.0 for at in loop.floors.since))  # as it was before
+    loop.floors.instants = Instants(*(at + 3600.0 for at in loop.floors.instants))  # as it was before
     loop.floors.next_at = time.monotonic() + 600
     moved(loop, -3600.0)
     add_jobs(db, 2, 1)

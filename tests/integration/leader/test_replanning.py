@@ -105,7 +105,7 @@ def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
     before = db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()
     loop = lead(db)
     loop.run_once()
-    monkeypatch.setattr(Replanning, "work", lambda *_: pytest.fail("it looks again"))
+    monkeypatch.setattr(Replanning, "check_jobs", lambda *_: pytest.fail("it looks again"))
     loop.run_once()
     assert (next_slots(db), db.execute("SELECT array_agg(xmin::text) FROM pgsched.jobs").fetchone()) == (slots, before)
 

@@ -22,7 +22,7 @@ def prune_all(db: psycopg.Connection) -> int:
     pruner, gone = Pruner(), 0
     while True:
         with db.transaction():
-            gone += pruner.work(db, 7)
+            gone += pruner.prune_batch(db, 7)
         if not pruner.more:
             return gone
 
@@ -67,7 +67,7 @@ def test_a_setting_that_was_changed_reaches_what_was_read_before(db: psycopg.Con
     assert prune(db, 7 * 86_400.0, pruner=pruner) == 0
     db.execute("INSERT INTO pgsched.queues (name, keep) VALUES ('default', '{\"any\": \"1 hour\"}')")
     with db.transaction():
-        assert pruner.work(db, 100) == 3
+        assert pruner.prune_batch(db, 100) == 3
 
 
 def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
@@ -76,7 +76,7 @@ def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
     count(db)
     pruner = Pruner()
     with db.transaction():
-        assert pruner.work(db, 100) == 0
+        assert pruner.prune_batch(db, 100) == 0
     ended(db, "26 hours", n=2)  # later than what was read, and not yet: the pruner stands one day ago
     db.execute("UPDATE pgsched.runs SET finished_at = clock_timestamp() - interval '1 day' WHERE state = 'succeeded'")
     with db.transaction():
@@ -85,7 +85,7 @@ def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
         )
     assert picked.read == 2
     with db.transaction():
-        assert pruner.work(db, 100) == 2
+        assert pruner.prune_batch(db, 100) == 2
 
 
 def test_a_batch_need_not_wait_for_the_disk_unless_somebody_was_told_of_it(db: psycopg.Connection) -> None:
@@ -95,7 +95,7 @@ def test_a_batch_need_not_wait_for_the_disk_unless_somebody_was_told_of_it(db: p
     told: list[object] = []
     for pruner, waits in ((Pruner(), "off"), (Pruner(told.extend), "on")):
         with db.transaction():
-            assert pruner.work(db, 1) == 1
+            assert pruner.prune_batch(db, 1) == 1
             assert db.execute("SHOW synchronous_commit").fetchone() == (waits,)
         assert db.execute("SHOW synchronous_commit").fetchone() == ("on",)
     assert len(told) == 1
@@ -126,10 +126,10 @@ def test_the_row_of_a_long_blackout_is_as_old_as_its_end(db: psycopg.Connection)
 def test_a_run_that_is_not_counted_yet_stays(db: psycopg.Connection) -> None:
     ended(db, "30 days")
     with db.transaction():
-        assert Pruner().work(db, 100) == 0
+        assert Pruner().prune_batch(db, 100) == 0
     count(db)
     with db.transaction():
-        assert Pruner().work(db, 100) == 1
+        assert Pruner().prune_batch(db, 100) == 1
 
 
 def test_attempts_and_output_go_with_their_run(db: psycopg.Connection) -> None:
@@ -150,7 +150,7 @@ def test_a_locked_run_holds_up_nothing_and_goes_later(db: psycopg.Connection, co
     count(db)
     impatient = connect(options="-c lock_timeout=500ms")
     with impatient.transaction():
-        assert Pruner().work(impatient, 100) == 2
+        assert Pruner().prune_batch(impatient, 100) == 2
     other.rollback()
     assert prune_all(db) == 1
 

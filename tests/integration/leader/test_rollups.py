@@ -32,7 +32,7 @@ def totals(db: psycopg.Connection) -> tuple[int, int]:
 def passes(db: psycopg.Connection, count: RunCounter, n: int = 3) -> None:
     """Rounds of a leader's counting."""
     for _ in range(n):
-        count.work(db, begin(db))
+        count.count_batch(db, begin(db))
 
 
 def settle(conn: psycopg.Connection[Any], claims: list[Claim]) -> None:
@@ -124,7 +124,7 @@ def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
             yield db
 
     with pytest.raises(NotLeading):
-        RunCounter().work(db, fenced)
+        RunCounter().count_batch(db, fenced)
     assert totals(db) == (0, 0)
 
 

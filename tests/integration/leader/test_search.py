@@ -61,7 +61,7 @@ def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
     loop.claims.search = LeaseSearch(dsn)
     yield loop
     wait_until(
-        lambda: not loop.claims.search.busy or loop.claims.search.answer() or not loop.claims.search.busy,
+        lambda: not loop.claims.search.busy or loop.claims.search.take_result() or not loop.claims.search.busy,
         30,
         "the last look",
     )
@@ -108,7 +108,7 @@ def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connecti
     let_expire(backlog)
     rounds(loop, 20, lambda: row_of(backlog, claims[2].id)["state"] == "queued")
     assert [row_of(backlog, claim.id)["state"] for claim in claims] == ["queued"] * 3
-    assert loop.claims.search.apart
+    assert loop.claims.search.uses_thread
 
 
 def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, loop: LeaderLoop, slow: list[float]) -> None:
@@ -181,10 +181,10 @@ def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(
     loop.claims.search = LeaseSearch(dsn, time.monotonic() + 600)
     a_worker(db)
     rounds(loop, 1)  # of five periods
-    assert loop.claims.search.began_s == 0.0
+    assert loop.claims.search.last_reap_search_s == 0.0
     a_worker(db, silent_s=31)
-    rounds(loop, 20, lambda: loop.claims.search.began_s > 0)
-    assert loop.claims.search.began_s > 0
+    rounds(loop, 20, lambda: loop.claims.search.last_reap_search_s > 0)
+    assert loop.claims.search.last_reap_search_s > 0
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(reaper.ReapThread, "start", refuse)
-    loop.claims.search.apart = True
+    loop.claims.search.uses_thread = True
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -287,7 +287,7 @@ def test_what_was_found_before_the_clock_moved_is_forgotten(
     moved(loop, 30)  # seconds: a lease for everybody to renew
     rounds(loop, SLOW_S + 1)
     assert row_of(db, claim.id)["state"] == "running"
-    loop.claims.period.exactly(0)
+    loop.claims.period.set_due_at(0)
     rounds(loop, 20, lambda: row_of(db, claim.id)["state"] == "queued")
     assert row_of(db, claim.id)["state"] == "queued"
 
@@ -299,7 +299,7 @@ def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
     held, other = take(db, 2)
     db.execute("UPDATE pgsched.runs SET lease_until = lease_until + interval '1 hour' WHERE id = %s", [held.id])
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [other.id])
-    loop.claims.period.exactly(time.monotonic() + 600)
+    loop.claims.period.set_due_at(time.monotonic() + 600)
     left = "SELECT lease_until < clock_timestamp() + interval '61 s' FROM pgsched.runs WHERE id = %s"
     rounds(loop, 20, lambda: db.execute(left, [held.id]).fetchone() == (True,))
     assert db.execute(left, [held.id]).fetchone() == (True,)
@@ -322,7 +322,7 @@ def test_a_quick_look_stays_in_the_leader_s_session(
 ) -> None:
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
     loop.claims.search = LeaseSearch("host=/not/there")
-    found = loop.claims.search.make(loop.term.conn, query := ReapQuery(10, time.time(), True, True))
+    found = loop.claims.search.search(loop.term.conn, query := ReapQuery(10, time.time(), True, True))
     assert found == ReapResult(query, [], [])
 
 

@@ -95,7 +95,7 @@ def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connectio
 def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, connect: Open, running: int) -> None:
     loop = lead(connect(), reap_every_s=0.05)
     let_expire(db)
-    loop.stall.took(5.0)
+    loop.stall.record_round(5.0)
     loop.run_once()
     assert row_of(db, running)["state"] == "running"
 

@@ -33,12 +33,12 @@ def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
             claims.heartbeat(worker, 1, 30.0, held)
         return
     beat = claims.heartbeat(worker, 1, 30.0, held)
-    assert beat.kept == {c.key for c in others}
+    assert beat.renewed == {c.key for c in others}
     assert beat.unsure == {locked.key}, "neither renewed nor lost"
     renewed = "SELECT id FROM pgsched.runs WHERE lease_until > clock_timestamp() ORDER BY id"
     assert [row[0] for row in db.execute(renewed).fetchall()] == [c.id for c in others]
     person.rollback()
-    assert claims.heartbeat(worker, 1, 30.0, held).kept == set(held)
+    assert claims.heartbeat(worker, 1, 30.0, held).renewed == set(held)
 
 
 def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Connection) -> None:

@@ -132,7 +132,7 @@ def state(name: str = "overview", width: int = 80, height: int = 24, **more: Any
     """A screen on a tab, or on the page of run 50, job nightly or queue default."""
     keys: dict[str, int | str] = {"run": 50, "job": "nightly", "queue": "default"}
     if name in keys:
-        made = State(width, height, trail=((name, keys[name]),), look=look(name, keys[name]))
+        made = State(width, height, opened_targets=((name, keys[name]),), look=look(name, keys[name]))
     else:
         made = State(width, height, tab=name, look=look(name))
     return replace(made, **more)

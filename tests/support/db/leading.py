@@ -22,7 +22,7 @@ AnyDuty = TypeVar("AnyDuty", bound=Duty)
 class NoFloors(Floors):
     """It looks from the beginning of each index every time: tests put what is due back by hours."""
 
-    def rise(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
+    def raise_to(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
         """Stay where it is."""
 
 

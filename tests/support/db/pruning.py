@@ -27,7 +27,7 @@ def prune(db: psycopg.Connection[Any], keep_s: float, n: int = 100, pruner: Prun
     count(db)
     pruner = pruner or Pruner()
     with db.transaction():
-        gone = pruner.work(db, n)
+        gone = pruner.prune_batch(db, n)
         pruner.tidy(db, n)
     return gone
 

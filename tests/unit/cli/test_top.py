@@ -133,7 +133,7 @@ def test_a_bar_is_never_longer_than_it_may() -> None:
 
 
 def test_columns_fill_the_width_exactly() -> None:
-    columns = (Column("A"), Column("B", 6), Column("C"), Column("D", 5, wide=60))
+    columns = (Column("A"), Column("B", 6), Column("C"), Column("D", 5, min_screen=60))
     for width in range(20, 100):
         sizes = column_widths(columns, [Item((text_of_value("x" * 50),) * 4)], width)
         shown = [size for size in sizes if size]

@@ -129,7 +129,7 @@ def test_a_filter_leaves_the_lines_with_the_words() -> None:
 def test_the_filter_of_jobs_is_asked_of_the_database() -> None:
     shown, _ = typed(state("jobs"), "/", *"nig", "enter")
     assert shown.page == Page("jobs", find="nig")
-    assert shown.fresh is not None, "what was read before is shown meanwhile"
+    assert shown.current_look is not None, "what was read before is shown meanwhile"
 
 
 def test_a_long_run_page_follows_its_end_until_it_is_scrolled() -> None:
@@ -181,7 +181,7 @@ def test_a_dead_run_is_retried() -> None:
     shown, _ = typed(state("failures"), "down", "down")
     assert typed(shown, "r", "y")[1] == [Change("retry", "run", 41)]
     dead = look("run", 41, {"run": [ROWS["failures"]["failures"][0]], "log": []})
-    assert typed(State(trail=(("run", 41),), look=dead), "r", "y")[1] == [Change("retry", "run", 41)]
+    assert typed(State(opened_targets=(("run", 41),), look=dead), "r", "y")[1] == [Change("retry", "run", 41)]
 
 
 def test_what_cannot_be_done_is_said() -> None:

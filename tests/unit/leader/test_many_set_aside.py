@@ -28,7 +28,7 @@ def test_many_rows_are_set_aside_in_one_transaction(monkeypatch: pytest.MonkeyPa
     aside = SetAside()
     one = DutyGuard(SimpleNamespace(closed=False), leading, aside)  # type: ignore[arg-type]
     one.set_aside("jobs", [(str(n), "no") for n in range(500)], proven=True)
-    assert len(aside.ids("jobs")) == 500
+    assert len(aside.skipped_rows("jobs")) == 500
     assert len(begun) == 1
     assert len(said) == FEW + 1 and said[-1] == {"duty": "jobs", "count": 500 - FEW}
 
@@ -42,4 +42,4 @@ def test_what_cannot_be_written_down_is_set_aside_all_the_same(monkeypatch: pyte
     aside = SetAside()
     one = DutyGuard(SimpleNamespace(closed=False), refused, aside)  # type: ignore[arg-type]
     one.set_aside("jobs", [("1", "no"), ("2", "no")], proven=True)
-    assert sorted(aside.ids("jobs")) == ["1", "2"]
+    assert sorted(aside.skipped_rows("jobs")) == ["1", "2"]

@@ -28,7 +28,7 @@ class Clock:
 def test_it_looks_again_soon_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, it = Clock(monkeypatch), Sleep()
     assert [clock.pause(it, 2.5) for _ in range(4)] == pytest.approx([0.02, 0.2, 2.0, 2.5])
-    it.woken()
+    it.note_notification()
     assert [clock.pause(it, 2.5) for _ in range(2)] == pytest.approx([0.02, 0.2]), "others may overlap"
     assert clock.pause(it, 0.0) == 0.0
     assert clock.pause(it, 2.5) == pytest.approx(0.02), "it was at work"
@@ -66,9 +66,9 @@ def test_behind_a_pooler_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_notifications_in_vain_are_heeded_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     it, pauses = Sleep(), []
     for _ in range(20):
-        it.woken()
+        it.note_notification()
         pauses.append(it.deaf_s(useful=False))
     assert pauses[:5] == pytest.approx([0, 0, 0, 0.005, 0.01])
     assert pauses[-1] == pytest.approx(0.05)
-    it.woken()
+    it.note_notification()
     assert it.deaf_s(useful=True) == 0

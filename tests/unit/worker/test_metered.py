@@ -94,7 +94,7 @@ def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks:
 def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, made = WorkerMeter(Meter()), claims(500)
     asyncio.run(work(counted, made))
-    assert len(counted.ended) == BURST
+    assert len(counted.attempt_times) == BURST
     assert not counted.wants_times
     settled(counted, made[:300])
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 300

@@ -37,7 +37,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
             assert aside.take(10) == [one]
             assert not aside
         aside.forget(one)
-        assert aside.known == {}
+        assert aside.last_wait_s == {}
         aside.put([one, settlement(2)], "locked")
         assert waits[-1:] == [settling_later.FIRST_S]
         await due.wait()

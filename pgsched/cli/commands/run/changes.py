@@ -151,7 +151,7 @@ def cancel(
 class BulkChange:
     """A change of many runs, in steps: choose, confirm, change, report.
 
-    `given`: ids of runs; None if a filter chooses them.
+    `run_ids`: ids of runs; None if a filter chooses them.
     `dry`: only show the runs.
     `yes`: do not ask.
     """
@@ -160,7 +160,7 @@ class BulkChange:
         self, conn: Connection[Any], verb: Verb, given: list[int] | None, dry: bool, yes: bool, json: bool
     ) -> None:
         self.conn, self.verb = conn, verb
-        self.given, self.dry, self.yes, self.json = given, dry, yes, json
+        self.run_ids, self.dry, self.yes, self.json = given, dry, yes, json
 
     def choose(self, wanted: Filter, limit: int | None) -> Choice:
         """Choose the runs, and ask for confirmation if there are more than ASK.
@@ -174,12 +174,12 @@ class BulkChange:
         from pgsched.services.runs import changes
 
         verb = self.verb.name
-        if self.given is not None:
+        if self.run_ids is not None:
             changes.select_states(self.verb, wanted.state)
             refuse_both(wanted)
         elif wanted == Filter():
             raise InputError(f"nothing to {verb}: name runs by id, or by a filter such as --job, --queue or --state")
-        choice = changes.choose(self.conn, self.verb, wanted if self.given is None else self.given, oldest=limit)
+        choice = changes.choose(self.conn, self.verb, wanted if self.run_ids is None else self.run_ids, oldest=limit)
         count = len(choice.ids)
         if count > CONFIRM_ABOVE and not (self.dry or self.yes):
             if self.json or not sys.stdin.isatty():
@@ -200,15 +200,15 @@ class BulkChange:
             return
         done = act()
         if self.json:
-            print_json({self.verb.done: done.count, "skipped": len(done.left), "runs": done.rows})
+            print_json({self.verb.participle: done.count, "skipped": len(done.left), "runs": done.rows})
         else:
             self.tell(done)
-        if done.left and self.given is not None:
+        if done.left and self.run_ids is not None:
             raise typer.Exit(1)
 
     def tell(self, done: Changed) -> None:
         """Print how many runs were changed, and why others were left alone."""
-        print(f"{self.verb.done} {done.words}")
+        print(f"{self.verb.participle} {done.words}")
         for why, ids in done.reasons:
             more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
             print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {escape_controls(why)}")

@@ -82,7 +82,7 @@ class Printer:
     def __init__(self, raw: bool = False) -> None:
         self.attempt: int | None = None
         self._raw = raw
-        self._open = False  # the last line has no line end yet
+        self._in_line = False  # the last line has no line end yet
 
     def print(self, rows: Iterable[dict[str, Any]]) -> None:
         """Print pieces of output, in their order."""
@@ -90,14 +90,14 @@ class Printer:
             if row["attempt"] != self.attempt:
                 self._begin(row["attempt"])
             text = row["chunk"] if self._raw else escape_output(row["chunk"])
-            if row["stream"] == "cut" and self._open:
+            if row["stream"] == "cut" and self._in_line:
                 sys.stdout.write("\n")
             sys.stdout.write(text)
-            self._open = not text.endswith("\n")
+            self._in_line = not text.endswith("\n")
         sys.stdout.flush()
 
     def _begin(self, attempt: int) -> None:
-        if self._open:
+        if self._in_line:
             sys.stdout.write("\n")
         sys.stdout.flush()
         if attempt > 1 or self.attempt is not None:

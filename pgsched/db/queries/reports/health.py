@@ -69,14 +69,16 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
         releases=ask_if_permitted(conn, lambda conn: releases(conn, open_runs), []),
         errors=[build(JobError, row) for row in rows(conn, "jobs_in_error", {"n": ERRORS})],
         paused=pauses(conn),
-        shut=[
+        shut_queues=[
             ShutQueue(row["queue"], row["since_s"], tuple(row["waits_for"])) for row in rows(conn, "health_queues_shut")
         ],
         limits=limits,
-        full=full,
+        full_queues=full,
         alerts=ask_if_permitted(conn, open_alerts, []),
-        lost=[build(LostWorker, row) for row in rows(conn, "health_workers_lost", {"n": ERRORS})],
-        ahead=[build(MarkedAhead, row) for row in rows(conn, "health_jobs_ahead", {"ahead_s": AHEAD_S, "n": ERRORS})],
+        lost_workers=[build(LostWorker, row) for row in rows(conn, "health_workers_lost", {"n": ERRORS})],
+        marked_ahead=[
+            build(MarkedAhead, row) for row in rows(conn, "health_jobs_ahead", {"ahead_s": AHEAD_S, "n": ERRORS})
+        ],
         unpruned=ask_if_permitted(conn, unpruned, None),
         notify_usage=(first_row(conn, "health_notify") or {"usage": 0.0})["usage"],
         counted_all=sum(row["n"] for row in open_runs) < most_open,

@@ -41,20 +41,21 @@ FROM_THE_START: Mapping[str, str] = {
 class WorkerOffer:
     """What a worker may run: all runs of `kinds`, and the Python `tasks` that its app registered.
 
-    `named`: claims include the name that each run has outside of the database; `values`: all of this as parameters.
+    `with_outside_names`: claims include the name that each run has outside of the database
+    `values`: all of this as parameters
     """
 
     worker_id: int
     lease_s: float
     kinds: list[str]
     tasks: list[str]
-    named: bool = False
+    with_outside_names: bool = False
     values: Mapping[str, object] = field(init=False)
 
     def __post_init__(self) -> None:
         kinds, tasks = literal(self.kinds), literal(self.tasks)
         values = {"worker_id": self.worker_id, "lease_s": self.lease_s, "kinds": kinds, "tasks": tasks}
-        object.__setattr__(self, "values", values | {"named": self.named})
+        object.__setattr__(self, "values", values | {"named": self.with_outside_names})
 
 
 async def claim(
@@ -115,12 +116,12 @@ class QueueSearch(NamedTuple):
     """What a search for queues has found.
 
     `queues`: those with work
-    `sure_s`: for how many seconds producers are sure to notify workers; None: not asked
+    `notified_for_s`: for how many seconds producers are sure to notify workers; None: not asked
     `after`: the name behind which to go on; None: all queues were seen
     """
 
     queues: list[str]
-    sure_s: float | None
+    notified_for_s: float | None
     after: str | None
 
 
@@ -286,14 +287,14 @@ NO_VITALS = Vitals()
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """The result of one heartbeat. A claim that is neither in `kept` nor in `unsure` is lost.
+    """The result of one heartbeat. A claim that is neither in `renewed` nor in `unsure` is lost.
 
-    `kept`: the claims whose leases were renewed; `unsure`: those whose rows another session has locked
+    `renewed`: the claims whose leases were renewed; `unsure`: those whose rows another session has locked
     `cancel`: those of both whose cancellation was requested
     `known`: the database knows the worker; `drain_by`: who asked the worker to drain, None: no request
     """
 
-    kept: frozenset[Key]
+    renewed: frozenset[Key]
     unsure: frozenset[Key]
     cancel: frozenset[Key]
     known: bool
@@ -333,7 +334,7 @@ def heartbeat(
     found = fetch(conn, "heartbeat", values)
     rows, mine = [row for row in found if row["id"] is not None], [row for row in found if row["id"] is None]
     return HeartbeatResult(
-        kept=frozenset(key_of(row) for row in rows if row["renewed"]),
+        renewed=frozenset(key_of(row) for row in rows if row["renewed"]),
         unsure=frozenset(key_of(row) for row in rows if not row["renewed"]),
         cancel=frozenset(key_of(row) for row in rows if row["cancel"]),
         known=bool(mine),

@@ -113,7 +113,7 @@ def handler_connection(conn: Any, dsn: Callable[[], str]) -> Iterator[Connection
         check_idle(conn, Connection, "with")
         yield conn
         return
-    with idle(dsn()).taken() as mine:
+    with idle(dsn()).lend() as mine:
         yield mine
 
 
@@ -124,7 +124,7 @@ async def opened_async(conn: Any, dsn: Callable[[], str]) -> AsyncIterator[Async
         check_idle(conn, AsyncConnection, "async with")
         yield conn
         return
-    async with idle(dsn()).taken_async() as mine:
+    async with idle(dsn()).lend_async() as mine:
         yield mine
 
 

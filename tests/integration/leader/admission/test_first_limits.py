@@ -119,7 +119,7 @@ def test_a_pass_looks_at_a_share_of_the_keys_and_the_next_goes_on(db: psycopg.Co
         with db.transaction():
             admitted.append(admission.admit_limited_runs(db, standing))
     assert admitted == [30, 30, 30, 10]
-    assert standing.after == ("", "")
+    assert standing.last_group == ("", "")
 
 
 def test_all_keys_of_a_limited_queue_are_looked_at_together(db: psycopg.Connection) -> None:
@@ -138,15 +138,15 @@ def test_all_keys_of_a_limited_queue_are_looked_at_together(db: psycopg.Connecti
 
 def test_a_slow_pass_makes_the_next_one_smaller_and_a_quick_full_one_larger() -> None:
     standing = admission.AdmissionState(share=0.5)
-    standing.took(0.5)
+    standing.adapt_share(0.5)
     assert standing.share == pytest.approx(0.05)
-    standing.took(0.001)
+    standing.adapt_share(0.001)
     assert standing.share == pytest.approx(0.05), "there was no more to do"
     standing.more = True
-    standing.took(0.001)
+    standing.adapt_share(0.001)
     assert standing.share == pytest.approx(0.1)
     for _ in range(20):
-        standing.took(10.0)
+        standing.adapt_share(10.0)
     assert standing.share == admission.LEAST_SHARE
 
 

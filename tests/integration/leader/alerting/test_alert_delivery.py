@@ -153,7 +153,7 @@ def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
     nudged: list[bool] = []
     watch = IncidentWatch(lambda: nudged.append(True))
     for _ in range(3):
-        watch.work(db, begin(db), leads=True)
+        watch.look(db, begin(db), leads=True)
     assert nudged == [True]
 
 
@@ -194,11 +194,11 @@ def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeyp
     monkeypatch.setattr(alerts, "check_watched_jobs", check_slowly)
     monkeypatch.setattr(incident_duty, "time", SimpleNamespace(monotonic=lambda: now[0]))
     watch = IncidentWatch()
-    while watch.work(db, begin(db), leads=True) == 0.0:
+    while watch.look(db, begin(db), leads=True) == 0.0:
         pass
     assert (asked[0], max(asked[1:])) == (20, 2), "after one that took two seconds each takes a fifth of one"
     assert sum(asked) >= 30
     monkeypatch.setattr(alerts, "check_watched_jobs", lambda conn, after, n: asked.append(n) or before(conn, after, n))
     for _ in range(40):
-        watch.work(db, begin(db), leads=True)
+        watch.look(db, begin(db), leads=True)
     assert asked[-1] == 20, "and more again when it is quick"

@@ -145,13 +145,13 @@ def test_a_look_takes_no_longer_than_it_may(
         close(connect, (b, a), (a, b))
     monkeypatch.setattr(circles, "LONGEST_S", -1.0)
     search = CircleSearch()
-    ended = [search.work(db, leader.term.leading) for _ in range(4)]
+    ended = [search.look(db, leader.term.leading) for _ in range(4)]
     assert ended == [1, 1, 1, 0], "one run a look"
     monkeypatch.setattr(circles, "EVERY_S", 7.0)
     clock = count(50.0, 2.0)
     monkeypatch.setattr(circles, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     monkeypatch.setattr(circles, "PAUSE_FACTOR", 5.0)
-    search.work(db, leader.term.leading)
+    search.look(db, leader.term.leading)
     assert search.at == 60.0, "it took two seconds"
 
 
@@ -180,7 +180,7 @@ def test_a_circle_among_many_runs_is_found_over_several_looks(
     other = ring(db, connect, 2)
     search, looks = CircleSearch(), 0
     while states(db, runs[0], other[0]) != ["cancelled"] * 2:
-        search.work(db, leader.term.leading)
+        search.look(db, leader.term.leading)
         looks += 1
         assert looks < 500
     assert looks > 1 or edges > 6
@@ -206,8 +206,8 @@ def test_a_walk_reads_every_edge_however_few_at_a_time(db: psycopg.Connection) -
             reached |= (more := {b for a, b in edges if a in more and b >= run_id} - reached)
         for n in (1, 2, 5, 200):
             walk, steps = circles.Walk(run_id), 0
-            while not walk.over:
-                walk.go_on(db, n)
+            while not walk.finished:
+                walk.read_edges(db, n)
                 steps += 1
                 assert steps < 1000
             assert bool(walk.circle) is (run_id in reached)
@@ -245,7 +245,7 @@ def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
     db.execute(insert, [[chain[-1], *earlier], [chain[0], *later]])
     search, looks = CircleSearch(), 0
     while states(db, chain[0]) != ["cancelled"]:
-        search.work(db, leader.term.leading)
+        search.look(db, leader.term.leading)
         looks += 1
         assert looks < 5000
     assert set(states(db, chain[1], chain[-1], *earlier)) == {"waiting"}
@@ -254,7 +254,7 @@ def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
 def test_a_circle_that_is_broken_meanwhile_ends_nobody(db: psycopg.Connection, connect: Open) -> None:
     runs = ring(db, connect, 4)
     walk = circles.Walk(runs[0])
-    walk.go_on(db, 100)
+    walk.read_edges(db, 100)
     assert walk.circle
     db.execute("DELETE FROM pgsched.dependencies WHERE run_id = %s", [runs[2]])
     assert not dependencies.end_circle(db, walk.circle)
@@ -283,7 +283,7 @@ def test_without_skipping_a_locked_run_the_search_waits_for_a_person(
     cut(monkeypatch, "dependencies_end_circle", "UPDATE SKIP LOCKED", "UPDATE")
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = %s FOR UPDATE", [a])
-    aside = Aside(lambda: CircleSearch().work(db, leader.term.leading))
+    aside = Aside(lambda: CircleSearch().look(db, leader.term.leading))
     wait_until_blocked(connect(), db)
     person.rollback()
     assert aside.result() == 1

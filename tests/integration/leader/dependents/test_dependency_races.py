@@ -98,14 +98,14 @@ def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Conn
             yield db
 
     for _ in range(3):
-        counting.work(db, begin)
+        counting.count_batch(db, begin)
         with db.transaction():
-            assert pruner.work(db, 100) == 0
+            assert pruner.prune_batch(db, 100) == 0
     slow.commit()
     assert states(db, child) == ["waiting"]
     admit(db)
     assert states(db, child) == ["queued"]
-    counting.work(db, begin)
+    counting.count_batch(db, begin)
     assert prune(db, 0.0) == 0, "its child has not ended"
 
 

@@ -131,7 +131,7 @@ def test_a_search_that_begins_in_the_middle_tries_the_first_rows_too(db: psycopg
     """So much did the pass before: seven of the twelve groups. The rest is not all that there is to be tried."""
     limited(db)
     poison(db, "UPDATE", "OLD.id < 1000")
-    term, standing = lead(db).term, admission.AdmissionState(after=("default", "k:7"))
+    term, standing = lead(db).term, admission.AdmissionState(last_group=("default", "k:7"))
     term.guard.run("limits", lambda: pieces.run_admission_pass(term, standing), pieces.limited(term, standing))
     assert aside(db) == [("limits", "", "poisoned")]
 

@@ -31,7 +31,7 @@ def test_a_slot_that_has_its_row_already_ends_no_run(
     db.execute("UPDATE pgsched.runs SET state = 'queued' WHERE id = %s", unfinished)
     forget_decided(db)
     if not asked:
-        monkeypatch.setattr(ticker.TickBatch, "without_known", lambda self, conn, parts: parts)
+        monkeypatch.setattr(ticker.TickBatch, "decide_again", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
     else:
         assert tick_all(db, 100) == 0
@@ -59,7 +59,7 @@ def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
     backfilled(db, *nth(db, 5))
     time.sleep(0.6)  # so that the newest slot is a second late, too
     if not asked:
-        monkeypatch.setattr(ticker.TickBatch, "without_known", lambda self, conn, parts: parts)
+        monkeypatch.setattr(ticker.TickBatch, "decide_again", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
         return
     tick_all(db, 100)

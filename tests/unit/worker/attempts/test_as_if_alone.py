@@ -255,7 +255,7 @@ def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -
             said.append(log.ATTEMPT.get().task)
 
         stage = Stage({"t": handler})
-        stage.runner.buffer.left, stage.runner.buffer.on_last = 2, lambda: said.append(log.ATTEMPT.get())
+        stage.runner.buffer.runs_left, stage.runner.buffer.on_last = 2, lambda: said.append(log.ATTEMPT.get())
         stage.give("t", "t")
         await asyncio.wait(stage.runner.tasks.all, timeout=10)
 

@@ -43,7 +43,7 @@ def test_a_claim_whose_place_is_about_to_begin_takes_the_room_of_one() -> None:
 
 def test_a_worker_that_may_run_so_many_claims_no_more_though_their_places_have_not_begun() -> None:
     stage = Stage({"quick": quick}, concurrency=3)
-    stage.runner.buffer.left = 2
+    stage.runner.buffer.runs_left = 2
 
     async def scene(stage: Stage) -> None:
         assert stage.runner.room() == 2

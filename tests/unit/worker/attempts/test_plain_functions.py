@@ -71,7 +71,7 @@ def test_a_missing_argument_is_refused() -> None:
 
 def test_a_worker_that_may_run_so_many_starts_no_more() -> None:
     stage = Stage({"t": quick})
-    stage.runner.buffer.left = 2
+    stage.runner.buffer.runs_left = 2
     stage.runner.buffer.on_last = stage.runner.stop
 
     async def scene(stage: Stage) -> None:
@@ -109,7 +109,7 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
         assert [one.claim for one in stage.runner.running()] == [claims[0]]
         assert len(stage.runner) == 1
         assert stage.runner.room() == 0
-        stage.runner.capacity.pace.prefetch, stage.runner.capacity.moved_at = 10, time.monotonic()
+        stage.runner.capacity.pace.prefetch, stage.runner.capacity.last_end_at = 10, time.monotonic()
         assert stage.runner.room() == 7
         found = stage.runner.attempt_of(claims[0].key)
         assert found is not None

@@ -98,7 +98,7 @@ def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
 
 def test_a_worker_that_may_start_one_more_run_has_one_place() -> None:
     async def scene(stage: Stage) -> None:
-        stage.runner.buffer.left = 1
+        stage.runner.buffer.runs_left = 1
         assert stage.runner.places() == 1
 
     play(Stage({}, concurrency=3), scene)

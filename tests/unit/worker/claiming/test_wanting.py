@@ -21,12 +21,12 @@ def allowed(rotation: Rotation, queues: list[str], free: int) -> tuple[list[str]
 def test_what_has_used_up_all_places_is_left_alone_until_there_is_one() -> None:
     rotation = Rotation()
     assert rotation.note_wanting(["a", "b", "c"], 1, claims(4, 1), places=4)
-    assert [*rotation.wanting] == ["c", "b"], "what was not served comes first"
+    assert [*rotation.wanting_place] == ["c", "b"], "what was not served comes first"
     assert allowed(rotation, ["a", "b", "c", "d"], free=0) == (["a", "d"], 10)
     assert allowed(rotation, ["b", "c"], free=2) == (["b", "c"], 2), "no more is locked than can be taken"
     assert rotation.hint_wanting() and rotation.begin() == ["c", "b"]
     assert not rotation.note_wanting(["b", "c"], 1, claims(1, 1), places=2)
-    assert not rotation.wanting, "a place is left, so nothing is"
+    assert not rotation.wanting_place, "a place is left, so nothing is"
 
 
 def test_what_does_not_begin_at_once_is_claimed_ahead_as_ever() -> None:

@@ -229,7 +229,7 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
     retention.delete_other_rows(db, GRACE_S, 10)
     db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
-    duty_of(loop, DeclarationsDuty).period.exactly(0)
+    duty_of(loop, DeclarationsDuty).period.set_due_at(0)
     moved(loop, 2 * HOUR)
     loop.run_once()
     assert declared(db) == BOTH
@@ -250,7 +250,7 @@ def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch:
     for _ in range(5):
         loop.run_once()
     assert looks == []
-    duty_of(loop, DeclarationsDuty).period.exactly(0)
+    duty_of(loop, DeclarationsDuty).period.set_due_at(0)
     for _ in range(5):
         loop.run_once()
     assert len(looks) == 1

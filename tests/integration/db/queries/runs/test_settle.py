@@ -189,7 +189,7 @@ def test_a_heartbeat_keeps_what_is_ours_and_is_denied_what_was_reaped(db: psycop
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [gone.id])
     reap(db)
     beat = claims.heartbeat(db, 1, 30.0, [gone.key, kept.key])
-    assert beat.kept == {kept.key}
+    assert beat.renewed == {kept.key}
     assert row_of(db, gone.id)["lease_until"] is None
 
 
@@ -204,7 +204,7 @@ def test_a_zombie_cannot_renew_the_lease_of_the_next_owner(
     before = row_of(db, old.id)["lease_until"]
     beat = claims.heartbeat(db, 1, 30.0, [old.key])
     assert (row_of(db, old.id)["lease_until"] == before) is guarded
-    assert old.key not in beat.kept
+    assert old.key not in beat.renewed
 
 
 def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, connect: Open) -> None:
@@ -212,7 +212,7 @@ def test_a_lease_that_is_being_renewed_is_not_reaped(db: psycopg.Connection, con
     (claim,) = take(db)
     let_expire(db)
     worker = connect(autocommit=False)
-    assert claims.heartbeat(worker, 1, 30.0, [claim.key]).kept
+    assert claims.heartbeat(worker, 1, 30.0, [claim.key]).renewed
     assert reap(db) == []
     worker.commit()
     assert reap(db) == []
