@@ -13,6 +13,7 @@ from typing import Any
 from pgsched.core.model import Kind
 from pgsched.core.planning.overlap import IN_TURN
 from pgsched.core.units import format_elapsed
+from pgsched.core.waiting_reasons import NEWEST_RELEASE
 
 Row = Mapping[str, Any]
 Seconds = timedelta | float
@@ -179,6 +180,8 @@ def queued(run: Row, around: RunContext) -> Answer:
         since += f", to be tried again after {describe_attempts(run)}"
     if around.held_by is not None:
         return Answer("paused", f"{since}, and does not start: {around.held_by}")
+    if waits_for_newest_release(run):
+        return Answer("queued", f"{since}; it {run['reason']}")
     needs = f"task {run['task']}" if run["kind"] == Kind.TASK else f"kind {run['kind']}"
     if not around.live_workers:
         return Answer("unroutable", f"{since}, and there is no live worker")
@@ -240,15 +243,26 @@ def waiting_for_parents(parents: Sequence[Row]) -> Answer:
                   {"waits_for": ids})  # fmt: skip
 
 
+def waits_for_newest_release(run: Row) -> bool:
+    """Check whether the last worker that took the run gave it back to a newer release of its task."""
+    return (run["reason"] or "").startswith(NEWEST_RELEASE)
+
+
 def scheduled(run: Row, _: RunContext) -> Answer:
-    """Answer for a scheduled run: a retry, or a start that jitter has moved."""
+    """Answer for a scheduled run: it was put off by itself or for a release, is a retry, or was moved by jitter."""
+    at = format_instant(run["available_at"])
+    last = f"attempt {run['attempt']} of {run['max_attempts']} failed: {last_error(run) or 'no error was recorded'}"
+    after = f"; {last}" if run["attempt"] else ""
+    if waits_for_newest_release(run):
+        return Answer("scheduled", f"it {run['reason']}; a worker looks again at {at}{after}")
+    if run["reason"] and run["started_at"] is not None:
+        return Answer("scheduled", f"it put itself off until {at}: {run['reason']}{after}")
     if run["attempt"]:
-        failure = (
-            f"attempt {run['attempt']} of {run['max_attempts']} failed: {last_error(run) or 'no error was recorded'}"
-        )
-        return Answer("retrying", f"it is to be tried again at {format_instant(run['available_at'])}; {failure}")
-    by = format_timedelta(run["available_at"] - run["scheduled_at"])
-    return Answer("scheduled", f"it starts at {format_instant(run['available_at'])}: the job's jitter moves it by {by}")
+        return Answer("retrying", f"it is to be tried again at {at}{after}")
+    by = run["available_at"] - run["scheduled_at"]
+    if run["origin"] != "schedule" or by <= timedelta(0):
+        return Answer("scheduled", f"it starts at {at}")
+    return Answer("scheduled", f"it starts at {at}: the job's jitter moves it by {format_timedelta(by)}")
 
 
 ANSWERS: dict[str, Callable[[Row, RunContext], Answer]] = {

@@ -9,9 +9,11 @@ import psycopg
 import pytest
 
 from pgsched.core.leader_absence import absences
+from pgsched.core.model import Outcome, Result, Settlement
 from pgsched.db.queries.jobs import backfills, jobs
 from pgsched.errors import InputError
 from pgsched.leader import backfill
+from pgsched.worker.attempts.misfits import wait_for_newest_release
 from tests.support.db.explaining import HOUR, add, hour, led, put, stamp, why
 from tests.support.db.passing import lead, now
 from tests.support.db.setting import done, take
@@ -215,8 +217,6 @@ def test_running_and_asked_to_stop(db: psycopg.Connection) -> None:
 
 
 def test_to_be_tried_again(db: psycopg.Connection, dsn: str) -> None:
-    from pgsched.core.model import Result
-
     add(db)
     put(db, hour(db, 1), "queued")
     (claim,) = take(db)
@@ -224,6 +224,36 @@ def test_to_be_tried_again(db: psycopg.Connection, dsn: str) -> None:
     found = why(db, hour(db, 1))
     assert found.answer == "retrying"
     assert "attempt 1 of 3 failed: it failed" in found.text
+
+
+@pytest.mark.parametrize("failed_before", [False, True])
+def test_snoozed(db: psycopg.Connection, dsn: str, failed_before: bool) -> None:
+    add(db)
+    put(db, hour(db, 1), "queued", **({"attempt": 1, "error": "no disk"} if failed_before else {}))
+    (claim,) = take(db)
+    settle(dsn, Settlement.of(claim, Outcome(Result.SNOOZED, error="Snooze: not open yet"), 3600))
+    found = why(db, hour(db, 1))
+    assert found.answer == "scheduled"
+    assert "it put itself off until " in found.text and "Snooze: not open yet" in found.text
+    assert ("attempt 1 of 3 failed: no disk" in found.text) is failed_before
+    assert "jitter" not in found.text
+
+
+def test_waits_for_a_newer_release(db: psycopg.Connection, dsn: str) -> None:
+    add(db)
+    put(db, hour(db, 1), "queued")
+    (claim,) = take(db)
+    settle(dsn, Settlement.of(claim, wait_for_newest_release("args: unknown parameter x"), 30))
+    found = why(db, hour(db, 1))
+    assert found.answer == "scheduled"
+    assert (
+        "it waits for a worker of the newest release: args: unknown parameter x; a worker looks again at " in found.text
+    )
+    assert "jitter" not in found.text
+    worker(db, "t")
+    db.execute("UPDATE pgsched.runs SET state = 'queued', phase = 2, available_at = clock_timestamp()")
+    assert "it waits for a worker of the newest release: args: unknown parameter x" in why(db, hour(db, 1)).text
+    assert "to be free" not in why(db, hour(db, 1)).text
 
 
 def test_moved_by_jitter(db: psycopg.Connection) -> None:
