@@ -8,6 +8,7 @@ interrupted migration continues where it stopped.
 from __future__ import annotations
 
 import io
+import re
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from pgsched.errors import InputError
 
 WAIT_S = 600.0
 SETTINGS = {"client_min_messages": "warning"}
+SCHEMA_NAME = re.compile(r'("(?:[^"]|"")*")|([^",\s]+)')  # in a search_path: quoted or plain
 MIGRATE_LOCK = 0x70677363_6D696772  # "pgscmigr"
 
 
@@ -175,12 +177,12 @@ def database_path(conn: Connection[Any]) -> tuple[str, str]:
 def put_on_search_path(conn: Connection[Any]) -> None:
     """Add `pgsched` to the database's default search_path, and keep its other parts."""
     database, path = database_path(conn)
-    if "pgsched" not in path:
+    names = [schema or name.lower() for schema, name in SCHEMA_NAME.findall(path)]
+    if '"pgsched"' not in names and "pgsched" not in names:
         from psycopg import sql
 
-        conn.execute(
-            sql.SQL("ALTER DATABASE {} SET search_path = {}, pgsched").format(sql.Identifier(database), sql.SQL(path))
-        )
+        before = sql.SQL("" if names in ([], ['""']) else f"{path}, ")  # an empty path has no place for another name
+        conn.execute(sql.SQL("ALTER DATABASE {} SET search_path = {}pgsched").format(sql.Identifier(database), before))
 
 
 def validation_script() -> bytes:

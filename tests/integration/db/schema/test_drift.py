@@ -70,3 +70,21 @@ def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) ->
     with psycopg.connect(empty_dsn) as db:
         assert db.execute("SHOW search_path").fetchone() == ("app, public, pgsched",)
         db.execute("INSERT INTO jobs (name, task) VALUES ('plain', 'x')")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("pgsched_old, public", "pgsched_old, public, pgsched"),
+        ('"a ""pgsched"", b", public', '"a ""pgsched"", b", public, pgsched'),
+        ("public, PGSCHED", "public, pgsched"),
+        ('"PGSCHED"', '"PGSCHED", pgsched'),
+        ("''", "pgsched"),
+    ],
+)
+def test_only_a_schema_called_pgsched_counts_as_on_the_search_path(empty_dsn: str, before: str, after: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as db:
+        db.execute(f'ALTER DATABASE "{db.info.dbname}" SET search_path = {before}'.encode())
+    migrate.upgrade(empty_dsn, set_search_path=True)
+    with psycopg.connect(empty_dsn) as db:
+        assert db.execute("SHOW search_path").fetchone() == (after,)
