@@ -30,7 +30,8 @@ UNIT_SIZES_MS = (
 )  # milliseconds in each unit
 # The settings of retention that are lengths of time.
 RETENTION_TIMES = ("keep_minutes", "keep_hours", "keep_audit")
-DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3650, "100 years": 36_500, "1000 years": 365_000}
+# As PostgreSQL compares intervals: a month has 30 days.
+DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3600, "100 years": 36_000, "1000 years": 360_000}
 # In characters. This leaves room for an allowed payload with much white space; longer text is refused unparsed.
 LONGEST = 4 * MAX_PAYLOAD_BYTES
 

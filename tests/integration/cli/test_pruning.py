@@ -273,6 +273,7 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
         (("retention", "set"), "say what"),
         (("retention", "set", "--keep-hours", "1h"), "keep-hours: 1h is not between 1 day and 100 years"),
         (("retention", "set", "--keep-minutes", "1m"), "keep-minutes: 1m is not between 1 hour and 10 years"),
+        (("retention", "set", "--keep-minutes", "3601d"), "keep-minutes: 3601d is not between 1 hour and 10 years"),
         (("retention", "set", "--keep-audit", "1h"), "keep-audit: 1h is not between 1 day and 1000 years"),
         (("retention", "set", "--keep", "soon"), 'keep: "soon" is not a time'),
         (("retention", "set", "--keep", "failed=1d"), 'keep: "failed" is not one of'),
