@@ -7,9 +7,9 @@ parts of the declaration itself (name, task, schedule, timezone, args) are not a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pgsched.core import policies
@@ -17,7 +17,9 @@ from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 Check = Callable[[str, Any], Any]
-TEN_YEARS_S = 10 * 366 * 86_400.0
+TEN_YEARS_S = 10 * 360 * 86_400.0  # as PostgreSQL compares intervals: a month has 30 days
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+MOST_PARENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +76,33 @@ def duration(least_s: float) -> Check:
 
 def text(longest: int) -> Check:
     """Return a check for text of 1 to `longest` characters, without control characters or spaces around it."""
+    storable = prose(longest)
+
+    def check(name: str, value: Any) -> str:
+        found: str = storable(name, value)
+        if not found:
+            raise InputError(f"{name}: must not be empty", name)
+        if any(character < " " or character == "\x7f" for character in found):
+            raise InputError(f"{name}: must not contain control characters", name)
+        if found != found.strip(" "):
+            raise InputError(f"{name}: must not begin or end with a space", name)
+        return found
+
+    return check
+
+
+def prose(longest: int) -> Check:
+    """Return a check for any text of at most `longest` characters, such as several lines for people."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str):
             raise InputError(f"{name}: expected text, got {value!r}", name)
-        if not value:
-            raise InputError(f"{name}: must not be empty", name)
         if len(value) > longest:
             raise InputError(f"{name}: {len(value)} characters, at most {longest} are allowed", name)
-        if any(character < " " or character == "\x7f" for character in value):
+        if "\0" in value:
             raise InputError(f"{name}: must not contain control characters", name)
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise InputError(f"{name}: holds half a surrogate pair, which is not text", name)
-        if value != value.strip(" "):
-            raise InputError(f"{name}: must not begin or end with a space", name)
         return str.__str__(value)  # a str enum's member has another text of its own
 
     return check
@@ -112,9 +127,11 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def instant(name: str, value: Any) -> datetime:
-    """Check for a datetime with a time zone."""
+    """Check for a datetime with a time zone, between the years 1970 and 9000."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InputError(f"{name}: expected a datetime with a time zone, got {value!r}", name)
+    if not EARLIEST <= value <= LATEST:
+        raise InputError(f"{name}: {value} is not an instant between 1970 and 9000", name)
     return value
 
 
@@ -128,10 +145,13 @@ def labels(name: str, value: Any) -> list[str]:
 
 
 def jobs_named(name: str, value: Any) -> list[str]:
-    """Check for a list of names of jobs."""
+    """Check for a list of names of at most 100 jobs."""
     if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{name}: expected a list of the names of jobs, got {value!r}", name)
-    return sorted({LABEL(name, item) for item in value})
+    found = sorted({LABEL(name, item) for item in value})
+    if len(found) > MOST_PARENTS:
+        raise InputError(f"{name}: {len(found)} jobs, at most {MOST_PARENTS} are allowed", name)
+    return found
 
 
 LABEL = text(200)
@@ -152,7 +172,7 @@ def keep_intervals(name: str, value: Any) -> dict[str, str]:
 
 
 POLICIES: dict[str, Check] = {
-    "description": text(10_000),
+    "description": prose(65_536),
     "queue": text(100),
     "priority": integer(0, 9),
     "tags": labels,
@@ -189,10 +209,30 @@ POLICIES: dict[str, Check] = {
 
 
 def check_policies(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the policies as values of their columns. Raises InputError, naming the policy, for a wrong one."""
+    """Return the policies of a job with a schedule as values of their columns.
+
+    Raises InputError, naming the policy, for a wrong one, and for policies that exclude each other.
+    """
     for name in given:
         if name not in POLICIES:
             raise InputError(
                 f"{name}: no such policy; known are {', '.join(POLICIES)}{did_you_mean(name, POLICIES)}", name
             )
-    return {name: POLICIES[name](name, value) for name, value in given.items() if value is not None}
+    found = {name: POLICIES[name](name, value) for name, value in given.items() if value is not None}
+    for name, problem in conflicts(found):
+        raise InputError(f"{name}: {problem}", name)
+    return found
+
+
+def conflicts(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong between the policies of a job with a schedule: `job_error` says the same in the database."""
+    starts_at, ends_at = given.get("starts_at"), given.get("ends_at")
+    if starts_at is not None and ends_at is not None and ends_at <= starts_at:
+        yield "ends_at", "must be later than starts_at"
+    overlap = given.get("overlap", "skip")
+    if "retry_within" in given and overlap != "skip":
+        yield "retry_within", f'is for overlap "skip" alone, not "{overlap}"'
+    if "start_deadline" in given and given["start_deadline"] <= given.get("jitter", timedelta(0)):
+        yield "start_deadline", "must be longer than jitter"
+    if given.get("delete_after_run"):
+        yield "delete_after_run", "is for jobs that run once; this one has a schedule"

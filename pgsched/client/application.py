@@ -27,7 +27,7 @@ from pgsched.app.run_batch import Batch
 from pgsched.app.task import Request, Task
 from pgsched.core.model import FirstResult
 from pgsched.db.queries.runs.dependencies import Progress
-from pgsched.errors import TaskError
+from pgsched.errors import InputError, TaskError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,6 +138,8 @@ class App(AppBase):
         def declare(function: Any) -> Any:
             task = function if isinstance(function, Task) else self._register(function, None, Options())
             job_name = text(200)("name", name or task.name)
+            if job_name in columns.get("after_jobs", ()):
+                raise InputError("after_jobs: a job cannot wait for itself", "after_jobs")
             if any(job.name == job_name for job in self.jobs):
                 raise TaskError(f"job {job_name}: declared twice; give each its own name")
             given = json.loads(_job_args(task, {} if args is None else args))
