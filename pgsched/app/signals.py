@@ -64,7 +64,7 @@ def format_error(error: BaseException) -> str:
         if isinstance(error, BaseExceptionGroup):
             first = leaves(error)[0]
             message = f"{message}: {type(first).__name__}: {first}"
-    except BaseException as second:
+    except BaseException as second:  # also SystemExit: it is the run's, as in its handler, and ends no worker
         message = f"(its text raises {type(second).__name__})"
     name = type(error).__name__
     message = " ".join(replace_unstorable(message[: 4 * ERROR_CHARACTERS]).split())
@@ -91,7 +91,7 @@ def wait_of(error: BaseException) -> timedelta | None:
         after: Any = error.after  # type: ignore[attr-defined]
         seconds = after.total_seconds() if isinstance(after, timedelta) else after
         return None if seconds is None else check_wait(type(error).__name__, seconds)
-    except BaseException:
+    except BaseException:  # as in format_error
         return None
 
 

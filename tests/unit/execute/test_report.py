@@ -85,3 +85,23 @@ def test_a_number_is_seconds_as_in_the_constructor() -> None:
 def test_the_line_of_a_group_says_what_its_first_error_was() -> None:
     line = format_error(group(group(ValueError("no such page")), OSError("disk")))
     assert line.endswith("(2 sub-exceptions): ValueError: no such page")
+
+
+@pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt])
+def test_what_the_text_of_an_error_raises_ends_no_worker(ends: type[BaseException]) -> None:
+    """It is the user's code, as the handler is: a run of it would end each worker that takes it."""
+
+    class Ending(Exception):
+        def __str__(self) -> str:
+            raise ends
+
+    class EndingRetry(Retry):
+        @property
+        def after(self) -> Any:
+            raise ends
+
+        @after.setter
+        def after(self, _: Any) -> None: ...
+
+    assert outcome_of_error(Ending()).error == f"Ending: (its text raises {ends.__name__})"
+    assert outcome_of_error(EndingRetry()).retry_in is None
