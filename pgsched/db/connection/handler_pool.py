@@ -2,6 +2,9 @@
 
 Invariant: each use begins with a session as good as new. One statement resets what the last handler left in the
 session, and checks whether the connection still works.
+
+A child process that was forked uses none of its parent's connections: both would read and write one socket. It does
+not close them either, because that would end the parent's session.
 """
 
 from __future__ import annotations
@@ -45,35 +48,39 @@ class IdleConnections:
     @contextmanager
     def lend(self) -> Iterator[Connection[Any]]:
         """Lend a connection for the block."""
+        process = os.getpid()
         conn = self._reset() or connect(self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None)
         try:
             yield conn
         finally:
-            with self._lock:
-                keep = self._forget_after_fork() and is_clean(conn) and len(self._idle) < MOST_IDLE
-                if keep:
-                    self._idle.append(conn)
-            if not keep:
-                conn.close()
+            if process == os.getpid():
+                with self._lock:
+                    keep = is_clean(conn) and len(self._idle) < MOST_IDLE
+                    if keep:
+                        self._idle.append(conn)
+                if not keep:
+                    conn.close()
 
     @asynccontextmanager
     async def lend_async(self) -> AsyncIterator[AsyncConnection[Any]]:
         """Lend an asyncio connection for the block: the asyncio form of `lend`."""
-        idle = self._of_loop()
+        process, idle = os.getpid(), self._of_loop()
         conn = await reset_async(idle) or await aconnect(
             self._dsn, purpose=PURPOSE, timeout_s=0, settings=THEIRS, encoding=None
         )
         try:
             yield conn
         finally:
-            if is_clean(conn) and len(idle) < MOST_IDLE:
-                idle.append(conn)
-            else:
-                await conn.close()
+            if process == os.getpid():
+                if is_clean(conn) and len(idle) < MOST_IDLE:
+                    idle.append(conn)
+                else:
+                    await conn.close()
 
     async def close(self) -> None:
         """Close idle connections: the blocking ones of all threads, and the asyncio ones of this event loop."""
         with self._lock:
+            self._forget_parent()
             sync, self._idle = self._idle, []
         for conn in sync:
             conn.close()
@@ -84,7 +91,8 @@ class IdleConnections:
         """Return an idle connection that still works, reset; None if there is none."""
         while True:
             with self._lock:
-                conn = self._idle.pop() if self._forget_after_fork() and self._idle else None
+                self._forget_parent()
+                conn = self._idle.pop() if self._idle else None
             if conn is None:
                 return None
             try:
@@ -98,17 +106,13 @@ class IdleConnections:
 
     def _of_loop(self) -> list[AsyncConnection[Any]]:
         with self._lock:
-            self._forget_after_fork()
+            self._forget_parent()
             return self._idle_async.setdefault(asyncio.get_running_loop(), [])
 
-    def _forget_after_fork(self) -> bool:
-        """Forget connections of a parent process, and return True.
-
-        After a fork, parent and child would use the same sockets.
-        """
+    def _forget_parent(self) -> None:
+        """Forget the idle connections of a parent process."""
         if self._pid != os.getpid():
             self._pid, self._idle, self._idle_async = os.getpid(), [], WeakKeyDictionary()
-        return True
 
 
 async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] | None:
