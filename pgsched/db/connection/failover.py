@@ -27,6 +27,11 @@ AsyncConn = TypeVar("AsyncConn", bound=AsyncConnection[Any])
 WHERE_AM_I = """SELECT system_identifier::text,
     ('x' || pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
 FROM pg_catalog.pg_control_system() WHERE NOT pg_catalog.pg_is_in_recovery()"""
+NO_ANSWER = (
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.UndefinedFunction,
+    psycopg.errors.FeatureNotSupported,
+)
 PARTS = ("host", "hostaddr", "port")
 LOOK_S = 2
 _newest: dict[str, int] = {}
@@ -49,12 +54,12 @@ def primary(conninfo: str, connect: Callable[[str], Conn | None]) -> Conn | None
     Raises what `connect` raises, and OperationalError where only old primaries are left.
     """
     conn = connect(conninfo)
-    if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn, cluster_and_timeline(conn)):
+    if conn is None or len(each := servers(conninfo)) < 2 or not passed_over(conn):
         return conn
     for one in each:
         with contextlib.suppress(psycopg.OperationalError):
             conn = connect(one)
-            if conn is None or not passed_over(conn, cluster_and_timeline(conn)):
+            if conn is None or not passed_over(conn):
                 return conn
     raise left_alone()
 
@@ -83,25 +88,42 @@ def learn_timelines(conninfo: str) -> None:
 
 def cluster_and_timeline(conn: Connection[Any]) -> tuple[str, int] | None:
     """Return the cluster and timeline that a connection leads to; None for a standby, or without permission to ask."""
-    with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
-                             psycopg.errors.FeatureNotSupported):  # fmt: skip
+    with contextlib.suppress(*NO_ANSWER):
         return conn.execute(WHERE_AM_I).fetchone()
+    return None
+
+
+async def cluster_and_timeline_async(conn: AsyncConnection[Any]) -> tuple[str, int] | None:
+    """Return the cluster and timeline that a connection leads to: the asyncio form of `cluster_and_timeline`."""
+    with contextlib.suppress(*NO_ANSWER):
+        return await (await conn.execute(WHERE_AM_I)).fetchone()
     return None
 
 
 async def passed_over_async(conn: AsyncConnection[Any]) -> bool:
     """Close the connection if it leads to an old primary: the asyncio form of `passed_over`."""
-    with contextlib.suppress(psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedFunction,
-                             psycopg.errors.FeatureNotSupported):  # fmt: skip
-        if note_timeline(await (await conn.execute(WHERE_AM_I)).fetchone()):
-            tell(conn)
-            await conn.close()
-            return True
+    try:
+        found = await cluster_and_timeline_async(conn)
+    except BaseException:
+        await conn.close()
+        raise
+    if note_timeline(found):
+        tell(conn)
+        await conn.close()
+        return True
     return False
 
 
-def passed_over(conn: Connection[Any], found: tuple[str, int] | None) -> bool:
-    """Close the connection if it leads to an old primary, and return whether it does."""
+def passed_over(conn: Connection[Any]) -> bool:
+    """Close the connection if it leads to an old primary, and return whether it does.
+
+    The connection is closed as well where this raises.
+    """
+    try:
+        found = cluster_and_timeline(conn)
+    except BaseException:
+        conn.close()
+        raise
     if note_timeline(found):
         tell(conn)
         conn.close()

@@ -101,8 +101,10 @@ class IdleConnections:
                     conn.execute(conn.settings)
                 conn.row_factory = tuple_row
                 return conn
-            except psycopg.Error:
+            except BaseException as error:
                 conn.close()
+                if not isinstance(error, psycopg.Error):
+                    raise
 
     def _of_loop(self) -> list[AsyncConnection[Any]]:
         with self._lock:
@@ -125,8 +127,10 @@ async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] 
                 await conn.execute(conn.settings)
             conn.row_factory = tuple_row
             return conn
-        except psycopg.Error:
+        except BaseException as error:
             await conn.close()
+            if not isinstance(error, psycopg.Error):
+                raise
     return None
 
 

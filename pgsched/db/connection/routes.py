@@ -79,7 +79,11 @@ def through(found: PoolerMode, conninfo: str, settings: Mapping[str, str]) -> Pa
     if found.pooler is Pooler.SESSION:
         kept = transaction_pooling.KeptConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
         kept.settings = transaction_pooling.set_settings_statement(settings, local=False)
-        kept.execute(kept.settings)
+        try:
+            kept.execute(kept.settings)
+        except BaseException:
+            kept.close()
+            raise
         return kept
     conn = transaction_pooling.SharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
     transaction_pooling.prepare_shared_connection(conn, settings)
@@ -96,7 +100,11 @@ async def through_async(found: PoolerMode, conninfo: str, settings: Mapping[str,
             conninfo, autocommit=True, prepare_threshold=prepare
         )
         kept.settings = transaction_pooling.set_settings_statement(settings, local=False)
-        await kept.execute(kept.settings)
+        try:
+            await kept.execute(kept.settings)
+        except BaseException:
+            await kept.close()
+            raise
         return kept
     conn = await transaction_pooling.AsyncSharedConnection.connect(conninfo, autocommit=True, prepare_threshold=prepare)
     transaction_pooling.prepare_shared_connection(conn, settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -83,3 +84,61 @@ def test_another_cluster_has_timelines_of_its_own() -> None:
     assert not failover.note_timeline(("two", 1))
     assert failover.note_timeline(("one", 4))
     assert not failover.note_timeline(None)
+
+
+class Refusing(Server):
+    """A connection that fails when it is asked."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__("a", None)
+        self.error = error
+
+    def execute(self, _: str) -> Server:
+        raise self.error
+
+
+class AsyncRefusing(Refusing):
+    async def execute(self, _: str) -> Server:  # type: ignore[override]
+        raise self.error
+
+    async def close(self) -> None:  # type: ignore[override]
+        self.closed = True
+
+
+ERRORS = [psycopg.errors.QueryCanceled("timeout"), psycopg.errors.UndefinedTable("odd"), KeyboardInterrupt()]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_connection_that_does_not_answer_is_closed(error: BaseException) -> None:
+    conn: Any = Refusing(error)
+    with pytest.raises(type(error)):
+        failover.primary(PAIR, lambda _: conn)
+    assert conn.closed
+
+
+@pytest.mark.parametrize("error", [*ERRORS[:2], asyncio.CancelledError()])
+def test_an_asyncio_connection_that_does_not_answer_is_closed(error: BaseException) -> None:
+    conn: Any = AsyncRefusing(error)
+
+    async def connect(_: str) -> Any:
+        return conn
+
+    async def main() -> None:
+        with pytest.raises(type(error)):
+            await failover.primary_async(PAIR, connect)
+
+    asyncio.run(main())
+    assert conn.closed
+
+
+def test_each_server_that_does_not_answer_is_closed() -> None:
+    opened: list[Any] = []
+
+    def connect(_: str) -> Any:
+        opened.append(Refusing(psycopg.OperationalError("gone")) if opened else Server("a", ("cluster", 1)))
+        return opened[-1]
+
+    failover.note_timeline(("cluster", 2))
+    with pytest.raises(psycopg.OperationalError, match="old primary"):
+        failover.primary(PAIR, connect)
+    assert [conn.closed for conn in opened] == [True, True, True]
