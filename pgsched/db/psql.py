@@ -13,15 +13,9 @@ from pathlib import Path
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgsched.db.connection.dsn import parameters
+from pgsched.db.connection.dsn import SECRETS_WITHOUT_VARIABLE, parameters
 from pgsched.errors import InputError, PgschedError
 
-SECRETS = {
-    "sslpassword",
-    "scram_client_key",
-    "scram_server_key",
-    "oauth_client_secret",
-}  # libpq has no environment variables for these
 # `SELECT * FROM jobs` works, and no other schema's functions are found: the user may be a superuser.
 SESSION = "-c search_path=pgsched,pg_temp"
 
@@ -49,7 +43,7 @@ def command(dsn: str, arguments: Sequence[str], folder: Path | None = None) -> t
         where = "PATH" if folder is None else str(folder)
         raise PgschedError(f"there is no psql in {where}: install PostgreSQL's client programs")
     own, other_dsn = environment(dsn)
-    if secrets := SECRETS & conninfo_to_dict(other_dsn).keys():
+    if secrets := SECRETS_WITHOUT_VARIABLE & conninfo_to_dict(other_dsn).keys():
         name = min(secrets)
         text = f"{name}: every user of this machine would see it in psql's command line"
         raise InputError(f"{text}: put it into a service file (pg_service.conf) and give service=NAME", name)

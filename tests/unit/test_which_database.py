@@ -7,7 +7,7 @@ import pytest
 
 from pgsched import App
 from pgsched.config import find_dsn, find_dsn_source
-from pgsched.db.connection.dsn import parameters
+from pgsched.db.connection.dsn import describe_database, parameters
 from pgsched.db.connection.failures import explain_error
 from pgsched.errors import InputError
 
@@ -58,6 +58,30 @@ def test_what_the_code_of_an_app_says_counts_before_variables_that_are_there_for
 @pytest.mark.parametrize("text", ['FATAL:  password authentication failed for user "u"', 'database "x" does not exist'])
 def test_a_server_that_refuses_is_not_called_unreachable(text: str) -> None:
     assert "the server refused the connection" in str(explain_error(psycopg.OperationalError(text)))
-    assert "cannot reach the database" in str(
-        explain_error(psycopg.OperationalError("the database system is starting up"))
-    )
+    assert "cannot reach the database" in str(explain_error(psycopg.OperationalError("the database system is starting up")))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "environ", "described"),
+    [
+        ("host=h dbname=d", {"PGHOST": "other", "PGDATABASE": "other"}, "d on h"),
+        ("dbname=d", {"PGHOST": "h"}, "d on h"),
+        ("dbname=d", {"PGHOSTADDR": "10.0.0.1"}, "d on 10.0.0.1"),
+        ("dbname=d hostaddr=10.0.0.2", {"PGHOST": "h"}, "d on 10.0.0.2"),
+        ("host=h", {"PGDATABASE": "d", "PGUSER": "u"}, "d on h"),
+        ("host=h", {"PGUSER": "u"}, "u on h"),
+        ("host=h user=v", {"PGUSER": "u"}, "v on h"),
+        ("service=s", {"PGHOST": "h", "PGDATABASE": "d"}, "its database on service s"),
+        ("dbname=d", {"PGSERVICE": "s", "PGHOST": "h"}, "d on service s"),
+        ("connect_timeout=1", {}, "the default database on the default host"),
+    ],
+)
+def test_a_database_is_described_as_libpq_will_find_it(
+    dsn: str, environ: dict[str, str], described: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libpq takes what the string leaves open from a service file, and then from its variables."""
+    for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGUSER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert describe_database(dsn) == described

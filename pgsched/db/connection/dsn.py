@@ -31,7 +31,8 @@ ADVICE = {
     "URI query parameter": f"it names an option that libpq does not know; {ESCAPES}",
     "connection option": f"it names an option that libpq does not know; {QUOTES}",
 }
-HIDDEN = {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+# Secrets for which libpq has no environment variable.
+SECRETS_WITHOUT_VARIABLE = {"sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
 
 
 def parameters(dsn: str) -> dict[str, Any]:
@@ -79,10 +80,17 @@ def unreadable_dsn_error(what: str) -> InputError:
 
 
 def describe_database(dsn: str) -> str:
-    """Return the database and its host, for people."""
-    given = parameters(dsn)
-    database = given.get("dbname") or os.environ.get("PGDATABASE") or given.get("user") or "the default database"
-    return f"{database} on {given.get('host') or given.get('hostaddr') or given.get('service') or 'the default host'}"
+    """Return the database and its host, for people.
+
+    libpq takes what the string leaves open from a service file, and then from its environment variables.
+    """
+    given, environ = parameters(dsn), os.environ
+    host, database = given.get("host") or given.get("hostaddr"), given.get("dbname")
+    if service := given.get("service") or environ.get("PGSERVICE"):
+        return f"{database or 'its database'} on {host or f'service {service}'}"
+    host = host or environ.get("PGHOST") or environ.get("PGHOSTADDR") or "the default host"
+    user = given.get("user") or environ.get("PGUSER")
+    return f"{database or environ.get('PGDATABASE') or user or 'the default database'} on {host}"
 
 
 def connection_parameters(conn: Connection[Any] | AsyncConnection[Any]) -> dict[str, str]:
@@ -95,6 +103,8 @@ def connection_parameters(conn: Connection[Any] | AsyncConnection[Any]) -> dict[
 
 def hide_secrets(dsn: str) -> str:
     """Return the string for people, without secrets. Raises InputError where it cannot be read."""
-    secret = {one.keyword.decode() for one in pq.Conninfo.get_defaults() if one.dispchar == b"*"} | HIDDEN
+    secret = {
+        one.keyword.decode() for one in pq.Conninfo.get_defaults() if one.dispchar == b"*"
+    } | SECRETS_WITHOUT_VARIABLE
     given = parameters(dsn)
     return make_conninfo("", **{name: "***" if name in secret else value for name, value in given.items()})

@@ -162,9 +162,7 @@ def renames(conn: Connection[Any]) -> bool:
     name = f"pgsched_probe_{uuid.uuid4().hex}"
     with conn.transaction():
         conn.pgconn.prepare(name.encode(), PROBE)
-        row = conn.execute(
-            "SELECT EXISTS (SELECT FROM pg_catalog.pg_prepared_statements WHERE name = %s)", [name]
-        ).fetchone()
+        row = conn.execute(IS_PREPARED, [name]).fetchone()
         plain = row is None or row[0]
         if plain:
             conn.execute(sql.SQL("DEALLOCATE {}").format(sql.Identifier(name)))
