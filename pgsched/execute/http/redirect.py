@@ -42,6 +42,7 @@ def follow_redirect(ask: Ask, status: int, location: str) -> Ask:
         url=url,
         method=method,
         content=None if method != ask.method else ask.content,
+        own=ask.own - lost,
         headers={name: value for name, value in ask.headers.items() if name.lower() not in lost},
     )
 

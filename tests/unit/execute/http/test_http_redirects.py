@@ -64,6 +64,19 @@ def test_the_jobs_own_headers_do_not_leave_its_origin(server: Server) -> None:
     assert (stayed.headers["authorization"], stayed.headers["x-key"]) == ("Bearer t", "k")
 
 
+def test_another_origin_gets_the_default_headers_instead_of_the_jobs_own(server: Server) -> None:
+    with serving() as other:
+        other.answers["/"] = answer()
+        server.answers |= {"/out": answer("307 x", location=other.url()), "/in": answer("307 x", location="/")}
+        own = {"User-Agent": "Shop/1", "accept": "text/csv"}
+        for path in ("/out", "/in"):
+            http(server.url(path), {"follow_redirects": True, "headers": own})
+        (left,) = other.seen
+    names = ("user-agent", "accept")
+    assert [left.headers.get(name) for name in names] == ["pgsched", "*/*"]
+    assert [server.seen[-1].headers.get(name) for name in names] == [*own.values()]
+
+
 @pytest.mark.parametrize(
     ("status", "method", "then"),
     [(301, "POST", "GET"), (302, "PUT", "GET"), (303, "DELETE", "GET"), (303, "HEAD", "HEAD"), (301, "PUT", "PUT"),
