@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.execute.base import AttemptCancelled, get_kill_after_s
 from pgsched.execute.outcomes import refusal_outcome
 from pgsched.execute.output.head_tail import HeadTail
-from pgsched.execute.output.record import Journal
+from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.subprocess.account import Account
 from pgsched.execute.subprocess.child import Child, Program
 from pgsched.execute.subprocess.process_groups import Groups
@@ -48,15 +49,11 @@ class Processes:
             return refusal_outcome(f"options: {claim.options.reason}")
         record = self._journal.record(claim)
         try:
-            self._groups.start()
-            env = environment(claim, program.env, self._account)
-            enlist = self._groups.enlisting()
-            child = Child(replace(program, env=env, account=self._account), record, enlist)
-        except OSError as error:
+            child = self._start(program, claim, record)
+        except BaseException as error:
             self._groups.not_begun()
-            return refusal_outcome(describe_start_error(program, error), retry=True)
-        except ValueError as error:  # a NUL character
-            return refusal_outcome(f"task: {program.argv[0]!r}: {error}")
+            record.close()
+            return outcome_of_start_error(program, error)
         self._groups.add(child.group)
         try:
             await child.ended()
@@ -68,6 +65,12 @@ class Processes:
             self._release(child)
             record.close()
         return outcome_of_exit(claim, child.returncode, record.output)
+
+    def _start(self, program: Program, claim: Claim, record: Record) -> Child:
+        self._groups.start()
+        env = environment(claim, program.env, self._account)
+        enlist = self._groups.enlisting()
+        return Child(replace(program, env=env, account=self._account), record, enlist)
 
     def _release(self, child: Child) -> None:
         child.kill()  # processes that the program left running end with it
@@ -103,10 +106,19 @@ def environment(claim: Claim, declared: dict[str, str], account: Account | None 
     return {**inherited, "TZ": "UTC", **trace, **declared, **run}
 
 
-def describe_start_error(program: Program, error: OSError) -> str:
+def outcome_of_start_error(program: Program, error: BaseException) -> Outcome:
+    """Return the outcome of a program that could not be started. Raises an error that is no such failure."""
+    if isinstance(error, OSError | subprocess.SubprocessError):
+        return refusal_outcome(describe_start_error(program, error), retry=True)
+    if isinstance(error, ValueError):  # a NUL character
+        return refusal_outcome(f"task: {program.argv[0]!r}: {error}")
+    raise error
+
+
+def describe_start_error(program: Program, error: OSError | subprocess.SubprocessError) -> str:
     """Return why the program could not be started, in terms of the job's own values."""
-    reason = (error.strerror or str(error)).lower()
-    if program.cwd is not None and error.filename == program.cwd:
+    reason = str(getattr(error, "strerror", None) or error).lower()
+    if program.cwd is not None and isinstance(error, OSError) and error.filename == program.cwd:
         return f"cwd: cannot change to {program.cwd!r}: {reason}"
     name = program.argv[0]
     hint = ": a command is one program, its arguments belong in args; or use kind shell" if " " in name.strip() else ""
