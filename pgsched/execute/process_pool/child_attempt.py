@@ -29,6 +29,7 @@ from pgsched.core.model import Outcome
 from pgsched.errors import TaskError
 from pgsched.execute.event_loops import outside_loop, run_until_done
 from pgsched.execute.outcomes import outcome_of_error, outcome_of_value, refusal_outcome
+from pgsched.execute.output.record import Record
 from pgsched.execute.output.relay import Relay
 from pgsched.execute.output.streams import Streams, capturing
 from pgsched.execute.process_pool.protocol import Message, RemoteControl, log_attempt_of, outcome_message, run_of
@@ -144,6 +145,15 @@ class ChildAttempts:
             )
         record = self._relay.begin()
         control = RemoteControl(message["own"], lambda: self._stop.asked, self._relay.answer)
+        try:
+            return self._attempt(handler, message, record, control, limit)
+        finally:
+            control.close()
+            self._relay.end(record)
+
+    def _attempt(
+        self, handler: Handler, message: Message, record: Record, control: RemoteControl, limit: Limit
+    ) -> Outcome:
         with_run = handler.takes_run or self._hooks.per_run
         run = run_of(message, record, AttemptState(control, control.dsn)) if with_run else None
         try:
@@ -153,15 +163,11 @@ class ChildAttempts:
             return refusal_outcome(str(error), retry=True)
         if handler.capture:
             self._streams.install()
-        try:
-            with capturing(record) if handler.capture else contextlib.nullcontext(), attempt_context(message):
-                context = contextvars.copy_context()
-            if handler.is_async or self._hooks.around_all:
-                return self._finish(self._on_loop(call, run, limit, handler), context)
-            return context.run(self._in_main_thread, call, run, limit, handler)
-        finally:
-            control.close()
-            self._relay.end(record)
+        with capturing(record) if handler.capture else contextlib.nullcontext(), attempt_context(message):
+            context = contextvars.copy_context()
+        if handler.is_async or self._hooks.around_all:
+            return self._finish(self._on_loop(call, run, limit, handler), context)
+        return context.run(self._in_main_thread, call, run, limit, handler)
 
     def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
         interrupted = not handler.takes_run
