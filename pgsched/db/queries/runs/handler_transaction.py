@@ -40,14 +40,18 @@ ASSERT_TEXT = "SELECT pg_catalog.transaction_timestamp(), pgsched.assert_claim(:
 INTERRUPT_S = 2.0
 LOST = ObjectNotInPrerequisiteState.sqlstate
 # The settlement is the last statement of its transaction. It must find functions and operators in pg_catalog alone: the
-# handler's search path may name schemas in which others can create objects. Afterwards the search path is restored,
-# because triggers may be deferred to the commit. The other settings stay: no statement of the handler comes after them.
+# handler's search path may name schemas in which others can create objects. Afterwards the handler's settings are
+# restored, because triggers may be deferred to the commit.
+CHANGED = ("search_path", *BY_KEY)
 SEAL = (
-    "SELECT pg_catalog.set_config('pgsched.search_path', pg_catalog.current_setting('search_path'), true);"
-    f"SET LOCAL search_path = {SEARCH_PATH};"
+    "SELECT "
+    + ", ".join(
+        f"pg_catalog.set_config('pgsched.{name}', pg_catalog.current_setting('{name}'), true)" for name in CHANGED
+    )
+    + f"; SET LOCAL search_path = {SEARCH_PATH};"
     + "".join(f"SET LOCAL {name} = {value};" for name, value in BY_KEY.items())
 )
-UNSEAL = "SELECT set_config('search_path', current_setting('pgsched.search_path'), true)"
+UNSEAL = "SELECT " + ", ".join(f"set_config('{name}', current_setting('pgsched.{name}'), true)" for name in CHANGED)
 
 
 def assert_claim(conn: Any, run_id: int, token: UUID) -> Any:

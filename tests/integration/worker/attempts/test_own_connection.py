@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from pgsched import ClaimLost, InputError, Run, TaskError
 from pgsched.app.control import AttemptState
+from pgsched.db.connection.connect import BY_KEY
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from tests.support.apps import contract
@@ -46,6 +47,31 @@ def test_the_transaction_may_be_on_a_connection_of_the_handlers(
         assert state(db, run.id) == "succeeded"
         assert mine.execute("SHOW enable_seqscan").fetchone() == ("on",)
     assert written(db) == ["inside", "inside"]
+
+
+def test_deferred_triggers_run_with_the_settings_of_the_handler(
+    run: Run, db: psycopg.Connection, connect: Open
+) -> None:
+    names = ["search_path", *BY_KEY]
+    db.execute(
+        """
+        CREATE TABLE public.seen (name text, value text);
+        CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            INSERT INTO public.seen SELECT s.name, pg_catalog.current_setting(s.name) FROM public.names s;
+            RETURN NULL;
+        END $$;
+        CREATE TABLE public.names (name text);
+        CREATE CONSTRAINT TRIGGER late AFTER INSERT ON public.names DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW WHEN (NEW.name = 'jit') EXECUTE FUNCTION public.see()"""
+    )
+    own = connect()
+    with run.transaction(own) as conn:
+        conn.execute("SET LOCAL enable_hashjoin = off; SET LOCAL search_path = public")
+        before = {name: conn.execute("SELECT current_setting(%s)", [name]).fetchone() for name in names}
+        conn.execute("INSERT INTO public.names SELECT unnest(%s::text[])", [names])
+    assert state(db, run.id) == "succeeded"
+    seen = {name: (value,) for name, value in db.execute("SELECT name, value FROM public.seen")}
+    assert seen == before
 
 
 def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, connect: Open) -> None:
