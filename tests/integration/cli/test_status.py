@@ -13,6 +13,7 @@ import pytest
 from pgsched.services import charts
 from pgsched.services import status as observe
 from pgsched.telemetry import database_metrics
+from tests.support.db.setting import take
 
 pytestmark = pytest.mark.packages
 
@@ -296,6 +297,19 @@ def test_a_long_queue_is_counted_up_to_a_bound(
     found = observe.read_status(db)
     assert (found.counted_all, found.queues[0].queued) == (False, 20)
     assert "only the first ones were counted" in pgsched("status").out
+
+
+def test_the_bound_is_for_the_runs_of_each_phase(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observe, "MOST_OPEN", 20)
+    queued(db, "t", n=15)
+    later = "SELECT 't', %s, clock_timestamp() + make_interval(hours => 1) FROM generate_series(1, 15)"
+    db.execute(f"INSERT INTO pgsched.runs (task, state, available_at) {later}".encode(), ["scheduled"])
+    db.execute(f"INSERT INTO pgsched.runs (task, state, available_at) {later}".encode(), ["waiting"])
+    assert observe.read_status(db).counted_all
+    assert len(take(db, n=7)) == 7
+    assert observe.read_status(db).counted_all
+    queued(db, n=15)
+    assert not observe.read_status(db).counted_all
 
 
 def test_no_question_scans_the_history(db: psycopg.Connection) -> None:

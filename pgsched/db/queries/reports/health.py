@@ -81,8 +81,17 @@ def facts(conn: Connection[Any], most_open: int = MOST_OPEN) -> Facts:
         ],
         unpruned=ask_if_permitted(conn, unpruned, None),
         notify_usage=(first_row(conn, "health_notify") or {"usage": 0.0})["usage"],
-        counted_all=sum(row["n"] for row in open_runs) < most_open,
+        counted_all=counted_all(open_runs, most_open),
     )
+
+
+def counted_all(open_runs: list[Row], most: int) -> bool:
+    """Check whether each scan of `runs_open_by_state` ended before its bound of `most` runs."""
+    counts: dict[tuple[bool, str | None], int] = defaultdict(int)
+    for row in open_runs:
+        claimable = row["state"] in ("queued", "running")  # one scan reads both
+        counts[row["limited"], None if claimable else row["state"]] += row["n"]
+    return max(counts.values(), default=0) < most
 
 
 def unroutable(conn: Connection[Any], open_runs: list[Row]) -> list[Unroutable]:
