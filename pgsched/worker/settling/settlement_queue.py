@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from pgsched.core.model import Settlement
-from pgsched.worker.settling_later import RetriedOutcomes
+from pgsched.worker.settling.settling_later import RetriedOutcomes
 
 LARGEST_BATCH = 4000
 BEHIND = LARGEST_BATCH  # from this many waiting outcomes on, the worker claims nothing

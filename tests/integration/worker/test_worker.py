@@ -248,7 +248,7 @@ def test_rows_that_stay_locked_hold_up_no_later_settlement(
     dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them is tried again before the other has given up: so one is always there to be tried."""
-    monkeypatch.setattr("pgsched.worker.settling_later.LONGEST_S", 0.01)
+    monkeypatch.setattr("pgsched.worker.settling.settling_later.LONGEST_S", 0.01)
     add_runs(db, 40)
     person = connect(autocommit=False)
 

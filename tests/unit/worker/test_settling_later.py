@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from pgsched.core.model import DONE, Settlement
-from pgsched.worker import settling_later
-from pgsched.worker.settling_later import RetriedOutcomes
+from pgsched.worker.settling import settling_later
+from pgsched.worker.settling.settling_later import RetriedOutcomes
 
 
 def settlement(run: int) -> Settlement:
