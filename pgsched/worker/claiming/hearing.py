@@ -45,3 +45,4 @@ class NotificationWake:
         """Cancel the planned wake-up."""
         if self._waking is not None:
             self._waking.cancel()
+            self._waking = None

@@ -84,3 +84,16 @@ def test_looks_in_vain_are_heeded_ever_less_often() -> None:
 
     asyncio.run(scene())
     assert hearing.MOST_IN_VAIN == 10
+
+
+def test_a_wake_up_that_was_cancelled_is_forgotten() -> None:
+    async def scene() -> None:
+        woken = asyncio.Event()
+        it = NotificationWake(woken.set)
+        it.wake(time.monotonic() + 0.01)
+        it.close()
+        it.wake(time.monotonic() + 0.02)
+        await asyncio.wait_for(woken.wait(), 10)
+        it.close()
+
+    asyncio.run(scene())
