@@ -14,7 +14,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -140,10 +140,12 @@ def require_client() -> None:
 
 
 def make_public_endpoints(
-    metrics: str | None, health: str | None, metrics_route: Route, read_health: object
+    metrics: str | None, health: str | None, metrics_route: Route, read_health: Callable[[], Health]
 ) -> list[Endpoint]:
-    """Return the endpoints for the outside: metrics with health beside them, and health alone at its own address."""
-    assert callable(read_health)
+    """Return the endpoints for the outside: metrics with health beside them, and health alone at its own address.
+
+    `read_health`: returns the health of the process now.
+    """
 
     def probe(path: str) -> Route:
         return lambda _: Answer(*read_health().answer(path))
