@@ -75,7 +75,8 @@ RETURNING what, name, paused_at, paused_by, reason, resume_at
 
 
 -- name: queue_list
--- return the queues that have settings, a pause or unfinished runs. Runs are counted up to 100,000 of each kind.
+-- return the queues that have settings, a pause, or runs that are queued, running or kept waiting by limits. Runs are
+-- counted up to 100,000 of each kind. Scheduled runs, and those that wait for others, name no queue.
 -- params: bounded boolean (only queues that have a limit, rate or depth)
 -- returns: (name, concurrency_limit, rate, rate_s, rate_burst, fair, ageing, max_depth, on_full, keep, applied: null
 --          without settings; depth: runs that are queued or that limits keep waiting; running, paused_at, paused_by,

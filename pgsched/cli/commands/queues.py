@@ -90,7 +90,7 @@ def describe_queue_state(row: dict[str, Any]) -> str:
 
 
 def list_queues(dsn: Dsn = None, json: Json = False) -> None:
-    """List the queues that have settings, a pause or unfinished runs.
+    """List the queues that have settings, a pause, or runs that are queued, running or kept waiting by limits.
 
     \b
     Example:

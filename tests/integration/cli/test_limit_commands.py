@@ -105,3 +105,13 @@ def test_explain_says_that_a_slot_waits_for_its_limits(pgsched: Callable[..., An
     found = json.loads(pgsched("explain", "j", at[0], "--json").out)
     assert found["answer"] == "limited"
     assert "limit j: 0 of key job:1 at once" in found["text"]
+
+
+def test_queues_are_listed_for_what_stands_in_them(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:
+    put = "INSERT INTO pgsched.runs (task, queue, state, available_at, ready_at)"
+    now, later = "clock_timestamp()", "clock_timestamp() + interval '1 hour'"
+    db.execute(
+        f"{put} VALUES ('t', 'standing', 'queued', {now}, NULL), ('t', 'limited', 'waiting', {now}, {now}),"
+        f" ('t', 'later', 'scheduled', {later}, NULL), ('t', 'behind', 'waiting', {now}, NULL)".encode()
+    )
+    assert [row["name"] for row in pgsched("queue", "list", "--json").json] == ["limited", "standing"]
