@@ -58,7 +58,9 @@ def test_what_the_code_of_an_app_says_counts_before_variables_that_are_there_for
 @pytest.mark.parametrize("text", ['FATAL:  password authentication failed for user "u"', 'database "x" does not exist'])
 def test_a_server_that_refuses_is_not_called_unreachable(text: str) -> None:
     assert "the server refused the connection" in str(explain_error(psycopg.OperationalError(text)))
-    assert "cannot reach the database" in str(explain_error(psycopg.OperationalError("the database system is starting up")))
+    assert "cannot reach the database" in str(
+        explain_error(psycopg.OperationalError("the database system is starting up"))
+    )
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def demo(
     console = Console(highlight=False, stderr=as_json)
     with migrated_database(dsn) as address:
         with connect(address, purpose="demo") as conn, interrupts() as interrupted:
-            version.check(conn)
+            version.check_version(conn)
             folder = demo_folder()
             start = prepare(conn, console, folder)
             with worker_process(dsn, folder, console) as process:

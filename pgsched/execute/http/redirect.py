@@ -42,7 +42,7 @@ def follow_redirect(ask: Ask, status: int, location: str) -> Ask:
         url=url,
         method=method,
         content=None if method != ask.method else ask.content,
-        own=ask.own - lost,
+        job_headers=ask.job_headers - lost,
         headers={name: value for name, value in ask.headers.items() if name.lower() not in lost},
     )
 

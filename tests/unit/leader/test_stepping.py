@@ -20,7 +20,9 @@ def clock() -> DatabaseClock:
 
 def is_trusted(clock: DatabaseClock, now: float) -> bool:
     """Whether a round that begins at this instant decides by the clock."""
-    return Round(now, DueWork(None, *[False] * 9, now_s=now), figures=False, trusted_at=clock.trusted_at).trusted
+    return Round(
+        now, DueWork(None, *[False] * 9, now_s=now), asked_for_figures=False, trusted_at=clock.trusted_at
+    ).trusted
 
 
 def test_time_that_passes_is_no_step(clock: DatabaseClock) -> None:

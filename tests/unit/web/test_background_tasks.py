@@ -80,7 +80,7 @@ def test_depths_are_recorded_after_an_unforeseen_error(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(depth, "read_depth", read)
     depths, recorded = Depths(), asyncio.Event()
-    monkeypatch.setattr(depths, "kept", kept := Kept(recorded))
+    monkeypatch.setattr(depths, "records", kept := Kept(recorded))
     monkeypatch.setattr(depth, "EVERY_S", 0.0)
 
     async def main() -> None:

@@ -25,7 +25,7 @@ PASSWORD = Password(2**14, 8, 1, b"salt", b"0123456789abcdef")
         ({"password": PASSWORD}, "Password"),
         ({"password": PASSWORD, "token": TOKEN}, "Token or password"),
         ({"password": PASSWORD, "reader_token": TOKEN}, "Token or password"),
-        ({"password": PASSWORD, "named": (("ann", TOKEN),)}, "Token or password"),
+        ({"password": PASSWORD, "named_tokens": (("ann", TOKEN),)}, "Token or password"),
     ],
 )
 def test_the_label_names_what_lets_a_visitor_in(settings: dict[str, Any], label: str) -> None:

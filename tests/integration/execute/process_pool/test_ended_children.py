@@ -201,10 +201,10 @@ def test_what_a_dead_child_had_started_ends_with_it(tmp_path: Path) -> None:
 
 WORKER = """
 import asyncio, sys
-from pgsched.client.application import load
+from pgsched.app.base import import_app
 from pgsched.execute.python.executor import PythonExecutor
 from tests.support.executing import claim
-app = load("tests.support.apps.processes:app")
+app = import_app("tests.support.apps.processes:app")
 asyncio.run(PythonExecutor(app.tasks, 1, app).execute(claim("task", sys.argv[1], {"on": sys.argv[2]})))
 """
 

@@ -50,7 +50,7 @@ def test_a_first_limit_waits_five_seconds_for_strangers_and_says_for_whom(
 def test_without_the_bound_it_waits_for_ever(
     db: psycopg.Connection, stranger: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "WRITERS_TIMEOUT_S", float("inf"))
+    monkeypatch.setattr(changed_limits, "WRITERS_TIMEOUT_S", float("inf"))
     add(db, 3)
     limit_queue(db, concurrency_limit=2)
     standing = admission.AdmissionState()
