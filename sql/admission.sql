@@ -220,7 +220,7 @@ WHERE c.unstarted > 0 AND EXISTS (SELECT FROM pgsched.limits l WHERE l.applied_a
 -- params: none
 -- returns: (queue: empty in the row for all other queues; concurrency, rate, period_s, burst, fair, ageing_s: null
 --          where nothing is set; admitted, unstarted: 0 where the queue is not limited; counted: all were counted;
---          slots: the concurrency of live workers that serve the queue; paused; tokens, bucket_at, bucket_unstarted:
+--          places: those of live workers that serve the queue; paused; tokens, bucket_at, bucket_unstarted:
 --          null while the bucket is full; now)
 -- locks: none
 WITH paused AS MATERIALIZED (
@@ -233,7 +233,7 @@ WITH paused AS MATERIALIZED (
 )
 SELECT n.queue, q.concurrency_limit AS concurrency, q.rate, extract(epoch FROM q.rate_period)::float8 AS period_s,
     q.rate_burst AS burst, coalesce(q.fair, false) AS fair, extract(epoch FROM q.ageing)::float8 AS ageing_s,
-    c.admitted, c.unstarted, c.admitted < m.most AS counted, s.slots,
+    c.admitted, c.unstarted, c.admitted < m.most AS counted, s.places,
     EXISTS (SELECT FROM paused p WHERE p.what = 'all' OR p.name = n.queue) AS paused,
     b.tokens, b.at AS bucket_at, b.unstarted AS bucket_unstarted, clock_timestamp() AS now
 FROM named n LEFT JOIN pgsched.queues q ON q.name = n.queue
@@ -247,7 +247,7 @@ CROSS JOIN LATERAL (
         ORDER BY r.queue, r.priority LIMIT m.most) f
 ) c
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(w.concurrency), 0)::bigint AS slots FROM pgsched.workers w
+    SELECT coalesce(sum(w.concurrency), 0)::bigint AS places FROM pgsched.workers w
     WHERE (q.fair OR q.ageing IS NOT NULL) AND w.stopped_at IS NULL AND w.stopping_at IS NULL
       AND w.seen_at > clock_timestamp() - w.lease AND (w.queues IS NULL OR n.queue = ANY (w.queues))
 ) s

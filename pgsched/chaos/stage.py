@@ -33,7 +33,7 @@ SLACK_S = 3.0  # added to bounds, because the machine may be busy with other wor
 class Stage:
     """Everything that lives while one fault runs.
 
-    `server`: one of servers.KINDS.
+    `server`: an instance of one of the classes in servers.KINDS.
     `workers_dsn`: the fault's own database as the processes reach it, through the proxy if there is one.
     `findings`: what the fault has reported.
     `gates`: gates that handlers wait for. All are opened when the load ends, at the latest.

@@ -101,14 +101,14 @@ class Window:
     left: int = 0
     at: datetime | None = None
 
-    def resize(self, slots: int, unstarted: int, now: datetime) -> int:
-        """Return how many runs may be unstarted now. `slots`: the number of places of the workers."""
+    def resize(self, places: int, unstarted: int, now: datetime) -> int:
+        """Return how many runs may be unstarted now. `places`: those of all workers of the queue."""
         elapsed_s = max(0.001, (now - self.at).total_seconds()) if self.at else math.inf
         if unstarted:
             wanted = (self.left - unstarted) / elapsed_s * WINDOW_S
         else:  # all runs were taken, so the workers might have taken more
             wanted = 2.0 * self.left if elapsed_s < WINDOW_S else 0.0
-        least = max(SMALLEST_WINDOW, 2 * slots)
+        least = max(SMALLEST_WINDOW, 2 * places)
         self.size = max(least, min(LARGEST_WINDOW, max(wanted, 0.9 * self.size)))
         return math.floor(self.size)
 

@@ -226,7 +226,7 @@ def build_queue_gate(row: Row, standing: AdmissionState, now: Any, *, shrink: bo
     gate = build_gate(row, now)
     if row["fair"] or row["ageing_s"] is not None:
         window = standing.windows.setdefault(row["queue"], Window())
-        space = window.resize(row["slots"], row["unstarted"], now) - row["unstarted"]
+        space = window.resize(row["places"], row["unstarted"], now) - row["unstarted"]
         gate.room = min(gate.room, space if shrink else max(0, space))
     return gate
 

@@ -1,7 +1,7 @@
 """The data and the actions of `pgsched top`.
 
-Invariant: a look reads only what its page shows, and every answer is bounded. The queries are those of `status`, of the
-console, and of sql/top.sql.
+Invariant: besides the header, a look reads only the rows of its page, and every answer is bounded. The queries are
+those of `status`, of the web console, and of sql/top.sql.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 Invariant: no client can use up its memory or its connections, or keep a probe from being answered.
 
 - The head of a request has at most HEAD_BYTES bytes, and HEAD_S seconds to arrive.
-- At most MOST connections are open at a time, and each serves one request.
-- Only GET and HEAD of known paths are answered.
+- At most MOST_CONNECTIONS connections are open at a time, and each serves one request.
+- GET and HEAD of known paths are answered; other requests get an error.
 - One connection too many closes another: of the peer with most unfinished request heads, the oldest one.
 
-It also answers while the worker's own event loop is blocked; the health answer then reports that.
+The server answers also while the worker's own event loop is blocked; the health answer then reports that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = log.get("endpoint")
 HEAD_BYTES = 8192
 HEAD_S = 5.0
 ANSWER_S = 10.0  # to make and send an answer
-MOST = 32
+MOST_CONNECTIONS = 32
 PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
@@ -85,7 +85,7 @@ class Endpoint:
         self._open += 1
         self._waiting[writer] = peer_of(writer)
         try:
-            if self._open <= MOST or self._make_room():
+            if self._open <= MOST_CONNECTIONS or self._make_room():
                 async with asyncio.timeout(HEAD_S):
                     head = await reader.readuntil(b"\r\n\r\n")
                 self._waiting.pop(writer, None)

@@ -222,7 +222,7 @@ class Place:
         self.path = folders.make(PREFIX, memory())
 
     def remove(self) -> None:
-        folders.remove(self.path)
+        folders.remove_own(self.path)
 
 
 def sweep() -> None:

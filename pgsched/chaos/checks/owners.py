@@ -61,7 +61,7 @@ def ownership_of(ownership: list[Change], released: Change | None) -> Ownership:
     return Ownership(first.run_id, first.token or "", first.attempt, first, released, ownership[-1])
 
 
-def one_at_a_time(history: History) -> Iterator[str]:
+def check_one_at_a_time(history: History) -> Iterator[str]:
     """Check that a run changes owners only after the former one was released, and never returns to an old token."""
     for run_id, changes in changes_by_run(history).items():
         seen: set[str] = set()
@@ -91,7 +91,7 @@ def check_lease_respected(history: History) -> Iterator[str]:
                 yield f"run {run_id}: taken from {one.token} {early:.3f} s before its lease ended"
 
 
-def ended_once(history: History) -> Iterator[str]:
+def check_ended_once(history: History) -> Iterator[str]:
     """Check that a run that has ended does not change its state or token."""
     for run_id, changes in changes_by_run(history).items():
         for before, change in pairwise(changes):
@@ -100,7 +100,7 @@ def ended_once(history: History) -> Iterator[str]:
                 yield f"run {run_id}: was {before.state}, and became {change.state}"
 
 
-def events_by_owners(history: History) -> Iterator[str]:
+def check_events_by_owners(history: History) -> Iterator[str]:
     """Check that handlers run with claimed tokens, and write under a claim only while they own the run."""
     owned: dict[int, dict[str, Ownership]] = {
         run_id: {one.token: one for one in ownerships(changes)} for run_id, changes in changes_by_run(history).items()

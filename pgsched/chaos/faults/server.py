@@ -8,7 +8,6 @@ from pgsched.chaos.registry import fault
 from pgsched.chaos.stage import Stage
 from pgsched.db.embedded.cluster import StopMode
 
-AWAY_S = 2.0
 FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"
 FIRST_CLAIM = """SELECT extract(epoch FROM min(at))::float8 - %s FROM chaos.journal
 WHERE what = 'run' AND op = 'update' AND state = 'running' AND extract(epoch FROM at) > %s"""
@@ -22,7 +21,7 @@ def under_load(stage: Stage, runs: int = 60) -> None:
     stage.wait(lambda: stage.one(FINISHED) >= base + runs, 30, "the load")
 
 
-def restart(stage: Stage, mode: StopMode, times: int) -> None:
+def stop_and_start(stage: Stage, mode: StopMode, times: int) -> None:
     """Stop the server under load and start it again, `times` times."""
     stage.leader()
     for _ in range(times):
@@ -44,11 +43,11 @@ def restart(stage: Stage, mode: StopMode, times: int) -> None:
 
 @fault("server-crash", tier="quick", server="plain")
 def crash(stage: Stage) -> None:
-    """Stop the server with pg_ctl -m immediate under load, and start it: acknowledged runs exist, all go on."""
-    restart(stage, "immediate", 1)
+    """Stop the server with pg_ctl -m immediate under load, and start it: no acknowledged run is lost."""
+    stop_and_start(stage, "immediate", 1)
 
 
 @fault("server-restart", tier="full", server="plain")
-def fast(stage: Stage) -> None:
-    """Stop the server with pg_ctl -m fast under load, and start it, twice: acknowledged runs exist, all go on."""
-    restart(stage, "fast", 2)
+def restart_twice(stage: Stage) -> None:
+    """Stop the server with pg_ctl -m fast under load, and start it, twice: no acknowledged run is lost."""
+    stop_and_start(stage, "fast", 2)

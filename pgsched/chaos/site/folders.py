@@ -37,7 +37,7 @@ def make(prefix: str = PREFIX, parent: str | None = None) -> Path:
     return folder
 
 
-def remove(folder: Path) -> None:
+def remove_own(folder: Path) -> None:
     """Delete the folder. Its servers must have ended."""
     shutil.rmtree(folder, ignore_errors=True)
     if (lock := _locks.pop(folder, None)) is not None:
@@ -49,10 +49,10 @@ def sweep(prefix: str = PREFIX, parent: str | None = None) -> None:
     for folder in Path(parent or tempfile.gettempdir()).resolve().glob(f"{prefix}*"):
         with contextlib.suppress(OSError, EmbeddedUnavailable), (folder / IN_USE).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            clear(folder)
+            remove_abandoned(folder)
 
 
-def clear(folder: Path) -> None:
+def remove_abandoned(folder: Path) -> None:
     """Stop the folder's servers, unmount its file systems, and delete it."""
     for started in folder.rglob("postmaster.opts"):
         program = started.read_text().partition(' "')[0]  # the server's program; its arguments are quoted

@@ -59,7 +59,7 @@ class PlainServer:
         cluster = Cluster(
             self.directory / "data", self.binaries, account, {**SETTINGS, **(settings or {})}, environment or {}
         )
-        self.cluster = cluster if is_current(self.binaries) else replace(cluster, locale=())
+        self.cluster = cluster if has_embedded_major(self.binaries) else replace(cluster, locale=())
         self.dsn = dsn_of(self)
 
     @property
@@ -96,7 +96,7 @@ class PlainServer:
         """Stop the server and delete its folder."""
         with contextlib.suppress(EmbeddedUnavailable):
             self.cluster.stop("immediate")
-        folders.remove(self.folder)
+        folders.remove_own(self.folder)
 
     def make_place(self) -> None:
         """Create the directory that holds the data directory."""
@@ -265,7 +265,7 @@ def dsn_of_all(*servers: PlainServer) -> str:
     return f"postgresql://postgres@/postgres?host={hosts}&port={ports}&target_session_attrs=read-write"
 
 
-def is_current(binaries: Path) -> bool:
+def has_embedded_major(binaries: Path) -> bool:
     """Check whether these binaries are of the major version of the embedded wheel."""
     done = subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True)
     return f" {MAJOR}." in done.stdout

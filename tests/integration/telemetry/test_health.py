@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.telemetry.endpoint import HEAD_BYTES, MOST, Answer, Endpoint, address, listen
+from pgsched.telemetry.endpoint import HEAD_BYTES, MOST_CONNECTIONS, Answer, Endpoint, address, listen
 from pgsched.telemetry.health import Health, combine_children
 from pgsched.worker.health import worker_health
 from tests.support.fleet import Fleet
@@ -183,7 +183,7 @@ def test_a_request_that_is_too_long_is_cut_off(endpoint: int) -> None:
 @pytest.mark.slow
 def test_slow_clients_hold_up_nobody_for_long(endpoint: int) -> None:
     """More connections than it serves: after a few seconds all of them are gone."""
-    held = [socket.create_connection(("127.0.0.1", endpoint)) for _ in range(MOST + 5)]
+    held = [socket.create_connection(("127.0.0.1", endpoint)) for _ in range(MOST_CONNECTIONS + 5)]
     try:
         for one in held:
             one.sendall(b"GET /fi")

@@ -32,7 +32,7 @@ def probe(port: int, source: str = "127.0.0.1") -> bytes:
 
 def test_idle_connections_keep_no_probe_from_its_answer(port: int) -> None:
     with contextlib.ExitStack() as opened:
-        for _ in range(3 * endpoint.MOST):
+        for _ in range(3 * endpoint.MOST_CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 10)).sendall(b"GET /heal")
         assert [probe(port)[:15] for _ in range(40)] == [b"HTTP/1.1 200 OK"] * 40
 
@@ -40,7 +40,7 @@ def test_idle_connections_keep_no_probe_from_its_answer(port: int) -> None:
 def test_the_peer_with_most_idle_connections_makes_room(port: int) -> None:
     with contextlib.ExitStack() as opened:
         patient = opened.enter_context(socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0)))
-        for _ in range(2 * endpoint.MOST):
+        for _ in range(2 * endpoint.MOST_CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 10)).sendall(b"GET")
         patient.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
         assert patient.recv(15) == b"HTTP/1.1 200 OK"
