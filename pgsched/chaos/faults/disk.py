@@ -76,13 +76,13 @@ def has_logged_problem(worker: Member, since: int) -> bool:
     return any(word in log_text for word in UNHEALTHY)
 
 
-@fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
+@fault("disk-full", tier="full", needs=("tmpfs",), server="tmpfs", separate_ledger=True, lease_s=None)
 def disk_full(stage: Stage) -> None:
     """Fill the server's disk: workers log it, ask seldom, keep their outcomes, and go on when there is room."""
     fill_and_free_disk(stage, 0)
 
 
-@fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", apart=True, lease_s=None)
+@fault("disk-full-for-wal", tier="full", needs=("tmpfs",), server="tmpfs", separate_ledger=True, lease_s=None)
 def disk_full_for_wal(stage: Stage) -> None:
     """Leave less room than the next WAL segment needs: the server may end; all go on when it is back."""
     fill_and_free_disk(stage, 8 * 1024)

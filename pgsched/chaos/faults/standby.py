@@ -106,7 +106,7 @@ def standby_first(stage: Stage) -> None:
     await_work_of(stage, member)
 
 
-@fault("failover-asynchronous", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
+@fault("failover-asynchronous", tier="full", needs=("standby",), server="standby", direct=True, separate_ledger=True)
 def asynchronous(stage: Stage) -> None:
     """Promote a standby that lags: only what it lacked is lost; no former owner settles a run id given again."""
     pair: Pair = stage.server
@@ -177,7 +177,7 @@ def is_stale_claim_accepted(stage: Stage, number: int, token: UUID) -> bool:
     return True
 
 
-@fault("old-primary-returns", tier="full", needs=("standby",), server="standby", direct=True, apart=True)
+@fault("old-primary-returns", tier="full", needs=("standby",), server="standby", direct=True, separate_ledger=True)
 def old_primary(stage: Stage) -> None:
     """Bring the old primary back writable and first in the DSN after a failover: no process writes there."""
     pair: Pair = stage.server

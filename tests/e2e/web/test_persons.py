@@ -46,7 +46,7 @@ def test_every_change_is_noted_with_the_person_that_the_proxy_named(
 
 def test_a_token_of_somebody_says_who_it_was(console: Callable[..., Browser], db: psycopg.Connection) -> None:
     named = (("carol", "a-token-that-is-carols"), ("dave", "a-token-that-is-daves"))
-    browser = console(named=named)
+    browser = console(named_tokens=named)
     db.execute(JOB, ["nightly"])
     browser.post("/login", {"secret": "a-token-that-is-carols"})
     assert "<span>carol</span>" in browser.get("/").text

@@ -182,7 +182,7 @@ STRONG = "3f9c0a7be24d5816" * 2  # as `openssl rand -hex 16` makes them
     ("settings", "secret", "then"),
     [
         ({"token": STRONG}, STRONG, 303),
-        ({"named": (("ann", STRONG),), "password": HASH}, STRONG, 303),
+        ({"named_tokens": (("ann", STRONG),), "password": HASH}, STRONG, 303),
         ({"token": TOKEN, "reader_token": STRONG}, STRONG, 303),
         ({"token": TOKEN}, TOKEN, 429),  # short, so perhaps somebody's words
         ({"token": "letmein" * 8}, "letmein" * 8, 429),  # long, and still no random one
