@@ -160,21 +160,26 @@ def serve_console(settings: Settings, dsn: str, on_listening: Callable[[str], ob
         ws="none",
     )
     gc_tuning.tune_for_long_run()
-    with listening, ignore_resent_sigterm():
+    server = EndingServer(config, ending)
+    with listening, stopped_by_sigterm(server):
         on_listening(f"http://{url_host}:{port}/")
-        EndingServer(config, ending).run(sockets=[listening])
+        server.run(sockets=[listening])
 
 
 @contextmanager
-def ignore_resent_sigterm() -> Iterator[None]:
-    """Ignore SIGTERM while the server ends, so that the exit code is 0.
+def stopped_by_sigterm(server: uvicorn.Server) -> Iterator[None]:
+    """Let SIGTERM stop the server also before and after uvicorn handles it, with exit code 0.
 
-    uvicorn handles the signal, ends, and then sends the same signal to its own process.
+    uvicorn handles the signal only while it serves. When it has ended, it sends the same signal to its own process.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:

@@ -112,3 +112,20 @@ def test_it_ends_the_pages_that_are_followed_when_it_is_told_to_stop(dsn: str, t
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert said.read_text().count("\n") == 1, said.read_text()
+
+
+STOPPED_AT_ONCE = """
+import os, signal, sys
+from pgsched.web import serving
+from pgsched.web.settings import Settings
+serving.serve_console(Settings("", port=0), sys.argv[1], lambda _: os.kill(os.getpid(), signal.SIGTERM))
+print("ended in good order")
+"""
+
+
+def test_a_signal_that_comes_before_the_first_request_is_heard(dsn: str) -> None:
+    """The address is announced, and the server does not handle the signal yet."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_AT_ONCE, dsn], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ended in good order\n"), done.stderr
