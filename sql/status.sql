@@ -226,9 +226,9 @@ FROM pgsched.set_aside WHERE row_id = '' OR row_id = 'session' AND tries > 1 ORD
 -- return workers that vanished within the last ten minutes: not seen for a lease, and never signed off. For a worker
 -- that it has given up, the leader records the time at which it was last seen.
 -- params: n int
--- returns: (name, seen_s, running: at its last heartbeat, held: json, runs by task)
+-- returns: (name, seen_s, running: at its last heartbeat, runs_by_task: json)
 -- locks: none
-SELECT name, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s, running, lost_runs AS held
+SELECT name, extract(epoch FROM clock_timestamp() - seen_at)::float8 AS seen_s, running, lost_runs AS runs_by_task
 FROM (
     SELECT name, seen_at, lease, running, lost_runs FROM pgsched.workers WHERE stopped_at IS NULL
     UNION ALL

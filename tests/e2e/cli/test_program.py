@@ -61,7 +61,7 @@ class Began(Exception):
 @pytest.mark.parametrize(
     ("module", "where", "begin"),
     [
-        (process.shutdown, "run", lambda dsn: process.run_worker(Settings(dsn))),
+        (process.shutdown, "run_loop", lambda dsn: process.run_worker(Settings(dsn))),
         (process.Leader, "run", lambda dsn: process.run_leader(Settings(dsn))),
         (supervisor.asyncio, "run", lambda dsn: supervisor.supervise(2, dsn)),
         (

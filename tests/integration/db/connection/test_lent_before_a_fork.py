@@ -32,25 +32,25 @@ def in_child(work: Callable[[], bool]) -> bool:
 def test_a_child_neither_keeps_nor_closes_a_lent_connection(dsn: str, left: str) -> None:
     pool = IdleConnections(dsn)
     with ExitStack() as block:
-        conn = block.enter_context(pool.taken())
+        conn = block.enter_context(pool.lend())
         conn.execute(left.encode())
 
         def leave() -> bool:
             block.close()
-            with pool.taken() as other:
+            with pool.lend() as other:
                 return other.info.backend_pid == conn.info.backend_pid
 
         assert not in_child(leave)
         assert conn.execute(ANSWERS).fetchone() == (conn.info.backend_pid,)
         conn.execute("ROLLBACK")
-    with pool.taken() as again:
+    with pool.lend() as again:
         assert again is conn
     asyncio.run(pool.close())
 
 
 def test_a_child_does_not_close_the_idle_connections_of_its_parent(dsn: str) -> None:
     pool = IdleConnections(dsn)
-    with pool.taken() as conn:
+    with pool.lend() as conn:
         pass
 
     def close() -> bool:
@@ -58,7 +58,7 @@ def test_a_child_does_not_close_the_idle_connections_of_its_parent(dsn: str) -> 
         return True
 
     assert in_child(close)
-    with pool.taken() as again:
+    with pool.lend() as again:
         assert again is conn
     asyncio.run(pool.close())
 
@@ -69,7 +69,7 @@ def test_a_child_neither_keeps_nor_closes_a_connection_of_an_event_loop(dsn: str
 
     async def main() -> None:
         async with AsyncExitStack() as block:
-            conn = await block.enter_async_context(pool.taken_async())
+            conn = await block.enter_async_context(pool.lend_async())
             await conn.execute(left.encode())
             child = os.fork()
             if child == 0:
