@@ -53,16 +53,17 @@ def field_or_none(request: Request, name: str) -> str:
     return field_text(request, name) or NONE
 
 
+def limit_fields(request: Request, concurrency_column: str) -> dict[str, Any]:
+    """Return the columns of a limit from the form's fields `concurrency`, `rate` and `burst`."""
+    concurrency, rate, burst = (field_or_none(request, name) for name in ("concurrency", "rate", "burst"))
+    return limit_columns(concurrency_column, concurrency, rate, burst)
+
+
 def save_queue(request: Request, conn: Connection[Any]) -> Redirect:
     """Save all settings of a queue."""
     name = field_text(request, "name") or ""
     on_full = field_text(request, "on_full") or "reject"
-    values = limit_columns(
-        "concurrency_limit",
-        field_or_none(request, "concurrency"),
-        field_or_none(request, "rate"),
-        field_or_none(request, "burst"),
-    )
+    values = limit_fields(request, "concurrency_limit")
     ageing = field_text(request, "ageing")
     values |= {
         "fair": field_text(request, "fair") == "yes",
@@ -78,12 +79,7 @@ def save_queue(request: Request, conn: Connection[Any]) -> Redirect:
 def save_limit(request: Request, conn: Connection[Any]) -> Redirect:
     """Save all settings of a limit."""
     name = field_text(request, "name") or ""
-    values = limit_columns(
-        "concurrency",
-        field_or_none(request, "concurrency"),
-        field_or_none(request, "rate"),
-        field_or_none(request, "burst"),
-    )
+    values = limit_fields(request, "concurrency")
     weight = parse_whole_number("weight", field_text(request, "weight") or "1", 1)
     row = settings.set_limit(
         conn, name, values | {"ordered": field_text(request, "ordered") == "yes", "weight": weight}
