@@ -1,8 +1,8 @@
 """Compare argument values with the annotations of a handler's parameters.
 
-Invariant: an annotation counts only as far as JSON can carry it. A handler gets what JSON carried, so a parameter
-annotated `datetime` would get text: such a task is refused when it is registered. Annotations that cannot be checked (a
-TypeVar, a Protocol, an unresolved name) are accepted.
+Invariant: a task is registered only if JSON can carry the types of its parameters. A parameter annotated `datetime`
+would get text, because arguments are stored as JSON: such a task is refused when it is registered. Annotations that
+cannot be checked (a TypeVar, a Protocol, an unresolved name) are accepted.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ class Options:
     `on_conflict`: if a run has the key: "return", "reject", "replace" or "keep_time" ("return").
     `idempotency_key`: the name of this request; the same request gives the same run.
     `idempotency_retention`: how long that key is kept (24 hours).
-    `after`, `after_any`: runs that all, or one of which, have to succeed first.
+    `after`: this run starts when all of these runs have succeeded.
+    `after_any`: this run starts when one of these runs has succeeded.
     `on_failure`: what the run does when they do not: "cancel", "run_anyway" or "wait" ("cancel").
     """
 

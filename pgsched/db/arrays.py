@@ -31,7 +31,7 @@ def literal(values: Iterable[object]) -> str:
 
 
 def literals(rows: Iterable[Sequence[int]]) -> str:
-    """Return the literal of an array of texts, each of which is an array literal of whole numbers."""
+    """Return the literal of a text array; each text is itself the literal of an array of whole numbers."""
     return "{" + ",".join([f'"{plain(row)}"' for row in rows]) + "}"
 
 

@@ -29,7 +29,7 @@ RECOUNT = 64  # tries after which a candidate counts the candidates again; at fi
 
 
 def try_period_s(settings: LeaderSettings, candidates: int) -> float:
-    """Return the seconds between two tries: up to three times the period where there are more than `FEW` candidates."""
+    """Return the seconds between two tries: up to three times the period for more than FULL_RATE_CANDIDATES."""
     seconds = settings.election_every_s * min(max(candidates / FULL_RATE_CANDIDATES, 1.0), MAX_PERIOD_FACTOR)
     # the server ends the session of a candidate that asks too seldom, as if its process were frozen
     return min(seconds, settings.session_timeout_s / 2)

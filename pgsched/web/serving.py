@@ -30,11 +30,9 @@ from pgsched.web.security.guesses import address_of
 from pgsched.web.settings import Settings
 
 HEAD_S = 10.0
-MAX_CONNECTIONS, MAX_WITHOUT_HEAD, MAX_PER_PEER = (
-    500,
-    200,
-    250,
-)  # connections: all, without a whole head, of one address
+MAX_CONNECTIONS = 500
+MAX_WITHOUT_HEAD = 200  # connections that have not sent a whole head
+MAX_PER_PEER = 250  # connections of one address
 
 
 class ConnectionLimits:

@@ -1,1 +1,1 @@
-"""The checks: pure functions from a history to lines, each of which describes a broken promise."""
+"""Check a history: pure functions that yield one line for each broken promise."""

@@ -1,4 +1,4 @@
-"""One connection through the proxy: two directions, each with its delay, each of which can be held.
+"""One connection through the proxy: each of its two directions can be delayed and held.
 
 Invariant: the end of a held direction is held as well. The other side gets neither data nor the end of the connection.
 """

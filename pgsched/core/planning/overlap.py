@@ -39,7 +39,7 @@ class UnfinishedRuns(NamedTuple):
 class Verdict(NamedTuple):
     """The first state of a slot's row, and why.
 
-    `reason`: the unfinished run because of which the slot does not start at once (see `row_reason`).
+    `reason`: names the unfinished run that keeps the slot from starting at once (see `row_reason`).
     `ends_others`: the earlier runs are ended first.
     `retries`: the slot waits for the earlier runs, but only for `retry_within`.
     `in_turn`: the slot waits for its turn among late slots, and `reason` is IN_TURN.

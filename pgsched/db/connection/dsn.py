@@ -1,8 +1,8 @@
 """Parse connection strings, and show them without secrets.
 
 Invariant: no text that leaves this module contains a part of a password, whatever is wrong with the string. libpq's own
-messages quote what they could not read, so they are never passed on. An unescaped password, part of which would be
-taken for a host, port or database, is refused before any connection is made.
+messages quote what they could not read, so they are never passed on. A part of a
+password that is not escaped could be read as a host, port or database: such a string is refused before connecting.
 """
 
 from __future__ import annotations

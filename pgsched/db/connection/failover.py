@@ -147,5 +147,5 @@ def tell(conn: Connection[Any] | AsyncConnection[Any]) -> None:
 
 
 def left_alone() -> psycopg.OperationalError:
-    """Return the error for a cluster of which only an old primary takes writes."""
+    """Return the error for a cluster in which only an old primary takes writes."""
     return psycopg.OperationalError("only an old primary takes writes, and a newer one was seen: stop it")
