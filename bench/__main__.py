@@ -20,11 +20,12 @@ from bench.adapter import Failed
 from bench.contestants import ALL, ENDURING, PEERS, PGSCHED, RAW, RAW_500, STATEMENTS, THREADED, Contestant, named
 from bench.install import Unavailable
 from bench.measures import schedules
+from bench.measures.clients.awaited import awaited
+from bench.measures.clients.crowd import crowd
+from bench.measures.clients.enqueue import enqueue
 from bench.measures.console import console
 from bench.measures.costs import costs
-from bench.measures.crowd import crowd
 from bench.measures.drain import drain
-from bench.measures.enqueue import enqueue
 from bench.measures.every_second import every_second
 from bench.measures.history import Asked, history
 from bench.measures.idle import idle
@@ -144,6 +145,11 @@ def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
     return [slow(on, contestants(given), seconds, rounds)]
 
 
+def run_awaited(on: Server, given: argparse.Namespace) -> list[Result]:
+    singles, n, rounds = (20, 1000, 1) if given.quick else (300, given.n or 10_000, given.rounds)
+    return [awaited(on, singles, n, rounds)]
+
+
 def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
     if given.quick:
         return [every_second(on, [(50, 3)], 1)]
@@ -213,6 +219,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
     "pinned": run_pinned,
     "ten-minutes": run_ten_minutes,
     "slow": run_slow,
+    "awaited": run_awaited,
     "every-second": run_every_second,
     "idle": run_idle,
     "history": run_history,

@@ -93,7 +93,7 @@ class Process:
             raise Failed(f"{self.contestant.name} {self.verb}: {error}; {self.last_words()}") from error
 
     def answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
-        """Return the next line that is not about progress. Raises Failed if there is none."""
+        """Return the next answer of the contestant. Raises Failed if there is none."""
         try:
             said = self.lines.get(timeout=timeout_s)
         except queue.Empty:
@@ -122,7 +122,7 @@ class Process:
 
     @property
     def started(self) -> int:
-        """Return how many runs the worker has started, as of its last report."""
+        """Return how many runs the worker had started when it last reported."""
         return self.points[-1][0] if self.points else 0
 
     def end(self) -> None:

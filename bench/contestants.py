@@ -19,7 +19,8 @@ class Contestant:
     """One queue.
 
     `lock`: the file or folder below peers/locks that pins its packages; None: it runs in this interpreter.
-    `share`: the part of the others' jobs that it gets. A slow contestant gets fewer, and the tables say so.
+    `share`: how many jobs it gets, as a share of what the others get. A slow contestant gets fewer, and the tables say
+      so.
     `sql`: a statement that enqueues job %s, from any client.
     `asked_late`: its tables show only seconds later that nothing is left. So its clock stops at the last run, which
       favours it.

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from bench.contestants import Contestant
-from bench.report import progress
+from bench.report import log_step
 
 LOCKS = Path(__file__).resolve().parent / "peers" / "locks"
 
@@ -39,7 +39,7 @@ def command(contestant: Contestant) -> tuple[list[str], dict[str, str]]:
     home = environment(contestant, lock)
     if lock.is_dir():
         script = Path(__file__).parent / "peers" / f"{contestant.name.replace('-', '_')}.mjs"
-        # as in its own performance test: it logs no line for each job
+        # as in graphile-worker's own performance test: no log line for each job
         return [found("node"), str(script)], {
             "BENCH_PREFIX": str(home),
             "NODE_ENV": "production",
@@ -56,7 +56,7 @@ def environment(contestant: Contestant, lock: Path) -> Path:
     home = cache() / f"{lock.stem}-{runs_in}-{key}"
     if home.exists():
         return home
-    progress(f"{contestant.name}: installing what {lock.name} pins into {home}")
+    log_step(f"{contestant.name}: installing what {lock.name} pins into {home}")
     cache().mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="new-", dir=cache()))
     try:

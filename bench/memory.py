@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.report import progress
+from bench.report import log_step
 
 LEFT_MB = 400  # the kernel keeps this much free, and does not report these pages
 STEP = 64 * 2**20
@@ -32,7 +32,7 @@ def free_mb() -> int:
 
 
 class Hole:
-    """A file without contents, whose pages are read on and on."""
+    """A file without contents, of which more and more pages are read."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -45,17 +45,17 @@ class Hole:
         enough = self._read + 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         while (free := free_mb()) > LEFT_MB and self._read < enough:
             if not said and time.monotonic() - began > SAY_AFTER_S:
-                progress(f"filling memory: {free:,} MB are free")
+                log_step(f"filling memory: {free:,} MB are free")
                 said = True
             os.ftruncate(self._file, self._read + STEP)
             while len(os.pread(self._file, 2**20, self._read)) == 2**20:
                 self._read += 2**20
         if free > LEFT_MB:
-            progress(f"memory is not filled: {free:,} MB are free; PGSCHED_BENCH_TMP must not be a tmpfs, nor limited")
+            log_step(f"memory is not filled: {free:,} MB are free; PGSCHED_BENCH_TMP must not be a tmpfs, nor limited")
 
 
 @contextmanager
 def hole() -> Iterator[Hole]:
-    """Open a hole for the block; nothing of it stays."""
+    """Yield a hole; its file is deleted after the block."""
     with tempfile.TemporaryFile(prefix="pgsched-bench-", dir=os.environ.get("PGSCHED_BENCH_TMP")) as file:
         yield Hole(file.fileno())

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.report import progress
+from bench.report import log_step
 
 Data = dict[str, Any]
 
@@ -21,7 +21,7 @@ def draw(out: Path) -> list[Path]:
     try:
         import matplotlib
     except ImportError:
-        progress("no plots: matplotlib is not installed (pip install 'pgsched[bench]')")
+        log_step("no plots: matplotlib is not installed (pip install 'pgsched[bench]')")
         return []
     matplotlib.use("Agg")
     results = json.loads((out / "results.json").read_text())["results"]
@@ -37,7 +37,7 @@ def attempt(out: Path, name: str, plot: Callable[[Data], Any], data: Data) -> li
     try:
         return saved(out, name, plot(data))
     except (LookupError, TypeError, ValueError) as error:
-        progress(f"no plot of {name}: {type(error).__name__}: {error}")
+        log_step(f"no plot of {name}: {type(error).__name__}: {error}")
         return []
 
 

@@ -1,4 +1,4 @@
-"""The output of a benchmark: progress on stderr, Markdown tables on stdout, all results as JSON beside the plots.
+"""The output of a benchmark: what happens on stderr, Markdown tables on stdout, all results as JSON beside the plots.
 
 Invariant: a contestant that could not be measured has a row with the reason. None is left out silently.
 """
@@ -20,7 +20,7 @@ import structlog
 BEGAN = time.monotonic()
 
 
-def progress(text: str) -> None:
+def log_step(text: str) -> None:
     """Print one line on stderr."""
     print(f"[{time.monotonic() - BEGAN:7.1f} s] {text}", file=sys.stderr, flush=True)
 

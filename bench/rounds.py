@@ -15,7 +15,7 @@ import psycopg
 from bench.adapter import Failed
 from bench.contestants import PGSCHED, Contestant
 from bench.install import Unavailable
-from bench.report import Result, median, number, progress
+from bench.report import Result, log_step, median, number
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -42,10 +42,10 @@ def interleaved(
             except TROUBLE as error:
                 absent[one.name] = str(error) or type(error).__name__
                 found.pop(one.name, None)
-                progress(f"{what}: {one.name} NOT MEASURED: {error}")
+                log_step(f"{what}: {one.name} NOT MEASURED: {error}")
                 continue
             found.setdefault(one.name, []).append(got)
-            progress(f"{what}, round {turn + 1} of {rounds}: {one.name} {told(got)}")
+            log_step(f"{what}, round {turn + 1} of {rounds}: {one.name} {told(got)}")
     return found, absent
 
 

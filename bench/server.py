@@ -55,7 +55,7 @@ class Server:
         """Yield the DSN of a fresh, empty database; drop it after the block."""
         full = f"bench_{name.replace('-', '_')}_{uuid.uuid4().hex[:8]}"
         with psycopg.connect(self.dsn, autocommit=True) as conn:
-            # So that no measurement pays for the writes of the one before.
+            # A checkpoint now: no measurement must pay for the writes of the one before.
             conn.execute("CHECKPOINT")
             if self.hole is not None:
                 self.hole.fill()

@@ -192,11 +192,11 @@ CREATE TABLE pgsched.jobs (
     start_deadline interval,
     max_attempts integer,
     timeout interval,
-    kill_after interval NOT NULL DEFAULT '00:00:10'::interval,
-    backoff text NOT NULL DEFAULT 'exponential'::text,
-    backoff_base interval NOT NULL DEFAULT '00:00:05'::interval,
-    backoff_max interval NOT NULL DEFAULT '01:00:00'::interval,
-    backoff_jitter double precision NOT NULL DEFAULT 0.2,
+    kill_after interval,
+    backoff text,
+    backoff_base interval,
+    backoff_max interval,
+    backoff_jitter double precision,
     success_codes integer[] NOT NULL DEFAULT '{0}'::integer[],
     retry_codes integer[],
     dead_codes integer[],
@@ -281,6 +281,7 @@ CREATE TABLE pgsched.limits (
     ordered boolean NOT NULL DEFAULT false,
     weight integer NOT NULL DEFAULT 1,
     applied_at timestamp with time zone,
+    declared_by text,
     CONSTRAINT limits_pkey PRIMARY KEY (name),
     CONSTRAINT limits_concurrency_check CHECK (concurrency >= 0),
     CONSTRAINT limits_name CHECK (length(name) >= 1 AND length(name) <= 500 AND name !~ '^job(:|$)'::text),
@@ -290,6 +291,20 @@ CREATE TABLE pgsched.limits (
     CONSTRAINT limits_rate_period CHECK (rate_period >= '00:00:00.001'::interval AND rate_period <= '31 days'::interval),
     CONSTRAINT limits_weight_check CHECK (weight >= 1 AND weight <= 1000)
 );
+
+CREATE TABLE pgsched.next_slots (
+    job_id bigint NOT NULL,
+    schedule text NOT NULL,
+    timezone text NOT NULL,
+    anchor_at timestamp with time zone NOT NULL,
+    after_at timestamp with time zone NOT NULL,
+    slots timestamp with time zone[] NOT NULL,
+    offsets integer[] NOT NULL,
+    rules text NOT NULL,
+    refresh_at timestamp with time zone,
+    CONSTRAINT next_slots_pkey PRIMARY KEY (job_id),
+    CONSTRAINT next_slots_few CHECK (cardinality(slots) <= 100 AND cardinality(offsets) = cardinality(slots))
+) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
 
 CREATE TABLE pgsched.passed_over (
     id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
@@ -465,6 +480,8 @@ CREATE TABLE pgsched.runs (
     begun boolean,
     suspect boolean,
     reruns integer,
+    keep interval,
+    awaited boolean,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
     CONSTRAINT runs_state CHECK (
@@ -630,14 +647,41 @@ AS $function$
             format('args: must be a JSON object or array, not a %s', jsonb_typeof(args))
         WHEN kind IN ('shell', 'http') AND jsonb_typeof(args) = 'array' AND args <> '[]' THEN
             format('args: a %s job takes a JSON object', kind)
-        WHEN pg_column_size(args) > 1048576 THEN
-            format('args: %s bytes, at most 1048576 are allowed', pg_column_size(args))
+        WHEN pg_column_size(args || CASE jsonb_typeof(args) WHEN 'array' THEN '[]' ELSE '{}' END::jsonb) > 1048576 THEN
+            format('args: %s bytes, at most 1048576 are allowed',
+                pg_column_size(args || CASE jsonb_typeof(args) WHEN 'array' THEN '[]' ELSE '{}' END::jsonb))
         WHEN jsonb_path_exists(args, 'strict $.**{201}') THEN 'args: nested more than 200 deep'
         WHEN kind = 'http' THEN pgsched.http_args_error(args)
         WHEN kind = 'sql' THEN pgsched.sql_args_error(args)
         WHEN kind IN ('command', 'shell') THEN pgsched.command_args_error(kind, args)
     END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.arguments_key(task text, args jsonb, names text[], defaults jsonb DEFAULT NULL::jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := CASE WHEN cardinality(names) = 0 OR array_position(names, NULL) IS NOT NULL
+            THEN 'unique_by: expected the names of arguments, or {*} for all'
+        WHEN names IS NOT NULL THEN pgsched.args_error('task', args) END;
+    chosen jsonb;
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    ELSIF names IS NULL THEN
+        RETURN NULL;
+    ELSIF names = '{*}' THEN
+        chosen := CASE jsonb_typeof(args) WHEN 'object' THEN coalesce(defaults, '{}') || args ELSE args END;
+    ELSE
+        SELECT jsonb_object_agg(n.name, pgsched.key_argument('unique_by', n.name, args, defaults)) INTO chosen
+        FROM unnest(names) n(name);
+    END IF;
+    RETURN btrim(regexp_replace(left(task, 200), E'[\\x01-\\x1f\\x7f]', '?', 'g')) || ' '
+        || encode(sha256(convert_to(task || ' ' || pgsched.canonical_json(chosen)::text, 'UTF8')), 'hex');
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.assert_claim(run_id bigint, claim_token uuid)
  RETURNS void
@@ -861,6 +905,40 @@ AS $function$
     WHERE w.value IS DISTINCT FROM n.value
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.await_runs(run_ids bigint[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+DECLARE
+    mine bigint[];
+    noted bigint;
+BEGIN
+    IF cardinality(run_ids) > 10000 THEN
+        PERFORM pgsched.raise_bad_value(format('run_ids: %s runs, at most 10000 are allowed', cardinality(run_ids)), 'runs');
+    END IF;
+    mine := ARRAY(
+        SELECT r.id FROM pgsched.runs r
+        WHERE r.id = ANY (run_ids) AND r.phase < 3 /* open */ AND r.awaited IS NOT TRUE
+          AND (r.owner = pgsched.caller() OR r.owner IS NULL AND (SELECT pgsched.may_change(NULL)) OR r.owner IN (
+              SELECT o.owner FROM (SELECT DISTINCT d.owner FROM pgsched.runs d WHERE d.id = ANY (run_ids)) o
+              WHERE pgsched.may_change(o.owner))));
+    IF cardinality(mine) = 0 THEN
+        RETURN 0;
+    END IF;
+    WITH free AS MATERIALIZED (
+        SELECT r.id FROM pgsched.runs r WHERE r.id = ANY (mine) AND r.phase < 3 /* open */ FOR NO KEY UPDATE SKIP LOCKED
+    ), marked AS (
+        UPDATE pgsched.runs r SET awaited = true FROM free WHERE r.id = free.id RETURNING r.queue, r.state
+    )
+    -- a claim that came meanwhile has passed over these rows: it is told to look again
+    SELECT count(pgsched.notify('pgsched_runs', pgsched.queue_mark(q.queue))) INTO noted
+    FROM (SELECT DISTINCT m.queue FROM marked m WHERE m.state = 'queued') q;
+    RETURN (SELECT count(*) FROM pgsched.runs r
+            WHERE r.id = ANY (mine) AND r.phase < 3 /* open */ AND r.awaited IS NOT TRUE);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.back_in_line(state text, queue text, concurrency_key text)
  RETURNS text
  LANGUAGE sql
@@ -891,11 +969,12 @@ DECLARE
         pgsched.out_of_range('max_active', backfill.max_active, 1, 1000),
         pgsched.out_of_range('priority', backfill.priority, 0, 9),
         CASE WHEN backfill.reverse IS NULL THEN 'reverse: must not be null' END);
+    bound_by name := CASE WHEN backfill.priority <> 9 THEN pgsched.bounding_policy() END;
     new_id bigint;
 BEGIN
     SELECT * INTO j FROM pgsched.jobs WHERE name = backfill.job;
     IF problem IS NULL AND j.id IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"', backfill.job);
+        PERFORM pgsched.refuse_unknown_job(backfill.job);
     END IF;
     PERFORM pgsched.refuse_others(format('job "%s"', j.name), j.owner) WHERE j.id IS NOT NULL;
     decided := least(clock_timestamp(), j.decided_until + interval '1 microsecond');
@@ -907,6 +986,11 @@ BEGIN
         END);
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'backfills');
+    END IF;
+    IF bound_by IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = format('permission denied: the policy "%s"'
+            ' bounds the runs of role "%s": leave out the priority of the backfill, which is 9 then', bound_by,
+            pgsched.caller());
     END IF;
     INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at, mode, max_active,
         reverse, priority)
@@ -1042,7 +1126,7 @@ AS $function$
     SELECT pg_catalog.width_bucket(seconds, '{0.001,0.002,0.004,0.008,0.016,0.032,0.064,0.128,0.256,0.512,1.024,2.048,4.096,8.192,16.384,32.768,65.536,131.072,262.144,524.288,1048.576,2097.152,4194.304,8388.608,16777.216}'::double precision[]) + 1
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.bind_key(scope text, key text, run_id bigint)
+CREATE OR REPLACE FUNCTION pgsched.bind_key(scope text, key text, run_id bigint, lasts interval DEFAULT NULL::interval)
  RETURNS void
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1052,10 +1136,25 @@ BEGIN
         DELETE FROM pgsched.kept_keys k
         WHERE k.scope = bind_key.scope AND k.key = bind_key.key AND k.run_id IS NULL;
     ELSE
-        UPDATE pgsched.kept_keys k SET run_id = bind_key.run_id, owner = DEFAULT
+        UPDATE pgsched.kept_keys k SET run_id = bind_key.run_id, owner = DEFAULT, expires_at = coalesce(
+            (SELECT r.created_at + bind_key.lasts FROM pgsched.runs r WHERE r.id = bind_key.run_id), k.expires_at)
         WHERE k.scope = bind_key.scope AND k.key = bind_key.key AND k.run_id IS NULL;
     END IF;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bounding_policy()
+ RETURNS name
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT p.polname FROM pg_policy p
+    WHERE p.polrelid = 'pgsched.runs'::regclass AND NOT p.polpermissive AND p.polcmd IN ('a', 'w', '*')
+      AND NOT starts_with(p.polname::text, 'pgsched_') AND NOT pgsched.may_change(NULL)
+      AND EXISTS (SELECT FROM unnest(p.polroles) AS o(role)
+                  WHERE CASE o.role WHEN 0 THEN true ELSE pg_has_role(pgsched.caller(), o.role, 'USAGE') END)
+    ORDER BY p.polname LIMIT 1
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.calendar_error(c pgsched.job_calendars)
  RETURNS text
@@ -1154,6 +1253,22 @@ BEGIN
     RETURN 'cancelled';
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.canonical_json(value jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RETURN CASE jsonb_typeof(value)
+        WHEN 'number' THEN to_jsonb(trim_scale(value::numeric))
+        WHEN 'array' THEN (SELECT coalesce(jsonb_agg(pgsched.canonical_json(e.item) ORDER BY e.place), '[]')
+                           FROM jsonb_array_elements(value) WITH ORDINALITY e(item, place))
+        WHEN 'object' THEN (SELECT coalesce(jsonb_object_agg(e.key, pgsched.canonical_json(e.value)), '{}')
+                            FROM jsonb_each(value) e)
+        ELSE value END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.carry_trace(run_id bigint, how text, trace jsonb)
  RETURNS void
  LANGUAGE sql
@@ -1166,6 +1281,25 @@ AS $function$
         AND octet_length(trace::text) <= 1000 AND pgsched.may_change(owner)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.check_args(task text, args jsonb, OUT fits boolean, OUT problem text)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    schema jsonb := (SELECT t.schema FROM pgsched.tasks t WHERE t.task = check_args.task
+                     ORDER BY t.first_seen_at DESC, t.app LIMIT 1);
+BEGIN
+    problem := CASE
+        WHEN coalesce(schema, '{}') = '{}' THEN format('not checked: no worker has registered the arguments of task "%s"%s', left(task, 200),
+            CASE WHEN schema IS NULL THEN pgsched.did_you_mean(task, pgsched.offered_tasks()) END)
+        WHEN jsonb_typeof(args) = 'array' THEN 'not checked: arguments by position'
+        ELSE (SELECT m.misfit FROM pgsched.json_misfit(schema, coalesce(args, '{}'), '', schema, 60, 50000) m) END;
+    fits := CASE WHEN problem IS NULL THEN true WHEN NOT starts_with(problem, 'not checked: ') THEN false END;
+    problem := CASE WHEN starts_with(problem, ': ') THEN 'args' || problem ELSE problem END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.check_keys(unique_key text, on_conflict text, idempotency_key text, retention interval, tags text[], due timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -1174,7 +1308,7 @@ AS $function$
 DECLARE
     problem text := coalesce(
         CASE WHEN unique_key IS NOT NULL THEN pgsched.bad_text('unique_key', unique_key, 500) END,
-        pgsched.not_one_of('on_conflict', on_conflict, ARRAY['return', 'reject', 'replace', 'keep_time']),
+        pgsched.not_one_of('on_conflict', on_conflict, ARRAY['return', 'reject', 'replace', 'keep_time', 'merge']),
         CASE WHEN idempotency_key IS NOT NULL THEN pgsched.bad_text('idempotency_key', idempotency_key, 500) END,
         pgsched.bad_interval('idempotency_retention', retention, '1 second'),
         CASE WHEN tags IS NOT NULL THEN pgsched.bad_tags(tags) END,
@@ -1244,6 +1378,49 @@ BEGIN
         END IF;
     END LOOP;
     RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.declare_limits(app text, update boolean)
+ RETURNS TABLE(name text, done text)
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+BEGIN
+    IF pgsched.other_owner(app) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH newest AS MATERIALIZED (
+        SELECT DISTINCT ON (t.task) t.task, t.app, t.options FROM pgsched.tasks t
+        WHERE t.task IN (SELECT o.task FROM pgsched.tasks o WHERE o.app = declare_limits.app
+                         UNION SELECT substr(l.name, 6) FROM pgsched.limits l WHERE l.declared_by = declare_limits.app)
+        ORDER BY t.task, t.first_seen_at DESC, t.app
+    ), declared AS MATERIALIZED (
+        SELECT 'task:' || n.task AS name, n.app, (n.options ->> 'concurrency')::integer AS concurrency,
+            (n.options ->> 'rate')::integer AS rate,
+            make_interval(secs => (n.options ->> 'rate_period')::float8) AS rate_period
+        FROM newest n WHERE n.options ?| '{concurrency,rate}'
+    ), different AS MATERIALIZED (
+        -- only these are locked: the start of a fleet waits for nobody. A limit comes with its task from another app
+        SELECT w.* FROM declared w LEFT JOIN pgsched.limits l ON l.name = w.name
+        WHERE w.app = declare_limits.app AND (l.name IS NULL OR declare_limits.update AND l.declared_by IS NOT NULL
+            AND (l.concurrency, l.rate, l.rate_period, l.declared_by)
+                IS DISTINCT FROM (w.concurrency, w.rate, w.rate_period, w.app))
+    ), gone AS (
+        DELETE FROM pgsched.limits l WHERE declare_limits.update AND l.declared_by = declare_limits.app
+            AND l.name NOT IN (SELECT w.name FROM declared w) RETURNING l.name
+    ), written AS (
+        INSERT INTO pgsched.limits AS l (name, concurrency, rate, rate_period, declared_by)
+        SELECT d.name, d.concurrency, d.rate, d.rate_period, d.app FROM different d
+        ON CONFLICT ON CONSTRAINT limits_pkey DO UPDATE SET concurrency = excluded.concurrency, rate = excluded.rate,
+            rate_period = excluded.rate_period, rate_burst = CASE WHEN excluded.rate IS NOT NULL THEN l.rate_burst END,
+            declared_by = excluded.declared_by
+            WHERE l.declared_by IS NOT NULL
+        RETURNING l.name, CASE WHEN l.xmax = 0 THEN 'created' ELSE 'updated' END AS done
+    )
+    SELECT w.name, w.done FROM written w UNION ALL SELECT g.name, 'removed' FROM gone g;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.delete_job(job text, OUT id bigint, OUT running bigint)
@@ -1384,6 +1561,51 @@ AS $function$
            WHERE d.run_id = seen.id AND d.parent_id = child AND d.state = 'open') LIMIT 1
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.did_you_mean(word text, known text[])
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    WITH typed AS MATERIALIZED (
+        SELECT w.small, length(w.small) AS size,
+            ARRAY(SELECT overlay(w.small PLACING '' FROM n FOR 1) FROM generate_series(1, length(w.small)) n) AS shorter,
+            ARRAY(SELECT substr(w.small, n, 2) FROM generate_series(1, length(w.small) - 1) n) AS pairs
+        FROM (SELECT lower(word) AS small) w WHERE length(w.small) BETWEEN 1 AND 200
+    ), alike AS (
+        SELECT k.name, CASE
+            WHEN k.small = t.small OR right(k.small, t.size + 1) IN ('.' || t.small, '/' || t.small) THEN 3
+            WHEN greatest(k.size, t.size) >= 4 AND abs(k.size - t.size) <= 1 AND k.strange <= 1
+                AND (k.small = ANY (t.shorter) OR EXISTS (
+                    SELECT FROM generate_series(1, k.size) n, overlay(k.small PLACING '' FROM n FOR 1) s(text)
+                    WHERE s.text = t.small OR s.text = ANY (t.shorter))) THEN 2
+            -- of names whose lengths differ more, or that have more other characters, too few pairs can be common ones
+            WHEN least(k.size, t.size) >= 0.5 * greatest(k.size, t.size) AND k.strange <= 0.4 * k.size AND k.size + t.size > 2 THEN (
+                SELECT 2.0 * count(*) FROM generate_series(1, k.size - 1) n WHERE substr(k.small, n, 2) = ANY (t.pairs)
+                ) / (k.size + t.size - 2) END AS likeness, k.place
+        FROM typed t CROSS JOIN LATERAL (
+            SELECT u.name, lower(u.name) AS small, length(lower(u.name)) AS size,
+                length(translate(lower(u.name), t.small, '')) AS strange, u.place
+            FROM unnest(known) WITH ORDINALITY u(name, place)) k
+        WHERE k.name <> word
+    )
+    SELECT coalesce('; did you mean ' || string_agg(b.name, ' or ' ORDER BY b.likeness DESC, b.place) || '?', '')
+    FROM (SELECT a.* FROM alike a WHERE a.likeness >= CASE WHEN (SELECT max(m.likeness) FROM alike m) >= 2 THEN 2 ELSE 0.6 END
+          ORDER BY a.likeness DESC, a.place LIMIT 3) b
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.east_of_utc(moment timestamp with time zone, zone text)
+ RETURNS interval
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RETURN (moment AT TIME ZONE zone) - (moment AT TIME ZONE 'UTC');
+EXCEPTION WHEN invalid_parameter_value OR datetime_field_overflow THEN
+    RETURN interval '0';
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.edit_allowed(was pgsched.jobs, j pgsched.jobs)
  RETURNS pgsched.jobs
  LANGUAGE plpgsql
@@ -1505,6 +1727,33 @@ BEGIN
     RETURN j;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.elapsed(length interval)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN l.s < 1 THEN trim_scale(round(greatest(l.s, 0), 3)) || ' seconds'
+        ELSE coalesce(string_agg(format('%s %s%s', p.n, p.unit, CASE WHEN p.n = 1 THEN '' ELSE 's' END), ' ' ORDER BY p.place), '0 seconds') END
+    FROM (SELECT extract(epoch FROM length)::numeric AS s) l
+    LEFT JOIN LATERAL (
+        SELECT d.* FROM (VALUES (1, div(l.s, 86400), 'day'), (2, div(l.s % 86400, 3600), 'hour')) d(place, n, unit) WHERE l.s >= 172800
+        UNION ALL
+        SELECT h.* FROM (VALUES (1, div(l.s, 3600), 'hour'), (2, div(l.s % 3600, 60), 'minute'), (3, div(l.s % 60, 1), 'second')) h(place, n, unit)
+        WHERE l.s < 172800
+    ) p ON p.n > 0
+    GROUP BY l.s
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.end_of(at timestamp with time zone)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT at + CASE WHEN date_trunc('second', at) = at THEN interval '1 second' ELSE interval '1 microsecond' END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.end_open_runs(job_id bigint, terminate boolean, why text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1529,16 +1778,24 @@ BEGIN
     END LOOP;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text)
+CREATE OR REPLACE FUNCTION pgsched.enqueue(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT NULL::text, on_conflict text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT NULL::interval, tags text[] DEFAULT NULL::text[], after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, unique_by text[] DEFAULT NULL::text[], debounce_max interval DEFAULT NULL::interval, kill_after interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, backoff_jitter double precision DEFAULT NULL::double precision, expires interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, keep interval DEFAULT NULL::interval)
  RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    got record := pgsched.enqueue_result(task, args, kind, queue, priority, delay, at, unique_key, max_attempts,
-        timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, available_at,
-        after, after_any, on_failure, concurrency_key);
+    got record;
 BEGIN
+    IF unique_by IS NOT NULL OR strpos(unique_key, '{') > 0 OR coalesce(kind, 'task') = 'task' AND pgsched.has_options(task) THEN
+        SELECT k.unique_key, k.unique_scope, k.on_conflict, k.debounce_max, k.delay, k.idempotency_retention
+        INTO unique_key, unique_scope, on_conflict, debounce_max, delay, idempotency_retention
+        FROM pgsched.resolve_key(task, args, kind, unique_by, unique_key, unique_scope, on_conflict, debounce_max, delay,
+                                 idempotency_retention) k;
+    END IF;
+    got := pgsched.make_run(task, args, kind, queue, priority, delay, at, unique_key,
+        max_attempts, timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, after, after_any,
+        on_failure, concurrency_key, debounce_max, kill_after, backoff, backoff_base, backoff_max, backoff_jitter,
+        expires, expires_at, keep);
     IF got.how = 'rejected' THEN
         RAISE EXCEPTION USING ERRCODE = 'unique_violation', COLUMN = 'unique_key', TABLE = 'runs', SCHEMA = 'pgsched',
             MESSAGE = format('unique_key: run %s has "%s" already', got.id, left(unique_key, 60));
@@ -1546,92 +1803,22 @@ BEGIN
     RETURN got.id;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT 'while_active'::text, on_conflict text DEFAULT 'return'::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT '24:00:00'::interval, tags text[] DEFAULT NULL::text[], available_at timestamp with time zone DEFAULT NULL::timestamp with time zone, after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, OUT id bigint, OUT how text)
+CREATE OR REPLACE FUNCTION pgsched.enqueue_result(task text, args jsonb DEFAULT '{}'::jsonb, kind text DEFAULT 'task'::text, queue text DEFAULT NULL::text, priority integer DEFAULT NULL::integer, delay interval DEFAULT NULL::interval, at timestamp with time zone DEFAULT NULL::timestamp with time zone, unique_key text DEFAULT NULL::text, max_attempts integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, unique_scope text DEFAULT NULL::text, on_conflict text DEFAULT NULL::text, idempotency_key text DEFAULT NULL::text, idempotency_retention interval DEFAULT NULL::interval, tags text[] DEFAULT NULL::text[], after bigint[] DEFAULT NULL::bigint[], after_any bigint[] DEFAULT NULL::bigint[], on_failure text DEFAULT 'cancel'::text, concurrency_key text DEFAULT NULL::text, unique_by text[] DEFAULT NULL::text[], debounce_max interval DEFAULT NULL::interval, kill_after interval DEFAULT NULL::interval, backoff text DEFAULT NULL::text, backoff_base interval DEFAULT NULL::interval, backoff_max interval DEFAULT NULL::interval, backoff_jitter double precision DEFAULT NULL::double precision, expires interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, keep interval DEFAULT NULL::interval, OUT id bigint, OUT how text)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-#variable_conflict use_column
-DECLARE
-    due timestamptz;
-    policy text := coalesce(enqueue_result.on_conflict, 'return');
-    bucket text;  -- null: the unique scope is while_active
-    bucket_ends_at timestamptz;
-    first_task text;
 BEGIN
-    -- one that is no smallint, and one that leads out of all times, would fail on their way into the row
-    IF task IS NULL OR priority NOT BETWEEN 0 AND 9 OR delay NOT BETWEEN '0' AND '6900 years' THEN
-        PERFORM pgsched.raise_bad_value(coalesce(CASE WHEN task IS NULL THEN 'task: must not be null' END,
-            CASE WHEN delay < '0' THEN format('delay: %s is negative', delay) END, pgsched.out_of_range('priority', coalesce(priority, 5), 0, 9),
-            format('delay: %s leads out of the time between 1970 and 9000', delay)), 'runs');
+    IF unique_by IS NOT NULL OR strpos(unique_key, '{') > 0 OR coalesce(kind, 'task') = 'task' AND pgsched.has_options(task) THEN
+        SELECT k.unique_key, k.unique_scope, k.on_conflict, k.debounce_max, k.delay, k.idempotency_retention
+        INTO unique_key, unique_scope, on_conflict, debounce_max, delay, idempotency_retention
+        FROM pgsched.resolve_key(task, args, kind, unique_by, unique_key, unique_scope, on_conflict, debounce_max, delay,
+                                 idempotency_retention) k;
     END IF;
-    due := coalesce(enqueue_result.at, enqueue_result.available_at, clock_timestamp() + delay, clock_timestamp());
-    IF coalesce(unique_key, idempotency_key) IS NOT NULL OR tags IS NOT NULL OR policy <> 'return' THEN
-        PERFORM pgsched.check_keys(unique_key, policy, idempotency_key, idempotency_retention, tags, due);
-    END IF;
-    IF idempotency_key IS NOT NULL THEN
-        SELECT t.run_id, t.by_task INTO enqueue_result.id, first_task FROM pgsched.take_key('idempotency',
-            idempotency_key, task, clock_timestamp() + coalesce(idempotency_retention, interval '24 hours')) t;
-        IF first_task <> enqueue_result.task THEN
-            PERFORM pgsched.raise_bad_value(format('idempotency_key: "%s" was used for run %s of task "%s"',
-                left(idempotency_key, 60), enqueue_result.id, left(first_task, 100)), 'runs');
-        ELSIF enqueue_result.id IS NOT NULL THEN
-            how := 'repeated';
-            RETURN;
-        END IF;
-    END IF;
-    IF unique_key IS NOT NULL AND unique_scope <> 'while_active' THEN
-        SELECT b.name, b.ends_at INTO bucket, bucket_ends_at FROM pgsched.unique_bucket(unique_scope, due) b;
-        -- a day longer than it must: nothing depends on when exactly the bucket is over
-        SELECT t.run_id INTO enqueue_result.id FROM pgsched.take_key(bucket, unique_key, task,
-            greatest(bucket_ends_at, clock_timestamp()) + interval '1 day') t;
-        IF enqueue_result.id IS NOT NULL THEN
-            how := coalesce(pgsched.meet_run(enqueue_result.id, policy, task, args, due), 'existing');
-        END IF;
-    END IF;
-    -- A queue with a max_depth is asked for room, and may cancel a run for it, before the index says that none is needed.
-    -- Not in a snapshot of its own, where the run may have ended since.
-    IF how IS NULL AND bucket IS NULL AND unique_key IS NOT NULL
-        AND current_setting('transaction_isolation') = 'read committed'
-        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(enqueue_result.queue,
-                        CASE WHEN coalesce(kind, 'task') = 'task' THEN (pgsched.task_options(task)).queue END, 'default')
-                                                   AND q.max_depth IS NOT NULL)
-    THEN
-        SELECT r.id INTO enqueue_result.id FROM pgsched.runs r
-        WHERE r.unique_key = enqueue_result.unique_key AND r.phase < 3 /* open */;
-        IF FOUND THEN
-            how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
-        END IF;
-    END IF;
-    WHILE how IS NULL LOOP
-        INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
-                                  idempotency_key, tags, concurrency_key)
-        VALUES (enqueue_result.task, coalesce(enqueue_result.args, '{}'), coalesce(enqueue_result.kind, 'task'),
-                enqueue_result.queue, enqueue_result.priority::smallint, due,
-                CASE WHEN bucket IS NULL THEN enqueue_result.unique_key END,
-                enqueue_result.max_attempts, enqueue_result.timeout, enqueue_result.idempotency_key,
-                enqueue_result.tags, enqueue_result.concurrency_key)
-        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING
-        RETURNING id INTO enqueue_result.id;
-        IF FOUND THEN
-            how := 'created';
-            PERFORM pgsched.hold_back(enqueue_result.id, after, after_any, on_failure)
-            WHERE after IS NOT NULL OR after_any IS NOT NULL;
-        ELSE
-            enqueue_result.id := pgsched.run_of_key(unique_key);
-            -- the run that was in the way may have ended between two statements: then it is tried again
-            IF enqueue_result.id IS NOT NULL THEN
-                how := pgsched.meet_run(enqueue_result.id, policy, task, args, due);
-            END IF;
-        END IF;
-    END LOOP;
-    IF how = 'rejected' THEN  -- what was refused may be asked for again with the same key
-        PERFORM pgsched.bind_key('idempotency', enqueue_result.idempotency_key, NULL) WHERE idempotency_key IS NOT NULL;
-    ELSE
-        PERFORM pgsched.bind_key('idempotency', enqueue_result.idempotency_key, enqueue_result.id)
-        WHERE idempotency_key IS NOT NULL;
-        PERFORM pgsched.bind_key(bucket, enqueue_result.unique_key, enqueue_result.id) WHERE bucket IS NOT NULL;
-    END IF;
+    SELECT m.id, m.how INTO id, how FROM pgsched.make_run(task, args, kind, queue, priority, delay, at, unique_key,
+        max_attempts, timeout, unique_scope, on_conflict, idempotency_key, idempotency_retention, tags, after, after_any,
+        on_failure, concurrency_key, debounce_max, kill_after, backoff, backoff_base, backoff_max, backoff_jitter,
+        expires, expires_at, keep) m;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.entry_state(queue text, concurrency_key text)
@@ -1665,6 +1852,287 @@ AS $function$
     WHERE p IS NOT NULL
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.excluded_date(job_id bigint, day date)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN c.from_date = c.until_date THEN 'excluded date ' || to_char(c.from_date, 'YYYY-MM-DD')
+                ELSE format('excluded dates %s to %s', to_char(c.from_date, 'YYYY-MM-DD'), to_char(c.until_date, 'YYYY-MM-DD')) END
+        || coalesce(': ' || nullif(c.reason, ''), '')
+    FROM pgsched.job_calendars c
+    WHERE c.job_id = excluded_date.job_id AND c.from_date <= excluded_date.day AND c.until_date >= excluded_date.day
+    ORDER BY c.from_date LIMIT 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.explain(job text, at timestamp with time zone DEFAULT NULL::timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+DECLARE
+    j pgsched.jobs := pgsched.job_named(explain.job);
+    problem text := pgsched.bad_instant('at', at);
+    known timestamptz[] := ARRAY(
+        SELECT k.slot FROM pgsched.known_slots(j) k
+        UNION SELECT p.until_at FROM pgsched.passed_over p WHERE p.job_id = j.id AND p.schedule IS NULL ORDER BY 1);
+    -- before this and behind the last known one there may be slots that are not known; null: there are none
+    after_at timestamptz := (SELECT k.after_at FROM pgsched.next_slots k WHERE k.job_id = j.id
+        AND (k.schedule, k.timezone, k.anchor_at) = (j.schedule, j.timezone, j.anchor_at));
+    r pgsched.runs;
+    slot timestamptz;
+    before timestamptz;
+    behind timestamptz;
+    intro text := '';
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    IF at IS NULL THEN
+        slot := coalesce(
+            CASE WHEN j.schedule IS NULL THEN j.run_at END,
+            (SELECT max(k.s) FROM unnest(known) k(s) WHERE k.s <= clock_timestamp()),
+            (SELECT o.scheduled_at FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at <= clock_timestamp()
+             ORDER BY o.job_id DESC, o.scheduled_at DESC LIMIT 1),
+            known[1]);
+        IF slot IS NULL THEN
+            RETURN format('Job %s has no slot to tell of: %s.', j.name, coalesce(
+                CASE WHEN j.error IS NOT NULL THEN format('it has been in error since %s: %s', pgsched.utc(j.error_at), j.error) END,
+                pgsched.job_stands(j), 'none is decided, and none is known' || pgsched.no_leader('; ')));
+        END IF;
+    ELSE  -- an instant of whole seconds also stands for a slot within that second
+        slot := coalesce(
+            (SELECT o.scheduled_at FROM pgsched.runs o
+             WHERE o.job_id = j.id AND o.scheduled_at >= at AND o.scheduled_at < pgsched.end_of(at) ORDER BY o.scheduled_at LIMIT 1),
+            (SELECT min(k.s) FROM unnest(known) k(s) WHERE k.s >= at AND k.s < pgsched.end_of(at)));
+        IF slot IS NULL AND (j.schedule IS NULL OR ltrim(j.schedule, E' \t') ILIKE '@after%'
+                             OR at > after_at AND at < known[cardinality(known)]) THEN
+            -- it is none, for all slots around it are known
+            before := greatest((SELECT max(k.s) FROM unnest(known) k(s) WHERE k.s < at), (
+                SELECT o.scheduled_at FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at < at
+                ORDER BY o.job_id DESC, o.scheduled_at DESC LIMIT 1));
+            behind := least((SELECT min(k.s) FROM unnest(known) k(s) WHERE k.s > at), (
+                SELECT o.scheduled_at FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at > at
+                ORDER BY o.job_id, o.scheduled_at LIMIT 1));
+            slot := CASE WHEN behind - at < at - before OR before IS NULL THEN behind ELSE before END;
+            IF slot IS NOT NULL THEN
+                intro := format('%s is not a slot of %s; the nearest %s %s. ',
+                    CASE WHEN date_trunc('second', at) = at THEN pgsched.utc(at)
+                         ELSE to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US "UTC"') END,
+                    coalesce(j.schedule || ' (' || j.timezone || ')', 'job ' || j.name),
+                    CASE WHEN before IS NULL OR behind IS NULL THEN 'is' ELSE 'are' END,
+                    concat_ws(' and ', pgsched.utc(before), pgsched.utc(behind)));
+            END IF;
+        END IF;
+    END IF;
+    r := pgsched.row_of_slot(j.id, coalesce(slot, at));
+    RETURN format('%s%s %s of job %s: %s.', intro, CASE WHEN slot IS NULL THEN 'Time' ELSE 'Slot' END,
+        pgsched.utc(coalesce(slot, at)), j.name,
+        CASE WHEN r.id IS NOT NULL THEN pgsched.explain_row(j, r, coalesce(slot, at))
+             ELSE pgsched.explain_rowless(j, coalesce(slot, at), slot IS NOT NULL) END);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.explain_row(j pgsched.jobs, r pgsched.runs, slot timestamp with time zone)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    own pgsched.runs := r;
+    one_row text := format('one row, that of slot %s, run %s', pgsched.utc(r.scheduled_at), r.id);
+    told text;
+BEGIN
+    IF r.scheduled_at = slot THEN
+        RETURN format('run %s: %s%s', r.id, pgsched.explain_run(r), pgsched.row_origin(r, slot));
+    END IF;
+    IF r.covers_state IS NULL THEN
+        own.covers_from := NULL;
+        told := pgsched.explain_run(own);
+    ELSE  -- it was revived for its own slot: for the others it is what it was before
+        own.state := r.covers_state;
+        own.reason := r.covers_reason;
+        own.origin := 'schedule';
+        own.finished_at := r.created_at;
+        told := CASE WHEN r.covers_state IN ('skipped', 'missed') THEN pgsched.explain_run(own)
+            ELSE format('that run was for all of them, and %s%s', CASE r.covers_state WHEN 'succeeded' THEN 'succeeded'
+                        WHEN 'cancelled' THEN 'was cancelled' ELSE 'failed' END,
+                    CASE WHEN r.covers_state <> 'succeeded' THEN ' (' || nullif(r.covers_reason, '') || ')' END) END;
+    END IF;
+    told := CASE WHEN j.schedule IS NOT NULL AND slot < j.anchor_at
+            THEN format('the schedule of today begins at %s; of the one before, %s have %s', pgsched.utc(j.anchor_at), pgsched.stretch(r), one_row)
+            ELSE format('it lies in a stretch of %s, which has %s', pgsched.stretch(r), one_row) END
+        || ': ' || told || pgsched.row_origin(own, slot);
+    RETURN told || CASE WHEN r.covers_state IS NULL THEN ''
+        ELSE format('. Later run %s was revived, for slot %s alone', r.id, pgsched.utc(r.scheduled_at)) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.explain_rowless(j pgsched.jobs, slot timestamp with time zone, is_slot boolean)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    passed record;
+    gone record;
+    excluded text;
+    used bigint;
+    -- what keeps it from being decided
+    paused text := CASE WHEN j.paused THEN format('the job has been paused since %s by %s%s', pgsched.utc(j.paused_at), j.paused_by,
+                                                  coalesce(': ' || nullif(j.paused_reason, ''), '')) END;
+    broken text := CASE WHEN j.error IS NOT NULL THEN
+        format('the job has been in error since %s: %s', pgsched.utc(j.error_at), j.error) END;
+BEGIN
+    IF slot > moment AND j.ends_at IS NOT NULL AND slot > j.ends_at THEN
+        RETURN 'it lies behind the end of the job: its ends_at is ' || pgsched.utc(j.ends_at);
+    END IF;
+    SELECT p.state, p.reason INTO passed FROM pgsched.passed_over p
+    WHERE p.job_id = j.id AND p.after_at < slot AND p.until_at >= slot ORDER BY p.id LIMIT 1;
+    IF FOUND THEN
+        RETURN format('%s did not run: %s. The leader has not recorded it yet', CASE WHEN j.schedule IS NOT NULL AND slot < j.anchor_at
+            THEN format('the schedule of today begins at %s; slots of the one before', pgsched.utc(j.anchor_at)) ELSE 'it' END, passed.reason);
+    ELSIF j.ends_at IS NOT NULL AND slot > j.ends_at THEN
+        RETURN 'it lies behind the end of the job: its ends_at is ' || pgsched.utc(j.ends_at);
+    ELSIF j.schedule IS NOT NULL AND slot <= j.created_at THEN
+        RETURN format('the job was created later, at %s; pgsched backfill can run earlier slots', pgsched.utc(j.created_at));
+    ELSIF j.schedule IS NOT NULL AND slot < j.starts_at THEN
+        RETURN format('the job starts later: its starts_at is %s', pgsched.utc(j.starts_at));
+    ELSIF j.schedule IS NOT NULL AND (slot < j.anchor_at OR slot = j.anchor_at AND j.anchor_at IS DISTINCT FROM j.starts_at) THEN
+        RETURN format('the schedule was edited later, at %s, and begins there', pgsched.utc(j.anchor_at));
+    ELSIF slot > j.decided_until AND j.run_count >= j.max_runs THEN
+        RETURN format('the job has had all its runs: its max_runs is %s', j.max_runs);
+    ELSIF slot <= j.decided_until THEN
+        RETURN CASE WHEN slot > moment THEN format('it is ahead of the clock, but decided: all slots until %s are: the clock has stepped back,'
+                                                   ' or the mark was moved', pgsched.utc(j.decided_until))
+            WHEN is_slot THEN format('it was decided, as all slots until %s are, but its row is no longer kept: history is pruned after a while,'
+                                     ' or it was deleted', pgsched.utc(j.decided_until))
+            ELSE format('no slot has a row there: the job has no slot at that time, or its row is no longer kept. All slots until %s are'
+                        ' decided', pgsched.utc(j.decided_until)) END;
+    ELSIF NOT is_slot THEN
+        RETURN 'not decided yet, or no slot at that time' || coalesce('; ' || nullif(concat_ws('; and ', broken, paused), ''), '')
+            || '. `pgsched explain` computes the slots of the schedule, which SQL cannot';
+    END IF;
+    SELECT * INTO gone FROM pgsched.leader_absences(CASE WHEN slot > moment THEN moment - interval '10 seconds' ELSE slot END,
+        CASE WHEN paused IS NOT NULL AND broken IS NULL AND slot < j.paused_at THEN j.paused_at ELSE moment END);
+    IF slot <= moment THEN
+        IF paused IS NOT NULL AND broken IS NULL AND slot < j.paused_at THEN
+            RETURN format('it was due %s before the pause, and was not decided until then%s. Now %s; on resuming it is recorded as missed,'
+                ' or left to the catch-up policy with --from pause', pgsched.elapsed(j.paused_at - slot),
+                CASE WHEN gone.first_at - slot <= interval '5 seconds' THEN ', because no process led '
+                     ELSE '; meanwhile no process led ' END || gone.words, paused);
+        ELSIF coalesce(broken, paused) IS NOT NULL THEN
+            RETURN 'it is not decided, because ' || concat_ws('; and because ', broken, paused,
+                nullif(pgsched.no_leader(''), ''));
+        ELSIF gone.words IS NOT NULL THEN
+            RETURN 'it is not decided yet' || CASE WHEN gone.first_at - slot <= interval '5 seconds' THEN ', because no process led '
+                ELSE '; meanwhile no process led ' END || gone.words || pgsched.no_leader(': ');
+        END IF;
+        RETURN format('it has been due for %s, and the leader is about to decide it', pgsched.elapsed(moment - slot));
+    END IF;
+    SELECT count(*) FILTER (WHERE k.excluded IS NULL AND k.slot < explain_rowless.slot), max(k.excluded) FILTER (WHERE k.slot = explain_rowless.slot)
+    INTO used, excluded FROM pgsched.known_slots(j) k;
+    IF j.run_count + used >= j.max_runs THEN
+        RETURN format('it lies behind the last run, unless slots before it are skipped or missed: its max_runs is %s, and %s run%s left for'
+            ' the slots until then', j.max_runs, j.max_runs - j.run_count, CASE WHEN j.max_runs - j.run_count = 1 THEN ' is' ELSE 's are' END);
+    END IF;
+    RETURN format('it is still to come, in %s', pgsched.elapsed(slot - moment))
+        || coalesce('; but ' || nullif(concat_ws('; and ', broken, paused, nullif(pgsched.no_leader(''), ''),
+                                                 'it will be skipped: ' || excluded), ''), '');
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.explain_run(r pgsched.runs)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    started timestamptz := pgsched.first_start(r.id, r.started_at);
+    begun text := CASE WHEN started IS NULL THEN 'it never started' ELSE
+        format('it started at %s, %s after the slot', pgsched.utc(started), pgsched.elapsed(started - r.scheduled_at)) END;
+    error text := pgsched.last_error(r);
+    attempts text := format('%s attempt%s%s', r.attempt, CASE WHEN r.attempt = 1 THEN '' ELSE 's' END, coalesce(', the last error: ' || error, ''));
+    failed text := CASE WHEN r.attempt > 0 THEN format('; attempt %s of %s failed: %s', r.attempt, r.max_attempts,
+                                                        coalesce(error, 'no error was recorded')) ELSE '' END;
+    newer_release boolean := coalesce(starts_with(r.reason, 'waits for a worker of the newest release'), false);
+    hold text := CASE WHEN r.state IN ('queued', 'waiting') THEN pgsched.holds(r) END;
+    needs text := CASE WHEN r.kind = 'task' THEN 'task ' || r.task ELSE 'kind ' || r.kind END;
+    since text;
+    other pgsched.runs;
+    live bigint;
+    offering bigint;
+BEGIN
+    CASE r.state
+    WHEN 'succeeded' THEN
+        RETURN format('it ran: %s, and succeeded at %s %s', begun, pgsched.utc(r.finished_at),
+                CASE WHEN r.attempt > 1 THEN 'after ' || attempts ELSE 'at the first attempt' END)
+            || CASE WHEN r.origin = 'schedule' AND r.covers_state IS NULL AND r.covers_from <> r.covers_until
+                    THEN '; it ran once for ' || pgsched.stretch(r) ELSE '' END;
+    WHEN 'dead' THEN
+        RETURN format('it failed: %s, and was given up at %s after %s%s', begun, pgsched.utc(r.finished_at), attempts,
+                      ' (' || nullif(r.reason, '') || ')');
+    WHEN 'cancelled' THEN
+        RETURN format('it was cancelled at %s: %s', pgsched.utc(r.finished_at), coalesce(nullif(r.reason, ''), 'no reason was given'));
+    WHEN 'skipped', 'missed' THEN
+        SELECT * INTO other FROM pgsched.runs o
+        WHERE o.id = substring(r.reason FROM '^overlap: run ([0-9]{1,18}) was not finished')::bigint
+            AND o.job_id = r.job_id AND o.finished_at IS NULL;
+        RETURN format('it did not run, and was recorded as %s at %s: %s%s', r.state, pgsched.utc(r.finished_at),
+            coalesce(nullif(r.reason, ''), 'no reason was recorded'),
+            CASE WHEN other.id IS NOT NULL THEN format('; run %s is not finished yet: %s', other.id, pgsched.explain_run(other)) END);
+    WHEN 'running' THEN
+        RETURN format('it has been running %s since %s (attempt %s of %s); %s',
+                coalesce('on worker ' || (SELECT w.name FROM pgsched.workers w WHERE w.id = r.worker_id), 'on a worker that is no longer known'),
+                pgsched.utc(r.started_at), r.attempt, r.max_attempts, begun)
+            || CASE WHEN r.cancel_requested_at IS NULL THEN ''
+                    ELSE format('; its worker was asked to stop it at %s: %s', pgsched.utc(r.cancel_requested_at), r.cancel_reason) END;
+    WHEN 'scheduled' THEN
+        RETURN CASE
+            WHEN newer_release THEN format('it %s; a worker looks again at %s%s', r.reason, pgsched.utc(r.available_at), failed)
+            WHEN r.reason <> '' AND r.started_at IS NOT NULL THEN
+                format('it put itself off until %s: %s%s', pgsched.utc(r.available_at), r.reason, failed)
+            WHEN r.attempt > 0 THEN format('it is to be tried again at %s%s', pgsched.utc(r.available_at), failed)
+            WHEN r.origin <> 'schedule' OR r.available_at <= r.scheduled_at THEN format('it starts at %s', pgsched.utc(r.available_at))
+            ELSE format('it starts at %s: the job''s jitter moves it by %s', pgsched.utc(r.available_at),
+                        pgsched.elapsed(r.available_at - r.scheduled_at)) END;
+    WHEN 'waiting' THEN
+        RETURN CASE
+            WHEN r.ready_at IS NOT NULL THEN
+                format('it waits for its limits since %s: %s', pgsched.utc(r.ready_at), coalesce(hold, 'the leader to release it'))
+            WHEN r.available_at >= '8998-01-01 00:00Z' THEN
+                'it is to run after others: it waits for ' || coalesce(pgsched.waited_for(r), 'the leader to release it')
+            ELSE format('%s: it waits for %s%s', CASE WHEN r.reason = 'catch_up: late, and one after the other'
+                    THEN 'late slots are caught up one after the other' ELSE 'its overlap policy holds it back' END,
+                coalesce(pgsched.waited_for(r), 'the leader to release it'),
+                ', until ' || pgsched.utc(r.held_until) || ' at the latest') END;
+    ELSE
+        since := format('it has been queued since %s on queue %s%s', pgsched.utc(r.available_at), r.queue,
+                        CASE WHEN r.attempt > 0 THEN ', to be tried again after ' || attempts ELSE '' END);
+        IF hold IS NOT NULL THEN
+            RETURN format('%s, and does not start: %s', since, hold);
+        ELSIF newer_release THEN
+            RETURN format('%s; it %s', since, r.reason);
+        END IF;
+        SELECT count(*), count(*) FILTER (WHERE (w.queues IS NULL OR r.queue = ANY (w.queues)) AND r.kind = ANY (w.kinds)
+                                          AND (r.kind <> 'task' OR r.task = ANY (w.tasks)))
+        INTO live, offering FROM pgsched.workers w
+        WHERE w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease;
+        RETURN since || CASE
+            WHEN live = 0 THEN ', and there is no live worker'
+            WHEN offering = 0 THEN format(', and %s %s there%s', CASE WHEN live = 1 THEN 'the one live worker does not offer'
+                    ELSE format('none of %s live workers offers', live) END, needs,
+                CASE WHEN r.kind = 'task' THEN pgsched.did_you_mean(r.task, pgsched.offered_tasks()) ELSE '' END)
+            ELSE format(', and waits for %s %s to be free', CASE WHEN offering = 1 THEN 'the one worker that offers'
+                    ELSE format('one of %s workers that offer', offering) END, needs) END;
+    END CASE;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.first_result(idempotency_key text)
  RETURNS TABLE(run_id bigint, state text, result jsonb, error text, finished_at timestamp with time zone)
  LANGUAGE sql
@@ -1675,6 +2143,15 @@ AS $function$
         CASE WHEN r.id IS NULL THEN k.error ELSE r.error END, coalesce(r.finished_at, k.finished_at)
     FROM pgsched.kept_keys k LEFT JOIN pgsched.runs r ON r.id = k.run_id
     WHERE k.scope = 'idempotency' AND k.key = first_result.idempotency_key AND k.expires_at > clock_timestamp()
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.first_start(run_id bigint, started_at timestamp with time zone)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT least(started_at, (SELECT min(a.started_at) FROM pgsched.attempts a WHERE a.run_id = $1))
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.forget_gates()
@@ -1688,6 +2165,17 @@ BEGIN
     PERFORM setval('pgsched.gated_queues', (SELECT coalesce(bit_or(pgsched.queue_bit(name)), 0) FROM pgsched.queues));
 EXCEPTION WHEN lock_not_available THEN
     NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.forget_slots(job_id bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.next_slots n
+    WHERE n.job_id = forget_slots.job_id AND NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = n.job_id);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.has_options(task text)
@@ -1733,6 +2221,33 @@ CREATE OR REPLACE FUNCTION pgsched.hold_run(run_id bigint)
 AS $function$
     SELECT r.id, r.state, r.unique_key FROM pgsched.runs r
     WHERE r.id = $1 AND pgsched.may_change(r.owner) FOR NO KEY UPDATE SKIP LOCKED
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.holds(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT string_agg(h.words, '; ' ORDER BY h.place, h.words) FROM (
+        SELECT 1 AS place, format('%s is paused by %s%s', CASE WHEN p.what = 'all' THEN 'everything' ELSE p.what || ' ' || p.name END,
+                                  p.paused_by, coalesce(': ' || nullif(p.reason, ''), '')) AS words
+        FROM pgsched.pauses p
+        WHERE (p.what, p.name) IN (('all', ''), ('queue', r.queue), ('task', r.task), ('limit', r.queue))
+            AND coalesce(p.resume_at > clock_timestamp(), true)
+        UNION ALL
+        SELECT 2, format('limit %s: %s%s', l.name, CASE WHEN l.ordered THEN 'in order, ' ELSE '' END, concat_ws(' and ',
+            format(l.concurrency || ' of key %s at once', r.concurrency_key),
+            format(l.rate || ' starts in ' || pgsched.elapsed(make_interval(secs => l.period_s)) || ' of key %s', r.concurrency_key)))
+        FROM pgsched.limit_of(r.concurrency_key) l
+        WHERE r.ready_at IS NOT NULL AND r.state = 'waiting' AND (l.concurrency IS NOT NULL OR l.rate IS NOT NULL)
+        UNION ALL
+        SELECT 3, format('queue %s: %s', q.name, concat_ws(' and ', q.concurrency_limit || ' at once',
+            q.rate || ' starts in ' || pgsched.elapsed(q.rate_period), CASE WHEN q.fair THEN 'keys take turns' END))
+        FROM pgsched.queues q
+        WHERE q.name = r.queue AND r.ready_at IS NOT NULL AND r.state = 'waiting'
+            AND (q.concurrency_limit IS NOT NULL OR q.rate IS NOT NULL OR q.fair)
+    ) h
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.http_args_error(args jsonb)
@@ -1881,6 +2396,15 @@ AS $function$
     SELECT $2 IS NOT NULL OR EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.limited)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.is_own_key(concurrency_key text, task text)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT concurrency_key IS NULL OR concurrency_key !~ '^task(:|$)'
+        OR pg_catalog.starts_with(concurrency_key || ':', 'task:' || task || ':')
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.is_plain(task text, args jsonb, queue text, priority smallint, max_attempts integer, run_timeout interval)
  RETURNS boolean
  LANGUAGE sql
@@ -1895,6 +2419,15 @@ AS $function$
         AND (pg_catalog.pg_sequence_last_value('pgsched.gated_queues'::regclass)
             >> pg_catalog.mod(pg_catalog.hashtext(queue) & 2147483647, 61)) & 1::bigint IS DISTINCT FROM 1::bigint
         THEN true END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.is_unclaimed(state text, attempt integer, token uuid, suspect boolean, reruns integer)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+AS $function$
+    SELECT state IN ('queued', 'scheduled', 'waiting') AND attempt = 0 AND token IS NULL AND suspect IS NOT TRUE
+        AND reruns IS NULL
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.job_calendars_after()
@@ -1985,11 +2518,13 @@ AS $function$
         CASE WHEN j.start_deadline <= j.jitter THEN 'start_deadline: must be longer than jitter' END,
         CASE WHEN j.max_attempts IS NOT NULL THEN pgsched.out_of_range('max_attempts', j.max_attempts, 1, 1000) END,
         pgsched.bad_interval('timeout', j.timeout, '1 millisecond'),
-        pgsched.bad_period('kill_after', j.kill_after),
-        pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']),
-        pgsched.bad_period('backoff_base', j.backoff_base),
-        pgsched.bad_period('backoff_max', j.backoff_max),
-        pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1),
+        pgsched.bad_interval('kill_after', j.kill_after, '0'),
+        CASE WHEN j.backoff IS NOT NULL THEN
+            pgsched.not_one_of('backoff', j.backoff, ARRAY['exponential', 'fixed', 'linear']) END,
+        pgsched.bad_interval('backoff_base', j.backoff_base, '0'),
+        pgsched.bad_interval('backoff_max', j.backoff_max, '0'),
+        CASE WHEN j.backoff_jitter IS NOT NULL THEN
+            pgsched.out_of_range('backoff_jitter', j.backoff_jitter::numeric, 0, 1) END,
         CASE WHEN j.success_codes IS NULL THEN 'success_codes: must not be null' END,
         pgsched.bad_codes('success_codes', j.success_codes),
         pgsched.bad_codes('retry_codes', j.retry_codes),
@@ -2009,6 +2544,22 @@ AS $function$
     )
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.job_named(job text)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    j pgsched.jobs;
+BEGIN
+    SELECT * INTO j FROM pgsched.jobs o WHERE o.name = job_named.job;
+    IF NOT FOUND THEN
+        PERFORM pgsched.refuse_unknown_job(job);
+    END IF;
+    RETURN j;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_options(j pgsched.jobs)
  RETURNS jsonb
  LANGUAGE sql
@@ -2020,6 +2571,59 @@ AS $function$
                                 'dead_codes', j.dead_codes) END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.job_stands(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT nullif(concat_ws('; ',
+        CASE WHEN j.paused THEN format('paused by %s since %s%s; no slots until it is resumed', j.paused_by, pgsched.utc(j.paused_at),
+                                       coalesce(': ' || nullif(j.paused_reason, ''), '')) END,
+        CASE WHEN j.error IS NOT NULL THEN format('in error: %s; no slots until it is changed', j.error)
+             WHEN j.next_run_at IS NOT NULL THEN NULL
+             WHEN j.schedule IS NULL THEN 'its one slot is decided'
+             WHEN j.run_count >= j.max_runs THEN format('it has had all its runs: its max_runs is %s', j.max_runs)
+             WHEN j.ends_at IS NOT NULL THEN 'it has ended: its ends_at is ' || pgsched.utc(j.ends_at)
+             ELSE 'its schedule has no more slots' END), '')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.job_status(job text DEFAULT NULL::text, n integer DEFAULT 1000)
+ RETURNS TABLE(name text, state text, paused_by text, paused_reason text, next_slot timestamp with time zone, last_run bigint, last_slot timestamp with time zone, last_state text, late interval, running bigint, queued bigint, failures bigint, error text)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    named text := CASE WHEN job_status.job IS NOT NULL THEN (pgsched.job_named(job_status.job)).name END;
+BEGIN
+    PERFORM pgsched.refuse_many(job_status.n, 10000);
+    RETURN QUERY
+    SELECT j.name, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
+                        WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END,
+        j.paused_by, j.paused_reason, pgsched.next_slot(j), last.id, last.scheduled_at, last.state,
+        CASE WHEN last.origin = 'schedule' THEN pgsched.first_start(last.id, last.started_at) - last.scheduled_at END,
+        open.running, open.queued, failed.n, j.error
+    FROM (SELECT o.* FROM pgsched.jobs o WHERE o.name >= coalesce(named, '')
+          ORDER BY o.name LIMIT CASE WHEN named IS NULL THEN job_status.n ELSE 1 END) j
+    LEFT JOIN LATERAL (
+        SELECT r.id, r.scheduled_at, r.state, r.origin, r.started_at FROM pgsched.runs r WHERE r.job_id = j.id
+        ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1) last ON true
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE c.state = 'running') AS running, count(*) FILTER (WHERE c.state <> 'running') AS queued
+        FROM (SELECT r.state FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */ LIMIT 1000) c) open
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS n FROM (
+            SELECT bool_or(e.state = 'succeeded') OVER (ORDER BY e.scheduled_at DESC) AS is_over FROM (
+                SELECT r.state, r.scheduled_at, r.origin FROM pgsched.runs r WHERE r.job_id = j.id
+                ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 100) e
+            WHERE e.state IN ('succeeded', 'dead') AND e.origin <> 'backfill') f WHERE NOT f.is_over) failed
+    ORDER BY j.name;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.jobs_after_delete()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2029,6 +2633,7 @@ BEGIN
     UPDATE pgsched.runs
     SET state = 'cancelled', finished_at = clock_timestamp(), reason = format('job %s was deleted', OLD.name)
     WHERE job_id = OLD.id AND phase < 3 /* open */ AND state <> 'running';
+    PERFORM pgsched.forget_slots(OLD.id);
     RETURN NULL;
 END $function$;
 
@@ -2204,12 +2809,152 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM FROM pgsched.jobs j WHERE j.id = NEW.id FOR UPDATE;
-    UPDATE pgsched.runs r SET concurrency_key = pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
+    UPDATE pgsched.runs r SET concurrency_key = (
+            SELECT pgsched.limited_key(r.task, o.more, coalesce(
+                pgsched.run_key(NEW.id, NEW.concurrency_key, NEW.concurrency_limit, r.args),
+                pgsched.run_key(NULL, o.concurrency_key, NULL, r.args)))
+            FROM pgsched.task_options(CASE r.kind WHEN 'task' THEN r.task END) o),
         ready_at = CASE WHEN r.state = 'queued' THEN coalesce(r.ready_at, clock_timestamp()) ELSE r.ready_at END,
         state = CASE WHEN r.state = 'queued' THEN 'waiting' ELSE r.state END
     WHERE r.job_id = NEW.id AND r.phase < 3 /* open */;
     PERFORM pgsched.notify('pgsched_leader', 'limits');
     RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.json_misfit(schema jsonb, value jsonb, path text, root jsonb, levels integer, INOUT steps integer, OUT misfit text)
+ RETURNS record
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_variable
+DECLARE
+    too_much CONSTANT text := 'not checked: there is too much of it';
+    remarks CONSTANT text[] := ARRAY['title', 'description', 'default', 'examples', 'format', '$defs', 'contentEncoding'];
+    known CONSTANT text[] := ARRAY['$ref', 'type', 'enum', 'const', 'anyOf', 'required', 'properties', 'items',
+        'additionalProperties'];
+    sub text;
+    unchecked text;
+    doubt text;  -- what could not be checked of an alternative
+    is_type text := CASE WHEN jsonb_typeof(value) = 'number' AND value::numeric = trunc(value::numeric) THEN 'integer'
+                         ELSE jsonb_typeof(value) END;
+    types jsonb;
+    one record;
+BEGIN
+    steps := steps - 1;
+    IF jsonb_typeof(schema) = 'boolean' THEN
+        misfit := CASE WHEN NOT schema::boolean THEN format('%s: no value is allowed', path) END;
+        RETURN;
+    ELSIF steps < 0 THEN
+        misfit := too_much;
+        RETURN;
+    ELSIF jsonb_typeof(schema) <> 'object' OR levels <= 0 THEN
+        misfit := format('not checked: %s', path);
+        RETURN;
+    END IF;
+    SELECT format('not checked: %s of %s', k.name, path) INTO unchecked FROM jsonb_object_keys(schema) k(name)
+    WHERE k.name <> ALL (remarks || known) LIMIT 1;
+    IF schema ? '$ref' THEN
+        IF NOT coalesce(root -> '$defs' ? substr(schema ->> '$ref', 9), false) OR NOT starts_with(schema ->> '$ref', '#/$defs/') THEN
+            misfit := format('not checked: $ref of %s', path);
+            RETURN;
+        END IF;
+        SELECT m.steps, m.misfit INTO steps, sub
+        FROM pgsched.json_misfit(root -> '$defs' -> substr(schema ->> '$ref', 9), value, path, root, levels - 1, steps) m;
+        IF sub IS NOT NULL AND NOT starts_with(sub, 'not checked: ') THEN
+            misfit := sub;
+            RETURN;
+        END IF;
+        unchecked := coalesce(unchecked, sub);
+    END IF;
+    IF schema ? 'type' THEN
+        types := CASE jsonb_typeof(schema -> 'type') WHEN 'array' THEN schema -> 'type' ELSE jsonb_build_array(schema -> 'type') END;
+        IF NOT (types ? is_type OR is_type = 'integer' AND types ? 'number') THEN
+            misfit := format('%s: expected %s, got %s', path,
+                (SELECT string_agg(t.name, ' or ') FROM jsonb_array_elements_text(types) t(name)), is_type);
+            RETURN;
+        END IF;
+    END IF;
+    IF schema ? 'const' AND schema -> 'const' <> value
+        OR jsonb_typeof(schema -> 'enum') = 'array' AND NOT schema -> 'enum' @> jsonb_build_array(value) THEN
+        misfit := format('%s: expected one of %s', path, left(coalesce(schema ->> 'enum', schema ->> 'const'), 200));
+        RETURN;
+    END IF;
+    IF jsonb_typeof(schema -> 'anyOf') = 'array' THEN
+        -- of several problems, that of the first alternative other than "null"
+        FOR one IN SELECT a.value FROM jsonb_array_elements(schema -> 'anyOf') WITH ORDINALITY a(value, place)
+            ORDER BY a.value ->> 'type' = 'null', a.place LOOP
+            IF steps < 0 THEN
+                doubt := coalesce(doubt, too_much);
+                EXIT;
+            END IF;
+            SELECT m.steps, m.misfit INTO steps, sub FROM pgsched.json_misfit(one.value, value, path, root, levels - 1, steps) m;
+            IF sub IS NULL THEN
+                misfit := NULL;
+                doubt := NULL;
+                EXIT;
+            ELSIF starts_with(sub, 'not checked: ') THEN
+                doubt := least(doubt, sub);
+            ELSE
+                misfit := coalesce(misfit, sub);
+            END IF;
+        END LOOP;
+        IF misfit IS NOT NULL AND doubt IS NULL THEN
+            RETURN;
+        END IF;
+        misfit := NULL;
+        unchecked := coalesce(unchecked, doubt);
+    END IF;
+    IF is_type = 'object' THEN
+        SELECT format('%s is missing', k.name) INTO sub
+        FROM jsonb_array_elements_text(CASE jsonb_typeof(schema -> 'required') WHEN 'array' THEN schema -> 'required' ELSE '[]' END) k(name)
+        WHERE NOT value ? k.name LIMIT 1;
+        IF sub IS NOT NULL THEN
+            misfit := ltrim(format('%s.%s', path, sub), '.');
+            RETURN;
+        END IF;
+    END IF;
+    IF is_type = 'object' AND schema ?| '{properties,additionalProperties}' THEN
+        steps := steps - (SELECT count(*)::integer FROM jsonb_object_keys(value));
+    ELSIF is_type = 'array' AND schema ? 'items' THEN
+        steps := steps - jsonb_array_length(value);
+    END IF;
+    IF steps < 0 THEN
+        unchecked := coalesce(unchecked, too_much);
+    ELSIF is_type = 'object' AND schema ?| '{properties,additionalProperties}' THEN
+        FOR one IN SELECT key, v.value FROM jsonb_each(value) v LOOP
+            sub := NULL;
+            IF coalesce(schema -> 'properties' ? one.key, false) THEN
+                SELECT m.steps, m.misfit INTO steps, sub
+                FROM pgsched.json_misfit(schema -> 'properties' -> one.key, one.value,
+                                         ltrim(format('%s.%s', path, one.key), '.'), root, levels - 1, steps + 1) m;
+            ELSIF schema -> 'additionalProperties' = 'false' THEN
+                sub := ltrim(format('%s.%s: there is no such argument', path, one.key), '.');
+            ELSIF schema ? 'additionalProperties' THEN
+                SELECT m.steps, m.misfit INTO steps, sub
+                FROM pgsched.json_misfit(schema -> 'additionalProperties', one.value,
+                                         format('%s[%s]', path, to_jsonb(one.key)), root, levels - 1, steps + 1) m;
+            END IF;
+            IF sub IS NOT NULL AND NOT starts_with(sub, 'not checked: ') THEN
+                misfit := sub;
+                RETURN;
+            END IF;
+            unchecked := coalesce(unchecked, sub);
+            EXIT WHEN steps < 0;
+        END LOOP;
+    ELSIF is_type = 'array' AND schema ? 'items' THEN
+        FOR one IN SELECT e.value, e.place FROM jsonb_array_elements(value) WITH ORDINALITY e(value, place) LOOP
+            SELECT m.steps, m.misfit INTO steps, sub
+            FROM pgsched.json_misfit(schema -> 'items', one.value, format('%s[%s]', path, one.place - 1), root, levels - 1, steps + 1) m;
+            IF sub IS NOT NULL AND NOT starts_with(sub, 'not checked: ') THEN
+                misfit := sub;
+                RETURN;
+            END IF;
+            unchecked := coalesce(unchecked, sub);
+            EXIT WHEN steps < 0;
+        END LOOP;
+    END IF;
+    misfit := unchecked;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.keep_error(keep jsonb)
@@ -2263,6 +3008,73 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.key_argument(field text, name text, args jsonb, defaults jsonb)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    given jsonb := coalesce(CASE jsonb_typeof(args) WHEN 'object' THEN args -> name
+        WHEN 'array' THEN CASE WHEN name ~ E'^\\d{1,4}$' THEN args -> name::integer END END, defaults -> name);
+BEGIN
+    IF given IS NULL THEN
+        PERFORM pgsched.raise_bad_value(format('%s: the run has no argument "%s", and it has no default', field,
+            left(name, 60)), 'runs');
+    END IF;
+    RETURN pgsched.canonical_json(given);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.known_slots(j pgsched.jobs)
+ RETURNS TABLE(slot timestamp with time zone, east interval, excluded text)
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT s.slot, s.east, pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
+    FROM (
+        SELECT u.slot, make_interval(secs => u.seconds) AS east
+        FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets) u(slot, seconds)
+        WHERE k.job_id = j.id AND (k.schedule, k.timezone, k.anchor_at) = (j.schedule, j.timezone, j.anchor_at)
+        UNION ALL
+        SELECT j.run_at, pgsched.east_of_utc(j.run_at, j.timezone)
+        WHERE j.schedule IS NULL AND j.run_at IS NOT NULL AND j.next_run_at IS NOT NULL
+    ) s
+    WHERE s.slot > j.decided_until AND (j.starts_at IS NULL OR s.slot >= j.starts_at)
+        AND (j.ends_at IS NULL OR s.slot <= j.ends_at) AND isfinite(s.slot)
+    ORDER BY s.slot
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.last_error(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT split_part(coalesce(nullif(r.error, ''), (SELECT a.error FROM pgsched.attempts a WHERE a.run_id = r.id AND a.error <> ''
+                                                     ORDER BY a.attempt DESC, a.finished_at DESC LIMIT 1)), E'\n', 1)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.leader_absences(since timestamp with time zone, until timestamp with time zone, OUT words text, OUT first_at timestamp with time zone)
+ RETURNS record
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    WITH term AS (
+        SELECT l.elected_at, coalesce(l.resigned_at, CASE WHEN l.seen_at > clock_timestamp() - interval '5 seconds'
+                                                     THEN clock_timestamp() ELSE l.seen_at END) AS led_until
+        FROM pgsched.leader l WHERE coalesce(l.resigned_at, l.seen_at) >= since AND l.elected_at < until
+    ), gap AS (
+        SELECT greatest(since, max(t.led_until) OVER (ORDER BY t.elected_at ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS begun,
+            t.elected_at AS ended FROM term t
+        UNION ALL
+        SELECT greatest(since, (SELECT max(t.led_until) FROM term t)), until
+    )
+    SELECT string_agg(format('from %s to %s', pgsched.utc(g.begun), pgsched.utc(g.ended)), ' and ' ORDER BY g.begun), min(g.begun)
+    FROM gap g WHERE g.ended - g.begun > interval '5 seconds'
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.leader_sleeps(seconds double precision)
  RETURNS void
  LANGUAGE plpgsql
@@ -2285,7 +3097,18 @@ AS $function$
     UNION ALL
     (SELECT l.name, l.concurrency, l.rate, extract(epoch FROM l.rate_period)::double precision, l.rate_burst, l.ordered,
          l.weight
-     FROM pgsched.limits l WHERE l.name = ANY (ARRAY[$1, split_part($1, ':', 1)]) ORDER BY length(l.name) DESC LIMIT 1)
+     FROM pgsched.limits l WHERE l.name = ANY (ARRAY[$1, split_part($1, ':', 1),
+         CASE WHEN $1 ~ '^task:' THEN 'task:' || split_part($1, ':', 2) END]) ORDER BY length(l.name) DESC LIMIT 1)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.limited_key(task text, more jsonb, key text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN more ?| '{concurrency,rate}' AND key !~ '^job(:|$)' AND NOT starts_with(key || ':', 'task:' || task || ':')
+        THEN 'task:' || task || ':' || key ELSE key END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.limits_changed()
@@ -2407,6 +3230,138 @@ BEGIN
         format('queue: %s is full: %s runs wait in it already (max_depth)', q.name, q.max_depth);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.make_run(task text, args jsonb, kind text, queue text, priority integer, delay interval, at timestamp with time zone, unique_key text, max_attempts integer, timeout interval, unique_scope text, on_conflict text, idempotency_key text, idempotency_retention interval, tags text[], after bigint[], after_any bigint[], on_failure text, concurrency_key text, debounce_max interval, kill_after interval, backoff text, backoff_base interval, backoff_max interval, backoff_jitter double precision, expires interval, expires_at timestamp with time zone, keep interval, OUT id bigint, OUT how text)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    due timestamptz;
+    expiry timestamptz := make_run.expires_at;
+    finds boolean := false;  -- may the unique key lead to a run that stays as it is?
+    late text;  -- what is wrong with the expiry of a run that is made now
+    problem text;
+    policy text := coalesce(make_run.on_conflict, 'return');
+    bucket text;  -- null: the unique scope is while_active
+    bucket_ends_at timestamptz;
+    sliding boolean := false;
+    first_task text;
+BEGIN
+    -- one that is no smallint, and one that leads out of all times, would fail on their way into the row
+    IF task IS NULL OR priority NOT BETWEEN 0 AND 9 OR delay NOT BETWEEN '0' AND '6900 years' THEN
+        PERFORM pgsched.raise_bad_value(coalesce(CASE WHEN task IS NULL THEN 'task: must not be null' END,
+            CASE WHEN delay < '0' THEN format('delay: %s is negative', delay) END, pgsched.out_of_range('priority', coalesce(priority, 5), 0, 9),
+            format('delay: %s leads out of the time between 1970 and 9000', delay)), 'runs');
+    END IF;
+    due := coalesce(make_run.at, clock_timestamp() + delay, clock_timestamp());
+    IF coalesce(unique_key, idempotency_key) IS NOT NULL OR tags IS NOT NULL OR policy <> 'return' THEN
+        PERFORM pgsched.check_keys(unique_key, policy, idempotency_key, idempotency_retention, tags, due);
+    END IF;
+    IF expires IS NOT NULL OR expiry IS NOT NULL THEN
+        problem := CASE WHEN expires IS NOT NULL AND expiry IS NOT NULL
+                THEN 'expires: give either expires or expires_at, not both'
+            ELSE coalesce(pgsched.bad_interval('expires', expires, '1 millisecond'), pgsched.bad_instant('at', due),
+                pgsched.bad_instant('expires_at', expiry)) END;
+        IF expiry <= due THEN  -- a repeated request finds its run all the same
+            late := format('expires_at: %s is not later than the run is due', expiry);
+            finds := unique_key IS NOT NULL AND policy IN ('return', 'reject');
+            problem := coalesce(problem, CASE WHEN idempotency_key IS NULL AND NOT finds THEN late END);
+        END IF;
+        IF problem IS NOT NULL THEN
+            PERFORM pgsched.raise_bad_value(problem, 'runs');
+        END IF;
+        expiry := coalesce(expiry, least(due + expires, '9000-01-01 00:00Z'));
+    END IF;
+    IF debounce_max IS NOT NULL AND (policy NOT IN ('replace', 'merge') OR debounce_max < '0') THEN
+        PERFORM pgsched.raise_bad_value(coalesce(pgsched.bad_interval('debounce_max', debounce_max, '0'), format(
+            'debounce_max: it bounds how far on_conflict replace or merge moves a run; on_conflict is %s', policy)), 'runs');
+    END IF;
+    IF idempotency_key IS NOT NULL THEN
+        SELECT t.run_id, t.by_task INTO make_run.id, first_task FROM pgsched.take_key('idempotency',
+            idempotency_key, task, clock_timestamp() + coalesce(idempotency_retention, interval '24 hours')) t;
+        IF first_task <> make_run.task THEN
+            PERFORM pgsched.raise_bad_value(format('idempotency_key: "%s" was used for run %s of task "%s"',
+                left(idempotency_key, 60), make_run.id, left(first_task, 100)), 'runs');
+        ELSIF make_run.id IS NOT NULL THEN
+            how := 'repeated';
+            RETURN;
+        END IF;
+    END IF;
+    IF late IS NOT NULL AND NOT finds THEN
+        PERFORM pgsched.raise_bad_value(late, 'runs');
+    END IF;
+    IF unique_key IS NOT NULL AND unique_scope <> 'while_active' THEN
+        IF unique_scope = 'while_queued' THEN
+            bucket := unique_scope;
+            make_run.id := pgsched.take_queued_key(unique_key, task);
+        ELSE
+            sliding := starts_with(unique_scope, 'sliding');
+            SELECT b.name, b.ends_at INTO bucket, bucket_ends_at FROM pgsched.unique_bucket(unique_scope, due) b;
+            -- a bucket's for a day longer than it must: nothing depends on when exactly the bucket is over
+            SELECT t.run_id INTO make_run.id FROM pgsched.take_key(bucket, unique_key, task, CASE WHEN sliding
+                THEN bucket_ends_at ELSE greatest(bucket_ends_at, clock_timestamp()) + interval '1 day' END) t;
+        END IF;
+        IF make_run.id IS NOT NULL THEN
+            how := coalesce(pgsched.meet_run(make_run.id, policy, task, args, due, expiry, debounce_max), 'existing');
+        END IF;
+    END IF;
+    -- A queue with a max_depth is asked for room, and may cancel a run for it, before the index says that none is needed.
+    -- Not in a snapshot of its own, where the run may have ended since.
+    IF how IS NULL AND bucket IS NULL AND unique_key IS NOT NULL
+        AND current_setting('transaction_isolation') = 'read committed'
+        AND EXISTS (SELECT FROM pgsched.queues q WHERE q.name = coalesce(make_run.queue,
+                        CASE WHEN coalesce(kind, 'task') = 'task' THEN (pgsched.task_options(task)).queue END, 'default')
+                                                   AND q.max_depth IS NOT NULL)
+    THEN
+        SELECT r.id INTO make_run.id FROM pgsched.runs r
+        WHERE r.unique_key = make_run.unique_key AND r.phase < 3 /* open */;
+        IF FOUND THEN
+            how := pgsched.meet_run(make_run.id, policy, task, args, due, expiry, debounce_max);
+        END IF;
+    END IF;
+    IF late IS NOT NULL AND how IS NULL THEN
+        IF bucket IS NULL THEN
+            make_run.id := pgsched.run_of_key(unique_key);
+            how := CASE WHEN make_run.id IS NOT NULL THEN pgsched.meet_run(make_run.id, policy, task, args, due) END;
+        END IF;
+        IF how IS NULL THEN
+            PERFORM pgsched.raise_bad_value(late, 'runs');
+        END IF;
+    END IF;
+    WHILE how IS NULL LOOP
+        INSERT INTO pgsched.runs (task, args, kind, queue, priority, available_at, unique_key, max_attempts, timeout,
+                                  idempotency_key, tags, concurrency_key, kill_after, backoff, backoff_base, backoff_max,
+                                  backoff_jitter, expires_at, keep)
+        VALUES (make_run.task, coalesce(make_run.args, '{}'), coalesce(make_run.kind, 'task'),
+                make_run.queue, make_run.priority::smallint, due,
+                CASE WHEN bucket IS NULL THEN make_run.unique_key END,
+                make_run.max_attempts, make_run.timeout, make_run.idempotency_key,
+                make_run.tags, make_run.concurrency_key, make_run.kill_after, make_run.backoff, make_run.backoff_base,
+                make_run.backoff_max, make_run.backoff_jitter, expiry, make_run.keep)
+        ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING
+        RETURNING id INTO make_run.id;
+        IF FOUND THEN
+            how := 'created';
+            PERFORM pgsched.hold_back(make_run.id, after, after_any, coalesce(on_failure, 'cancel'))
+            WHERE after IS NOT NULL OR after_any IS NOT NULL;
+        ELSE
+            make_run.id := pgsched.run_of_key(unique_key);
+            -- the run that was in the way may have ended between two statements: then it is tried again
+            IF make_run.id IS NOT NULL THEN
+                how := pgsched.meet_run(make_run.id, policy, task, args, due, expiry, debounce_max);
+            END IF;
+        END IF;
+    END LOOP;
+    IF how = 'rejected' THEN  -- what was refused may be asked for again with the same key
+        PERFORM pgsched.bind_key('idempotency', make_run.idempotency_key, NULL) WHERE idempotency_key IS NOT NULL;
+    ELSE
+        PERFORM pgsched.bind_key('idempotency', make_run.idempotency_key, make_run.id) WHERE idempotency_key IS NOT NULL;
+        PERFORM pgsched.bind_key(bucket, make_run.unique_key, make_run.id,
+            CASE WHEN sliding THEN make_interval(secs => substr(bucket, 9)::float8) END) WHERE bucket IS NOT NULL;
+    END IF;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.mark_tasks()
  RETURNS void
  LANGUAGE plpgsql
@@ -2451,13 +3406,16 @@ AS $function$
         OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'pgsched_leader' AND pg_has_role(r.oid, 'USAGE'))
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone)
+CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, debounce_max interval DEFAULT NULL::interval)
  RETURNS text
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
     r pgsched.runs;
+    moves boolean := on_conflict = 'replace' OR on_conflict = 'merge' AND debounce_max IS NOT NULL;
+    new_args jsonb := args;
+    new_due timestamptz;
     later boolean;
     held boolean;
     problem text;
@@ -2467,11 +3425,12 @@ BEGIN
     ELSIF on_conflict = 'return' THEN
         RETURN 'existing';
     END IF;
-    problem := coalesce(pgsched.not_one_of('on_conflict', on_conflict, ARRAY['replace', 'keep_time']), CASE
+    problem := coalesce(pgsched.not_one_of('on_conflict', on_conflict, ARRAY['replace', 'keep_time', 'merge']), CASE
         WHEN due IS NULL THEN 'at: must not be null'
         WHEN due >= '8998-01-01 00:00Z' THEN  -- the leader's markers
             format('at: %s is not an instant between 1970 and 8997', due)
-        ELSE pgsched.bad_instant('at', due) END);
+        ELSE pgsched.bad_instant('at', due) END, pgsched.bad_instant('expires_at', expires_at),
+        pgsched.bad_interval('debounce_max', debounce_max, '0'));
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
     END IF;
@@ -2486,24 +3445,39 @@ BEGIN
     ELSIF r.state = 'running' THEN
         RETURN 'existing';
     END IF;
+    IF on_conflict = 'merge' THEN
+        IF jsonb_typeof(r.args) IS DISTINCT FROM 'object' OR jsonb_typeof(args) IS DISTINCT FROM 'object' THEN
+            PERFORM pgsched.raise_bad_value(
+                'on_conflict: merge is for arguments by name; these are a list: use replace or keep_time', 'runs');
+        END IF;
+        new_args := r.args || (SELECT coalesce(jsonb_object_agg(n.key, CASE
+                WHEN jsonb_typeof(n.value) = 'array' AND jsonb_typeof(r.args -> n.key) = 'array'
+                THEN (r.args -> n.key) || n.value ELSE n.value END), '{}') FROM jsonb_each(args) n);
+    END IF;
+    new_due := coalesce(least(due, r.created_at + debounce_max), due);
     held := r.state = 'waiting' AND r.available_at >= '8998-01-01 00:00Z';
-    later := on_conflict = 'replace' AND due > clock_timestamp()
+    later := moves AND new_due > clock_timestamp()
         AND (r.state = 'queued' OR r.state = 'waiting' AND r.ready_at IS NOT NULL);
-    UPDATE pgsched.runs SET args = meet_run.args,
+    UPDATE pgsched.runs SET args = new_args,
         -- one that waits for other runs keeps its marker (43_dependencies.sql)
-        available_at = CASE WHEN on_conflict = 'replace' AND NOT held THEN due ELSE available_at END,
-        options = CASE WHEN on_conflict = 'replace' AND held
-                       THEN coalesce(options, '{}') || jsonb_build_object('not_before', due) ELSE options END,
+        available_at = CASE WHEN moves AND NOT held THEN new_due ELSE available_at END,
+        options = CASE WHEN moves AND held
+                       THEN coalesce(options, '{}') || jsonb_build_object('not_before', new_due) ELSE options END,
         -- the way back to queued is the leader's; ready_at: only limits hold it
         state = CASE WHEN later THEN 'scheduled' ELSE r.state END,
         ready_at = CASE WHEN NOT later THEN r.ready_at END
     WHERE id = r.id;
+    -- a new time has a new expiry: what the call says, or else the task; one that has started once has none
+    IF moves AND r.started_at IS NULL AND (r.expires_at IS NOT NULL OR meet_run.expires_at IS NOT NULL) THEN
+        UPDATE pgsched.runs SET expires_at = coalesce(meet_run.expires_at, new_due + make_interval(secs =>
+            ((pgsched.task_options(r.task)).more ->> 'expires')::float8)) WHERE id = r.id;
+    END IF;
     IF r.owner <> pgsched.caller() THEN  -- as an operator, say, who may change anybody's
         PERFORM pgsched.note('changed', 'run', r.id::text, pgsched.audited_change(
             jsonb_build_object('args', r.args, 'available_at', r.available_at),
             (SELECT jsonb_build_object('args', n.args, 'available_at', n.available_at) FROM pgsched.runs n WHERE n.id = r.id)));
     END IF;
-    IF on_conflict = 'replace' THEN
+    IF moves THEN
         PERFORM pgsched.tell_leader();
     END IF;
     RETURN 'replaced';
@@ -2526,6 +3500,32 @@ CREATE OR REPLACE FUNCTION pgsched.newest_slot(job_id bigint)
 AS $function$
     SELECT greatest(r.scheduled_at, r.covers_until) FROM pgsched.runs r WHERE r.job_id = newest_slot.job_id
     ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.next_slot(j pgsched.jobs)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN j.paused OR j.error IS NOT NULL OR j.next_run_at IS NULL THEN NULL
+        WHEN ltrim(j.schedule, E' \t') ILIKE '@after%' THEN
+            -- while a run is open it is when the leader looks again, and no slot
+            CASE WHEN NOT EXISTS (SELECT FROM pgsched.runs r WHERE r.job_id = j.id AND r.phase < 3 /* open */)
+                 AND j.next_run_at > clock_timestamp() THEN j.next_run_at END
+        ELSE (SELECT k.slot FROM pgsched.known_slots(j) k WHERE k.excluded IS NULL ORDER BY k.slot LIMIT 1) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.no_leader(beginning text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN EXISTS (SELECT FROM pgsched.leader l WHERE l.resigned_at IS NULL
+                             AND l.seen_at > clock_timestamp() - interval '5 seconds') THEN ''
+        ELSE beginning || 'no process leads now (start a pgsched worker)' END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.not_before_of(options jsonb)
@@ -2572,6 +3572,26 @@ CREATE OR REPLACE FUNCTION pgsched.notify(channel text, payload text)
 AS $function$
     SELECT CASE WHEN pg_catalog.pg_notification_queue_usage() < 0.5::float8
         THEN nullif(pg_catalog.pg_notify(channel, payload)::text, ''::text) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.offered_tasks()
+ RETURNS text[]
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT ARRAY(SELECT DISTINCT t.name FROM pgsched.workers w CROSS JOIN LATERAL unnest(w.tasks) t(name)
+        WHERE w.stopped_at IS NULL AND w.stopping_at IS NULL AND w.seen_at > clock_timestamp() - w.lease ORDER BY t.name LIMIT 10000)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.other_owner(app text)
+ RETURNS name
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT t.owner FROM pgsched.tasks t WHERE t.app = other_owner.app AND t.owner <> pgsched.caller() AND EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = t.owner AND NOT pg_has_role(pgsched.caller(), r.oid, 'MEMBER')) LIMIT 1
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.out_of_range(field text, value numeric, low numeric, high numeric)
@@ -2678,6 +3698,51 @@ AS $function$
     SELECT CASE state WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'queued' THEN 2 WHEN 'running' THEN 2
         WHEN 'dead' THEN 4 WHEN 'missed' THEN 4 ELSE 3 END::smallint
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.preview(job text, n integer DEFAULT 5)
+ RETURNS TABLE(slot timestamp with time zone, local text, note text)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs := pgsched.job_named(preview.job);
+    why text := pgsched.job_stands(j);
+BEGIN
+    PERFORM pgsched.refuse_many(preview.n, 10, ': `pgsched job preview` shows more');
+    IF why IS NULL AND ltrim(j.schedule, E' \t') ILIKE '@after%' THEN
+        why := 'its slots depend on when runs end, so none can be foreseen';
+    END IF;
+    IF why IS NULL THEN
+        RETURN QUERY
+        WITH ahead AS (
+            SELECT k.*, count(*) FILTER (WHERE k.excluded IS NULL) OVER w AS runs_so_far,
+                row_number() OVER w AS place, count(*) OVER () AS places
+            FROM pgsched.known_slots(j) k WINDOW w AS (ORDER BY k.slot)
+        )
+        SELECT a.slot, pgsched.wall_clock(a.slot, a.east), nullif(concat_ws('; ',
+            CASE WHEN a.slot <= clock_timestamp() THEN 'it is due, and not decided yet' END,
+            'it will be skipped: ' || a.excluded,
+            CASE WHEN j.run_count + a.runs_so_far = j.max_runs AND a.excluded IS NULL
+                 THEN format('the last one: the max_runs of the job is %s', j.max_runs)
+                 WHEN j.schedule IS NOT NULL AND a.place = a.places AND EXISTS (
+                     SELECT FROM pgsched.next_slots k WHERE k.job_id = j.id
+                     AND (k.refresh_at IS NULL OR k.slots[cardinality(k.slots)] > j.ends_at))
+                 THEN coalesce('the last one: the ends_at of the job is ' || pgsched.utc(j.ends_at), 'the last one of the schedule')
+                 END), '')
+        FROM ahead a
+        -- a slot on an excluded date is no run: those behind the last run are left out with it
+        WHERE j.max_runs IS NULL OR j.run_count + a.runs_so_far < j.max_runs
+            OR j.run_count + a.runs_so_far = j.max_runs AND a.excluded IS NULL
+        ORDER BY a.slot LIMIT preview.n;
+        IF FOUND THEN
+            RETURN;
+        END IF;
+        why := 'not planned yet: no slot of this schedule is known' || pgsched.no_leader('; ');
+    END IF;
+    RETURN QUERY SELECT NULL::timestamptz, NULL::text, why;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.prune_audit(n integer)
  RETURNS bigint
@@ -2788,6 +3853,35 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.recent_runs(job text DEFAULT NULL::text, n integer DEFAULT 20)
+ RETURNS TABLE(run bigint, of_job text, task text, slot timestamp with time zone, state text, started timestamp with time zone, finished timestamp with time zone, took interval, late interval, attempts integer, worker text, why text)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    found_id bigint;
+    -- row security is a filter: without this bound a role with few runs would read all that there are
+    above bigint := CASE WHEN row_security_active('pgsched.runs')
+        THEN coalesce(pg_sequence_last_value('pgsched.runs_id_seq'), 0) - 100000 ELSE 0 END;
+BEGIN
+    PERFORM pgsched.refuse_many(recent_runs.n, 1000);
+    IF recent_runs.job IS NOT NULL THEN
+        found_id := (pgsched.job_named(recent_runs.job)).id;
+        RETURN QUERY SELECT f.* FROM (
+            SELECT r.id FROM pgsched.runs r WHERE r.job_id = found_id
+            ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT recent_runs.n) i
+            CROSS JOIN LATERAL pgsched.run_figures(i.id) f ORDER BY f.slot DESC;
+    ELSE
+        RETURN QUERY SELECT f.* FROM (
+            SELECT r.id FROM pgsched.runs r WHERE r.id > above ORDER BY r.id DESC LIMIT recent_runs.n) i
+            CROSS JOIN LATERAL pgsched.run_figures(i.id) f ORDER BY f.run DESC;
+    END IF;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.refuse_keep()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -2802,6 +3896,20 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.refuse_many(n integer, most integer, more text DEFAULT ''::text)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := pgsched.out_of_range('n', n, 1, most);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem || more, 'runs');
+    END IF;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.refuse_others(what text, owner name)
  RETURNS void
  LANGUAGE plpgsql
@@ -2813,6 +3921,23 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE =
             format('permission denied: %s does not belong to role "%s"', what, pgsched.caller());
     END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.refuse_unknown_job(job text)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    owners name[] := ARRAY(SELECT o.owner FROM (SELECT DISTINCT j.owner FROM pgsched.jobs j) o WHERE pgsched.may_change(o.owner));
+    known text[] := ARRAY(SELECT j.name FROM pgsched.jobs j WHERE j.owner = ANY (owners) ORDER BY j.name LIMIT 10000);
+    hint text := (SELECT '; did you mean ' || string_agg(c.name, ' or ') || '?' FROM (
+        SELECT k.name FROM unnest(known) k(name) WHERE job <> '' AND strpos(lower(k.name), lower(job)) > 0
+        ORDER BY length(k.name), k.name LIMIT 3) c);
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"%s', left(job, 200),
+        coalesce(hint, pgsched.did_you_mean(job, known)));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.refuse_untaken_key()
@@ -2837,9 +3962,7 @@ CREATE OR REPLACE FUNCTION pgsched.register_tasks(app text, given jsonb)
 AS $function$
 DECLARE
     problem text;
-    of_other name := (SELECT t.owner FROM pgsched.tasks t WHERE t.app = register_tasks.app
-                        AND t.owner <> pgsched.caller() AND EXISTS (SELECT FROM pg_roles r
-                            WHERE r.rolname = t.owner AND NOT pg_has_role(pgsched.caller(), r.oid, 'MEMBER')) LIMIT 1);
+    of_other name := pgsched.other_owner(app);
     added text[];
 BEGIN
     IF of_other IS NOT NULL THEN
@@ -2856,7 +3979,9 @@ BEGIN
     PERFORM pgsched.take_turn('tasks');
     SELECT format('task "%s": %s', left(g.task, 100), e) INTO problem
     FROM jsonb_to_recordset(given) AS g(task text, options jsonb),
-        coalesce(pgsched.bad_text('task', g.task, 200), pgsched.task_options_error(coalesce(g.options, '{}'))) AS e
+        coalesce(pgsched.bad_text('task', g.task, 200), pgsched.task_options_error(coalesce(g.options, '{}')),
+            CASE WHEN NOT pgsched.is_own_key(g.options ->> 'concurrency_key', g.task)
+                 THEN 'concurrency_key: "task" is for the limits of tasks' END) AS e
     WHERE e IS NOT NULL LIMIT 1;
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'tasks');
@@ -2917,6 +4042,42 @@ BEGIN
         jsonb_build_object('decided_until', jsonb_build_array(j.decided_until, mark)));
     PERFORM pgsched.notify('pgsched_leader', 'jobs');
     RETURN mark;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.resolve_key(task text, args jsonb, kind text, unique_by text[], INOUT unique_key text, INOUT unique_scope text, INOUT on_conflict text, INOUT debounce_max interval, INOUT delay interval, INOUT idempotency_retention interval)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    t record;
+    meant text;
+BEGIN
+    SELECT * INTO t FROM pgsched.task_keys(CASE WHEN coalesce(kind, 'task') = 'task' THEN task END,
+        unique_by IS NOT NULL OR coalesce(strpos(unique_key, '{') > 0, false));
+    IF unique_key IS NOT NULL AND unique_by IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value('unique_by: give either unique_key or unique_by, not both', 'runs');
+    ELSIF unique_key IS NOT NULL THEN
+        SELECT n.name INTO meant FROM (
+            SELECT jsonb_object_keys(CASE jsonb_typeof(args) WHEN 'object' THEN args ELSE '{}' END)
+            UNION ALL SELECT unnest(t.parameters)) n(name)
+        WHERE strpos(unique_key, '{' || n.name || '}') > 0 LIMIT 1;
+        IF meant IS NOT NULL THEN
+            PERFORM pgsched.raise_bad_value(format('unique_key: "%s" holds {%s}, but a key that is given at a call is taken as'
+                ' it is: use unique_by => ''{%s}'', or let the task declare this key', left(unique_key, 60),
+                left(meant, 60), left(meant, 60)), 'runs');
+        END IF;
+    ELSIF unique_by IS NOT NULL THEN
+        unique_key := pgsched.arguments_key(task, coalesce(args, '{}'), unique_by, t.defaults);
+    ELSE
+        unique_key := coalesce(pgsched.template_key(t.unique_key, coalesce(args, '{}'), t.defaults),
+                               pgsched.arguments_key(task, coalesce(args, '{}'), t.unique_by, t.defaults));
+    END IF;
+    unique_scope := coalesce(unique_scope, t.unique_scope);
+    on_conflict := coalesce(on_conflict, t.on_conflict);
+    debounce_max := coalesce(debounce_max, CASE WHEN on_conflict IN ('replace', 'merge') THEN t.debounce_max END);
+    delay := coalesce(delay, t.delay);  -- `at` comes before it
+    idempotency_retention := coalesce(idempotency_retention, t.idempotency_retention);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint)
@@ -3007,6 +4168,43 @@ BEGIN
     RETURN QUERY SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = ANY (revived) ORDER BY r.id;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.row_of_slot(job_id bigint, slot timestamp with time zone)
+ RETURNS pgsched.runs
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+    SELECT r.* FROM pgsched.runs r WHERE r.id = (
+        SELECT f.id FROM (
+            (SELECT o.id, o.covers_from, o.covers_until, o.scheduled_at FROM pgsched.runs o
+             WHERE o.job_id = $1 AND o.scheduled_at >= $2 ORDER BY o.job_id, o.scheduled_at LIMIT 1000)
+            UNION ALL  -- one that grew has its first slots' row; runs that a person made are not its end (as in tick_extend)
+            (SELECT o.id, o.covers_from, o.covers_until, o.scheduled_at FROM pgsched.runs o
+             WHERE o.job_id = $1 AND o.scheduled_at < $2 AND (o.origin = 'schedule' OR o.covers_from IS NOT NULL)
+             ORDER BY o.job_id DESC, o.scheduled_at DESC LIMIT 1)) f
+        WHERE f.scheduled_at = $2 OR $2 BETWEEN f.covers_from AND f.covers_until
+        ORDER BY f.scheduled_at = $2 DESC, f.covers_until - f.covers_from LIMIT 1)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.row_origin(r pgsched.runs, slot timestamp with time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN r.origin = 'manual' THEN '. It was asked for by hand'
+        WHEN r.origin <> 'schedule' THEN format('. Backfill %s asked for it', r.backfill_id)
+        WHEN r.created_at - slot <= interval '5 seconds' OR r.state IN ('skipped', 'missed')
+            -- rows for these reasons are always made later than their slots
+            AND r.reason ~ '^(paused since|excluded date|the job had ended: its (ends_at|max_runs))' THEN ''
+        ELSE (SELECT format('. It was decided %s late', pgsched.elapsed(r.created_at - slot)) || coalesce(
+                  CASE WHEN a.first_at - slot <= interval '5 seconds' THEN ', because' ELSE '; meanwhile' END || ' no process led ' || a.words, '')
+              FROM pgsched.leader_absences(slot, r.created_at) a) END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.run_codes_error(field text, codes jsonb)
  RETURNS text
  LANGUAGE sql
@@ -3047,6 +4245,7 @@ AS $function$
         pgsched.bad_instant('expires_at', r.expires_at),
         pgsched.bad_interval('timeout', r.timeout, '1 millisecond'),
         pgsched.bad_interval('kill_after', r.kill_after, '0'),
+        pgsched.bad_interval('keep', r.keep, '0'),
         CASE WHEN r.backoff IS NOT NULL THEN
             pgsched.not_one_of('backoff', r.backoff, ARRAY['exponential', 'fixed', 'linear']) END,
         pgsched.bad_interval('backoff_base', r.backoff_base, '0'),
@@ -3054,6 +4253,20 @@ AS $function$
         CASE WHEN r.backoff_jitter IS NOT NULL THEN
             pgsched.out_of_range('backoff_jitter', r.backoff_jitter::numeric, 0, 1) END,
         CASE WHEN r.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', r.concurrency_key, 500) END)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.run_figures(id bigint)
+ RETURNS TABLE(run bigint, of_job text, task text, slot timestamp with time zone, state text, started timestamp with time zone, finished timestamp with time zone, took interval, late interval, attempts integer, worker text, why text)
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT r.id, (SELECT j.name FROM pgsched.jobs j WHERE j.id = r.job_id), left(r.task, 200), r.scheduled_at, r.state,
+        r.started_at, r.finished_at, coalesce(r.finished_at, clock_timestamp()) - r.started_at,
+        CASE WHEN r.origin = 'schedule' THEN pgsched.first_start(r.id, r.started_at) - r.scheduled_at END, r.attempt,
+        (SELECT w.name FROM pgsched.workers w WHERE w.id = r.worker_id),
+        left(split_part(coalesce(r.error, r.reason), E'\n', 1), 1000)
+    FROM pgsched.runs r WHERE r.id = run_figures.id
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.run_graph(run_id bigint)
@@ -3082,7 +4295,6 @@ CREATE OR REPLACE FUNCTION pgsched.run_key(job_id bigint, template text, concurr
  LANGUAGE plpgsql
  IMMUTABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
- SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
     made text := template;
@@ -3096,16 +4308,16 @@ BEGIN
                 WHEN p.name IS NULL THEN p.part
                 WHEN length(v.value) > 200 THEN left(v.value, 160) || md5(v.value)
                 ELSE coalesce(v.value, '') END, '' ORDER BY p.n) INTO made
-        FROM (SELECT m[1] AS part, substring(m[1] FROM '^\{([^{}]+)\}$') AS name, n
-              FROM regexp_matches(template, '(\{[^{}]+\}|\{|[^{]+)', 'g') WITH ORDINALITY AS r(m, n)) p
+        FROM (SELECT m[1] AS part, substring(m[1] FROM E'^\\{([^{}]+)\\}$') AS name, n
+              FROM regexp_matches(template, E'(\\{[^{}]+\\}|\\{|[^{]+)', 'g') WITH ORDINALITY AS r(m, n)) p
         CROSS JOIN LATERAL (SELECT CASE
             WHEN jsonb_typeof(args) = 'object' THEN args ->> p.name
-            WHEN p.name ~ '^\d{1,4}$' THEN args ->> p.name::integer END AS value) v;
+            WHEN p.name ~ E'^\\d{1,4}$' THEN args ->> p.name::integer END AS value) v;
     END IF;
     made := CASE WHEN template IS NOT NULL THEN coalesce(nullif(btrim(made), ''), '-') END;
     IF concurrency_limit IS NOT NULL THEN
         made := 'job:' || job_id || coalesce(':' || made, '');
-    ELSIF made ~ '^job(:|$)' THEN
+    ELSIF made ~ '^job(:|$)' OR made ~ '^task(:|$)' AND (job_id IS NOT NULL OR template !~ '^task:') THEN
         made := '-' || made;
     END IF;
     RETURN CASE WHEN length(made) <= 200 THEN made ELSE left(made, 160) || md5(made) END;
@@ -3124,6 +4336,8 @@ AS $function$
             format('available_at: %s is not an instant between 1970 and 8997', r.available_at)
         WHEN r.job_id IS NULL AND r.concurrency_key ~ '^job(:|$)' THEN
             'concurrency_key: job:... is the limit of a job: its runs alone have it'
+        WHEN r.job_id IS NULL AND NOT pgsched.is_own_key(r.concurrency_key, r.task) THEN
+            'concurrency_key: task:... is the limit of a task: its runs alone have it'
     END
 $function$;
 
@@ -3222,6 +4436,16 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.runs_awaited_ended()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.notify('pgsched_ended', '');
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.runs_before_insert()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -3229,6 +4453,7 @@ AS $function$
 DECLARE
     problem text;
     told text;
+    more jsonb;
 BEGIN
     IF NEW.kind = 'task' AND (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
         >> pg_catalog.mod(pg_catalog.hashtext(NEW.task) & 2147483647, 61)) & 1::bigint = 1::bigint  -- pgsched.has_options
@@ -3236,9 +4461,12 @@ BEGIN
         SELECT coalesce(NEW.queue, o.queue), coalesce(NEW.priority, o.priority), coalesce(NEW.max_attempts, o.max_attempts),
             coalesce(NEW.timeout, o.timeout), coalesce(NEW.tags, o.tags), coalesce(NEW.concurrency_key,
                 CASE WHEN NEW.job_id IS NULL THEN o.concurrency_key
-                     ELSE pgsched.run_key(NULL, o.concurrency_key, NULL, NEW.args) END)
-        INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key
+                     ELSE pgsched.run_key(NULL, o.concurrency_key, NULL, NEW.args) END), o.more
+        INTO NEW.queue, NEW.priority, NEW.max_attempts, NEW.timeout, NEW.tags, NEW.concurrency_key, more
         FROM pgsched.task_options(NEW.task) o;
+        IF more IS NOT NULL THEN
+            NEW := pgsched.take_options(NEW, more);
+        END IF;
     END IF;
     IF NEW.queue IS NULL THEN
         NEW.queue := 'default';
@@ -3259,10 +4487,10 @@ BEGIN
         AND pg_catalog.length(NEW.task) <= 65536
         AND (pg_catalog.jsonb_typeof(NEW.args) = 'object'
              OR pg_catalog.jsonb_typeof(NEW.args) = 'array' AND NEW.kind <> 'shell')
-        AND pg_catalog.pg_column_size(NEW.args) <= 1048576
-        -- each level takes eight bytes: what is small is not deep
-        AND (pg_catalog.pg_column_size(NEW.args) <= 1600 AND pg_catalog.pg_column_compression(NEW.args) IS NULL
-             OR NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}'))
+        -- of a compressed value the size says nothing; each level takes eight bytes: what is small is not deep
+        AND CASE WHEN pg_catalog.pg_column_compression(NEW.args) IS NOT NULL THEN pgsched.args_error('task', NEW.args) IS NULL
+                 ELSE pg_catalog.pg_column_size(NEW.args) <= 1600 OR pg_catalog.pg_column_size(NEW.args) <= 1048576
+                      AND NOT pg_catalog.jsonb_path_exists(NEW.args, 'strict $.**{201}') END
         -- a slot has the arguments of its job, which were judged when they were written there
         AND (NEW.kind = 'task' OR NEW.origin IN ('schedule', 'backfill') OR pgsched.args_error(NEW.kind, NEW.args) IS NULL)
         AND (NEW.queue = 'default' OR NEW.queue <> '' AND pg_catalog.length(NEW.queue) <= 100
@@ -3280,8 +4508,9 @@ BEGIN
         AND (NEW.backoff_max IS NULL OR NEW.backoff_max BETWEEN '0' AND '10 years')
         AND (NEW.backoff_jitter IS NULL OR NEW.backoff_jitter BETWEEN 0::float8 AND 1::float8)
         AND (NEW.concurrency_key IS NULL OR pg_catalog.length(NEW.concurrency_key) BETWEEN 1 AND 500
-             AND (NEW.job_id IS NOT NULL OR NEW.concurrency_key !~ '^job(:|$)'))
-        AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason) = 0) IS NOT TRUE
+             AND (NEW.job_id IS NOT NULL OR NEW.concurrency_key !~ '^(job|task)(:|$)'
+                  OR NEW.concurrency_key ~ '^task:' AND pgsched.is_own_key(NEW.concurrency_key, NEW.task)))
+        AND pg_catalog.num_nonnulls(NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason, NEW.keep) = 0) IS NOT TRUE
     THEN
         problem := coalesce(pgsched.run_slot_error(NEW), pgsched.run_error(NEW), pgsched.run_size_error(
             NEW.unique_key, NEW.tags, NEW.options, NEW.progress, NEW.cancel_reason),
@@ -3670,6 +4899,75 @@ AS $function$
     SELECT EXISTS (SELECT FROM pgsched.queues q WHERE q.name = $1 AND q.on_full = 'shed_oldest')
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.similar_zones(zone text)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
+AS $function$
+    SELECT pgsched.did_you_mean(zone, ARRAY(
+        SELECT ltrim(r.region || '/' || z.place, '/')
+        FROM unnest(ARRAY['', 'Africa', 'America', 'Antarctica', 'Arctic', 'Asia', 'Atlantic', 'Australia', 'Brazil', 'Canada',
+                          'Chile', 'Etc', 'Europe', 'Indian', 'Mexico', 'Pacific', 'US']) WITH ORDINALITY r(region, rank),
+            regexp_split_to_table(btrim(pgsched.listed_timezones(r.region), E' \n'), '\s+') z(place) ORDER BY r.rank, z.place))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.slots(job text, since timestamp with time zone, until timestamp with time zone DEFAULT now(), n integer DEFAULT 1000)
+ RETURNS TABLE(first_slot timestamp with time zone, last_slot timestamp with time zone, slots bigint, state text, run bigint, reason text)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j pgsched.jobs := pgsched.job_named(slots.job);
+    problem text := CASE WHEN slots.since IS NULL THEN 'since: must not be null' WHEN slots.until IS NULL THEN 'until: must not be null' END;
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    PERFORM pgsched.refuse_many(slots.n, 10000);
+    RETURN QUERY
+    WITH found AS (
+        (SELECT r.id, r.scheduled_at, r.covers_from, r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.state,
+             coalesce(r.reason, split_part(r.error, E'\n', 1)) AS reason
+         FROM pgsched.runs r WHERE r.job_id = j.id AND r.scheduled_at BETWEEN slots.since AND slots.until
+         ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT slots.n)
+        -- Stretches that reach into this time: their row has one of their slots, which may lie outside. Of runs that a
+        -- person made all are read until the first other row, without a bound, as in row_of_slot.
+        UNION ALL
+        SELECT o.* FROM (
+            (SELECT r.id, r.scheduled_at, r.covers_from, r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.state,
+                 coalesce(r.reason, split_part(r.error, E'\n', 1))
+             FROM pgsched.runs r WHERE r.job_id = j.id AND r.scheduled_at > slots.until ORDER BY r.job_id, r.scheduled_at LIMIT 1000)
+            UNION ALL
+            (SELECT r.id, r.scheduled_at, r.covers_from, r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.state,
+                 coalesce(r.reason, split_part(r.error, E'\n', 1))
+             FROM pgsched.runs r WHERE r.job_id = j.id AND r.scheduled_at < slots.since
+                 AND (r.origin = 'schedule' OR r.covers_from IS NOT NULL)
+             ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1)) o
+        WHERE o.covers_from <= slots.until AND o.covers_until >= slots.since
+    )
+    SELECT s.* FROM (
+        SELECT coalesce(f.covers_from, f.scheduled_at) AS first_slot,
+            greatest(f.covers_until, f.scheduled_at) AS last_slot, coalesce(f.covers_count, 1), f.state, f.id, f.reason
+        FROM found f WHERE f.covers_state IS NULL
+        UNION ALL  -- a row that was revived for its own slot stands for the others as it was before
+        SELECT f.scheduled_at, f.scheduled_at, 1, f.state, f.id, f.reason FROM found f
+        WHERE f.covers_state IS NOT NULL AND f.scheduled_at BETWEEN slots.since AND slots.until
+        UNION ALL
+        SELECT f.covers_from, f.covers_until, f.covers_count, f.covers_state, f.id, f.covers_reason FROM found f
+        WHERE f.covers_state IS NOT NULL
+        UNION ALL
+        SELECT CASE WHEN p.schedule IS NULL THEN p.until_at ELSE p.after_at END, p.until_at, CASE WHEN p.schedule IS NULL THEN 1 END,
+            p.state, NULL, p.reason || '. The leader has not recorded it yet'
+        FROM pgsched.passed_over p WHERE p.job_id = j.id AND p.after_at < slots.until AND p.until_at >= slots.since
+    ) s ORDER BY s.last_slot DESC, s.first_slot LIMIT slots.n;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.sql_args_error(args jsonb)
  RETURNS text
  LANGUAGE sql
@@ -3681,6 +4979,15 @@ AS $function$
         WHEN args ? 'dsn' AND (jsonb_typeof(args -> 'dsn') <> 'string' OR args ->> 'dsn' !~ '^[a-z0-9_-]{1,63}$') THEN
             'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
     END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.stretch(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT format('%s from %s to %s', coalesce(r.covers_count || ' slots', 'the slots'), pgsched.utc(r.covers_from), pgsched.utc(r.covers_until))
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.take_declare_turn()
@@ -3729,6 +5036,76 @@ BEGIN
     END LOOP;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.take_options(r pgsched.runs, more jsonb)
+ RETURNS pgsched.runs
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    r.kill_after := coalesce(r.kill_after, make_interval(secs => (more ->> 'kill_after')::float8));
+    r.backoff := coalesce(r.backoff, more ->> 'backoff');
+    r.backoff_base := coalesce(r.backoff_base, make_interval(secs => (more ->> 'backoff_base')::float8));
+    r.backoff_max := coalesce(r.backoff_max, make_interval(secs => (more ->> 'backoff_max')::float8));
+    r.backoff_jitter := coalesce(r.backoff_jitter, (more ->> 'backoff_jitter')::float8);
+    IF r.keep IS NULL AND more ->> 'keep' IS NOT NULL
+        AND (r.job_id IS NULL OR EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = r.job_id AND j.keep IS NULL)) THEN
+        r.keep := make_interval(secs => (more ->> 'keep')::float8);
+    END IF;
+    IF r.expires_at IS NULL AND r.finished_at IS NULL AND more ->> 'expires' IS NOT NULL THEN
+        r.expires_at := least('9000-01-01 00:00Z', make_interval(secs => (more ->> 'expires')::float8)
+            + CASE WHEN r.available_at < '8998-01-01 00:00Z' THEN r.available_at
+                   ELSE coalesce(pgsched.not_before_of(r.options), clock_timestamp()) END);
+    END IF;
+    IF more ?| '{concurrency,rate}' THEN
+        r.concurrency_key := pgsched.limited_key(r.task, more, r.concurrency_key);
+    END IF;
+    RETURN r;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.take_queued_key(key text, task text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    held record;
+    r record;
+    told text;
+BEGIN
+    LOOP
+        INSERT INTO pgsched.kept_keys (scope, key, task, expires_at)
+        VALUES ('while_queued', take_queued_key.key, take_queued_key.task, clock_timestamp() + interval '1 day')
+        ON CONFLICT ON CONSTRAINT kept_keys_pkey DO NOTHING;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+        SELECT k.run_id, k.owner INTO held FROM pgsched.kept_keys k
+        WHERE k.scope = 'while_queued' AND k.key = take_queued_key.key;
+        CONTINUE WHEN NOT FOUND;
+        SELECT o.owner INTO r FROM pgsched.runs o WHERE o.id = held.run_id
+            AND pgsched.is_unclaimed(o.state, o.attempt, o.token, o.suspect, o.reruns);
+        IF FOUND THEN
+            -- before the lock: nobody locks the run of somebody else
+            PERFORM pgsched.refuse_others(format('the unique_key "%s"', left(take_queued_key.key, 60)), r.owner);
+            SELECT o.queue, o.state INTO r FROM pgsched.runs o WHERE o.id = held.run_id
+                AND pgsched.is_unclaimed(o.state, o.attempt, o.token, o.suspect, o.reruns) FOR KEY SHARE;
+            IF FOUND THEN
+                IF r.state = 'queued' AND pgsched.may_be_asleep() THEN  -- a worker may pass it over while it is locked
+                    told := pgsched.tell_workers(r.queue);
+                END IF;
+                RETURN held.run_id;
+            END IF;
+        END IF;
+        UPDATE pgsched.kept_keys k SET run_id = NULL, task = take_queued_key.task, created_at = clock_timestamp(),
+            expires_at = clock_timestamp() + interval '1 day', owner = DEFAULT
+        WHERE k.scope = 'while_queued' AND k.key = take_queued_key.key AND k.run_id IS NOT DISTINCT FROM held.run_id;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.take_turn(name text)
  RETURNS void
  LANGUAGE plpgsql
@@ -3742,7 +5119,34 @@ BEGIN
     END IF;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.task_options(task text, OUT queue text, OUT priority smallint, OUT max_attempts integer, OUT timeout interval, OUT tags text[], OUT concurrency_key text)
+CREATE OR REPLACE FUNCTION pgsched.task_keys(task text, needed boolean, OUT unique_key text, OUT unique_by text[], OUT unique_scope text, OUT on_conflict text, OUT debounce_max interval, OUT delay interval, OUT idempotency_retention interval, OUT parameters text[], OUT defaults jsonb)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    options jsonb;
+    properties jsonb;
+BEGIN
+    SELECT t.options, CASE WHEN (task_keys.needed OR t.options ?| '{unique_key,unique_by}')
+            AND jsonb_typeof(t.schema -> 'properties') = 'object' THEN t.schema -> 'properties' END
+    INTO options, properties FROM pgsched.tasks t
+    WHERE t.task = task_keys.task ORDER BY t.first_seen_at DESC, t.app LIMIT 1;
+    unique_key := options ->> 'unique_key';
+    unique_by := CASE WHEN coalesce(options -> 'unique_by', 'null') <> 'null'
+                      THEN ARRAY(SELECT jsonb_array_elements_text(options -> 'unique_by')) END;
+    unique_scope := options ->> 'unique_scope';
+    on_conflict := options ->> 'on_conflict';
+    debounce_max := make_interval(secs => (options ->> 'debounce_max')::float8);
+    delay := make_interval(secs => (options ->> 'delay')::float8);
+    idempotency_retention := make_interval(secs => (options ->> 'idempotency_retention')::float8);
+    parameters := ARRAY(SELECT jsonb_object_keys(properties));
+    defaults := (SELECT jsonb_object_agg(p.key, p.value -> 'default') FROM jsonb_each(properties) p
+                 WHERE jsonb_typeof(p.value) = 'object' AND p.value ? 'default');
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.task_options(task text, OUT queue text, OUT priority smallint, OUT max_attempts integer, OUT timeout interval, OUT tags text[], OUT concurrency_key text, OUT more jsonb)
  RETURNS record
  LANGUAGE plpgsql
  STABLE SECURITY DEFINER
@@ -3758,6 +5162,8 @@ BEGIN
     timeout := make_interval(secs => (options ->> 'timeout')::float8);
     tags := CASE WHEN options -> 'tags' IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text(options -> 'tags')) END;
     concurrency_key := options ->> 'concurrency_key';
+    more := nullif(options - '{queue,priority,max_attempts,timeout,tags,concurrency_key,delay,idempotency_retention}'::text[],
+                   '{}');
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.task_options_error(options jsonb)
@@ -3784,7 +5190,36 @@ BEGIN
         CASE WHEN options ->> 'concurrency_key' IS NOT NULL
              THEN coalesce(pgsched.bad_text('concurrency_key', options ->> 'concurrency_key', 200),
                            CASE WHEN options ->> 'concurrency_key' ~ '^job(:|$)'
-                                THEN 'concurrency_key: "job" is for the limits of jobs' END) END);
+                                THEN 'concurrency_key: "job" is for the limits of jobs' END) END,
+        pgsched.bad_interval('kill_after', make_interval(secs => (options ->> 'kill_after')::float8), '0'),
+        CASE WHEN options ->> 'backoff' IS NOT NULL
+             THEN pgsched.not_one_of('backoff', options ->> 'backoff', ARRAY['exponential', 'fixed', 'linear']) END,
+        pgsched.bad_interval('backoff_base', make_interval(secs => (options ->> 'backoff_base')::float8), '0'),
+        pgsched.bad_interval('backoff_max', make_interval(secs => (options ->> 'backoff_max')::float8), '0'),
+        CASE WHEN options ->> 'backoff_jitter' IS NOT NULL
+             THEN pgsched.out_of_range('backoff_jitter', (options ->> 'backoff_jitter')::numeric, 0, 1) END,
+        pgsched.bad_interval('delay', make_interval(secs => (options ->> 'delay')::float8), '0'),
+        pgsched.bad_interval('idempotency_retention',
+            make_interval(secs => (options ->> 'idempotency_retention')::float8), '1 second'),
+        pgsched.bad_interval('expires', make_interval(secs => (options ->> 'expires')::float8), '1 millisecond'),
+        pgsched.bad_interval('keep', make_interval(secs => (options ->> 'keep')::float8), '0'),
+        CASE WHEN options ->> 'unique_key' IS NOT NULL
+             THEN pgsched.bad_text('unique_key', options ->> 'unique_key', 500) END,
+        CASE WHEN coalesce(options -> 'unique_by', 'null') <> 'null' AND jsonb_typeof(options -> 'unique_by') <> 'array'
+             THEN 'unique_by: expected a list of the names of arguments' END,
+        CASE WHEN options ->> 'unique_scope' IS NOT NULL
+             THEN pgsched.unique_scope_error(options ->> 'unique_scope') END,
+        CASE WHEN options ->> 'on_conflict' IS NOT NULL
+             THEN pgsched.not_one_of('on_conflict', options ->> 'on_conflict',
+                                     ARRAY['return', 'reject', 'replace', 'keep_time', 'merge']) END,
+        pgsched.bad_interval('debounce_max', make_interval(secs => (options ->> 'debounce_max')::float8), '0'),
+        CASE WHEN options ->> 'concurrency' IS NOT NULL
+             THEN pgsched.out_of_range('concurrency', (options ->> 'concurrency')::integer, 0, 1000000) END,
+        CASE WHEN options ->> 'rate' IS NOT NULL
+             THEN coalesce(pgsched.out_of_range('rate', (options ->> 'rate')::integer, 1, 1000000000),
+                           CASE WHEN options ->> 'rate_period' IS NULL THEN 'rate_period: must not be null' END) END,
+        CASE WHEN make_interval(secs => (options ->> 'rate_period')::float8) NOT BETWEEN '1 millisecond' AND '31 days'
+             THEN 'rate_period: is not between 1 millisecond and 31 days' END);
 EXCEPTION WHEN data_exception THEN
     RETURN format('options: %s', SQLERRM);
 END $function$;
@@ -3832,6 +5267,29 @@ AS $function$
     SELECT pgsched.tell_once('pgsched_runs', pgsched.queue_mark(queue))
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.template_key(template text, args jsonb, defaults jsonb DEFAULT NULL::jsonb)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := CASE WHEN template IS NOT NULL THEN pgsched.args_error('task', args) END;
+    made text;
+BEGIN
+    IF problem IS NOT NULL THEN  -- what is nested deeper than a run allows is not looked into
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    -- of two that match at one place the longer one is taken: a name in braces before the brace alone
+    SELECT string_agg(CASE WHEN p.name IS NULL THEN p.part
+            ELSE replace(pgsched.key_argument('unique_key', p.name, args, defaults)::text, chr(127), E'\\u007f') END,
+            '' ORDER BY p.n) INTO made
+    FROM (SELECT m[1] AS part, substring(m[1] FROM E'^\\{([^{}]+)\\}$') AS name, n
+          FROM regexp_matches(template, E'(\\{[^{}]+\\}|\\{|[^{]+)', 'g') WITH ORDINALITY AS r(m, n)) p;
+    RETURN CASE WHEN length(made) <= 500 THEN made
+        ELSE left(made, 400) || ' ' || encode(sha256(convert_to(made, 'UTF8')), 'hex') END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.timezone_error(zone text)
  RETURNS text
  LANGUAGE plpgsql
@@ -3850,16 +5308,16 @@ BEGIN
         RETURN NULL;
     -- A zone newer than the list has a region; anything without one is an abbreviation or a POSIX zone string.
     ELSIF length(zone) > 64 OR zone COLLATE "C" !~ '^[A-Z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)+$' THEN
-        RETURN refused;
+        RETURN refused || pgsched.similar_zones(zone);
     END IF;
     -- Knows no case and takes POSIX strings, but is quick: the scan below is left to names that pass it.
     PERFORM now() AT TIME ZONE zone;
     IF EXISTS (SELECT FROM pg_timezone_names AS known WHERE known.name = zone) THEN
         RETURN NULL;
     END IF;
-    RETURN refused;
+    RETURN refused || pgsched.similar_zones(zone);
 EXCEPTION WHEN invalid_parameter_value THEN
-    RETURN refused;
+    RETURN refused || pgsched.similar_zones(zone);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.trigger(job text, args jsonb DEFAULT NULL::jsonb, overlap text DEFAULT 'allow'::text)
@@ -3888,7 +5346,7 @@ BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
     ELSIF j.id IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'no_data_found', MESSAGE = format('job: there is no job named "%s"', trigger.job);
+        PERFORM pgsched.refuse_unknown_job(trigger.job);
     ELSIF trigger.overlap <> 'allow' THEN
         SELECT s.state, s.reason INTO born_state, why FROM pgsched.triggered_state(j, trigger.overlap) s;
     END IF;
@@ -3898,8 +5356,7 @@ BEGIN
             options, tags, concurrency_key)
         VALUES (j.id, clock_timestamp(), born_state, why, CASE born_state WHEN 'skipped' THEN clock_timestamp() END,
             j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual', j.owner, j.max_attempts,
-            j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
-            nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+            j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
             pgsched.job_options(j), j.tags,
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, coalesce(trigger.args, j.args)))
         ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
@@ -3957,33 +5414,130 @@ CREATE OR REPLACE FUNCTION pgsched.unique_bucket(unique_scope text, due timestam
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
- SET standard_conforming_strings TO 'on'
  SET "IntervalStyle" TO 'postgres'
  SET "TimeZone" TO 'UTC'
 AS $function$
 DECLARE
-    wanted text := substring(unique_scope FROM '^bucket\((.+)\)$');
+    problem text := pgsched.unique_scope_error(unique_scope);
     period interval;
     starts_at timestamptz;
-    problem text;
 BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+    period := substring(unique_scope FROM E'\\((.+)\\)$')::interval;
+    IF starts_with(unique_scope, 'sliding') THEN
+        name := format('sliding %s', extract(epoch FROM period));
+        ends_at := clock_timestamp() + period;
+    ELSIF period IS NOT NULL THEN
+        starts_at := date_bin(period, due, '2001-01-01 00:00Z');
+        name := format('bucket %s %s', extract(epoch FROM period), extract(epoch FROM starts_at));
+        ends_at := starts_at + period;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.unique_scope_error(unique_scope text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET "IntervalStyle" TO 'postgres'
+AS $function$
+DECLARE
+    wanted text := substring(unique_scope FROM E'^(?:bucket|sliding)\\((.+)\\)$');
+    period interval;
+BEGIN
+    IF unique_scope IN ('while_active', 'while_queued') THEN
+        RETURN NULL;
+    END IF;
     BEGIN
         period := wanted::interval;
     EXCEPTION WHEN data_exception THEN
         wanted := NULL;
     END;
-    problem := CASE
-        WHEN wanted IS NULL THEN format('unique_scope: "%s" is neither while_active nor bucket(a period, as in 1 hour)',
-                                        left(unique_scope, 60))
+    RETURN CASE
+        WHEN wanted IS NULL THEN format('unique_scope: "%s" is neither while_active nor while_queued,'
+            ' bucket(a period, as in 1 hour) or sliding(a period)', left(unique_scope, 60))
         WHEN extract(month FROM period) <> 0 OR extract(year FROM period) <> 0 THEN
             'unique_scope: a period has no months or years: they differ in length'
         ELSE pgsched.bad_interval('unique_scope', period, '1 second') END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.update_run(run_id bigint, priority integer DEFAULT NULL::integer, at timestamp with time zone DEFAULT NULL::timestamp with time zone, queue text DEFAULT NULL::text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.runs;
+    problem text := coalesce(
+        CASE WHEN num_nonnulls(priority, at, queue) = 0 THEN 'priority: nothing to change: give priority, at or queue' END,
+        CASE WHEN priority NOT BETWEEN 0 AND 9 THEN pgsched.out_of_range('priority', priority, 0, 9) END,
+        CASE WHEN at >= '8998-01-01 00:00Z' THEN format('at: %s is not an instant between 1970 and 8997', at)
+             WHEN at IS NOT NULL THEN pgsched.bad_instant('at', at) END);
+    moved boolean;
+    held boolean;
+    bound_by name;
+    changed pgsched.runs;
+BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
     END IF;
-    starts_at := date_bin(period, due, '2001-01-01 00:00Z');
-    name := format('bucket %s %s', extract(epoch FROM period), extract(epoch FROM starts_at));
-    ends_at := starts_at + period;
+    PERFORM pgsched.refuse_others(format('run %s', o.id), o.owner) FROM pgsched.runs o WHERE o.id = run_id;
+    SELECT * INTO r FROM pgsched.runs WHERE id = run_id FOR NO KEY UPDATE;
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others(format('run %s', r.id), r.owner);
+    held := r.state = 'waiting' AND r.ready_at IS NULL;
+    IF r.phase >= 3 /* ended */ OR r.state = 'running' THEN
+        PERFORM pgsched.raise_bad_value(format('state: run %s %s: only a run that has not started can be changed', r.id,
+            CASE r.state WHEN 'running' THEN 'is running' ELSE 'has ended (' || r.state || ')' END), 'runs');
+    ELSIF held AND at IS NOT NULL AND r.available_at < '8998-01-01 00:00Z' THEN
+        PERFORM pgsched.raise_bad_value(format('at: run %s waits for another run of its job, which decides when it starts',
+            r.id), 'runs');
+    END IF;
+    changed := r;
+    IF at IS NOT NULL AND r.started_at IS NULL AND r.expires_at IS NOT NULL THEN
+        changed.expires_at := least(r.expires_at + (greatest(at, clock_timestamp()) - greatest(r.created_at, CASE WHEN held
+            THEN pgsched.not_before_of(r.options) ELSE r.available_at END)), '9000-01-01 00:00Z');
+    END IF;
+    changed.priority := coalesce(update_run.priority::smallint, r.priority);
+    changed.queue := coalesce(update_run.queue, r.queue);
+    moved := changed.queue <> r.queue;
+    IF moved OR changed.priority <> r.priority THEN
+        bound_by := pgsched.bounding_policy();
+        IF bound_by IS NOT NULL THEN
+            RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = format('permission denied: the policy "%s"'
+                ' bounds the runs of role "%s": cancel run %s and enqueue it again instead of changing its queue or'
+                ' priority', bound_by, pgsched.caller(), r.id);
+        END IF;
+    END IF;
+    IF held THEN
+        IF at IS NOT NULL THEN
+            changed.options := coalesce(r.options, '{}') || jsonb_build_object('not_before', at);
+        END IF;
+    ELSE
+        changed.available_at := coalesce(at, r.available_at);
+        IF r.state <> 'scheduled' AND changed.available_at > clock_timestamp() THEN
+            changed.state := 'scheduled';  -- the way back to queued is the leader's
+            changed.ready_at := NULL;
+        ELSIF moved AND r.state <> 'scheduled' THEN
+            changed.state := pgsched.entry_state(changed.queue, r.concurrency_key);
+            changed.ready_at := CASE changed.state WHEN 'waiting' THEN coalesce(r.ready_at, clock_timestamp()) END;
+        END IF;
+    END IF;
+    UPDATE pgsched.runs SET priority = changed.priority, queue = changed.queue, available_at = changed.available_at,
+        state = changed.state, ready_at = changed.ready_at, options = changed.options, expires_at = changed.expires_at
+    WHERE id = r.id;
+    PERFORM pgsched.note('changed', 'run', r.id::text, pgsched.audited_change(
+        jsonb_build_object('priority', r.priority, 'queue', r.queue, 'available_at', r.available_at, 'options', r.options,
+                           'expires_at', r.expires_at),
+        jsonb_build_object('priority', changed.priority, 'queue', changed.queue, 'available_at', changed.available_at,
+                           'options', changed.options, 'expires_at', changed.expires_at)));
+    PERFORM CASE changed.state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.queue_mark(changed.queue))
+        ELSE pgsched.tell_leader() END;
+    RETURN changed.state;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.utc(moment timestamp with time zone)
@@ -4019,12 +5573,50 @@ BEGIN
     PERFORM pgsched.tell_leader() WHERE FOUND;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.waited_for(r pgsched.runs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT string_agg(o.words, ', ' ORDER BY o.place) FILTER (WHERE o.place <= 3)
+        || CASE WHEN max(o.place) > 3 THEN format(' and %s more', max(o.place) - 3) ELSE '' END
+    FROM (
+        SELECT w.words, row_number() OVER (ORDER BY w.rank, w.id) AS place FROM (
+            SELECT 1 AS rank, p.id, format('run %s (%s)', p.id, concat_ws(', ', j.name, p.state)) AS words
+            FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id LEFT JOIN pgsched.jobs j ON j.id = p.job_id
+            WHERE r.available_at >= '8998-01-01 00:00Z' AND d.run_id = r.id AND d.state = 'open'
+            UNION ALL
+            SELECT 2, a.job_id, 'the same slot of ' || coalesce(j.name, 'job ' || a.job_id)
+            FROM pgsched.after_jobs_of(r.options) a(job_id) LEFT JOIN pgsched.jobs j ON j.id = a.job_id
+            WHERE r.available_at = '8998-01-01 00:00Z'
+                AND NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = a.job_id AND o.scheduled_at = r.scheduled_at)
+            UNION ALL  -- the job's own open runs, where its policy holds this one
+            SELECT 3, o.id, format('run %s (%s, slot %s)', o.id, o.state, pgsched.utc(o.scheduled_at))
+            FROM (SELECT q.id, q.state, q.scheduled_at, q.origin FROM pgsched.runs q
+                  WHERE q.job_id = r.job_id AND q.phase < 3 /* open */ AND r.available_at < '8998-01-01 00:00Z' LIMIT 1000) o
+            WHERE o.id <> r.id AND o.origin <> 'backfill'
+                AND (o.state <> 'waiting' OR (o.scheduled_at, o.id) < (r.scheduled_at, r.id))) w
+    ) o
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.waits_in_turn(reason text)
  RETURNS boolean
  LANGUAGE sql
  IMMUTABLE
 AS $function$
     SELECT coalesce(reason = 'catch_up: late, and one after the other', false)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.wall_clock(moment timestamp with time zone, east interval)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT to_char((moment AT TIME ZONE 'UTC') + east, 'Dy YYYY-MM-DD HH24:MI:SS')
+        || CASE WHEN east < '0' THEN ' -' ELSE ' +' END
+        || to_char(make_interval(secs => abs(extract(epoch FROM east))::float8), 'HH24:MI')
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.workers_asleep(seconds double precision)
@@ -4081,6 +5673,7 @@ CREATE INDEX runs_finished ON pgsched.runs USING btree (finished_at) WHERE phase
 CREATE INDEX runs_held ON pgsched.runs USING btree (held_until) WHERE phase = 0 AND held_until IS NOT NULL;
 CREATE INDEX runs_of_key ON pgsched.runs USING btree (concurrency_key, phase, ready_at, id) WHERE concurrency_key IS NOT NULL AND phase < 3;
 CREATE INDEX runs_open_of_job ON pgsched.runs USING btree (job_id) WHERE phase < 3 AND job_id IS NOT NULL;
+CREATE INDEX runs_own_keep ON pgsched.runs USING btree (((finished_at AT TIME ZONE 'UTC'::text) + keep)) WHERE keep >= '00:00:00'::interval AND keep <= '1000 years'::interval AND finished_at < '9000-01-01 00:00:00+00'::timestamp with time zone AND phase >= 3;
 CREATE INDEX runs_ready ON pgsched.runs USING btree (queue, COALESCE(concurrency_key, ''::text), priority, ready_at, id) WHERE ready_at IS NOT NULL AND phase = 0;
 CREATE INDEX runs_scheduled ON pgsched.runs USING btree (available_at, id) WHERE phase = 1;
 CREATE UNIQUE INDEX runs_slot ON pgsched.runs USING btree (job_id, scheduled_at) WHERE job_id IS NOT NULL;
@@ -4126,7 +5719,7 @@ CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs F
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
 CREATE TRIGGER f_audit AFTER DELETE ON pgsched.kept_keys FOR EACH ROW WHEN (old.run_id IS NOT NULL AND old.expires_at > clock_timestamp()) EXECUTE FUNCTION pgsched.audit_keys();
 CREATE TRIGGER a_changed BEFORE INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.limits_changed();
-CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, concurrency, rate, rate_period, rate_burst, ordered, weight, declared_by ON pgsched.limits FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('limit');
 CREATE TRIGGER a_notify AFTER DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.pauses_notify();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF what, name, paused_at, paused_by, reason, resume_at ON pgsched.pauses FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('pause');
 CREATE TRIGGER a_gate BEFORE INSERT OR UPDATE OF name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing ON pgsched.queues FOR EACH ROW EXECUTE FUNCTION pgsched.queues_gate();
@@ -4143,6 +5736,7 @@ CREATE TRIGGER a_refuse_key BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new
 CREATE TRIGGER a_refuse_owner BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.kind = 'sql'::text) EXECUTE FUNCTION pgsched.runs_owner();
 CREATE TRIGGER b_decided BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.queue IS NULL OR new.priority IS NULL OR new.max_attempts IS NULL) EXECUTE FUNCTION pgsched.runs_decided();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER b_decided;
+CREATE TRIGGER e_awaited AFTER UPDATE OF phase ON pgsched.runs FOR EACH ROW WHEN (new.awaited AND new.phase >= 3) EXECUTE FUNCTION pgsched.runs_awaited_ended();
 CREATE TRIGGER f_audit AFTER UPDATE OF tags ON pgsched.runs FOR EACH ROW WHEN (new.tags IS DISTINCT FROM old.tags) EXECUTE FUNCTION pgsched.audit_tags();
 CREATE TRIGGER z_phase BEFORE INSERT ON pgsched.runs FOR EACH ROW WHEN (new.state <> 'queued'::text OR new.phase <> 2) EXECUTE FUNCTION pgsched.runs_born_in_phase();
 ALTER TABLE pgsched.runs ENABLE ALWAYS TRIGGER z_phase;
@@ -4247,11 +5841,11 @@ COMMENT ON COLUMN pgsched.jobs.catch_up_window IS 'Slots later than this are rec
 COMMENT ON COLUMN pgsched.jobs.start_deadline IS 'A slot not started this long after its time is recorded as missed.';
 COMMENT ON COLUMN pgsched.jobs.max_attempts IS '1 to 1000; then the run is dead. NULL: what its task says, or 3.';
 COMMENT ON COLUMN pgsched.jobs.timeout IS 'An attempt is stopped after this long.';
-COMMENT ON COLUMN pgsched.jobs.kill_after IS 'An attempt that was told to stop is killed after this long.';
-COMMENT ON COLUMN pgsched.jobs.backoff IS 'How the pause before the next attempt grows: exponential, linear, fixed.';
-COMMENT ON COLUMN pgsched.jobs.backoff_base IS 'The first pause.';
-COMMENT ON COLUMN pgsched.jobs.backoff_max IS 'The longest pause.';
-COMMENT ON COLUMN pgsched.jobs.backoff_jitter IS 'Each pause is shortened by up to this share of it.';
+COMMENT ON COLUMN pgsched.jobs.kill_after IS 'How long after the request to stop an attempt is killed. NULL: what its task says, or 10 seconds.';
+COMMENT ON COLUMN pgsched.jobs.backoff IS 'How the wait between attempts grows. NULL: what its task says, or exponential.';
+COMMENT ON COLUMN pgsched.jobs.backoff_base IS 'The first wait. NULL: what its task says, or 5 seconds.';
+COMMENT ON COLUMN pgsched.jobs.backoff_max IS 'The longest wait. NULL: what its task says, or 1 hour.';
+COMMENT ON COLUMN pgsched.jobs.backoff_jitter IS 'By which part of it a wait may be shorter, 0 to 1. NULL: what its task says, or 0.2.';
 COMMENT ON COLUMN pgsched.jobs.success_codes IS 'Exit codes of command and shell that are a success.';
 COMMENT ON COLUMN pgsched.jobs.retry_codes IS 'If set: only these other exit codes are retried.';
 COMMENT ON COLUMN pgsched.jobs.dead_codes IS 'Exit codes after which the run is dead at once.';
@@ -4291,6 +5885,12 @@ COMMENT ON COLUMN pgsched.limits.rate_period IS '1 millisecond to 31 days.';
 COMMENT ON COLUMN pgsched.limits.rate_burst IS 'So many at once after a quiet time.';
 COMMENT ON COLUMN pgsched.limits.ordered IS 'Runs of a key start in the order in which they came.';
 COMMENT ON COLUMN pgsched.limits.weight IS 'The share of a key in a fair queue.';
+COMMENT ON COLUMN pgsched.limits.declared_by IS 'The app that declares this limit with a task, and keeps it up to date. NULL: a person set it.';
+COMMENT ON TABLE pgsched.next_slots IS 'The next slots of each job with a schedule, as the leader computed them: pgsched.preview.';
+COMMENT ON COLUMN pgsched.next_slots.after_at IS 'They are all slots of the schedule after this instant, up to the last of them.';
+COMMENT ON COLUMN pgsched.next_slots.offsets IS 'What the job''s zone is ahead of UTC at each slot, in seconds.';
+COMMENT ON COLUMN pgsched.next_slots.rules IS 'The release of the time zone rules by which they were computed.';
+COMMENT ON COLUMN pgsched.next_slots.refresh_at IS 'When the leader computes further ones; NULL: the schedule has none.';
 COMMENT ON TABLE pgsched.passed_over IS 'pgsched''s own: slots that an edit passed over, until the leader records them.';
 COMMENT ON TABLE pgsched.pauses IS 'What must not start: everything, a queue or a task. INSERT pauses, DELETE resumes.';
 COMMENT ON COLUMN pgsched.pauses.what IS 'all, queue or task (limit is the database''s own).';
@@ -4363,12 +5963,13 @@ COMMENT ON COLUMN pgsched.runs.covers_reason IS 'Why.';
 COMMENT ON COLUMN pgsched.runs.begun IS 'The worker''s last heartbeat said that the attempt was being made. Null where no heartbeat has said so.';
 COMMENT ON COLUMN pgsched.runs.suspect IS 'A worker died that held this run, and no attempt has ended by itself since: it is claimed alone. Null: not so.';
 COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again once it had ended; NULL: never.';
+COMMENT ON COLUMN pgsched.runs.keep IS 'How long it is kept once it has ended. NULL: what its job, its queue or the settings say.';
 COMMENT ON TABLE pgsched.set_aside IS 'Rows that a duty of the leader fails with, and duties that fail: each with its error and when it is tried again.';
 COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
 COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
 COMMENT ON COLUMN pgsched.tasks.app IS 'The app whose worker registered it.';
 COMMENT ON COLUMN pgsched.tasks.release IS 'What tells these options and this schema from others of the same task.';
-COMMENT ON COLUMN pgsched.tasks.options IS 'What its runs take unless the call or the job says otherwise: queue, priority, max_attempts, timeout (seconds), tags, concurrency_key.';
+COMMENT ON COLUMN pgsched.tasks.options IS 'What its runs take unless the call or the job says otherwise, by the names of the options; durations in seconds.';
 COMMENT ON COLUMN pgsched.tasks.schema IS 'The arguments that it takes, as JSON Schema.';
 COMMENT ON COLUMN pgsched.tasks.owner IS 'The role that registered it. Another role''s worker cannot register tasks of the same app.';
 COMMENT ON COLUMN pgsched.tasks.first_seen_at IS 'When a worker registered this release for the first time.';
@@ -4383,15 +5984,23 @@ COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this 
 COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/reference/jobs.md.';
 COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
+COMMENT ON FUNCTION pgsched.check_args(text,jsonb) IS 'Whether these arguments fit the task: fits is null where that cannot be said; problem gives the reason.';
+COMMENT ON FUNCTION pgsched.declare_limits(text,boolean) IS 'Makes the limits of an app''s tasks what the newest release of each declares.';
 COMMENT ON FUNCTION pgsched.delete_job(text) IS 'Deletes a job: its unstarted runs are cancelled, running ones go on. Returns its id and how many run; NULL if there is none.';
-COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/how-to/enqueue.md.';
-COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],timestamp with time zone,bigint[],bigint[],text,text) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
+COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],bigint[],bigint[],text,text,text[],interval,interval,text,interval,interval,double precision,interval,timestamp with time zone,interval) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/how-to/enqueue.md.';
+COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],bigint[],bigint[],text,text,text[],interval,interval,text,interval,interval,double precision,interval,timestamp with time zone,interval) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
+COMMENT ON FUNCTION pgsched.explain(text,timestamp with time zone) IS 'What became of the slot of a job at an instant, and why; without one: of its latest slot.';
 COMMENT ON FUNCTION pgsched.first_result(text) IS 'The run that the first enqueue with this idempotency key made, and what became of it; no row: unknown or expired.';
 COMMENT ON FUNCTION pgsched.include_dates(text,date,date) IS 'Allows dates of a job again that were excluded; returns the stretches that were cut or removed, as they were.';
+COMMENT ON FUNCTION pgsched.job_status(text,integer) IS 'One row for each job: its next slot, its newest run, how many runs are open, how many in a row failed.';
 COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
+COMMENT ON FUNCTION pgsched.preview(text,integer) IS 'The next slots of a job, at most 10: when, in the job''s zone, and what is known of each.';
+COMMENT ON FUNCTION pgsched.recent_runs(text,integer) IS 'The newest runs, at most 1,000: of a job by slot, or all that the caller may see.';
 COMMENT ON FUNCTION pgsched.reset_mark(text) IS 'Sets the mark of a job that lies ahead of the clock to now or to its newest slot; returns the new mark.';
 COMMENT ON FUNCTION pgsched.retry(bigint) IS 'Revives a run that ended and did not succeed. Returns its state now, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.retry_now(bigint) IS 'As retry, without waiting again for the runs that it waited for.';
 COMMENT ON FUNCTION pgsched.set_tags(bigint,text[]) IS 'Gives a run these tags in place of those that it has; returns them. NULL when there is no such run.';
+COMMENT ON FUNCTION pgsched.slots(text,timestamp with time zone,timestamp with time zone,integer) IS 'What became of the slots of a job: one row for each slot, or stretch of slots, that is decided.';
 COMMENT ON FUNCTION pgsched.task_options(text) IS 'What the newest release of a task says of its runs; nulls where it says nothing.';
 COMMENT ON FUNCTION pgsched.trigger(text,jsonb,text) IS 'Runs a job now, beside its schedule. Returns the run''s id.';
+COMMENT ON FUNCTION pgsched.update_run(bigint,integer,timestamp with time zone,text) IS 'Changes priority, time or queue of a run that has not started. Returns its state; NULL: there is no such run.';

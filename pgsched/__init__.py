@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pgsched.app.batch_item import Item as Item
-    from pgsched.app.options import bucket as bucket
+    from pgsched.app.rules.unique_keys import bucket as bucket
+    from pgsched.app.rules.unique_keys import sliding as sliding
     from pgsched.app.run import Run as Run
+    from pgsched.app.run_handle import RunHandle as RunHandle
     from pgsched.app.signals import Discard as Discard
     from pgsched.app.signals import Retry as Retry
     from pgsched.app.signals import Snooze as Snooze
     from pgsched.app.task import Task as Task
     from pgsched.client.application import App as App
     from pgsched.core.model import RunId as RunId
+    from pgsched.core.model import State as State
+    from pgsched.core.run_info import LogLine as LogLine
+    from pgsched.core.run_info import RunInfo as RunInfo
+    from pgsched.core.run_info import RunSummary as RunSummary
     from pgsched.errors import AlreadyEnqueued as AlreadyEnqueued
     from pgsched.errors import ClaimLost as ClaimLost
     from pgsched.errors import Crashed as Crashed
@@ -24,8 +30,11 @@ if TYPE_CHECKING:
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
     from pgsched.errors import LockTimeout as LockTimeout
+    from pgsched.errors import NotFound as NotFound
     from pgsched.errors import PgschedError as PgschedError
     from pgsched.errors import QueueFull as QueueFull
+    from pgsched.errors import RunFailed as RunFailed
+    from pgsched.errors import RunGone as RunGone
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
@@ -41,8 +50,14 @@ _HOMES = {
     "Retry": "pgsched.app.signals",
     "Discard": "pgsched.app.signals",
     "Snooze": "pgsched.app.signals",
+    "RunHandle": "pgsched.app.run_handle",
     "RunId": "pgsched.core.model",
-    "bucket": "pgsched.app.options",
+    "RunSummary": "pgsched.core.run_info",
+    "RunInfo": "pgsched.core.run_info",
+    "LogLine": "pgsched.core.run_info",
+    "State": "pgsched.core.model",
+    "bucket": "pgsched.app.rules.unique_keys",
+    "sliding": "pgsched.app.rules.unique_keys",
     "PgschedError": "pgsched.errors",
     "AlreadyEnqueued": "pgsched.errors",
     "ClaimLost": "pgsched.errors",
@@ -50,7 +65,10 @@ _HOMES = {
     "TimedOut": "pgsched.errors",
     "InputError": "pgsched.errors",
     "LockTimeout": "pgsched.errors",
+    "NotFound": "pgsched.errors",
     "QueueFull": "pgsched.errors",
+    "RunFailed": "pgsched.errors",
+    "RunGone": "pgsched.errors",
     "WrongFleet": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",

@@ -1,6 +1,7 @@
-"""Settings of a process: flags come first, then the environment, then the defaults here; nothing else is read.
+"""Settings of a process: flags come first, then the environment, a settings file (for commands), the defaults here.
 
-Every duration is in seconds. A process needs only the DSN; without one it uses the embedded server.
+Every duration is in seconds. A process needs only the DSN. Without one, commands use the embedded server; an App does
+so where it is allowed to.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from pgsched import hidden_environment
-from pgsched.errors import InputError
+from pgsched.database_urls import other_product
+from pgsched.errors import DatabaseUnreachable, InputError
 
 ENVIRONMENT = {
     "PGSCHED_DSN": "connection string of the database (DATABASE_URL is read after it)",
+    "PGSCHED_EMBEDDED": "1: an App for which nothing names a database may use the embedded server, as commands do",
+    "PGSCHED_CONFIG": "settings file; without it pgsched.toml, in the current folder or above it in the repository",
+    "PGSCHED_APP": "apps that workers serve and `check` examines: package.module:app, several with spaces between them",
     "PGSCHED_FLEET": "fleet that the database must be of: a process refuses any other",
     "PGSCHED_HOME": "where the embedded server keeps its data, and the console the key of its logins",
+    "PGSCHED_TZ": "zone in which commands read and show times, unless --tz names another",
     "PGSCHED_LOG": "log level: debug, info, warning, error",
     "PGSCHED_LOG_FORMAT": "console or json",
     "PGSCHED_OTEL": "1: set up OpenTelemetry's SDK in workers",
@@ -28,6 +34,8 @@ ENVIRONMENT = {
     "PGSCHED_ALERT_COMMAND": "program that is started for alerts",
     "PGSCHED_WEB_TOKEN": "token that lets people into the console",
     "PGSCHED_WEB_READER_TOKEN": "token of people who may only look at it",
+    "PGSCHED_WEB_PRODUCER_TOKEN": "token of programs that only make and read runs by the HTTP API",
+    "PGSCHED_WEB_SECRET": "password that signs the cookies of a console in an application",
     "PGSCHED_WEB_PASSWORD_HASH": "hash of the password that lets people in",
 }
 MAX_PAYLOAD_BYTES = 1_048_576
@@ -68,6 +76,7 @@ class WorkerSettings:
     sql_as_worker: bool = False  # use the worker's own login, also where roles are in force
     run_as: str | None = None  # the user of programs (kinds command and shell); None: the worker's own
     kill_after_most_s: float = 60.0  # longest time from the request to stop a run until it is killed
+    default_timeout_s: float | None = None  # timeout of runs for which neither call, job nor task gives one
     log_bytes: int = 1 << 20  # bytes of an attempt's output that are kept; 0: none
     max_runs: int | None = None  # the worker ends after this many
     max_memory_mb: int | None = None  # the worker drains and ends when its process takes more
@@ -81,6 +90,7 @@ class WorkerSettings:
         require("poll", self.poll_s, 0.01, 3600)
         require("grace", self.grace_s, 0, 86_400)
         require("kill-after-most", self.kill_after_most_s, 0, 86_400)
+        require("default-timeout", 1 if self.default_timeout_s is None else self.default_timeout_s, 0.001, 315_360_000)
         require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
@@ -122,6 +132,13 @@ class AlertSettings:
 
     webhooks: tuple[str, ...] = field(default=(), repr=False)
     commands: tuple[str, ...] = field(default=(), repr=False)
+
+
+def find_alerts(environ: Mapping[str, str] | None = None) -> AlertSettings:
+    """Return where a process sends alerts, from PGSCHED_ALERT_WEBHOOK and PGSCHED_ALERT_COMMAND."""
+    env = hidden_environment.environ() if environ is None else environ
+    command = env.get("PGSCHED_ALERT_COMMAND")
+    return AlertSettings(tuple(env.get("PGSCHED_ALERT_WEBHOOK", "").split()), (command,) if command else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +223,9 @@ def require(name: str, value: float, low: float, high: float) -> None:
 
 
 def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None) -> str | None:
-    """Return the DSN, or None for the embedded server.
+    """Return the DSN, or None where nothing names a database; the order and the errors are those of `find_dsn_source`.
 
-    The order is: the flag, PGSCHED_DSN, DATABASE_URL, `otherwise` (the app's), then libpq's PGHOST, PGSERVICE and
-    PGDATABASE. Raises InputError for a DSN that is given but empty: a secret that was not filled in must not lead to
-    another database.
+    `flag`: what was given at the call itself, by --dsn or App(dsn=...).
     """
     found = find_dsn_source(flag, environ, otherwise)
     return None if found is None else found[1]
@@ -219,16 +234,55 @@ def find_dsn(flag: str | None, environ: Mapping[str, str] | None = None, otherwi
 def find_dsn_source(
     flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None
 ) -> tuple[str, str] | None:
-    """Return the name of the source of the DSN, and the DSN, as in `find_dsn`."""
+    """Return the name of the source of the DSN, and the DSN; None where nothing names a database.
+
+    The order is: the flag, PGSCHED_DSN, `otherwise` (the DSN of the app that a worker serves), DATABASE_URL, then
+    libpq's PGHOST, PGHOSTADDR, PGSERVICE and PGDATABASE.
+
+    Raises InputError for a DSN that is given but empty: a secret that was not filled in must not lead to another
+    database. Raises it for another product's URL as well.
+    """
     env = hidden_environment.environ() if environ is None else environ
-    given = [("--dsn", flag), *((name, env.get(name)) for name in ("PGSCHED_DSN", "DATABASE_URL"))]
-    for name, value in (*given, ("App(dsn=...)", otherwise)):
+    given = (
+        ("--dsn", flag),
+        ("PGSCHED_DSN", env.get("PGSCHED_DSN")),
+        ("App(dsn=...)", otherwise),
+        ("DATABASE_URL", env.get("DATABASE_URL")),
+    )
+    for name, value in given:
         if value is not None:
-            if not value.strip():
-                raise InputError(f"dsn: {name} is given, but empty: fill it in, or leave it out", "dsn")
-            return name, value
+            return name, check_dsn(name, value)
     if not any(env.get(name) for name in REQUIRED_ANY_OF_LIBPQ):
         return None
     parts = {name: value for name in LIBPQ if (value := env.get(name))}
     quoted = {name: value.replace("\\", "\\\\").replace("'", "\\'") for name, value in parts.items()}
     return ", ".join(parts), " ".join(f"{LIBPQ[name]}='{value}'" for name, value in quoted.items())
+
+
+def check_dsn(source: str, dsn: str) -> str:
+    """Return the DSN. Raises InputError where it is no text, empty or another product's URL; `source` names it."""
+    if not isinstance(dsn, str):
+        wanted = "expected a string; of a URL of SQLAlchemy give url.render_as_string(hide_password=False)"
+        raise InputError(f"dsn: {source} is of type {type(dsn).__name__}: {wanted}", "dsn")
+    if not dsn.strip():
+        raise InputError(f"dsn: {source} is given, but empty: fill it in, or leave it out", "dsn")
+    if product := other_product(dsn):
+        instead = "set PGSCHED_DSN" if source == "DATABASE_URL" else "give postgresql://user:password@host/database"
+        raise InputError(f"dsn: {source} is of {product}: pgsched needs PostgreSQL; {instead}", "dsn")
+    return dsn
+
+
+def allows_embedded(environ: Mapping[str, str] | None = None) -> bool:
+    """Check whether PGSCHED_EMBEDDED lets an App use the embedded server. Raises InputError."""
+    given = (hidden_environment.environ() if environ is None else environ).get("PGSCHED_EMBEDDED", "").strip()
+    if given not in ("", "0", "1"):
+        raise InputError("PGSCHED_EMBEDDED: expected 1 or 0", "PGSCHED_EMBEDDED")
+    return given == "1"
+
+
+def no_dsn_error() -> DatabaseUnreachable:
+    """Return the error for an App for which nothing names a database."""
+    return DatabaseUnreachable(
+        "no DSN: set PGSCHED_DSN, or give App(dsn=...); to use the embedded server (as `pgsched worker` does without a"
+        " DSN), set PGSCHED_EMBEDDED=1, or give App(embedded=True)"
+    )

@@ -77,6 +77,22 @@ class ClaimLost(PgschedError):
     """The attempt does not own its run any more: another one does, or the run has ended. Let the handler end."""
 
 
+class RunFailed(PgschedError):
+    """A run that a program waited for has ended without success.
+
+    `state`: dead, cancelled, missed or skipped. `error`: the error of a dead run's last attempt; of other runs why they
+    ended. `traceback`: the traceback of that error, if there is one.
+    """
+
+    def __init__(self, run_id: int, state: str, error: str | None, traceback: str | None) -> None:
+        super().__init__(f"run {run_id} is {state}" + (f": {error}" if error else ""))
+        self.run_id, self.state, self.error, self.traceback = run_id, state, error, traceback
+
+
+class RunGone(NotFound):
+    """There is no run with that id: its row was pruned, or the transaction that made it was rolled back."""
+
+
 class TimedOut(PgschedError):
     """An attempt was stopped because its time was over; `on_error` hooks get this error."""
 
@@ -114,7 +130,10 @@ class AlreadyEnqueued(PgschedError):
 
 
 class LockTimeout(PgschedError):
-    """Another transaction holds a lock that a statement needs, and did not end in time. Nothing was done: try again."""
+    """Another transaction holds a lock that a statement needs, and did not end in time. Nothing was done: try again.
+
+    Raised for a deadlock with another transaction, too.
+    """
 
 
 class WrongFleet(PgschedError):

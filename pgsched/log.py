@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pgsched.control_characters import escape_controls
@@ -23,8 +24,11 @@ PASSWORD = re.compile(
     (?:'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?|(?:\\.|\S)+)"""
 )
 USER = re.compile(r"://[^:/@\s]*:")
-POSTGRES_USER = re.compile(r"(?i)postgres(?:ql)?(?:\+\w+)?://[^:@\s]*:")
+POSTGRES_USER = re.compile(r"(?i)(?:postgres(?:ql)?|pgsql|psql|postgis|timescale(?:gis)?)(?:\+\w+)?://[^:@\s]*:")
 SECRET = re.compile(r"(?i)://|password|secret|scram_")
+PLAIN = "plain"  # the field of an event that has the whole line for people; programs get the other fields
+# the fields that people get beside such a line
+BESIDE_PLAIN = frozenset({"level", "timestamp", "exception", "process", "job", "trace_id", "span_id"})
 FIELD_NAMES = ("run", "attempt", "job", "task", "trace_id", "span_id")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 FORMATS = ("console", "json")
@@ -96,6 +100,20 @@ def _hide_before_at(user: re.Pattern[str], text: str) -> str:
     return text if found is None else f"{text[: found.end()]}***{text[end:]}"
 
 
+def say_plainly(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Replace an event by its line for people, without the fields that the line says. A processor of structlog."""
+    plain = event.pop(PLAIN, None)
+    if plain is None:
+        return event
+    return {"event": plain, **{key: value for key, value in event.items() if key in BESIDE_PLAIN}}
+
+
+def say_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Remove the line for people from an event, which keeps its fields. A processor of structlog."""
+    event.pop(PLAIN, None)
+    return event
+
+
 def _safe_event(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Remove passwords and control characters from an event; a traceback keeps its lines."""
     for key, value in event.items():
@@ -123,13 +141,15 @@ def configure(level: str = "info", fmt: str = "console", **fields: Any) -> None:
         if fmt == "json"
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=28, sort_keys=False)
     )
+    on_terminal = fmt != "json" and sys.stderr.isatty()
     processors = [
         structlog.contextvars.merge_contextvars,
         attempt_fields,
         lambda _, __, event: {**fields, **event},
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt="%H:%M:%S" if on_terminal else "iso", utc=not on_terminal),
         structlog.processors.format_exc_info,
+        say_fields if fmt == "json" else say_plainly,
         _safe_event,
         renderer,
     ]
@@ -194,16 +214,42 @@ class Stderr:
         sys.stderr.flush()
 
 
+def is_enabled(name: str, level: str) -> bool:
+    """Check whether events of this level are written at present, by the logger of this name."""
+    found = sys.modules.get("structlog")
+    if found is None or not found.is_configured():
+        return logging.getLogger(f"pgsched.{name}").isEnabledFor(LEVELS[level])
+    return bool(found.get_logger().is_enabled_for(LEVELS[level]))
+
+
 class LazyLogger:
-    """A logger that imports structlog only when it is used."""
+    """A logger that imports structlog only when it is used.
+
+    In a program that has not set up structlog, events go to the logger `pgsched.NAME` of `logging`.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, level: str) -> Any:
-        import structlog
+        found = sys.modules.get("structlog")
+        if found is None or not found.is_configured():
+            return partial(log_by_logging, self._name, level)
+        return getattr(found.get_logger(part=self._name), level)
 
-        return getattr(structlog.get_logger(part=self._name), level)
+
+def log_by_logging(name: str, level: str, event: str, **fields: Any) -> None:
+    """Log an event as a record of `logging`, with its fields after the text, and without passwords."""
+    logger, number = logging.getLogger(f"pgsched.{name}"), LEVELS.get(level, logging.ERROR)
+    if not logger.isEnabledFor(number):
+        return
+    exc_info = fields.pop("exc_info", level == "exception")
+    plain = fields.pop(PLAIN, None)
+    if plain is not None:
+        event, fields = plain, {key: value for key, value in fields.items() if key in BESIDE_PLAIN}
+    safe = _safe_event(None, level, {"event": event, **bound_fields(), **fields})
+    text = " ".join([str(safe.pop("event")), *(f"{key}={value}" for key, value in safe.items() if value is not None)])
+    logger.log(number, "%s", text, exc_info=exc_info)
 
 
 def get(name: str) -> FilteringBoundLogger:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import copy
+import os
 import queue
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
-Work = Callable[[], None]
+Work = Callable[[], Callable[[], None]]  # makes the call and returns what delivers its result
 
 
 class Threads(Generic[T]):
@@ -36,18 +39,7 @@ class Threads(Generic[T]):
 
     def submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Start the call now; return its future, which belongs to the running loop."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        context = contextvars.copy_context()
-
-        def work() -> None:
-            try:
-                deliver = partial(_deliver, future, context.run(call))
-            except BaseException as error:
-                deliver = partial(_deliver_error, future, error)
-            with contextlib.suppress(RuntimeError):  # the loop was closed, so the result is not awaited any more
-                loop.call_soon_threadsafe(deliver)
-
+        future, work = _prepare(call)
         self._start(work)
         return future
 
@@ -71,13 +63,98 @@ class Threads(Generic[T]):
     def _serve(self, first: list[Work]) -> None:
         work: Work | None = first.pop()
         while work is not None:
-            work()
+            deliver = work()
             work = None  # free its memory now: the next call may come much later
             with self._lock:
-                if self._closed or self._idle >= self._size:
-                    return
-                self._idle += 1
+                kept = not self._closed and self._idle < self._size
+                self._idle += kept
+            deliver()  # only now: whoever awaits this result finds this thread idle and takes it for the next call
+            del deliver
+            if not kept:
+                return
             work = self._work.get()
+
+
+class NotBegun(Exception):
+    """A call waited for a thread for too long. It was not made."""
+
+
+class BoundedThreads:
+    """Up to `size` threads, in which the calls of all event loops run. Further calls wait, and begin in their order.
+
+    A thread ends when no call is left. A call whose caller was cancelled before it began is left out. The lock is
+    re-entrant, because a signal handler may fail the waiting calls while its own thread is inside.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._begin()
+
+    async def run(self, call: Callable[[], T], seconds_left: Callable[[], float] | None = None) -> T:
+        """Return the result of a call that runs in one of the threads.
+
+        `seconds_left`: returns for how many seconds the call may still wait for a thread; None: without limit.
+
+        Raises NotBegun where that time is over.
+        """
+        if self._pid != os.getpid():  # after a fork there are no threads, and the lock may be held
+            self._begin()
+        future, work = _prepare(call)
+        with self._lock:
+            self._calls[future] = work
+            if self._busy < self._size:
+                self._start()
+        if seconds_left is not None:
+            await self._wait_to_begin(future, seconds_left)
+        return await future
+
+    def fail_waiting(self, error: Exception) -> None:
+        """Give each call that has not begun a copy of this error."""
+        with self._lock:
+            waiting = list(self._calls)
+            self._calls.clear()
+        for future in waiting:
+            _deliver_in(future.get_loop(), partial(_deliver_error, future, copy.copy(error)))
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._calls: OrderedDict[asyncio.Future[Any], Work] = OrderedDict()
+        self._busy = 0
+
+    async def _wait_to_begin(self, future: asyncio.Future[Any], seconds_left: Callable[[], float]) -> None:
+        """Wait until the call of this future has begun or ended. Raises NotBegun where the time is over before."""
+        try:
+            while future in self._calls:
+                left = seconds_left()
+                with self._lock:
+                    if left <= 0 and self._calls.pop(future, None) is not None:
+                        raise NotBegun
+                await asyncio.wait([future], timeout=left)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _start(self) -> None:
+        try:
+            threading.Thread(target=self._serve, name="pgsched-call", daemon=True).start()
+        except RuntimeError:  # the system has no thread left: those that there are go on with the calls
+            if not self._busy:
+                self._calls.popitem()
+                raise
+        else:
+            self._busy += 1
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if not self._calls:
+                    self._busy -= 1
+                    return
+                future, work = self._calls.popitem(last=False)
+            if not future.cancelled():
+                work()()
+            del future, work
 
 
 class LazyEvent(threading.Event):
@@ -125,6 +202,27 @@ class LazyEvent(threading.Event):
 async def run_in_thread(call: Callable[[], T]) -> T:
     """Return the result of a call that runs in a new thread: handlers may occupy all those of `asyncio.to_thread`."""
     return await Threads[T](0).submit(call)
+
+
+def _prepare(call: Callable[[], T]) -> tuple[asyncio.Future[T], Work]:
+    """Return a future of the running loop, and what makes the call and returns what delivers its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> Callable[[], None]:
+        try:
+            deliver = partial(_deliver, future, context.run(call))
+        except BaseException as error:
+            deliver = partial(_deliver_error, future, error)
+        return partial(_deliver_in, loop, deliver)
+
+    return future, work
+
+
+def _deliver_in(loop: asyncio.AbstractEventLoop, deliver: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed, so the result is not awaited any more
+        loop.call_soon_threadsafe(deliver)
 
 
 def _deliver(future: asyncio.Future[T], value: T) -> None:

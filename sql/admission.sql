@@ -210,8 +210,7 @@ FROM k CROSS JOIN LATERAL pgsched.limit_of(k.key) b CROSS JOIN LATERAL (
     SELECT count(*) AS admitted, count(*) FILTER (WHERE r.state = 'queued') AS unstarted
     FROM pgsched.runs r WHERE r.concurrency_key = k.key AND r.phase BETWEEN 2 AND 2  -- as in limit_groups
 ) c
-WHERE c.unstarted > 0 AND EXISTS (SELECT FROM pgsched.limits l WHERE l.applied_at IS NULL
-                                  AND l.name IN (k.key, split_part(k.key, ':', 1)))
+WHERE c.unstarted > 0 AND EXISTS (SELECT FROM pgsched.limits l WHERE l.applied_at IS NULL AND l.name = b.name)
 
 
 -- name: limit_queues

@@ -54,8 +54,7 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
     max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
 SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
-    j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
-    nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+    j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
     pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)
 FROM unnest(%(slots)s::timestamptz[]) WITH ORDINALITY AS s(slot, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
 ORDER BY s.n FOR KEY SHARE OF j NOWAIT
@@ -125,9 +124,12 @@ WITH old AS MATERIALIZED (
         priority = %(priority)s,
         max_attempts = least(1000, r.attempt + coalesce(j.max_attempts, o.max_attempts, 3)),
         queue = coalesce(j.queue, o.queue, 'default'), kind = j.kind, task = j.task,
-        args = j.args, owner = j.owner, timeout = coalesce(j.timeout, o.timeout), kill_after = nullif(j.kill_after, '10 seconds'),
-        backoff = nullif(j.backoff, 'exponential'), backoff_base = nullif(j.backoff_base, '5 seconds'),
-        backoff_max = nullif(j.backoff_max, '1 hour'), backoff_jitter = nullif(j.backoff_jitter, 0.2),
+        args = j.args, owner = j.owner, timeout = coalesce(j.timeout, o.timeout),
+        kill_after = coalesce(j.kill_after, make_interval(secs => (o.more ->> 'kill_after')::float8)),
+        backoff = coalesce(j.backoff, o.more ->> 'backoff'),
+        backoff_base = coalesce(j.backoff_base, make_interval(secs => (o.more ->> 'backoff_base')::float8)),
+        backoff_max = coalesce(j.backoff_max, make_interval(secs => (o.more ->> 'backoff_max')::float8)),
+        backoff_jitter = coalesce(j.backoff_jitter, (o.more ->> 'backoff_jitter')::float8),
         options = pgsched.job_options(j), tags = coalesce(j.tags, o.tags),
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
@@ -135,8 +137,9 @@ WITH old AS MATERIALIZED (
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
             WHEN r.covers_from < r.covers_until THEN r.reason END
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s CROSS JOIN LATERAL (
-        SELECT t.*, coalesce(pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
-                             pgsched.run_key(NULL, t.concurrency_key, NULL, j.args)) AS key
+        SELECT t.*, pgsched.limited_key(j.task, t.more, coalesce(
+            pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
+            pgsched.run_key(NULL, t.concurrency_key, NULL, j.args))) AS key
         FROM pgsched.task_options(CASE j.kind WHEN 'task' THEN j.task END) t
     ) o
     WHERE r.id = old.id
@@ -148,7 +151,9 @@ SELECT id, CASE state WHEN 'queued' THEN pgsched.notify('pgsched_runs', pgsched.
 
 -- name: backfill_rows
 -- return what is known of some slots of a job: their own rows, and the rows that stand for a stretch of slots. The row
--- of a stretch has its newest slot. So the stretches of the given slots are among these rows or soon after them.
+-- of a stretch has its newest slot, or that of a stretch of excluded dates the newest of its first batch, because later
+-- batches extend it. So the stretches of the given slots are among these rows, soon after them, or just before them.
+-- Before them all runs that a person made are read until the first other row, without a bound: no stretch may be missed.
 -- params: job_id bigint, slots timestamptz[] (not empty)
 -- returns: (id, scheduled_at, state, started_at, covers_from, covers_until, covers_state: the state of the stretch's
 --          row before it was revived for its own slot)
@@ -163,6 +168,14 @@ FROM ends CROSS JOIN LATERAL (
     SELECT * FROM pgsched.runs WHERE job_id = %(job_id)s AND scheduled_at > ends.last ORDER BY scheduled_at LIMIT 1000
 ) r
 WHERE r.covers_from <= ends.last
+UNION ALL
+SELECT r.id, r.scheduled_at, r.state, r.started_at, r.covers_from, r.covers_until, r.covers_state
+FROM ends CROSS JOIN LATERAL (
+    SELECT * FROM pgsched.runs WHERE job_id = %(job_id)s AND scheduled_at < ends.first
+        AND (origin = 'schedule' OR covers_from IS NOT NULL)  -- as in tick_extend: runs that a person made are no end
+    ORDER BY job_id DESC, scheduled_at DESC LIMIT 1
+) r
+WHERE r.covers_until >= ends.first
 
 
 -- name: backfill_show

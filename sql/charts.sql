@@ -169,3 +169,72 @@ SELECT id, name, seen_at, started_at, stopped_at, clock_timestamp() AS now
 FROM (SELECT id, name, seen_at, started_at, stopped_at, lease FROM pgsched.workers ORDER BY id DESC LIMIT 500) w
 WHERE (stopped_at IS NOT NULL OR seen_at <= clock_timestamp() - lease) AND seen_at > clock_timestamp() - interval '1 hour'
 ORDER BY seen_at DESC LIMIT %(n)s
+
+
+-- name: report_ended
+-- return what became of the runs that ended within a time, by job, and by task for runs without a job. The newest n are
+-- read, through the index over their end. A row that stands for several slots counts each of them.
+-- params: since, until timestamptz; n int; from_hour, to_hour timestamptz (`inside` counts the runs between them)
+-- returns: (job_id null: none, job: its name, null if it was deleted, task, ok, dead, missed, skipped, cancelled, late:
+--          slots that started later than max_lateness, else a minute, after their time; took_50_s, took_max_s, error: of
+--          the newest dead run; read, inside)
+-- locks: none
+WITH newest AS MATERIALIZED (
+    SELECT job_id, CASE WHEN job_id IS NOT NULL THEN '' WHEN kind IN ('task', 'command') THEN left(task, 100)
+                        ELSE '(' || kind || ')' END AS task,
+        state, origin, attempt, scheduled_at, started_at, finished_at, covers_count, error
+    FROM pgsched.runs
+    WHERE phase >= 3 /* ended */ AND finished_at >= %(since)s::timestamptz AND finished_at < %(until)s::timestamptz
+    ORDER BY finished_at DESC LIMIT %(n)s
+)
+SELECT n.job_id, j.name AS job, n.task,
+    count(*) FILTER (WHERE n.state = 'succeeded') AS ok, count(*) FILTER (WHERE n.state = 'dead') AS dead,
+    coalesce(sum(coalesce(n.covers_count, 1)) FILTER (WHERE n.state = 'missed'), 0)::bigint AS missed,
+    coalesce(sum(CASE WHEN n.state = 'skipped' THEN coalesce(n.covers_count, 1)
+                      WHEN n.state <> 'missed' THEN coalesce(n.covers_count, 1) - 1 END), 0)::bigint AS skipped,
+    count(*) FILTER (WHERE n.state = 'cancelled') AS cancelled,
+    count(*) FILTER (WHERE n.origin = 'schedule' AND n.attempt = 1
+        AND n.started_at > n.scheduled_at + coalesce(j.max_lateness, j.jitter + interval '1 minute', '1 minute')) AS late,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM n.finished_at - n.started_at)::float8)
+        FILTER (WHERE n.state IN ('succeeded', 'dead')) AS took_50_s,
+    max(extract(epoch FROM n.finished_at - n.started_at)::float8)
+        FILTER (WHERE n.state IN ('succeeded', 'dead')) AS took_max_s,
+    left((array_agg(n.error ORDER BY n.finished_at DESC) FILTER (WHERE n.state = 'dead'))[1], 500) AS error,
+    count(*) AS read,
+    count(*) FILTER (WHERE n.finished_at >= %(from_hour)s::timestamptz AND n.finished_at < %(to_hour)s::timestamptz) AS inside
+FROM newest n LEFT JOIN pgsched.jobs j ON j.id = n.job_id
+GROUP BY n.job_id, j.name, n.task
+
+
+-- name: report_counted_runs
+-- return how many runs were counted that ended within some full hours.
+-- params: from_hour, to_hour timestamptz
+-- returns: runs
+-- locks: none
+SELECT coalesce(sum(runs), 0)::bigint AS runs FROM pgsched.rollups
+WHERE width = 'hour of all' AND from_at >= %(from_hour)s::timestamptz AND from_at < %(to_hour)s::timestamptz
+
+
+-- name: report_counted
+-- return what became of the runs that ended within some full hours, from what was counted.
+-- params: from_hour, until timestamptz
+-- returns: (job_id null: none, job: its name, null if it was deleted, task, state, runs, max_lateness_s, durations and
+--          lates bigint[]: counts by bin (pgsched.bin_of))
+-- locks: none
+SELECT nullif(r.job_id, 0) AS job_id, j.name AS job, CASE WHEN r.job_id = 0 THEN r.task ELSE '' END AS task, r.state,
+    sum(r.runs)::bigint AS runs,
+    extract(epoch FROM max(coalesce(j.max_lateness, j.jitter + interval '1 minute', '1 minute')))::float8 AS max_lateness_s,
+    ARRAY[sum(r.durations[1]), sum(r.durations[2]), sum(r.durations[3]), sum(r.durations[4]), sum(r.durations[5]),
+        sum(r.durations[6]), sum(r.durations[7]), sum(r.durations[8]), sum(r.durations[9]), sum(r.durations[10]),
+        sum(r.durations[11]), sum(r.durations[12]), sum(r.durations[13]), sum(r.durations[14]), sum(r.durations[15]),
+        sum(r.durations[16]), sum(r.durations[17]), sum(r.durations[18]), sum(r.durations[19]), sum(r.durations[20]),
+        sum(r.durations[21]), sum(r.durations[22]), sum(r.durations[23]), sum(r.durations[24]), sum(r.durations[25]),
+        sum(r.durations[26])]::bigint[] AS durations,
+    ARRAY[sum(r.lates[1]), sum(r.lates[2]), sum(r.lates[3]), sum(r.lates[4]), sum(r.lates[5]), sum(r.lates[6]), sum(r.lates[7]),
+        sum(r.lates[8]), sum(r.lates[9]), sum(r.lates[10]), sum(r.lates[11]), sum(r.lates[12]), sum(r.lates[13]),
+        sum(r.lates[14]), sum(r.lates[15]), sum(r.lates[16]), sum(r.lates[17]), sum(r.lates[18]), sum(r.lates[19]),
+        sum(r.lates[20]), sum(r.lates[21]), sum(r.lates[22]), sum(r.lates[23]), sum(r.lates[24]), sum(r.lates[25]),
+        sum(r.lates[26])]::bigint[] AS lates
+FROM pgsched.rollups r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
+WHERE r.width = 'hour' AND r.from_at >= %(from_hour)s::timestamptz AND r.from_at < %(until)s::timestamptz
+GROUP BY r.job_id, j.name, 3, r.state

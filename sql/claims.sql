@@ -195,3 +195,83 @@ SELECT f.queue, NULL, NULL FROM found f WHERE (
         OR o.kind = 'task' AND o.task = ANY (%(tasks)s::text[])))
     FROM (SELECT r.state, r.kind, r.task FROM pgsched.runs r WHERE r.phase = 2 /* claimable */ AND r.queue = f.queue
           ORDER BY r.priority, r.available_at, r.id LIMIT 20) o)
+
+
+-- name: newest_queues
+-- return the queues of those of the newest runs that this worker may claim. Asked after a notification about a queue that
+-- the worker does not know.
+-- params: n int: how many of the newest runs to read; kinds text[], tasks text[]: as claim
+-- returns: queue text
+-- locks: none. The runs are read by the primary key.
+SELECT DISTINCT r.queue FROM (
+    SELECT queue, phase, state, kind, task FROM pgsched.runs ORDER BY id DESC LIMIT %(n)s
+) r
+WHERE r.phase = 2 /* claimable */ AND r.state = 'queued'
+  AND (r.kind = ANY (%(kinds)s::text[]) OR r.kind = 'task' AND r.task = ANY (%(tasks)s::text[]))
+
+
+-- name: cancel_asked
+-- return which of these claims are to be cancelled or were taken away; asked between two heartbeats.
+-- params: parallel arrays ids bigint[], tokens uuid[]
+-- returns: (id, token, cancel boolean: true if the claim is still this worker's)
+-- locks: none. Each claim is looked up by its key, whatever the statistics say.
+SELECT g.id, g.token, held.cancel IS NOT NULL AS cancel
+FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) LEFT JOIN LATERAL (
+    SELECT r.cancel_requested_at IS NOT NULL AS cancel FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
+    OFFSET 0
+) held ON true
+WHERE held.cancel IS DISTINCT FROM false
+
+
+-- name: heartbeat
+-- renew the leases of all claims of this worker, and update its own row.
+-- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how
+--         long its event loop has been blocked; null: it is not), blocked_by text, clock_s float8 (the host's, since
+--         1970), parallel arrays ids bigint[], tokens uuid[], begun boolean[] (the attempt is being made), name text,
+--         fleet uuid (the database must belong to it; null: any)
+-- returns: (id, token, cancel, renewed, null) of the claims that are still this worker's; a claim that is missing was
+--          lost. cancel: it is to be cancelled. Not renewed: the row is locked, and the next heartbeat will find out.
+--          And one row (null, null, drain: the worker was asked to drain, null, drain_asked_by). Without that row, the
+--          database has no worker of this id and name (any more). A failover may have lost its row and given the id to
+--          another worker, or the worker was silent for so long that it counts as stopped. Then it has to register
+--          again, and its row does not change, unless the worker is to drain anyway.
+-- Which attempts have begun is written with their leases, at no extra cost: a worker's death counts against those
+-- (reap).
+-- locks: row locks on those runs, skipping locked ones: a row that a person has locked must not cost the other claims
+--        their lease. A stopped worker stays stopped. Each claim is looked up by its key, whatever the statistics say.
+WITH me AS (
+    UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
+        blocked_at = clock_timestamp() - make_interval(secs => %(blocked_s)s::float8), blocked_by = %(blocked_by)s,
+        clock_ahead_s = %(clock_s)s::float8 - extract(epoch FROM clock_timestamp())::float8,
+        stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
+        stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
+    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s AND name = %(name)s
+                  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
+                FOR NO KEY UPDATE SKIP LOCKED)
+), given AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(begun)s::text::boolean[]) AS g(id, token, begun)
+), mine AS MATERIALIZED (
+    SELECT found.id, g.begun FROM given g CROSS JOIN LATERAL (
+        SELECT r.id FROM pgsched.runs r
+        WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
+        FOR NO KEY UPDATE OF r SKIP LOCKED
+    ) found
+), renewed AS (
+    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s), begun = mine.begun
+    FROM mine WHERE r.id = mine.id
+    RETURNING r.id, r.token, r.cancel_requested_at
+)
+SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed, NULL AS asked_by FROM renewed
+UNION ALL
+SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false, NULL
+FROM given g CROSS JOIN LATERAL (
+    SELECT r.id, r.token, r.cancel_requested_at FROM pgsched.runs r
+    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
+    OFFSET 0
+) held
+WHERE g.id NOT IN (SELECT id FROM renewed)
+UNION ALL
+SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers, pgsched.assert_fleet(%(fleet)s::uuid)
+WHERE id = %(worker_id)s AND name = %(name)s
+  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)

@@ -332,8 +332,8 @@ FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id
 WHERE d.run_id = %(id)s ORDER BY p.id
 
 
--- name: dependencies_progress
--- return how many of these runs have ended.
+-- name: dependencies_count
+-- return how many of these runs have ended, and how many of these did not succeed.
 -- params: ids text (an array of bigint)
 -- returns: (total, done, failed bigint): runs; ended; ended without success. Pruned runs count as succeeded.
 -- locks: none
@@ -398,13 +398,16 @@ SELECT id, state FROM pgsched.retry_tree(%(id)s)
 
 -- name: dependencies_runs
 -- make the runs of a graph; those that will wait for others are waiting from the start.
--- params: rows text: a JSON array of objects with the params of `enqueue`, args as a text of JSON, waits boolean, trace
+-- params: rows text: a JSON array of objects with the params of `enqueue` and of `enqueue_at_more`, args as a text of
+--         JSON, waits boolean, trace
 --         text (JSON), and has_children true: the run is marked as a parent from the start, and not by the leader
 -- returns: id of each, in the order of the rows, if sorted
 -- locks: none but the new rows'
 INSERT INTO pgsched.runs (task, args, queue, priority, max_attempts, timeout, tags, concurrency_key, has_children,
-    state, available_at, options)
-SELECT w.task, w.args::jsonb, w.queue, w.priority, w.max_attempts, w.timeout, w.tags, w.concurrency_key, w.has_children, CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
+    kill_after, backoff, backoff_base, backoff_max, backoff_jitter, keep, expires_at, state, available_at, options)
+SELECT w.task, w.args::jsonb, w.queue, w.priority, w.max_attempts, w.timeout, w.tags, w.concurrency_key, w.has_children,
+    w.kill_after, w.backoff, w.backoff_base, w.backoff_max, w.backoff_jitter, w.keep,
+    coalesce(w.expires_at, coalesce(w.due, pg_catalog.clock_timestamp()) + w.expires), CASE WHEN w.waits THEN 'waiting' ELSE 'queued' END,
     CASE WHEN w.waits THEN '8999-01-01 00:00Z' ELSE coalesce(w.due, pg_catalog.clock_timestamp()) END,
     CASE WHEN w.waits AND w.due > pg_catalog.clock_timestamp() OR w.trace IS NOT NULL THEN
         pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('not_before',
@@ -414,9 +417,11 @@ FROM (
     FROM ROWS FROM (pg_catalog.jsonb_to_recordset(%(rows)s::text::jsonb) AS (
         task text, args text, queue text, priority smallint, max_attempts integer, timeout interval, tags text[],
         at timestamptz, delay interval, concurrency_key text, waits boolean,
-        has_children boolean, trace text)) WITH ORDINALITY
+        has_children boolean, trace text, kill_after interval, backoff text, backoff_base interval, backoff_max interval,
+        backoff_jitter float8, keep interval, expires_at timestamptz, expires interval)) WITH ORDINALITY
         AS x(task, args, queue, priority, max_attempts, timeout, tags, at, delay, concurrency_key, waits,
-             has_children, trace, n)
+             has_children, trace, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, keep, expires_at,
+             expires, n)
     ORDER BY x.n
 ) w
 RETURNING id

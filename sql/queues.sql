@@ -25,7 +25,7 @@ WITH RECURSIVE k AS (
     WHERE k.key !~ '^job:[0-9]'
 )
 SELECT l.name, l.concurrency, l.rate, extract(epoch FROM l.rate_period)::float8 AS rate_s, l.rate_burst, l.ordered,
-    l.weight, l.applied_at IS NOT NULL AS applied, count(c.name) AS keys,
+    l.weight, l.declared_by, l.applied_at IS NOT NULL AS applied, count(c.name) AS keys,
     coalesce(sum(c.admitted), 0)::bigint AS admitted, coalesce(sum(c.waiting), 0)::bigint AS waiting
 FROM pgsched.limits l LEFT JOIN counted c ON c.name = l.name
 GROUP BY l.name ORDER BY l.name

@@ -34,7 +34,9 @@ WITH late AS MATERIALIZED (
     UPDATE pgsched.runs r SET state = CASE WHEN ended.in_vain THEN 'skipped' ELSE 'missed' END,
         finished_at = clock_timestamp(),
         reason = CASE WHEN ended.in_vain THEN format('%%s, nor by %%s (retry_within)', r.reason, r.held_until)
-                      ELSE format('start_deadline passed: not started by %%s', r.expires_at) END
+                      WHEN EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = r.job_id AND j.start_deadline IS NOT NULL)
+                          THEN format('start_deadline passed: not started by %%s', r.expires_at)
+                      ELSE format('expired: not started by %%s', r.expires_at) END
     FROM ended WHERE r.id = ended.id AND %(act)s::boolean
     RETURNING r.id
 )

@@ -40,7 +40,7 @@ FROM pgsched.runs r CROSS JOIN pgsched.retention g
 LEFT JOIN pgsched.jobs j ON j.id = r.job_id
 LEFT JOIN pgsched.queues q ON q.name = r.queue AND q.keep IS NOT NULL
 WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
-  AND greatest(r.finished_at, r.covers_until) < clock_timestamp() - pgsched.keep_of(r.state, j.keep, q.keep, g.keep)
+  AND greatest(r.finished_at, r.covers_until) < clock_timestamp() - coalesce(r.keep, pgsched.keep_of(r.state, j.keep, q.keep, g.keep))
   AND (j.id IS NULL OR r.scheduled_at < (
       SELECT s.scheduled_at FROM pgsched.runs s WHERE s.job_id = r.job_id ORDER BY s.scheduled_at DESC LIMIT 1))
   AND NOT EXISTS (SELECT FROM pgsched.dependencies d JOIN pgsched.runs c ON c.id = d.run_id
@@ -130,23 +130,32 @@ DELETE FROM pgsched.jobs j USING done WHERE j.id = done.id
 
 
 -- name: prune_keys
--- delete a small batch of expired keys that are stored beside runs.
+-- delete a small batch of expired keys that are stored beside runs. A key of the scope while_queued that a run still has
+-- is kept for another day.
 -- params: n int
 -- returns: deleted bigint
 -- locks: those rows, skipping locked ones
-WITH gone AS (
+WITH old AS MATERIALIZED (
+    -- a clock asked in a query of its own bounds the scan; asked for each row it would only filter it
+    SELECT ctid AS place, scope = 'while_queued' AND coalesce((
+        SELECT pgsched.is_unclaimed(r.state, r.attempt, r.token, r.suspect, r.reruns) FROM pgsched.runs r
+        WHERE r.id = k.run_id), false) AS held
+    FROM pgsched.kept_keys k WHERE expires_at < (SELECT clock_timestamp())
+    ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED
+), renewed AS (
+    UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() + interval '1 day'
+    WHERE ctid = ANY (ARRAY(SELECT place FROM old WHERE held))
+), gone AS (
     -- by place: a join would read all keys once the planner takes `n` for unknown
-    DELETE FROM pgsched.kept_keys WHERE ctid = ANY (ARRAY(
-        -- a clock asked in a query of its own bounds the scan; asked for each row it would only filter it
-        SELECT ctid FROM pgsched.kept_keys WHERE expires_at < (SELECT clock_timestamp())
-        ORDER BY expires_at LIMIT %(n)s FOR UPDATE SKIP LOCKED)) RETURNING 1
+    DELETE FROM pgsched.kept_keys WHERE ctid = ANY (ARRAY(SELECT place FROM old WHERE NOT held)) RETURNING 1
 )
 SELECT count(*) AS deleted FROM gone
 
 
 -- name: prune_pick
 -- lock those of the next ended runs that nothing keeps any longer. The settings of their job, queue or everything keep
--- a run. So does being its job's newest slot, by which the job's page, @after and alerts know it. A row that stands for
+-- a run (prune_pick_own: those that say it themselves). So does being its job's newest slot, by which the job's page,
+-- @after and alerts know it. A row that stands for
 -- a stretch of slots is as old as the end of the stretch, because it may have grown (tick_extend).
 -- params: keep_s float8 (only runs that are kept for at most this long), after timestamptz (-infinity as text) and
 --         after_id bigint (after this run among those that ended at that time), until timestamptz, n int (how many are
@@ -156,7 +165,7 @@ SELECT count(*) AS deleted FROM gone
 --          bigint: the end and the id of the last run that was read)
 -- locks: FOR UPDATE on those runs, skipping locked ones
 WITH read AS MATERIALIZED (
-    SELECT ctid AS place, id, job_id, scheduled_at, queue, state, finished_at FROM pgsched.runs
+    SELECT ctid AS place, id, job_id, scheduled_at, queue, state, finished_at, keep FROM pgsched.runs
     WHERE phase >= 3 /* ended */ AND finished_at >= %(after)s::text::timestamptz AND finished_at <= %(until)s
       AND (finished_at > %(after)s::text::timestamptz OR id > %(after_id)s)
     ORDER BY finished_at, id LIMIT %(n)s
@@ -175,7 +184,7 @@ WITH read AS MATERIALIZED (
     SELECT r.id FROM pgsched.runs r WHERE r.phase >= 3 /* ended */ AND r.finished_at <= %(until)s
       AND (r.covers_until <= %(until)s) IS NOT FALSE AND r.ctid = ANY (ARRAY(
         SELECT o.place FROM read o CROSS JOIN everything e LEFT JOIN jobs j ON j.id = o.job_id
-        WHERE (j.id IS NULL OR o.scheduled_at < j.newest) AND o.id <> ALL (%(aside)s::text::bigint[])
+        WHERE (j.id IS NULL OR o.scheduled_at < j.newest) AND o.id <> ALL (%(aside)s::text::bigint[]) AND o.keep IS NULL
           -- quicker for nearly all: what holds for everything
           AND CASE WHEN j.keep IS NULL AND o.queue <> ALL (e.queues) THEN o.state = ANY (e.states)
               ELSE pgsched.keep_of(o.state, j.keep, (SELECT q.keep FROM pgsched.queues q WHERE q.name = o.queue), e.keep)
@@ -185,6 +194,44 @@ WITH read AS MATERIALIZED (
 SELECT l.ids::text AS ids, cardinality(l.ids)::bigint AS locked, r.read, r.last_at,
     (SELECT max(o.id) FROM read o WHERE o.finished_at = r.last_at) AS last_id
 FROM (SELECT ARRAY(SELECT id FROM locked) AS ids) l, (SELECT count(*) AS read, max(finished_at) AS last_at FROM read) r
+
+
+-- name: prune_pick_own
+-- lock those of the next ended runs that say themselves how long they are kept, and that have been kept for so long. As
+-- with prune_pick its job's newest slot stays, and a row that stands for a stretch of slots is as old as its end.
+-- params: after timestamptz (-infinity as text) and after_id bigint (after this run among those whose time was over at
+--         that instant), until timestamptz (only runs that ended, and whose time was over, by then), n int (how many are
+--         read), durable boolean (as prune_pick), aside bigint[] as text (runs to leave out)
+-- returns: (ids text: an array of bigint; locked bigint: how many these are; read bigint, last_at timestamptz, last_id
+--          bigint: when the time of the last run that was read was over, and its id)
+-- locks: FOR UPDATE on those runs, skipping locked ones
+WITH read AS MATERIALIZED (
+    SELECT r.ctid AS place, r.id, r.job_id, r.scheduled_at, (r.finished_at AT TIME ZONE 'UTC') + r.keep AS over_at
+    FROM pgsched.runs r
+    WHERE r.keep BETWEEN '0' AND '1000 years' AND r.finished_at < '9000-01-01 00:00Z' AND r.phase >= 3 /* ended */
+      AND (r.finished_at AT TIME ZONE 'UTC') + r.keep >= (%(after)s::text::timestamptz AT TIME ZONE 'UTC')
+      AND (r.finished_at AT TIME ZONE 'UTC') + r.keep <= (%(until)s::timestamptz AT TIME ZONE 'UTC')
+      AND ((r.finished_at AT TIME ZONE 'UTC') + r.keep > (%(after)s::text::timestamptz AT TIME ZONE 'UTC')
+           OR r.id > %(after_id)s)
+    ORDER BY (r.finished_at AT TIME ZONE 'UTC') + r.keep, r.id LIMIT %(n)s
+), jobs AS MATERIALIZED (
+    SELECT j.id, (SELECT s.scheduled_at FROM pgsched.runs s WHERE s.job_id = j.id
+                  ORDER BY s.scheduled_at DESC LIMIT 1) AS newest
+    FROM pgsched.jobs j WHERE j.id = ANY (ARRAY(SELECT DISTINCT r.job_id FROM read r WHERE r.job_id IS NOT NULL))
+), locked AS MATERIALIZED (
+    -- by ctid: PostgreSQL follows a row that was updated since, and checks the conditions again
+    SELECT r.id FROM pgsched.runs r
+    WHERE r.phase >= 3 /* ended */ AND r.keep IS NOT NULL AND r.finished_at <= %(until)s
+      AND ((r.covers_until AT TIME ZONE 'UTC') + r.keep <= (%(until)s::timestamptz AT TIME ZONE 'UTC')) IS NOT FALSE
+      AND (%(durable)s OR set_config('synchronous_commit', 'off', true) IS NOT NULL)
+      AND r.ctid = ANY (ARRAY(
+        SELECT o.place FROM read o LEFT JOIN jobs j ON j.id = o.job_id
+        WHERE (j.id IS NULL OR o.scheduled_at < j.newest) AND o.id <> ALL (%(aside)s::text::bigint[])))
+    FOR UPDATE SKIP LOCKED
+)
+SELECT l.ids::text AS ids, cardinality(l.ids)::bigint AS locked, r.read, r.over_at AT TIME ZONE 'UTC' AS last_at,
+    (SELECT max(o.id) FROM read o WHERE o.over_at = r.over_at) AS last_id
+FROM (SELECT ARRAY(SELECT id FROM locked) AS ids) l, (SELECT count(*) AS read, max(over_at) AS over_at FROM read) r
 
 
 -- name: prune_workers

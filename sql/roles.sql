@@ -91,9 +91,9 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsched FROM PUBLIC, pgsched_worker, pgsch
     pgsched_operator, pgsched_viewer;
 
 GRANT USAGE ON SCHEMA pgsched TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
--- The insert of a run reads these sequences. Only functions set them.
+-- The insert of a run reads these sequences. Only functions set them. (The last: recent_runs reads the newest runs.)
 GRANT SELECT ON SEQUENCE pgsched.asleep_until, pgsched.told_at, pgsched.gated_queues, pgsched.leader_looks_at,
-    pgsched.tasks_with_options TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+    pgsched.tasks_with_options, pgsched.runs_id_seq TO pgsched_worker, pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 
 -- Most functions have only the rights of the caller.
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsched
@@ -137,6 +137,8 @@ REVOKE EXECUTE ON FUNCTION pgsched.take_declare_turn(), pgsched.share_declare_tu
 
 -- They check the owner of the run or job (pgsched.refuse_others).
 ALTER FUNCTION pgsched.cancel(bigint, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.update_run(bigint, integer, timestamptz, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.await_runs(bigint[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_now(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.retry_tree(bigint) SECURITY DEFINER;
@@ -144,7 +146,7 @@ ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.reset_mark(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.backfill(text, timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
-ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz) SECURITY DEFINER;
+ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz, timestamptz, interval) SECURITY DEFINER;
 ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.hold_run(bigint) SECURITY DEFINER;
@@ -156,18 +158,24 @@ REVOKE EXECUTE ON FUNCTION pgsched.assert_claim(bigint, uuid) FROM pgsched_viewe
 -- It makes room in a full queue as an enqueue does, by the queue's own settings.
 ALTER FUNCTION pgsched.entry_state(text, text) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.entry_state(text, text) FROM pgsched_viewer;  -- who enqueues nothing
--- They store the keys of an enqueue, which nothing else writes. The first checks the owner of a key. The second gives a
--- key that stands for no run yet to the caller. The third is a trigger, which checks whether a key was taken.
+-- They store the keys of an enqueue, which nothing else writes. The first two check the owner of a key, the second also
+-- that of the run which it locks. The third gives a key that stands for no run yet to the caller. The fourth is a
+-- trigger, which checks whether a key was taken.
 ALTER FUNCTION pgsched.take_key(text, text, text, timestamptz) SECURITY DEFINER;
-ALTER FUNCTION pgsched.bind_key(text, text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.take_queued_key(text, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.bind_key(text, text, bigint, interval) SECURITY DEFINER;
 ALTER FUNCTION pgsched.refuse_untaken_key() SECURITY DEFINER;
-REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.bind_key(text, text, bigint)
+REVOKE EXECUTE ON FUNCTION pgsched.take_key(text, text, text, timestamptz), pgsched.take_queued_key(text, text),
+        pgsched.bind_key(text, text, bigint, interval)
     FROM pgsched_viewer;  -- who enqueues nothing
--- A worker registers its tasks by the first, in its own name. The insert of a run reads the options of its task.
+-- A worker registers its tasks by the first, in its own name, and their limits by the second. The insert of a run reads the
+-- options of its task.
 ALTER FUNCTION pgsched.register_tasks(text, jsonb) SECURITY DEFINER;
-REVOKE EXECUTE ON FUNCTION pgsched.register_tasks(text, jsonb)
+ALTER FUNCTION pgsched.declare_limits(text, boolean) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.register_tasks(text, jsonb), pgsched.declare_limits(text, boolean)
     FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
 ALTER FUNCTION pgsched.task_options(text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.task_keys(text, boolean) SECURITY DEFINER;
 -- Triggers on rows that a user may write. The user may not write the changes that follow from an edit.
 ALTER FUNCTION pgsched.runs_mend_phase() SECURITY DEFINER;
 ALTER FUNCTION pgsched.jobs_before_update() SECURITY DEFINER;
@@ -193,11 +201,13 @@ GRANT SELECT ON ALL TABLES IN SCHEMA pgsched TO pgsched_viewer, pgsched_leader;
 GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_operator;
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
     pgsched.run_logs, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
-    pgsched.dependencies, pgsched.backfills, pgsched.kept_keys, pgsched.passed_over TO pgsched_producer;
+    pgsched.dependencies, pgsched.backfills, pgsched.kept_keys, pgsched.passed_over, pgsched.next_slots TO pgsched_producer;
 -- without the jobs that their code declares, which belong to other owners
 GRANT SELECT (id, name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease, started_at, seen_at, stopping_at,
         stopped_at, running, abandoned, blocked_at, blocked_by, drain_asked_at, drain_asked_by, clock_ahead_s, tz_version,
         pooler, releases, lost_runs) ON pgsched.workers TO pgsched_producer;
+-- what it may enqueue; the names stand in the rows of workers as well
+GRANT SELECT (task, app, release, options, schema, first_seen_at) ON pgsched.tasks TO pgsched_producer;
 -- without the errors of its duties, which may show values of other owners
 GRANT SELECT (term, holder, hostname, pid, elected_at, seen_at, resigned_at) ON pgsched.leader TO pgsched_producer;
 REVOKE SELECT ON pgsched.audit FROM pgsched_leader;
@@ -222,7 +232,7 @@ GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedu
 -- state: the row policy limits which one a new run may have
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
         timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, expires_at, options, tags, owner, state,
-        has_children) ON pgsched.runs TO pgsched_producer, pgsched_operator;
+        has_children, keep) ON pgsched.runs TO pgsched_producer, pgsched_operator;
 GRANT INSERT (job_id, from_date, until_date, reason), UPDATE (from_date, until_date, reason)
     ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
@@ -244,7 +254,7 @@ GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_oper
 -- ---- workers: claims, and their outcomes
 
 GRANT UPDATE (state, phase, token, worker_id, attempt, started_at, finished_at, lease_until, available_at, expires_at,
-        ready_at, crashes, begun, suspect, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
+        ready_at, crashes, begun, suspect, awaited, result, error, reason, progress, options) ON pgsched.runs TO pgsched_worker;
 -- jobs that its code declares, or does not declare any more
 GRANT DELETE, INSERT (declared_by) ON pgsched.jobs TO pgsched_worker;
 GRANT INSERT ON pgsched.attempts, pgsched.refunds TO pgsched_worker;
@@ -269,6 +279,7 @@ GRANT INSERT, UPDATE, DELETE ON pgsched.rollups, pgsched.alerts, pgsched.alert_d
 GRANT UPDATE ON pgsched.rollup_mark TO pgsched_leader;
 GRANT INSERT ON pgsched.archived_runs TO pgsched_leader;
 GRANT INSERT, UPDATE, DELETE ON pgsched.set_aside TO pgsched_leader;
+GRANT INSERT, UPDATE ON pgsched.next_slots TO pgsched_leader;
 
 -- ---- rows: producers see their own, the others see all. A row belongs to the role that made it (its column owner).
 
@@ -285,7 +296,7 @@ BEGIN
         EXECUTE format('DROP POLICY %I ON pgsched.%I', policy.policyname, policy.tablename);
     END LOOP;
     FOREACH name IN ARRAY ARRAY['jobs', 'job_calendars', 'runs', 'attempts', 'run_logs', 'dependencies', 'backfills',
-                                'kept_keys', 'passed_over'] LOOP
+                                'kept_keys', 'passed_over', 'next_slots'] LOOP
         EXECUTE format('ALTER TABLE pgsched.%I ENABLE ROW LEVEL SECURITY', name);
         -- a constant: the planner drops it, and claims cost what they did
         EXECUTE format('CREATE POLICY pgsched_all ON pgsched.%I TO pgsched_worker, pgsched_leader, pgsched_operator'
@@ -317,6 +328,9 @@ CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
 CREATE POLICY pgsched_own ON pgsched.backfills FOR SELECT TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
 CREATE POLICY pgsched_own ON pgsched.passed_over FOR SELECT TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
+-- written by the leader
+CREATE POLICY pgsched_own ON pgsched.next_slots FOR SELECT TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
 -- No policy lets a producer write a row: only the functions that store keys do.
 CREATE POLICY pgsched_own ON pgsched.kept_keys FOR SELECT TO pgsched_producer

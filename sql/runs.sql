@@ -11,6 +11,36 @@ SELECT count(*) AS n FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
 WHERE r.phase < 3 /* open */ AND j.name = ANY (%(names)s::text[])
 
 
+-- name: runs_await
+-- ask whoever ends these runs to notify pgsched_ended; in a transaction of its own.
+-- params: ids bigint[] (at most 10,000)
+-- returns: n: how many could not be noted, because another session has locked them
+-- locks: those runs, skipping locked ones
+SELECT pgsched.await_runs(%(ids)s::text::bigint[]) AS n
+
+
+-- name: runs_ended
+-- return those of these runs that have ended or do not exist.
+-- params: ids bigint[]
+-- returns: (id, state: null where there is no such run)
+-- locks: none
+SELECT g.id, r.state
+FROM unnest(%(ids)s::text::bigint[]) AS g(id)
+LEFT JOIN LATERAL (SELECT f.state, f.phase FROM pgsched.runs f WHERE f.id = g.id OFFSET 0) r ON true
+WHERE r.phase IS NULL OR r.phase >= 3 /* ended */
+
+
+-- name: run_outcome
+-- return how a run has ended, or its state so far.
+-- params: id bigint
+-- returns: (state, result, error, reason, task: null for other kinds, traceback: of the newest attempt that failed), or no row
+-- locks: none
+SELECT r.state, r.result, r.error, r.reason, CASE r.kind WHEN 'task' THEN r.task END AS task,
+    (SELECT a.traceback FROM pgsched.attempts a WHERE a.run_id = r.id ORDER BY a.finished_at DESC, a.attempt DESC LIMIT 1)
+        AS traceback
+FROM pgsched.runs r WHERE r.id = %(id)s
+
+
 -- name: run_attempts
 -- return the attempts of a run that did not succeed, oldest first.
 -- params: id bigint
@@ -117,6 +147,14 @@ SELECT id, state AS before, CASE WHEN obstacle IS NOT NULL THEN NULL WHEN %(now)
 FROM judged ORDER BY id
 
 
+-- name: run_update
+-- change a run that has not started; a null leaves a column as it is.
+-- params: id bigint, priority integer, at timestamptz, queue text
+-- returns: state after that; null: no such run
+-- locks: that run
+SELECT pgsched.update_run(%(id)s, %(priority)s::integer, %(at)s::timestamptz, %(queue)s::text) AS state
+
+
 -- name: run_show
 -- return one run with all its columns, and the names of its job and worker.
 -- params: id bigint
@@ -125,7 +163,7 @@ FROM judged ORDER BY id
 SELECT r.id, r.job_id, j.name AS job, r.state, r.queue, r.kind, r.task, r.args, r.origin, r.owner, r.scheduled_at,
     r.available_at, r.created_at, r.started_at, r.finished_at, r.lease_until, r.worker_id, w.name AS worker,
     r.attempt, r.max_attempts, r.priority, r.crashes, r.timeout, r.kill_after, r.backoff, r.backoff_base,
-    r.backoff_max, r.backoff_jitter, r.expires_at, r.options, r.unique_key, r.idempotency_key, r.concurrency_key,
+    r.backoff_max, r.backoff_jitter, r.expires_at, r.keep, r.options, r.unique_key, r.idempotency_key, r.concurrency_key,
     r.tags, r.cancel_requested_at, r.cancel_reason, r.reason, r.error, r.result, r.progress, r.covers_from,
     r.covers_until, r.covers_count, r.covers_state, r.covers_reason, r.backfill_id, r.ready_at,
     clock_timestamp() AS now

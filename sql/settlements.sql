@@ -1,72 +1,5 @@
--- Heartbeats and outcomes: writes that are fenced by a claim's token.
+-- Settlements: the outcomes of attempts, written under the fence of a claim's token.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
-
-
--- name: cancel_asked
--- return which of these claims are to be cancelled or were taken away; asked between two heartbeats.
--- params: parallel arrays ids bigint[], tokens uuid[]
--- returns: (id, token, cancel boolean: true if the claim is still this worker's)
--- locks: none. Each claim is looked up by its key, whatever the statistics say.
-SELECT g.id, g.token, held.cancel IS NOT NULL AS cancel
-FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[]) AS g(id, token) LEFT JOIN LATERAL (
-    SELECT r.cancel_requested_at IS NOT NULL AS cancel FROM pgsched.runs r
-    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
-    OFFSET 0
-) held ON true
-WHERE held.cancel IS DISTINCT FROM false
-
-
--- name: heartbeat
--- renew the leases of all claims of this worker, and update its own row.
--- params: worker_id bigint, lease_s float8, running int, abandoned int, stopping boolean, blocked_s float8 (for how
---         long its event loop has been blocked; null: it is not), blocked_by text, clock_s float8 (the host's, since
---         1970), parallel arrays ids bigint[], tokens uuid[], begun boolean[] (the attempt is being made), name text,
---         fleet uuid (the database must belong to it; null: any)
--- returns: (id, token, cancel, renewed, null) of the claims that are still this worker's; a claim that is missing was
---          lost. cancel: it is to be cancelled. Not renewed: the row is locked, and the next heartbeat will find out.
---          And one row (null, null, drain: the worker was asked to drain, null, drain_asked_by). Without that row, the
---          database has no worker of this id and name (any more). A failover may have lost its row and given the id to
---          another worker, or the worker was silent for so long that it counts as stopped. Then it has to register
---          again, and its row does not change, unless the worker is to drain anyway.
--- Which attempts have begun is written with their leases, at no extra cost: a worker's death counts against those
--- (reap).
--- locks: row locks on those runs, skipping locked ones: a row that a person has locked must not cost the other claims
---        their lease. A stopped worker stays stopped. Each claim is looked up by its key, whatever the statistics say.
-WITH me AS (
-    UPDATE pgsched.workers SET seen_at = clock_timestamp(), running = %(running)s, abandoned = %(abandoned)s,
-        blocked_at = clock_timestamp() - make_interval(secs => %(blocked_s)s::float8), blocked_by = %(blocked_by)s,
-        clock_ahead_s = %(clock_s)s::float8 - extract(epoch FROM clock_timestamp())::float8,
-        stopping_at = CASE WHEN %(stopping)s THEN coalesce(stopping_at, clock_timestamp()) ELSE stopping_at END,
-        stopped_at = CASE WHEN stopping_at IS NOT NULL THEN stopped_at END
-    WHERE id = (SELECT id FROM pgsched.workers WHERE id = %(worker_id)s AND name = %(name)s
-                  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
-                FOR NO KEY UPDATE SKIP LOCKED)
-), given AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::text::bigint[], %(tokens)s::text::uuid[], %(begun)s::text::boolean[]) AS g(id, token, begun)
-), mine AS MATERIALIZED (
-    SELECT found.id, g.begun FROM given g CROSS JOIN LATERAL (
-        SELECT r.id FROM pgsched.runs r
-        WHERE r.id = g.id AND r.token = g.token AND r.state = 'running'
-        FOR NO KEY UPDATE OF r SKIP LOCKED
-    ) found
-), renewed AS (
-    UPDATE pgsched.runs r SET lease_until = clock_timestamp() + make_interval(secs => %(lease_s)s), begun = mine.begun
-    FROM mine WHERE r.id = mine.id
-    RETURNING r.id, r.token, r.cancel_requested_at
-)
-SELECT id, token, cancel_requested_at IS NOT NULL AS cancel, true AS renewed, NULL AS asked_by FROM renewed
-UNION ALL
-SELECT held.id, held.token, held.cancel_requested_at IS NOT NULL, false, NULL
-FROM given g CROSS JOIN LATERAL (
-    SELECT r.id, r.token, r.cancel_requested_at FROM pgsched.runs r
-    WHERE (r.id, r.token) = (g.id, g.token) AND r.state = 'running'
-    OFFSET 0
-) held
-WHERE g.id NOT IN (SELECT id FROM renewed)
-UNION ALL
-SELECT NULL, NULL, drain_asked_at IS NOT NULL, NULL, drain_asked_by FROM pgsched.workers, pgsched.assert_fleet(%(fleet)s::uuid)
-WHERE id = %(worker_id)s AND name = %(name)s
-  AND (stopped_at IS NULL OR coalesce(stopping_at, drain_asked_at) IS NOT NULL OR %(stopping)s)
 
 
 -- name: settle
@@ -88,8 +21,10 @@ WHERE id = %(worker_id)s AND name = %(name)s
 -- locks: row locks on those runs, in the order given: by id. Repeating the statement is harmless.
 WITH settled AS (
     UPDATE pgsched.runs r SET
-        (state, phase, ready_at) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
-            SELECT b.state, pgsched.phase_of(b.state), CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END
+        (state, phase, ready_at, awaited) = (  -- without OFFSET 0 it would be asked for twice whether the run is limited
+            SELECT b.state, pgsched.phase_of(b.state), CASE b.state WHEN 'waiting' THEN coalesce(r.ready_at, r.available_at) ELSE r.ready_at END,
+                CASE WHEN r.awaited AND pgsched.phase_of(b.state) >= 3 /* ended */ THEN pgsched.notify('pgsched_ended', '')::boolean
+                     ELSE r.awaited END
             FROM (SELECT pgsched.back_in_line(pgsched.settled_state(g.outcome, g.retry_in IS NOT NULL,
                 r.attempt < r.max_attempts AND (g.outcome <> 'crashed' OR r.crashes + 1 < %(crash_limit)s::int),
                 r.cancel_requested_at IS NOT NULL), r.queue, r.concurrency_key) OFFSET 0) AS b(state)),
@@ -197,9 +132,9 @@ LEFT JOIN pgsched.runs r ON r.id = g.id
 -- locks: row locks on those runs, in the order given. Repeating the statement is harmless.
 -- One pass over the key's index finds all ids. A row's position in an array is found by bisection (width_bucket).
 -- The reason is always null, as is the result of tell_leader, which notifies the leader of ends that may free other
--- runs.
+-- runs. So is that of notify, which tells those that wait for an awaited run, and ends that mark.
 UPDATE pgsched.runs r SET state = 'succeeded', phase = 3 /* ended well */, finished_at = clock_timestamp(), error = NULL,
-    suspect = NULL,
+    suspect = NULL, awaited = CASE WHEN r.awaited THEN pgsched.notify('pgsched_ended', '')::boolean END,
     reason = CASE WHEN r.has_children OR r.ready_at IS NOT NULL OR r.job_id IS NOT NULL AND EXISTS (
             SELECT FROM pgsched.runs w WHERE w.job_id = r.job_id AND w.phase < 3 /* open */ AND w.state = 'waiting')
         THEN pgsched.tell_leader() END,

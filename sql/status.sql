@@ -303,7 +303,7 @@ WITH said AS (
     SELECT DISTINCT k.value::interval AS keep FROM said, jsonb_each_text(said.keep) k
     UNION SELECT interval '7 days' ORDER BY 1 LIMIT 20
 ), old AS MATERIALIZED (
-    SELECT DISTINCT r.id, r.job_id, r.scheduled_at, r.state, r.queue, r.finished_at, r.covers_until
+    SELECT DISTINCT r.id, r.job_id, r.scheduled_at, r.state, r.queue, r.finished_at, r.covers_until, r.keep
     FROM lengths l CROSS JOIN LATERAL (
         SELECT * FROM pgsched.runs e
         WHERE e.phase >= 3 /* ended */ AND e.finished_at < (SELECT clock_timestamp()) - l.keep - interval '1 hour'
@@ -314,7 +314,7 @@ SELECT o.id, extract(epoch FROM clock_timestamp() - greatest(o.finished_at, o.co
     extract(epoch FROM k.keep)::float8 AS keep_s
 FROM old o CROSS JOIN pgsched.retention g LEFT JOIN pgsched.jobs j ON j.id = o.job_id
 LEFT JOIN pgsched.queues q ON q.name = o.queue
-CROSS JOIN LATERAL pgsched.keep_of(o.state, j.keep, q.keep, g.keep) AS k(keep)
+CROSS JOIN LATERAL coalesce(o.keep, pgsched.keep_of(o.state, j.keep, q.keep, g.keep)) AS k(keep)
 WHERE greatest(o.finished_at, o.covers_until) < clock_timestamp() - k.keep - interval '1 hour'
   AND (j.id IS NULL OR o.scheduled_at < (
       SELECT s.scheduled_at FROM pgsched.runs s WHERE s.job_id = o.job_id

@@ -57,8 +57,8 @@ ORDER BY id LIMIT 20
 -- returns: one row per run
 -- locks: none
 SELECT id, task, args, queue, priority, available_at, tags, unique_key, idempotency_key,
-    concurrency_key, state, result, error, attempt,
-    max_attempts, scheduled_at
+    concurrency_key, state, result, error, reason, attempt,
+    max_attempts, scheduled_at, expires_at, keep, kill_after, backoff, backoff_base, backoff_max, backoff_jitter
 FROM pgsched.runs WHERE phase < 3 /* open */ AND kind = 'task' AND (%(task)s::text IS NULL OR task = %(task)s::text)
 ORDER BY id
 
@@ -98,3 +98,23 @@ UPDATE pgsched.runs SET
     expires_at = expires_at - %(by)s::interval,
     held_until = held_until - %(by)s::interval
 WHERE phase < 3 /* open */ AND state <> 'running'
+
+
+-- name: recorder_mark
+-- mark the caller's transaction: a commit delivers the notification; a rollback, also to a savepoint, takes both back.
+-- Of each channel the setting holds the newest mark only, because it is sent whole each time.
+-- params: channel text, mark text (the channel, a dot and a number)
+-- returns: (marks text: those of the setting before)
+-- locks: none
+SELECT before.marks, pg_catalog.pg_notify(%(channel)s::text, %(mark)s::text),
+    pg_catalog.set_config('pgsched.recorded', pg_catalog.btrim(pg_catalog.concat(pg_catalog.regexp_replace(
+        before.marks, pg_catalog.concat(%(channel)s::text, '[.][0-9]+ ?'), ''), ' ', %(mark)s::text)), false)
+FROM (SELECT pg_catalog.current_setting('pgsched.recorded', true) AS marks OFFSET 0) AS before
+
+
+-- name: recorder_marks
+-- return the newest mark of each channel, in the transaction that is open or in the session's earlier ones.
+-- params: none
+-- returns: (marks text), separated by spaces
+-- locks: none
+SELECT pg_catalog.current_setting('pgsched.recorded', true)

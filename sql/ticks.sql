@@ -86,6 +86,50 @@ SELECT count(*)::int AS n FROM pg_stat_activity
 WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND application_name LIKE 'pgsched leader %%'
 
 
+-- name: next_slots_keep
+-- keep the next slots of jobs, in place of those that were kept. A job that another transaction has locked (it is being
+-- deleted) is left out.
+-- params: parallel arrays, one element a job: job_ids bigint[], schedules text[], timezones text[], anchors
+--         timestamptz[], afters timestamptz[] (as they were read), slots text[] and offsets text[] (each an array literal: the slots, and the
+--         seconds that the zone is ahead of UTC at each), refresh_ats timestamptz[] (null: the schedule has no further
+--         slots); rules text (release of the time zone rules)
+-- returns: nothing
+-- locks: FOR KEY SHARE on those jobs, skipping locked ones; their rows of next_slots
+INSERT INTO pgsched.next_slots AS k (job_id, schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at)
+SELECT j.id, s.schedule, s.timezone, s.anchor_at, s.after_at, s.slots::timestamptz[], s.offsets::integer[], %(rules)s::text, s.refresh_at
+FROM unnest(%(job_ids)s::bigint[], %(schedules)s::text[], %(timezones)s::text[], %(anchors)s::timestamptz[], %(afters)s::timestamptz[],
+            %(slots)s::text[], %(offsets)s::text[], %(refresh_ats)s::timestamptz[])
+    AS s(job_id, schedule, timezone, anchor_at, after_at, slots, offsets, refresh_at)
+CROSS JOIN LATERAL (SELECT o.id FROM pgsched.jobs o WHERE o.id = s.job_id FOR KEY SHARE SKIP LOCKED) j
+ON CONFLICT (job_id) DO UPDATE SET (schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at)
+    = (excluded.schedule, excluded.timezone, excluded.anchor_at, excluded.after_at, excluded.slots, excluded.offsets,
+       excluded.rules, excluded.refresh_at)
+
+
+-- name: next_slots_page
+-- return the next jobs by id, so that a leader looks at each once.
+-- params: after bigint (id), n int
+-- returns: id
+-- locks: none
+SELECT id FROM pgsched.jobs WHERE id > %(after)s ORDER BY id LIMIT %(n)s
+
+
+-- name: next_slots_wanting
+-- return those of these jobs whose next slots are not kept, or are running out.
+-- params: job_ids bigint[] as text, rules text (release of the time zone rules that this leader computes with), ahead_s
+--         float8: slots that run out within so many seconds
+-- returns: (id, schedule, timezone, anchor_at, after_at: the slots to keep lie after this)
+-- locks: none
+SELECT j.id, j.schedule, j.timezone, j.anchor_at,
+    greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS after_at
+FROM pgsched.jobs j LEFT JOIN LATERAL (SELECT * FROM pgsched.next_slots o WHERE o.job_id = j.id OFFSET 0) k ON true
+WHERE j.id = ANY (%(job_ids)s::text::bigint[]) AND NOT j.paused AND j.error IS NULL AND j.next_run_at IS NOT NULL
+    AND j.schedule !~* '@after' AND j.decided_until <> '-infinity'
+    AND (k.job_id IS NULL OR k.refresh_at <= clock_timestamp() + make_interval(secs => %(ahead_s)s::float8)
+         OR (k.schedule, k.timezone, k.anchor_at) <> (j.schedule, j.timezone, j.anchor_at)
+         OR k.rules <> %(rules)s::text AND j.timezone <> 'UTC')
+
+
 -- name: passed_over_first
 -- return the stretch that passed_over_take would begin with.
 -- params: aside bigint[] as text
@@ -307,8 +351,7 @@ WITH guard AS (
         s.covers_from, s.covers_until, s.covers_count,
         coalesce(j.queue, h.queue), coalesce(j.priority, h.priority), j.kind, j.task, j.args, 'schedule', j.owner,
         coalesce(j.max_attempts, h.max_attempts),
-        j.timeout, nullif(j.kill_after, '10 seconds'), nullif(j.backoff, 'exponential'),
-        nullif(j.backoff_base, '5 seconds'), nullif(j.backoff_max, '1 hour'), nullif(j.backoff_jitter, 0.2),
+        j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
         -- null for other kinds. The job is read again here: a whole-row reference to j would copy every job
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
              THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
@@ -318,8 +361,7 @@ WITH guard AS (
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
         CASE WHEN s.state = 'queued' AND j.kind = 'task' AND h.queue IS NOT NULL AND coalesce(j.after_jobs, '{}') = '{}'
                 AND j.concurrency_key IS NULL AND j.concurrency_limit IS NULL
-                AND (j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter)
-                    = ('10 seconds', 'exponential', '5 seconds', '1 hour', 0.2)
+                AND num_nonnulls(j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter) = 0
                 AND coalesce(octet_length(array_to_json(j.tags)::text), 0) <= 65536  -- run_size_error
                 AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
             THEN pgsched.is_plain(j.task, j.args, coalesce(j.queue, h.queue), coalesce(j.priority, h.priority),

@@ -17,7 +17,7 @@ WHERE a.pid <> pg_backend_pid() AND EXISTS (
 ORDER BY a.xact_start LIMIT 1
 
 
--- name: migrate_progress
+-- name: migrate_index_build
 -- return how far a session is with building an index.
 -- params: pid int: its server process
 -- returns: text, one row or none

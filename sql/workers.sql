@@ -65,21 +65,25 @@ SELECT pg_postmaster_start_time() AS server, oid::bigint AS database FROM pg_dat
 
 
 -- name: names_known
--- return the tasks and queues that live workers, jobs or settings name, or the jobs; at most 10,000 of each.
--- params: what text: task, queue or job
+-- return the names of one kind that are known, at most 10,000: tasks and queues that live workers, releases, jobs or
+-- settings name, jobs, limits, or live workers.
+-- params: what text: task, queue, job, limit or worker
 -- returns: name
 -- locks: none
 WITH alive AS (
-    SELECT tasks, queues FROM pgsched.workers
+    SELECT name, tasks, queues FROM pgsched.workers
     WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
 ), found (what, name) AS (
     SELECT 'task', unnest(tasks) FROM alive
     UNION SELECT 'task', task FROM pgsched.jobs WHERE kind = 'task'
+    UNION SELECT 'task', task FROM pgsched.tasks
     UNION SELECT 'queue', unnest(queues) FROM alive
     UNION SELECT 'queue', queue FROM pgsched.jobs WHERE queue IS NOT NULL
     UNION SELECT 'queue', name FROM pgsched.queues
     UNION SELECT 'queue', 'default'
     UNION SELECT 'job', name FROM pgsched.jobs
+    UNION SELECT 'limit', name FROM pgsched.limits
+    UNION SELECT 'worker', name FROM alive
 )
 SELECT name FROM found WHERE what = %(what)s ORDER BY name LIMIT 10000
 
@@ -108,6 +112,51 @@ SELECT DISTINCT unnest(tasks) AS name FROM pgsched.workers
 WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease LIMIT 10000
 
 
+-- name: tasks_known
+-- return the newest release of each task that an app has registered, and the tasks that live workers offer, by name.
+-- params: task text (null: all), n int
+-- returns: (task, app, release, options, schema, first_seen_at, releases: how many are registered; workers text[]: the
+--          live workers that offer it); release, options, schema and first_seen_at are null if it is only offered
+-- locks: none
+WITH offered AS (
+    SELECT w.task, coalesce(w.app, '') AS app, array_agg(w.name ORDER BY w.name) AS workers
+    FROM (SELECT name, app, unnest(tasks) AS task FROM pgsched.workers
+          WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease) w
+    WHERE %(task)s::text IS NULL OR w.task = %(task)s::text GROUP BY 1, 2
+), newest AS (
+    SELECT DISTINCT ON (t.task, t.app) t.task, t.app, t.release, t.options, t.schema, t.first_seen_at,
+        count(*) OVER (PARTITION BY t.task, t.app) AS releases
+    FROM pgsched.tasks t WHERE %(task)s::text IS NULL OR t.task = %(task)s::text
+    ORDER BY t.task, t.app, t.first_seen_at DESC
+)
+SELECT task, nullif(app, '') AS app, n.release, n.options, n.schema, n.first_seen_at,
+    coalesce(n.releases, 0)::int AS releases, coalesce(o.workers, '{}') AS workers
+FROM newest n FULL JOIN offered o USING (task, app) ORDER BY task, app LIMIT %(n)s
+
+
+-- name: tasks_open_runs
+-- count the open runs of tasks by state. At most `most` runs of each phase are read, each through its index.
+-- params: task text (null: all), most int
+-- returns: (task, state, runs)
+-- locks: none
+SELECT task, state, count(*)::int AS runs FROM (
+    (SELECT kind, task, state FROM pgsched.runs WHERE phase = 2 /* claimable */ LIMIT %(most)s)
+    UNION ALL (SELECT kind, task, state FROM pgsched.runs WHERE phase = 1 /* scheduled */ LIMIT %(most)s)
+    UNION ALL (SELECT kind, task, state FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL LIMIT %(most)s)
+    UNION ALL (SELECT kind, task, state FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL LIMIT %(most)s)
+) r WHERE kind = 'task' AND (%(task)s::text IS NULL OR task = %(task)s::text) GROUP BY 1, 2
+
+
+-- name: tasks_ended_lately
+-- count the runs of tasks that ended within the last 24 hours, in full hours, from what was counted.
+-- params: task text (null: all)
+-- returns: (task: its first 100 characters, state, runs)
+-- locks: none
+SELECT task, state, sum(runs)::bigint AS runs FROM pgsched.rollups
+WHERE width = 'hour' AND from_at > clock_timestamp() - interval '25 hours'
+  AND (%(task)s::text IS NULL OR task = left(%(task)s::text, 100)) GROUP BY 1, 2
+
+
 -- name: other_queues
 -- return the queues that anything other than this job names.
 -- params: job bigint
@@ -121,12 +170,47 @@ UNION SELECT 'default'
 LIMIT 10000
 
 
+-- name: task_check_args
+-- check arguments against the schema that the newest release of a task has registered.
+-- params: task text, args text (JSON)
+-- returns: (fits boolean, null: not known; problem text, null: none)
+-- locks: none
+SELECT fits, problem FROM pgsched.check_args(%(task)s::text, %(args)s::text::jsonb)
+
+
+-- name: task_schema
+-- return the schema of a task's arguments that its newest release has registered, as check_args reads it.
+-- params: task text
+-- returns: schema jsonb ({}: not known), or no row
+-- locks: none
+SELECT schema FROM pgsched.tasks WHERE task = %(task)s::text ORDER BY first_seen_at DESC, app LIMIT 1
+
+
+-- name: task_names
+-- return the names of the tasks that are registered, or that live workers offer.
+-- params: none
+-- returns: name
+-- locks: none
+SELECT task AS name FROM pgsched.tasks
+UNION SELECT unnest(tasks) FROM pgsched.workers
+WHERE stopped_at IS NULL AND stopping_at IS NULL AND seen_at > clock_timestamp() - lease
+ORDER BY name LIMIT 1000
+
+
 -- name: task_register
 -- register the tasks of an app; tasks that are known already do not change.
 -- params: app text, tasks jsonb: an array of {"task", "release", "options", "schema"}
 -- returns: owner: null, or the role that owns the app if that is not the caller's: then nothing is registered
 -- locks: the row `tasks` of turns, if something is new
 SELECT pgsched.register_tasks(%(app)s::text, %(tasks)s::jsonb)::text AS owner
+
+
+-- name: task_limits
+-- make the limits that an app's tasks declare what the newest releases say.
+-- params: app text, update boolean (false: only make those that are missing)
+-- returns: (name, done: created, updated, removed) of each limit that was written
+-- locks: the limits that differ
+SELECT name, done FROM pgsched.declare_limits(%(app)s::text, %(update)s::boolean)
 
 
 -- name: task_standing

@@ -1,8 +1,9 @@
-"""What every test may ask for: a server, a database of its own, connections, a cluster to break.
+"""Fixtures for every test: the PostgreSQL server, a fresh database, connections, a cluster that a test may break.
 
-The rule: the controlling process owns the server. It starts it when the first test asks for a database, and
-pytest-xdist's workers only get its address: it is started once at most, and stopped on Ctrl-C and SIGTERM as well.
-What takes long to import is imported by the fixtures that need it: a test of pure functions starts at once.
+The controlling process of pytest owns the server. It starts the server when the first test asks for a database, and
+the workers of pytest-xdist get only the address. The server is therefore started at most once, and it is stopped on
+Ctrl-C and SIGTERM as well. Modules that are slow to import are imported by the fixtures that need them, so that a test
+of pure functions starts at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tests.support.databases import Databases
     from tests.support.server import PrivateCluster, SessionServer
 
-# Hundreds of the tests' processes import all of pgsched: compiling it each time took longer than many a test.
+# Tests start hundreds of processes that import all of pgsched. To compile it each time took longer than many tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -39,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Each test is in the third of every third commit or so: in time all of them run."""
+    """With --third, keep a third of the tests, chosen by the commit's hash: over several commits every test runs."""
     if commit := config.getoption("--third"):
         chosen = [item for item in items if zlib.crc32(f"{commit} {item.nodeid}".encode()) % 3 == 0]
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
@@ -57,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: Python looks for garbage only among what the tests make."""
+    """Freeze what pytest collects, which stays to the end: Python then looks for garbage only in what tests make."""
     gc.disable()
     try:
         return (yield)
@@ -68,13 +69,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One file is done before the workers of pytest-xdist have started."""
+    """Return 0 for a single file: its tests end before the workers of pytest-xdist would have started."""
     paths = [arg.partition("::")[0] for arg in config.args]
     return 0 if len(paths) == 1 and paths[0].endswith(".py") else WORKERS
 
 
 def _hear_signals() -> None:
-    """What nohup and a shell's background ignore, all that tests start would ignore. A handler is not inherited."""
+    """Handle signals that nohup or a shell ignores: children inherit an ignored signal, but not a handler."""
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             with contextlib.suppress(ValueError):  # not the main thread
@@ -86,7 +87,7 @@ def _end_like_ctrl_c(*_: object) -> None:
 
 
 def _session_server(config: pytest.Config) -> SessionServer:
-    """The controlling process's; it is not started yet."""
+    """Return the server of the controlling process. It starts when its DSN is first read."""
     from tests.support.server import SessionServer
 
     if SERVER not in config.stash:
@@ -108,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SERVER not in config.stash:
         return
-    # A second Ctrl-C or SIGTERM must not cut this off: it would leave the server behind.
+    # A second Ctrl-C or SIGTERM must not interrupt this, because the server would stay behind.
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(ValueError):
             signal.signal(number, signal.SIG_IGN)
@@ -117,7 +118,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def own_logs() -> Iterator[None]:
-    """What a test, or a command that it calls, does to this process's logging, the next one does not see."""
+    """Undo what a test, or a command that it calls, changes in the logging of this process."""
     from tests.support.once import logs_as_found
 
     with logs_as_found():
@@ -150,7 +151,7 @@ def maintenance(server_dsn: str) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(scope="session")
 def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str) -> str:
-    """The name of the migrated database that each test's database is a copy of; made once for all xdist workers."""
+    """The name of the migrated database that tests' databases are copied from; made once for all xdist workers."""
     from psycopg import sql
     from psycopg.conninfo import make_conninfo
 
@@ -165,7 +166,7 @@ def template(maintenance: psycopg.Connection, server_dsn: str, session_name: str
             maintenance.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
             maintenance.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(identifier))
             upgrade(make_conninfo(server_dsn, dbname=name))
-            # A session in it would make every CREATE DATABASE from it fail.
+            # CREATE DATABASE fails while any session is connected to its template.
             maintenance.execute(sql.SQL("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false").format(identifier))
     finally:
         maintenance.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", [name])
@@ -206,7 +207,7 @@ def empty_dsn(empty_databases: Databases) -> Iterator[str]:
 
 @pytest.fixture
 def connect(dsn: str) -> Iterator[Callable[..., psycopg.Connection]]:
-    """Opens more connections to the test's database (autocommit unless asked otherwise); all are closed after."""
+    """A function that opens connections to the test's database, by default with autocommit. The fixture closes them."""
     import psycopg
 
     with contextlib.ExitStack() as opened:

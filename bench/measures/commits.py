@@ -1,7 +1,7 @@
 """The times at which the server committed a client's enqueues, read from its own log, the WAL.
 
-A client hears of a commit after the commit, and one client earlier than another. A worker that hears of a job before
-its client does would look quicker than it is.
+A client learns of a commit only afterwards, some clients sooner than others. If the clock started then, a worker that
+learns of a job before its client does would look quicker than it is.
 
 Invariant: these are the transactions that inserted into a contestant's table, in the order of their commits, each with
 the time in its commit record (pg_walinspect: PostgreSQL 15 and later, a superuser). That time is taken just before the

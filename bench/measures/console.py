@@ -25,7 +25,7 @@ from bench.adapter import ROOT, call
 from bench.contestants import PGSCHED
 from bench.measures.console_rows import JOBS, fill
 from bench.measures.history import took
-from bench.report import Result, number, progress, quantile
+from bench.report import Result, log_step, number, quantile
 from bench.server import Server
 from pgsched.db.connection.connect import connect
 from pgsched.services.status import read_status
@@ -127,7 +127,7 @@ def attempt(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -
     try:
         return ask(port, page, times, names)
     except (RuntimeError, OSError) as error:
-        progress(f"console: {page}: {error}")
+        log_step(f"console: {page}: {error}")
         return str(error)
 
 
@@ -148,7 +148,7 @@ def ask(port: int, page: str, times: int, names: dict[str, Iterator[str]]) -> As
         server_ms.append(float(answer.headers["Server-Timing"].partition("dur=")[2]))
     conn.close()
     one = Asked(page, *spread(server_ms[1:]), quantile(whole_ms[1:], 0.99), len(body), times)
-    progress(f"console: {page}: p50 {one.p50_ms:.1f}, p99 {one.p99_ms:.1f} ms")
+    log_step(f"console: {page}: p50 {one.p50_ms:.1f}, p99 {one.p99_ms:.1f} ms")
     return one
 
 

@@ -10,7 +10,7 @@ import time
 
 import psycopg
 
-from bench.report import progress
+from bench.report import log_step
 from bench.server import scalar
 
 JOBS, WEEKS = 300, 6
@@ -116,10 +116,10 @@ def fill(there: psycopg.Connection, rows: int) -> None:
     for first in range(0, rows, CHUNK):
         last = min(first + CHUNK, rows) - 1
         there.execute(RUNS, {"first": first, "last": last, "total": rows, "jobs": JOBS, "weeks": WEEKS})
-        progress(f"console: {last + 1:,} runs ({time.monotonic() - began:.0f} s)")
+        log_step(f"console: {last + 1:,} runs ({time.monotonic() - began:.0f} s)")
     there.execute(SERIES + FIGURES, {"hours": YEAR_H if rows >= SMALL else SMALL_H})
     there.execute("UPDATE pgsched.rollup_mark SET counted_until = now()")
-    progress(f"console: the figures of a year ({time.monotonic() - began:.0f} s)")
+    log_step(f"console: the figures of a year ({time.monotonic() - began:.0f} s)")
     there.execute(LIVE, {"n": OPEN})
     for text in MORE:
         there.execute(text.encode())
@@ -127,7 +127,7 @@ def fill(there: psycopg.Connection, rows: int) -> None:
     for table in ("runs", "attempts", "rollups", "jobs", "alerts", "audit"):
         there.execute(f"VACUUM ANALYZE pgsched.{table}".encode())
     there.execute("CHECKPOINT")
-    progress(f"console: filled in {time.monotonic() - began:.0f} s, {scalar(there, SIZE)}")
+    log_step(f"console: filled in {time.monotonic() - began:.0f} s, {scalar(there, SIZE)}")
 
 
 SIZE = "SELECT pg_size_pretty(pg_database_size(current_database()))"

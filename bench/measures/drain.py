@@ -62,7 +62,7 @@ def jobs(contestant: Contestant, n: int) -> int:
 
 
 def told(got: Drained) -> str:
-    """Format the rate for the progress."""
+    """Format the rate for the line on stderr."""
     return f"{rate(got):,.0f}/s"
 
 

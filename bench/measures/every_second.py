@@ -17,7 +17,7 @@ import psycopg
 
 from bench.adapter import Failed, Seen, call, unfinished, wait_for, workers
 from bench.contestants import PGSCHED
-from bench.report import Result, number, progress, quantile
+from bench.report import Result, log_step, number, quantile
 from bench.rounds import each, middle
 from bench.server import Server, scalar
 
@@ -70,7 +70,7 @@ def one_round(server: Server, jobs: int, seconds: int) -> Slots:
     with server.database("every-second") as dsn:
         call(PGSCHED, "setup", dsn)
         got = measure(dsn, jobs, seconds)
-    progress(
+    log_step(
         f"every-second, {jobs} jobs: p50 {P50(got):.1f} ms, p99 {P99(got):.1f} ms, {got.missed} missed {got.states}"
     )
     return got

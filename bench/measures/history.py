@@ -24,7 +24,7 @@ from bench.measures.drain import Drained, drained
 from bench.measures.every_second import Slots
 from bench.measures.every_second import measure as fire
 from bench.measures.tick import enqueued_beside
-from bench.report import Result, median, number, progress, quantile
+from bench.report import Result, log_step, median, number, quantile
 from bench.server import Server, scalar
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ def history(server: Server, steps: Sequence[int], asked: Asked) -> Result:
             fill(grown.look, have, step, max(steps))
             have = step
             every.append(measure(grown, empty, step, asked))
-            progress(f"history: {every[-1]}")
+            log_step(f"history: {every[-1]}")
     result.rows = [row(one) for one in every]
     result.notes.append(
         f"medians of {asked.rounds} round(s) but for the slots; 'of empty': the median of the ratios to the empty"
@@ -144,7 +144,7 @@ def fill(look: psycopg.Connection, have: int, want: int, total: int) -> None:
     for first in range(have, want, CHUNK):
         last = min(first + CHUNK, want) - 1
         look.execute(FILL, {"first": first, "last": last, "total": max(1, total)})
-        progress(f"history: {last + 1:,} rows ({time.monotonic() - began:.0f} s)")
+        log_step(f"history: {last + 1:,} rows ({time.monotonic() - began:.0f} s)")
     look.execute("RESET session_replication_role")
 
 
@@ -191,12 +191,12 @@ def in_turns(rounds: int, grown: Place, empty: Place, ask: Callable[[Place], T])
     for turn in range(rounds):
         answers = {of.dsn: ask(of) for of in (empty, grown)[:: 1 if turn % 2 == 0 else -1]}
         found.append((answers[grown.dsn], answers[empty.dsn]))
-        progress(f"history: with it {told(found[-1][0])}, without {told(found[-1][1])}")
+        log_step(f"history: with it {told(found[-1][0])}, without {told(found[-1][1])}")
     return found
 
 
 def told(answer: object) -> str:
-    """Format a result for the progress."""
+    """Format a result for the line on stderr."""
     return f"claim {answer.claim_us:.1f} us a run" if isinstance(answer, Cost) else f"{answer:.2f}"
 
 
@@ -241,5 +241,5 @@ def took(*arguments: str) -> float:
     if done.returncode not in (0, 1) or not done.stdout:
         raise AssertionError(f"pgsched {arguments[0]}: exit {done.returncode}: {done.stderr[-300:].decode()}")
     if done.returncode == 1:
-        progress(f"history: pgsched {arguments[0]} says: {done.stdout[:300].decode()!r}")
+        log_step(f"history: pgsched {arguments[0]} says: {done.stdout[:300].decode()!r}")
     return ms

@@ -16,7 +16,7 @@ import psycopg
 from bench.adapter import Process, call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.machine import Cpu
-from bench.report import Result, number, progress
+from bench.report import Result, log_step, number
 from bench.server import Server, scalar
 
 SETTLE_S = 120.0
@@ -48,7 +48,7 @@ def idle(server: Server, counts: Sequence[int], seconds: float) -> Result:
     result = Result("idle", f"Idle workers, two minutes after their start, over {seconds:.0f} s", columns)
     for count in counts:
         got = measure(server, count, seconds)
-        progress(f"idle, {count} worker(s): {got.statements:.1f} statements/s: {'; '.join(got.most_frequent)}")
+        log_step(f"idle, {count} worker(s): {got.statements:.1f} statements/s: {'; '.join(got.most_frequent)}")
         result.rows.append(
             [
                 f"{count} worker{'s' if count > 1 else ''}",

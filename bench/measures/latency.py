@@ -4,10 +4,10 @@ Invariant: the time of the commit is the server's own, from the commit record (c
 flush of that commit, alike for all. The handler stamps its time in its first statement. Both ends of the enqueuing call
 are stamped too, on CLOCK_MONOTONIC, which all processes of a machine share.
 
-"From the return" counts from when the client heard of the commit. A slow client hears of it late, which flatters its
-worker, and a quick worker may start before that: then the figure is negative, and stays so. "From the call" counts from
-before the enqueue was sent. `latency_sql` enqueues with one client for all contestants that have an SQL function for
-it. Rounds are interleaved; each job must have been run once.
+"From the return" counts from when the client learned of the commit. A slow client learns of it late, which flatters its
+worker. A quick worker may start before that: then the figure is negative, and is reported so. "From the call" counts
+from before the enqueue was sent. `latency_sql` enqueues with one client for all contestants that have an SQL function
+for it. Rounds are interleaved; each job must have been run once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def of_commit(share: float) -> Figure:
 
 
 def of_return(share: float) -> Figure:
-    """Return a function for a quantile of the times since the client heard of the commit."""
+    """Return a function for a quantile of the times since the client learned of the commit."""
     return lambda got: quantile(got.returned, share)
 
 
@@ -95,7 +95,7 @@ def latency_sql(
 
 
 def told(got: Latencies) -> str:
-    """Format a result for the progress."""
+    """Format a result for the line on stderr."""
     return f"p50 {P50(got):.2f} ms"
 
 

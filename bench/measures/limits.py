@@ -16,7 +16,7 @@ import psycopg
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.measures.drain import drained, exactly_once
-from bench.report import Result, number, progress
+from bench.report import Result, log_step, number
 from bench.server import Server, scalar
 from pgsched.db.connection.connect import BY_INDEX, connect
 from pgsched.leader import admission
@@ -57,7 +57,7 @@ def limits(server: Server, n: int, rounds: int, chain: int) -> Result:
     for turn in range(rounds):
         for found, settings in ((plain, None), (beside, ELSEWHERE))[:: 1 if turn % 2 == 0 else -1]:
             found.append(rate(server, n, "default", settings))
-        progress(f"limits: unlimited {plain[-1]:,.0f}/s, with limits elsewhere {beside[-1]:,.0f}/s")
+        log_step(f"limits: unlimited {plain[-1]:,.0f}/s, with limits elsewhere {beside[-1]:,.0f}/s")
     narrow = rate(server, n, "narrow", "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('narrow', 2000)")
     keyed = rate(server, n, "keyed", key="k")
     p50, p95 = handed_over(server, chain)

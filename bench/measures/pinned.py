@@ -116,7 +116,7 @@ def pinned(
 
 
 def told(got: Both) -> str:
-    """Format a result for the progress."""
+    """Format a result for the line on stderr."""
     return "; ".join(f"{way} {one.first:,.0f}/s at first, {one.last:,.0f}/s at last" for way, one in got.items())
 
 

@@ -24,7 +24,7 @@ from bench.adapter import call
 from bench.contestants import PGSCHED
 from bench.machine import Cpu
 from bench.measures.latency import since, trickle
-from bench.report import Result, median, number, progress, quantile
+from bench.report import Result, log_step, median, number, quantile
 from bench.server import ALL_CORES, Server, core_to_spare, move, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import BY_INDEX, Connection, connect
@@ -140,7 +140,7 @@ def measured(dsn: str, there: psycopg.Connection, rounds: int, seconds: int, cou
             if arm == PRUNING:
                 turns.pruned.append(batches)
         p99s = [quantile(turns.ms[arm][-1], 0.99) for arm in ARMS]
-        progress(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(turns.pruned[-1]):,.0f} rows/s,"
+        log_step(f"prune: p99 {p99s[0]:.2f} ms, beside pruning {p99s[1]:.2f} ms, {rate(turns.pruned[-1]):,.0f} rows/s,"
                  f" beside computing {p99s[2]:.2f} ms")  # fmt: skip
     with pruner(dsn) as alone:
         time.sleep(seconds / 2)
@@ -200,7 +200,7 @@ def pick_up(dsn: str, there: psycopg.Connection, seconds: int) -> list[float]:
 
 
 def beside_it(arm: str, dsn: str, batch_s: float) -> AbstractContextManager[Batches]:
-    """Return the work of an arm."""
+    """Return a context manager that does the work of an arm during its block."""
     if arm == PLAIN:
         return nobody()
     return pruner(dsn) if arm == PRUNING else computer(dsn, batch_s)
@@ -214,7 +214,7 @@ class Batches(list[tuple[int, float, float]]):
 
 @contextmanager
 def nobody() -> Iterator[Batches]:
-    """Do nothing beside."""
+    """Do nothing during the block."""
     yield Batches()
 
 

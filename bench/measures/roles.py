@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from bench.machine import cpu_s
-from bench.report import Result, number, progress
+from bench.report import Result, log_step, number
 from bench.server import Server
 from pgsched import App
 from pgsched.core.model import DONE, Claim, Settlement
@@ -102,7 +102,7 @@ async def take_turns(plain: str, guarded: str, n: int, rounds: int) -> list[tupl
             found[which] = await one_round(conns[which], n)
         pairs.append((found[0], found[1]))
         totals = [sum(found[which].values()) for which in (0, 1)]
-        progress(f"roles: without {totals[0]:.1f} us a run, with {totals[1]:.1f} us")
+        log_step(f"roles: without {totals[0]:.1f} us a run, with {totals[1]:.1f} us")
     for conn in conns:
         await conn.close()
     return pairs

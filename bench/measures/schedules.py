@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from bench.report import Result, median, number, progress, quantile
+from bench.report import Result, log_step, median, number, quantile
 from pgsched.core.schedule import cron as schedules
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
@@ -110,5 +110,5 @@ def measured(rounds: int) -> Result:
         late = sum(one > 0.05 for one in seconds)
         result.rows.append([name, number(len(us)), *[number(one, 1, " us") for one in figures.values()], number(late)])
         result.data[name] = {"calls": len(us), **figures, "over_50_ms": late}
-        progress(f"schedules: {' '.join(result.rows[-1])}")
+        log_step(f"schedules: {' '.join(result.rows[-1])}")
     return result

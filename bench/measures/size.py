@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 
 import psycopg
 
-from bench.report import Result, logs_from, number, progress
+from bench.report import Result, log_step, logs_from, number
 from bench.server import Server, scalar
 from pgsched import App, Run
 from pgsched.db.schema.migrate import upgrade
@@ -128,7 +128,7 @@ def sizes(server: Server, n: int) -> Result:
             taken = measure(server, name, n, make)
             result.rows.append([name, *[number(value) for value in asdict(taken).values()]])
             result.data[name] = asdict(taken)
-            progress(f"size: {taken}")
+            log_step(f"size: {taken}")
     result.data["connections"] = connections(server)
     result.notes.append(f"connections of a worker that leads: {result.data['connections']}")
     return result

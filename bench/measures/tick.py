@@ -17,7 +17,7 @@ from datetime import datetime
 import psycopg
 
 from bench.machine import cpu_s
-from bench.report import Result, median, progress
+from bench.report import Result, log_step, median
 from bench.server import Server, scalar
 from pgsched.config import LeaderSettings
 from pgsched.db.schema.migrate import upgrade
@@ -114,7 +114,7 @@ def tell(result: Result, rows: list[list[str]]) -> None:
     """Add rows to the table, and print them at once."""
     result.rows += rows
     for row in rows:
-        progress(f"tick: {' '.join(row)}")
+        log_step(f"tick: {' '.join(row)}")
 
 
 def at_once(got: Due) -> list[list[str]]:
@@ -186,7 +186,7 @@ def due(conn: psycopg.Connection) -> bool:
 def check(conn: psycopg.Connection, expected: int | None = None, start: object = "-infinity") -> int:
     """Check that all slots of the jobs since `start` are runs that can be claimed; return how many.
 
-    No slot can have two runs, because of their key. Raises AssertionError otherwise.
+    Raises AssertionError if they are not. A slot cannot have two runs, because of the unique key of runs.
     """
     queued, rows = conn.execute(ENQUEUED, [start]).fetchone() or (0, 0)
     if rows != queued or expected not in (None, rows):

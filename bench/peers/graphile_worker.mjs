@@ -15,7 +15,7 @@ const number = (name, fallback) => Number(env["BENCH_" + name] ?? fallback);
 const say = (values) => process.stdout.write(JSON.stringify(values) + "\n");
 const now = () => Number(process.hrtime.bigint());
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-// node-postgres takes a socket directory as the host of its parts, not in the address
+// node-postgres accepts a socket directory only as the option `host`, not in the address.
 const address = new URL(env.BENCH_DSN.replace("@/", "@localhost/"));
 const pool = new Pool({
   host: address.searchParams.get("host") ?? address.hostname,

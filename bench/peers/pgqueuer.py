@@ -3,8 +3,8 @@
 It uses asyncpg (1.7 times as fast as psycopg, says its guide) on one direct connection per manager, because LISTEN
 needs a dedicated connection. `pgq autovac` is applied. Durability is `durable`, the default and the only one that keeps
 jobs over a crash. uvloop is used as in its own tools/benchmark.py. batch_size is 500, because no-op jobs want a large
-one ("increase when jobs are short-lived"); 1,000 does no more. PgQueuer buffers finished jobs up to batch_size or 0.1
-s; that is not a setting.
+one ("increase when jobs are short-lived"); 1,000 is not faster. PgQueuer buffers finished jobs up to batch_size or
+0.1 s, which is not a setting.
 """
 
 from __future__ import annotations

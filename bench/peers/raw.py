@@ -4,9 +4,9 @@ It does what any queue must do for a job: claim a row with a token under FOR UPD
 coroutine, and write the outcome under the same token. It has no leases, retries, policies, queues, wake-ups or
 evidence. Claims and settlements overlap.
 
-A settlement of several claims accepts a row under the token of any of these claims. So a row that another worker has
-taken over is left alone. A row that another claim of this worker took over would not be. Here, no worker takes rows
-over.
+A settlement of several claims accepts a row under the token of any of these claims. So it leaves a row alone that
+another worker has taken over. It would not leave a row alone that another claim of this worker has taken over. Here,
+no worker takes rows over.
 """
 
 from __future__ import annotations

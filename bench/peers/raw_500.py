@@ -1,7 +1,7 @@
-"""The loop of the raw ceiling as it was before tuning: what is known of the loop that the goal was set by.
+"""The loop of the raw ceiling before it was tuned, as far as that is known. pgsched's goal was set by that loop.
 
 It claims batches of 500 rows, leaves half of each page free, uses Python's own settings, and decodes each row's JSON by
-itself. Its statements are those of `raw`. What makes `raw` faster was found by making pgsched faster.
+itself. Its statements are those of `raw`. The tuning of `raw` was learned from making pgsched faster.
 """
 
 from __future__ import annotations

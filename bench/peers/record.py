@@ -1,9 +1,9 @@
 """Record what the handlers do, and report it to the driver.
 
 Invariant: every contestant's handler does the same work, and reports it in the same way. A handler calls `record(i)`
-with the number that its job carries. The worker prints a line of JSON about every PERIOD_NS, and at least each STEP
-runs. When it reads a line on stdin, it prints everything that it saw. So no contestant has to shut down well to be
-counted.
+with the number that its job carries. The worker prints a line of JSON about every PERIOD_NS, and at least every STEP
+runs. When it reads a line on stdin, it prints everything that it saw. So a contestant is counted even if it cannot shut
+down in good order.
 
 This file uses only the standard library, because it runs in every contestant's own interpreter.
 """
@@ -50,7 +50,7 @@ class Record:
             self._tell()
 
     def _tell(self) -> None:
-        """Print a line about the progress; schedule the next one about PERIOD_NS later at the current rate."""
+        """Print a line about how far it is; schedule the next one about PERIOD_NS later at the current rate."""
         now = time.monotonic_ns()
         say(n=self.count, ns=now)
         self.step = min(STEP, max(LEAST_STEP, self.step * PERIOD_NS // max(1, now - (self.line_ns or self.first_ns))))

@@ -21,7 +21,7 @@ from pgsched.db.queries.runs.claims import FROM_THE_START, WorkerOffer, claim, s
 from pgsched.worker.claiming.cursor import Cursor
 
 LEASE_S = 600.0
-BATCH = 4000  # the worker's value, not its constant: so a guard notices if the worker's value gets worse
+BATCH = 4000  # a copy of the worker's value, so that a guard notices if the worker's value gets worse
 
 
 class Statements(Pgsched):

@@ -4,7 +4,7 @@
 
 -- Slots that were due but undecided when a job was edited or resumed end as missed where they came before the pause
 -- (nobody decided them in time), and as skipped where they fell into it. They lie behind the mark, which only decisions
--- move: the leader, who alone can read schedules, turns the stretch into one row (leader/skipped_slots.py). (LANGUAGE sql:
+-- move: the leader, who alone can read schedules, turns the stretch into one row (leader/passed_over.py). (LANGUAGE sql:
 -- a function of one line costs as much as all of this.)
 CREATE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$

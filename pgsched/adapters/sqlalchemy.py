@@ -52,6 +52,18 @@ async def psycopg_connection_async(given: Any) -> Any:
     return (await connection.get_raw_connection()).driver_connection
 
 
+def is_psycopg(connection: Any) -> bool:
+    """Check whether psycopg is the driver of a SQLAlchemy Connection or AsyncConnection."""
+    return connection.dialect.driver in DRIVERS
+
+
+def check_postgresql(connection: Any) -> Any:
+    """Return a SQLAlchemy connection. Raises InputError where its database is not PostgreSQL."""
+    if connection.dialect.name != "postgresql":
+        raise InputError(f"connection: it is of {connection.dialect.name}, and runs are in PostgreSQL", "connection")
+    return connection
+
+
 def is_async(given: Any) -> bool | None:
     """Check whether a SQLAlchemy Connection or Session is to be awaited; None if it is neither."""
     if not is_from_package(given, "sqlalchemy") or not hasattr(type(given), "execute"):

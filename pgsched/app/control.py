@@ -7,9 +7,25 @@ Run an Own: the attempt's state, and a Control of the worker that waits for it. 
 from __future__ import annotations
 
 import time
+from contextvars import ContextVar
+from datetime import timedelta
 from typing import Any, Protocol
 
 from pgsched.errors import PgschedError, TaskError
+
+# Whether the code that runs now is part of an attempt. The worker sets it once in the context of all its attempts, a
+# child process in its own. A task that a handler starts has it too, and so has a thread that runs in a copy of the
+# handler's context, such as that of asyncio.to_thread.
+IN_HANDLER: ContextVar[bool] = ContextVar("pgsched_in_handler", default=False)
+
+
+def refuse_waiting(what: str) -> None:
+    """Raise PgschedError inside a handler: a handler that waits for a run may wait for its own place."""
+    if IN_HANDLER.get():
+        raise PgschedError(
+            f"{what}: a handler cannot wait for another run: it would keep a place that this run may need."
+            " Enqueue what comes next with task.options(after=[run])"
+        )
 
 
 class Control(Protocol):
@@ -63,12 +79,14 @@ class AttemptState:
         deadline = self.deadline
         return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-    def extend(self, seconds: float) -> float | None:
-        """Let the attempt time out this many seconds later; return the seconds left.
+    def extend(self, seconds: float | timedelta) -> float | None:
+        """Let the attempt time out this many seconds, or a timedelta, later; return the seconds left.
 
         Raises ValueError unless `seconds` is above 0 and at most ten years, PgschedError if the attempt is already
         stopping.
         """
+        if isinstance(seconds, timedelta):
+            seconds = seconds.total_seconds()
         if not 0 < seconds <= MOST_S:
             raise ValueError(f"extend: expected more than 0 seconds and at most {MOST_S:,}, got {seconds!r}")
         if self.control is not None and self.control.deadline is not None:

@@ -7,12 +7,13 @@ parts of the declaration itself (name, task, schedule, timezone, args) are not a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from pgsched.core import policies
+from pgsched.core.input_values import parse_option_duration
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
@@ -61,12 +62,17 @@ def number(low: float, high: float) -> Check:
 
 
 def duration(least_s: float) -> Check:
-    """Return a check for seconds or a timedelta, from `least_s` seconds to ten years; it gives a timedelta."""
+    """Return a check for seconds, a timedelta or a text such as `1h 30m`, from `least_s` seconds to ten years.
+
+    The check gives a timedelta.
+    """
 
     def check(name: str, value: Any) -> timedelta:
+        if isinstance(value, str):
+            value = parse_option_duration(name, value)
         seconds = value.total_seconds() if isinstance(value, timedelta) else value
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
-            raise InputError(f"{name}: expected seconds or a timedelta, got {value!r}", name)
+            raise InputError(f"{name}: expected seconds, a timedelta or a text such as 1h 30m, got {value!r}", name)
         if not least_s <= seconds <= TEN_YEARS_S:
             raise InputError(f"{name}: {seconds:g} s is out of range {least_s:g} s to 10 years", name)
         return timedelta(seconds=seconds)
@@ -113,7 +119,8 @@ def one_of(*words: str) -> Check:
 
     def check(name: str, value: Any) -> str:
         if value not in words:
-            raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}{did_you_mean(value, words)}', name)
+            hint = did_you_mean(value, words) if isinstance(value, str) else ""
+            raise InputError(f'{name}: "{value}" is not one of {", ".join(words)}{hint}', name)
         return words[words.index(value)]  # a str enum's member equals its word, but prints differently
 
     return check
@@ -161,7 +168,7 @@ OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 def keep_intervals(name: str, value: Any) -> dict[str, str]:
     """Check how long ended runs are kept, and return the intervals by outcome.
 
-    The value is seconds or a timedelta for all runs, or a mapping from outcomes (or "any") to these.
+    The value is one duration for all runs, or a mapping from outcomes (or "any") to these.
     """
     given = value if isinstance(value, dict) else {"any": value}
     for outcome in given:
@@ -169,6 +176,47 @@ def keep_intervals(name: str, value: Any) -> dict[str, str]:
             raise InputError(f'{name}: "{outcome}" is not one of {", ".join(OUTCOMES)}', name)
     check = duration(0)
     return {outcome: f"{check(name, one).total_seconds():.15g} seconds" for outcome, one in given.items()}
+
+
+Duration = float | timedelta | str
+
+
+class JobKeywords(TypedDict, total=False):
+    """The policies of `@app.job`: columns of `jobs`, each as code gives it. None takes the default."""
+
+    description: str | None
+    queue: str | None
+    priority: int | None
+    tags: list[str] | tuple[str, ...] | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+    max_runs: int | None
+    jitter: Duration | None
+    delete_after_run: bool | None
+    overlap: Literal["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"] | None
+    max_buffer: int | None
+    retry_within: Duration | None
+    misfire_after: Duration | None
+    catch_up: Literal["latest", "skip", "earliest", "all"] | None
+    max_catch_up: int | None
+    catch_up_window: Duration | None
+    start_deadline: Duration | None
+    max_attempts: int | None
+    timeout: Duration | None
+    kill_after: Duration | None
+    backoff: Literal["exponential", "linear", "fixed"] | None
+    backoff_base: Duration | None
+    backoff_max: Duration | None
+    backoff_jitter: float | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    after_jobs: list[str] | tuple[str, ...] | set[str] | frozenset[str] | None
+    paused: bool | None
+    keep: Duration | Mapping[str, Duration] | None
+    alert_after_failures: int | None
+    max_lateness: Duration | None
+    max_duration: Duration | None
+    expect_every: Duration | None
 
 
 POLICIES: dict[str, Check] = {

@@ -10,15 +10,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pgsched.app.options import AFTER, KEYS, OPTIONS
-from pgsched.app.task import Request, Task
-from pgsched.db.queries.runs.dependencies import (
-    NewRun,
-    Progress,
-    enqueue_graph,
-    enqueue_graph_async,
-    progress,
-    progress_async,
-)
+from pgsched.app.request import Request
+from pgsched.app.task import Task
+from pgsched.db.queries.runs.dependencies import RunCounts, count_runs, count_runs_async
+from pgsched.db.queries.runs.new_graphs import NewRun, enqueue_graph, enqueue_graph_async
 from pgsched.errors import InputError, PgschedError
 from pgsched.telemetry import tracing
 
@@ -26,6 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pgsched.app.base import AppBase
+    from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
 
 class Node:
@@ -56,7 +52,7 @@ class Graph:
     block, nothing is enqueued.
     """
 
-    def __init__(self, app: AppBase, connection: Any = None) -> None:
+    def __init__(self, app: AppBase, connection: SyncConn | AsyncConn | None = None) -> None:
         self._app = app
         self._connection = connection
         self._new: list[NewRun] = []
@@ -65,7 +61,7 @@ class Graph:
 
     def add(
         self,
-        task: Task[..., Any] | Request[...],
+        task: Task[..., Any] | Request[..., Any],
         /,
         *args: Any,
         after: Iterable[Any] = (),
@@ -83,7 +79,7 @@ class Graph:
         Raises InputError or TaskError for a wrong argument, PgschedError if the graph is enqueued already.
         """
         if self._ids is not None:
-            raise PgschedError("the graph has been enqueued: a run can be added to it by enqueue(..., after=[node])")
+            raise PgschedError("the graph has been enqueued: a run can be added to it by task.options(after=[node])")
         values = self._values(task, args, kwargs)
         parents = {**self._parents("after_any", after_any, True), **self._parents("after", after, False)}
         for name in AFTER:
@@ -108,7 +104,9 @@ class Graph:
         """Enqueue all runs like `enqueue`, without blocking the event loop."""
         new = self._begin()
         with tracing.start_send_span([run.values for run in new], batch=True) as sent:
-            ids = await self._app.database.send_async(self._connection, lambda mine: enqueue_graph_async(mine, new))
+            ids = await self._app.database.send_async(
+                self._connection, lambda mine: enqueue_graph_async(mine, new), lambda mine: enqueue_graph(mine, new)
+            )
             sent.note_runs(len(ids))
         return self._end(ids)
 
@@ -116,24 +114,23 @@ class Graph:
     def ids(self) -> list[int]:
         """Return the runs' ids in the order in which they were added. Raises PgschedError before they are enqueued."""
         if self._ids is None:
-            raise PgschedError("ids, progress: nothing has been enqueued yet")
+            raise PgschedError("ids, counts: nothing has been enqueued yet")
         return list(self._ids)
 
     def known(self, runs: Iterable[Any]) -> Graph:
-        """Let this graph stand for runs that were enqueued elsewhere, to ask for their progress; return the graph."""
+        """Let this graph stand for runs that were enqueued elsewhere, to count them; return the graph."""
         self._ids = OPTIONS["after"]("runs", runs) or []
         return self
 
-    @property
-    def progress(self) -> Progress:
+    def counts(self) -> RunCounts:
         """Return how many of the runs have ended, and how many of these did not succeed."""
         ids = self.ids
-        return self._app.database.send(None, lambda mine: progress(mine, ids))
+        return self._app.database.send(None, lambda mine: count_runs(mine, ids))
 
-    async def progress_async(self) -> Progress:
-        """Return the same as `progress`, without blocking the event loop."""
+    async def counts_async(self) -> RunCounts:
+        """Return the same as `counts`, without blocking the event loop."""
         ids = self.ids
-        return await self._app.database.send_async(None, lambda mine: progress_async(mine, ids))
+        return await self._app.database.send_async(None, lambda mine: count_runs_async(mine, ids))
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -158,9 +155,14 @@ class Graph:
         if not isinstance(task, Request):
             raise InputError(f"task: expected a task or task.options(...), got {type(task).__name__}", "task")
         values = task.values(args, kwargs)
-        for key in KEYS:
+        for key in (*KEYS, "unique_template", "unique_by"):
             if values[key] is not None:
-                raise InputError(f"{key}: finds a run that there is already; a graph makes new ones", key)
+                name = "unique_key" if key == "unique_template" else key
+                raise InputError(
+                    f"{name}: finds a run that there is already; a graph makes new ones: give"
+                    f" task.options({name}=None) to make one without it",
+                    name,
+                )
         return values
 
     def _parents(self, name: str, given: Iterable[Any], any_of: bool) -> dict[int, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +18,6 @@ from pgsched.db.queries.runs import dependencies, handler_transaction
 from pgsched.db.queries.runs.dependencies import Parent
 from pgsched.errors import TaskError
 from pgsched.threads import LazyEvent
-
-INFINITE = math.inf
 
 
 # Not frozen: a frozen dataclass takes three times as long to make.
@@ -61,8 +59,7 @@ class Run:
         Reports are written about once a second, however often you call this. Raises TypeError or ValueError if `done`
         or `total` is not a finite number from 0 on.
         """
-        if not (0 <= done < INFINITE and (total is None or 0 <= total < INFINITE)):
-            raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} and {total!r}")
+        check_progress(done, total)
         if self.record is not None:
             self.record.progress(done, total, note)
 
@@ -75,8 +72,8 @@ class Run:
         """Return the seconds until the attempt times out, at least 0; None without a timeout."""
         return self.own.seconds_left()
 
-    def extend(self, seconds: float) -> float | None:
-        """Let this attempt time out `seconds` later; return the seconds left, None without a timeout.
+    def extend(self, seconds: float | timedelta) -> float | None:
+        """Let this attempt time out `seconds`, or a timedelta, later; return the seconds left, None without a timeout.
 
         The lease needs no call: the worker renews it. Raises ValueError unless `seconds` is above 0 and at most ten
         years, PgschedError if the attempt has been asked to stop.
@@ -143,3 +140,13 @@ class Run:
         except ValueError as error:
             raise TaskError(f"set_result: {type(value).__name__} {error}") from None
         self.own.result = value
+
+
+def check_progress(done: Any, total: Any) -> None:
+    """Raise TypeError or ValueError unless `done`, and `total` where there is one, are finite numbers from 0 on."""
+    try:
+        is_right = 0 <= done < math.inf and (total is None or 0 <= total < math.inf)
+    except TypeError:
+        raise TypeError(f"progress: expected numbers, got {done!r} and {total!r}; a text is note=") from None
+    if not is_right:
+        raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} and {total!r}")

@@ -13,23 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pgsched.app.base import AppBase
-    from pgsched.app.task import Request, Task
+    from pgsched.app.request import Request
+    from pgsched.db.callers.connection_types import AsyncConn, SyncConn
+from pgsched.app.task import Task
 
 
 class Batch(Graph):
     """Runs made together: `batch.add(task, ...)`, then `batch.enqueue()`, or a `with` block around the calls of `add`.
 
-    `progress` and `ids` cover these runs without the callback. `callback` is the callback's node once the batch is
+    `counts` and `ids` cover these runs without the callback. `callback` is the callback's node once the batch is
     enqueued, None before that or without a callback.
     """
 
     def __init__(
         self,
         app: AppBase,
-        callback: Task[..., Any] | Request[...] | None = None,
+        callback: Task[..., Any] | Request[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
         on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",
-        connection: Any = None,
+        connection: SyncConn | AsyncConn | None = None,
     ) -> None:
         super().__init__(app, connection)
         self.callback: Node | None = None

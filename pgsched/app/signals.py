@@ -9,7 +9,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from pgsched.app.declarations import Duration
+from pgsched.core.input_values import parse_option_duration
 from pgsched.core.text import replace_unstorable
+from pgsched.errors import InputError
 
 Kinds = tuple[type[BaseException], ...]
 ERROR_CHARACTERS = 1000
@@ -20,10 +23,11 @@ LONGEST_WAIT = timedelta(days=3650)
 class Retry(Exception):
     """Raise it to fail this attempt and try again after `after`, instead of after the back-off. The attempt counts.
 
-    `after`: seconds or a timedelta, from 0 to ten years, otherwise ValueError; None leaves the delay to the back-off.
+    `after`: seconds, a timedelta or a text such as `10m`, from 0 to ten years, otherwise ValueError; None leaves the
+    delay to the back-off.
     """
 
-    def __init__(self, after: float | timedelta | None = None, message: str = "") -> None:
+    def __init__(self, after: Duration | None = None, message: str = "") -> None:
         super().__init__(message)
         self.after = None if after is None else check_wait("Retry", after)
 
@@ -31,10 +35,10 @@ class Retry(Exception):
 class Snooze(Exception):
     """Raise it to run again after `after`. The attempt does not count and is no failure.
 
-    `after`: seconds or a timedelta, from 0 to ten years, otherwise ValueError.
+    `after`: seconds, a timedelta or a text such as `10m`, from 0 to ten years, otherwise ValueError.
     """
 
-    def __init__(self, after: float | timedelta, message: str = "") -> None:
+    def __init__(self, after: Duration, message: str = "") -> None:
         super().__init__(message)
         self.after = check_wait("Snooze", after)
 
@@ -46,8 +50,13 @@ class Discard(Exception):
         super().__init__(message)
 
 
-def check_wait(signal: str, after: float | timedelta) -> timedelta:
-    """Return the time to wait. Raises ValueError if the database cannot store it."""
+def check_wait(signal: str, after: Duration) -> timedelta:
+    """Return the time to wait. Raises ValueError if the database cannot store it, and for a text that is no time."""
+    if isinstance(after, str):
+        try:
+            after = parse_option_duration(f"{signal}: after", after)
+        except InputError as error:
+            raise ValueError(str(error)) from None
     found = after if isinstance(after, timedelta) else timedelta(seconds=after)
     if not timedelta(0) <= found <= LONGEST_WAIT:
         raise ValueError(f"{signal}(after={found}): expected 0 seconds to {LONGEST_WAIT.days} days")

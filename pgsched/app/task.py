@@ -7,34 +7,37 @@ the line that uses the database.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from pgsched.app import arguments
-from pgsched.app.arguments import Encoded, Parameters
 from pgsched.app.batch_item import call_with_one_item
-from pgsched.app.batch_options import Gathering, check_batch_options
-from pgsched.app.declarations import text
-from pgsched.app.options import AFTER, KEYS, OPTIONS, OptionKeywords, Options
+from pgsched.app.declarations import one_of, text
+from pgsched.app.options import OptionKeywords, Options
 from pgsched.app.placement import HandlerPlacement, check_capture, choose_placement
+from pgsched.app.request import Calls, Keys, Request
+from pgsched.app.rules.batch_options import Gathering, check_batch_options
+from pgsched.app.rules.retrying import BackoffFunction, RetryRule, check_rule
+from pgsched.app.rules.task_limit import TaskLimit, check_limit
+from pgsched.app.rules.unique_keys import ALL, check_argument, check_literal, check_template
 from pgsched.app.run import Run
-from pgsched.core.model import RunId
-from pgsched.errors import InputError, TaskError
-from pgsched.telemetry import tracing
+from pgsched.app.run_handle import RunHandle
+from pgsched.errors import InputError
 
 if TYPE_CHECKING:
-    from pgsched.adapters.sqlalchemy import AsyncSqlalchemyHandle, SqlalchemyHandle
     from pgsched.app.base import AppBase
-    from pgsched.db.connection.connect import AsyncConnection, Connection
+    from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
-    Sync = Connection[Any] | SqlalchemyHandle
-    Async = AsyncConnection[Any] | AsyncSqlalchemyHandle
+    Sync = SyncConn | None
+    Async = AsyncConn | None
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Call = Mapping[str, Any] | Sequence[Any]
+Rules = tuple[RetryRule, TaskLimit | None]
 
 
 class Task(Generic[P, R]):
@@ -55,30 +58,59 @@ class Task(Generic[P, R]):
         capture: bool = False,
         batch: int | None = None,
         batch_wait: float | None = None,
+        extra: Any = "forbid",
+        retry_on: Any = None,
+        backoff: BackoffFunction | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
     ) -> None:
         update_wrapper(self, function)  # before the attributes below: the function may have some of the same name
         self.app = app
         self.name = text(200)("name", name)
         self.function = function
         self.defaults = defaults
-        self.values = defaults.checked()
         self.is_async = inspect.iscoroutinefunction(function)
         self.place: HandlerPlacement = choose_placement(self.name, run_in, memory_mb, is_async=self.is_async)
-        self.no_retry = check_no_retry(self.name, no_retry)
+        self.rules: Rules = (
+            check_rule(self.name, no_retry, retry_on, backoff),
+            check_limit(self.name, concurrency, rate),
+        )
         self.capture = check_capture(self.name, capture)
         self.gathering: Gathering | None = check_batch_options(self.name, batch, batch_wait, run_in, self.capture)
         if self.gathering is not None:
             arguments.check_batched(name, function)
         self.parameters = arguments.read_parameters(
-            name, function if self.gathering is None else arguments.any_arguments
+            name,
+            function if self.gathering is None else arguments.any_arguments,
+            ignores_extra=one_of("forbid", "ignore")("extra", extra) == "ignore",
         )
         self.takes_run = self.parameters.run_name is not None  # an attribute, because it is read for every run
+        if isinstance(defaults.expires, datetime):
+            raise InputError("expires: of a task, give a length of time from when a run is due", "expires")
+        self.values = self.checked(defaults, template=True)
+        if defaults.unique_key is not None and self.gathering is None:
+            check_template(self.parameters, defaults.unique_key)
 
     @property
     def inline_names(self) -> frozenset[str] | None:
         """Return the names of the arguments if a worker may call the handler inline, otherwise None."""
         only = not (self.capture or self.gathering)
         return self.parameters.names if only and self.place.run_in == "loop" else None
+
+    @property
+    def decode(self) -> arguments.Decode | None:
+        """Return what decodes arguments by name for an inline call, or None if nothing is checked."""
+        return arguments.find_decoder(self.parameters)
+
+    @property
+    def retry_rule(self) -> RetryRule:
+        """Return which failures are tried again, and after how long."""
+        return self.rules[0]
+
+    @property
+    def limit(self) -> TaskLimit | None:
+        """Return the limit that the task declares, or None."""
+        return self.rules[1]
 
     @property
     def run_name(self) -> str | None:
@@ -99,47 +131,106 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     @overload
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId: ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle[R]: ...
     @overload
-    def enqueue(self, /, *args: Any, connection: Sync, **kwargs: Any) -> RunId: ...
-    def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
-        """Make a run with these arguments; return its id.
+    def enqueue(self, /, *args: Any, connection: SyncConn, **kwargs: Any) -> RunHandle[R]: ...
+    def enqueue(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunHandle[R]:
+        """Make a run with these arguments; return its handle, which is also its id.
 
         `connection`: enqueue in your own transaction, on a psycopg connection, or on an SQLAlchemy Connection or
         Session or a Django connection that holds one.
 
-        Raises InputError, TaskError (the arguments do not fit), AlreadyEnqueued, QueueFull, LockTimeout (another
-        transaction has the same key), or DatabaseUnreachable (the run may exist all the same).
+        Raises InputError, AlreadyEnqueued or QueueFull; TaskError where the arguments do not fit; LockTimeout where
+        another transaction has the same key; DatabaseUnreachable (the run may exist all the same).
         """
         return Request(self, self.values, connection)._enqueue(args, kwargs)
 
     @overload
-    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId: ...
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunHandle[R]: ...
     @overload
-    async def enqueue_async(self, /, *args: Any, connection: Async, **kwargs: Any) -> RunId: ...
-    async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunId:
+    async def enqueue_async(self, /, *args: Any, connection: AsyncConn, **kwargs: Any) -> RunHandle[R]: ...
+    async def enqueue_async(self, /, *args: Any, connection: Any = None, **kwargs: Any) -> RunHandle[R]:
         """Make a run like `enqueue`, without blocking the event loop."""
         return await Request(self, self.values, connection)._enqueue_async(args, kwargs)
 
-    def enqueue_many(self, calls: Iterable[Call], /, *, connection: Sync | None = None) -> int:
-        """Make a run for each call, by one COPY: all or none; return how many.
+    @overload
+    def enqueue_many(self, calls: Calls, /, *, connection: Sync = None, idempotency_keys: Keys = None) -> int: ...
+    @overload
+    def enqueue_many(
+        self, calls: Calls, /, *, connection: Sync = None, idempotency_keys: Keys = None, return_ids: Literal[True]
+    ) -> list[RunHandle[R]]: ...
+    @overload
+    def enqueue_many(
+        self, calls: Calls, /, *, connection: Sync = None, idempotency_keys: Keys = None, return_ids: bool
+    ) -> Any: ...
+    def enqueue_many(
+        self, calls: Calls, /, *, connection: Any = None, idempotency_keys: Keys = None, return_ids: bool = False
+    ) -> Any:
+        """Make a run for each call, by one COPY: all or none; return how many were made.
 
-        A call is a mapping of arguments by name, or a sequence of arguments by position. The runs' ids are not
-        returned. Raises what `enqueue` raises.
+        A call is a mapping of arguments by name, or a sequence of arguments by position. Where the task declares a
+        unique key, each call has its own, and the runs are made one by one in one transaction.
+
+        `idempotency_keys`: one for each call, in their order; then the runs are made one by one, too.
+        `return_ids`: return the handle of each call's run, in their order. This takes an INSERT instead of a COPY.
+        Raises what `enqueue` raises.
         """
-        return Request(self, self.values, connection).enqueue_many(calls)
+        request = Request(self, self.values, connection)
+        return request.enqueue_many(calls, idempotency_keys=idempotency_keys, return_ids=return_ids)
 
-    async def enqueue_many_async(self, calls: Iterable[Call], /, *, connection: Async | None = None) -> int:
+    @overload
+    async def enqueue_many_async(
+        self, calls: Calls, /, *, connection: Async = None, idempotency_keys: Keys = None
+    ) -> int: ...
+    @overload
+    async def enqueue_many_async(
+        self, calls: Calls, /, *, connection: Async = None, idempotency_keys: Keys = None, return_ids: Literal[True]
+    ) -> list[RunHandle[R]]: ...
+    @overload
+    async def enqueue_many_async(
+        self, calls: Calls, /, *, connection: Async = None, idempotency_keys: Keys = None, return_ids: bool
+    ) -> Any: ...
+    async def enqueue_many_async(
+        self, calls: Calls, /, *, connection: Any = None, idempotency_keys: Keys = None, return_ids: bool = False
+    ) -> Any:
         """Make runs like `enqueue_many`, without blocking the event loop."""
-        return await Request(self, self.values, connection).enqueue_many_async(calls)
+        request = Request(self, self.values, connection)
+        return await request.enqueue_many_async(calls, idempotency_keys=idempotency_keys, return_ids=return_ids)
 
-    def options(self, *, connection: Sync | Async | None = None, **options: Unpack[OptionKeywords]) -> Request[P]:
+    def options(self, *, connection: Sync | Async = None, **options: Unpack[OptionKeywords]) -> Request[P, R]:
         """Return the task with other options, as in `task.options(delay=60, queue="mail").enqueue(...)`.
 
         The options are those of `Options`, and `connection`. Raises InputError for an unknown option or a wrong value.
         """
-        Options.named(options, "connection")
-        return Request(self, replace(self.defaults, **options).checked(), connection)
+        given = Options.named(options, "connection")
+        defaults = self.defaults
+        if given.on_conflict in ("return", "reject", "keep_time"):
+            defaults = replace(defaults, debounce_max=None)
+        if given.at is not None:
+            defaults = replace(defaults, delay=None)
+        if given.unique_key is not None or given.unique_by:  # the call's key takes the place of the task's
+            defaults = replace(defaults, unique_key=None, unique_by=None)
+        literal = "unique_key" in options
+        if literal and given.unique_key is not None and self.gathering is None:
+            check_literal(self.parameters, text(500)("unique_key", given.unique_key))
+        return Request(self, self.checked(replace(defaults, **options), template=not literal), connection)
+
+    def checked(self, options: Options, *, template: bool) -> dict[str, Any]:
+        """Return the values of options as the database takes them. `template`: the unique key is a template.
+
+        Raises InputError for a wrong option.
+        """
+        values = options.checked()
+        if template:
+            values["unique_key"], values["unique_template"] = None, values["unique_key"]
+        for name in values["unique_by"] or ():
+            if name != ALL and self.gathering is None:
+                check_argument(self.parameters, "unique_by", name)
+        if values["unique_template"] is not None or values["unique_by"] is not None:
+            values["defaults"] = json.dumps(arguments.encoded_defaults(self.parameters))
+        if self.limit is not None:
+            values["concurrency_key"] = self.limit.key(values["concurrency_key"])
+        return values
 
     def prepare(self, args: Any, run: Run | None) -> Callable[[], Any]:
         """Return the call that an executor makes. Raises TaskError if the arguments do not fit."""
@@ -149,113 +240,3 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
-
-
-def check_no_retry(task: str, given: Any) -> tuple[type[BaseException], ...]:
-    """Return exception classes, given as one class or a tuple. Raises TaskError for anything else."""
-    found = given if isinstance(given, tuple) else (given,)
-    for kind in found:
-        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
-            raise TaskError(f"task {task}: no_retry: expected exception classes, got {kind!r}")
-    return found
-
-
-def split_dependencies(
-    parameters: Parameters, values: dict[str, Any], kwargs: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Move `after`, `after_any` and `on_failure` from a call's arguments to its options; return options and arguments.
-
-    A handler with a parameter `after` or `after_any`, or with `**kwargs`, gets these arguments itself.
-    """
-    named = parameters.signature.parameters.values()
-    parameter_names = {p.name for p in named}
-    if parameter_names & {*AFTER}:
-        return values, kwargs
-    if any(p.kind is p.VAR_KEYWORD for p in named):
-        refuse_runs(parameters.task, kwargs)
-        return values, kwargs
-    dependencies = {
-        name: kwargs[name] for name in (*AFTER, "on_failure") if name in kwargs and name not in parameter_names
-    }
-    checked = {name: None if value is None else OPTIONS[name](name, value) for name, value in dependencies.items()}
-    return {**values, **checked}, {name: value for name, value in kwargs.items() if name not in dependencies}
-
-
-def refuse_runs(task: str, kwargs: dict[str, Any]) -> None:
-    """Raise InputError if `after` holds runs, for a handler that takes any name.
-
-    The handler would get `after` as an argument, and the run would start without waiting.
-    """
-    for name in AFTER:
-        given = kwargs.get(name)
-        if isinstance(given, list | tuple | set) and any(isinstance(one, RunId) for one in given):
-            raise InputError(f"{name}: an argument of task {task}, which takes any; say options({name}=...)", name)
-
-
-class Request(Generic[P]):
-    """A task with the options of the runs to be made; `task.options(...)` returns it."""
-
-    def __init__(self, task: Task[P, Any], values: dict[str, Any], connection: Any) -> None:
-        self._task = task
-        self._values = values
-        self._connection = connection
-
-    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
-        """Make a run with these arguments; return its id, or that of the run with the same key (see `RunId.how`).
-
-        Raises what `Task.enqueue` raises.
-        """
-        return self._enqueue(args, kwargs)
-
-    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> RunId:
-        """Make a run like `enqueue`, without blocking the event loop."""
-        return await self._enqueue_async(args, kwargs)
-
-    def enqueue_many(self, calls: Iterable[Call], /) -> int:
-        """Make a run for each call, with these options; see `Task.enqueue_many`.
-
-        Raises InputError for options that name one run, or for runs to wait for.
-        """
-        encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
-        with tracing.start_send_span([values], batch=True) as sent:
-            count = self._task.app.database.enqueue_many(self._connection, encoded, values)
-            sent.note_runs(count)
-        return count
-
-    async def enqueue_many_async(self, calls: Iterable[Call], /) -> int:
-        """Make runs like `enqueue_many`, without blocking the event loop."""
-        encoded, values = Encoded(self._task.parameters, calls), self._values_of_many()
-        with tracing.start_send_span([values], batch=True) as sent:
-            count = await self._task.app.database.enqueue_many_async(self._connection, encoded, values)
-            sent.note_runs(count)
-        return count
-
-    def _values_of_many(self) -> dict[str, Any]:
-        for key in KEYS:
-            if self._values[key] is not None:
-                raise InputError(f"{key}: names one run; enqueue_many makes many. Enqueue them one by one", key)
-        for key in AFTER:
-            if self._values[key] is not None:
-                raise InputError(f"{key}: enqueue_many makes runs that wait for nothing; see app.graph()", key)
-        return {**self._values, "task": self._task.name}
-
-    def _enqueue(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        values = self.values(args, kwargs)
-        with tracing.start_send_span([values]) as sent:
-            found = self._task.app.database.enqueue(self._connection, values)
-            sent.note_runs(found)
-        return found
-
-    async def _enqueue_async(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RunId:
-        values = self.values(args, kwargs)
-        with tracing.start_send_span([values]) as sent:
-            found = await self._task.app.database.enqueue_async(self._connection, values)
-            sent.note_runs(found)
-        return found
-
-    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the run that these arguments make, as the database takes it. Raises InputError or TaskError."""
-        task, values = self._task, self._values
-        if "after" in kwargs or "after_any" in kwargs:
-            values, kwargs = split_dependencies(task.parameters, values, kwargs)
-        return {**values, "task": task.name, "args": arguments.encode(task.parameters, args, kwargs)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pgsched.chaos.checks import limits, owners, processes, progress, promises, slots
+from pgsched.chaos.checks import claims_and_terms, limits, owners, processes, promises, slots
 from pgsched.chaos.history import History
 
 Check = Callable[[History], Iterator[str]]
@@ -49,10 +49,10 @@ CHECKS: dict[str, Check] = {
     "all-ended": promises.all_ended,
     "enqueued-once": promises.enqueued_once,
     "ran": promises.check_succeeded_runs_ran,
-    "stuck": progress.check_expired_claims_reaped,
-    "marks-rise": progress.marks_rise,
-    "terms-rise": progress.terms_rise,
-    "terms-overlap": progress.terms_overlap,
+    "stuck": claims_and_terms.check_expired_claims_reaped,
+    "marks-rise": claims_and_terms.marks_rise,
+    "terms-rise": claims_and_terms.terms_rise,
+    "terms-overlap": claims_and_terms.terms_overlap,
     "limits": limits.check_recorded_limits,
     "fates": processes.check_fates,
     "stops": processes.check_stops,

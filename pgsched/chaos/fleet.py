@@ -131,7 +131,8 @@ class Fleet:
         `prefix` is a program with its arguments that replaces itself by the worker, such as `ip netns exec`.
         """
         log = self.folder / f"worker-{len(self.members)}.log"
-        command = [*prefix, sys.executable, "-m", "pgsched", "worker", "--app", app or self.app, *options]
+        served = () if "--app" in options else ("--app", app or self.app)
+        command = [*prefix, sys.executable, "-m", "pgsched", "worker", *served, *options]
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
         environment = kept | {"PGSCHED_DSN": dsn or self.dsn} | self.env | dict(env or {})
         us = os.getpid()

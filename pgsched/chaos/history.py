@@ -166,7 +166,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A time in which no progress can be expected."""
+    """A time in which nothing can be expected to go on."""
 
     start: float
     end: float

@@ -16,11 +16,11 @@ from pgsched.chaos.runner import Result, run_fault
 from pgsched.chaos.site.site import open_sites
 from pgsched.errors import InputError
 
-Progress = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
+Tell = Callable[[str, str], None]  # what kind of line (fault, figure), and its text
 
 
 def run_faults(
-    faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Progress
+    faults: list[Fault], seed: int, seconds: float | None, binaries: Path | None, tell: Tell
 ) -> Iterator[Result]:
     """Run each fault once; with `seconds`, repeat faults in an order drawn from the seed until this time is over.
 

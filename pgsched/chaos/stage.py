@@ -201,7 +201,7 @@ class Stage:
 
     @contextmanager
     def outage(self, why: str) -> Iterator[None]:
-        """Record the block as an outage: no progress is expected in it, and bounds of the checks begin at its end."""
+        """Record the block as an outage: nothing has to go on in it, and bounds of the checks begin at its end."""
         began = self.clock()
         try:
             yield

@@ -16,17 +16,25 @@ import sys
 from typing import Any
 
 import typer
+import typer.main
+
+from pgsched.cli.messages import choose_format, code_of, print_error, silence_stdout
+from pgsched.core.text import did_you_mean
 
 # Modules in the order of their commands in the help, each with the first words of its commands.
 MODULES = {
     "commands.demo": ("demo",),
     "commands.worker": ("worker", "leader"),
+    "commands.workers": ("worker",),
+    "commands.tasks": ("task",),
     "commands.status": ("status",),
     "commands.health": ("health",),
+    "commands.report": ("report",),
     "top": ("top",),
     "commands.job.jobs": ("job",),
-    "commands.job.preview": ("schedule", "job"),
+    "commands.job.preview": ("job",),
     "commands.job.calendars": ("job",),
+    "commands.enqueue": ("enqueue",),
     "commands.run.runs": ("run",),
     "commands.backfill": ("backfill",),
     "commands.limits": ("limit",),
@@ -40,9 +48,17 @@ MODULES = {
     "commands.chaos": ("chaos",),
     "commands.web": ("web",),
 }
+# Commands and options that are gone, with the command to use instead.
+REMOVED = {
+    ("queue", "pause"): "pgsched pause --queue NAME",
+    ("queue", "resume"): "pgsched resume --queue NAME",
+    ("schedule",): "pgsched job preview --schedule EXPR",
+    ("status", "--watch"): "pgsched top",
+}
 # Options that may hold a secret: password_hiding.py takes the secret off the command line.
 MAY_HOLD_SECRETS = ("--dsn", "--sql-dsn", "--sql-login", "--alert-webhook", "--password-hash")
 INTERRUPTED = 130
+HELP = {"-h", "--help"}
 EXIT_CODES = """\b
 Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
@@ -57,7 +73,7 @@ EPILOG = f"""{EXIT_CODES}
 \b
 Database: --dsn, else PGSCHED_DSN, else DATABASE_URL, else libpq's PGHOST,
 PGSERVICE or PGDATABASE, else the embedded PostgreSQL, which is started when
-it is needed. PGSCHED_LOG=debug shows
+it is needed. Settings file: pgsched.toml. PGSCHED_LOG=debug shows
 tracebacks.
 
 \b
@@ -75,7 +91,6 @@ def make_app(word: str | None = None) -> typer.Typer:
         help="Scheduled jobs and background work on PostgreSQL alone.",
         epilog=EPILOG,
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode=None,  # rich is slow to import, and its boxes are useless in a pipe
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -97,7 +112,7 @@ def add_common_parts(app: typer.Typer) -> None:
 
     for command in app.registered_commands:
         command.epilog = command.epilog or EXIT_CODES
-        if command.name not in ("worker", "leader"):  # wrapper scripts add defaults: the last value counts
+        if command.name != "leader":  # wrapper scripts add defaults: the last value counts, as of `worker`
             command.cls = OnceCommand
     for group in app.registered_groups:
         if (inner := group.typer_instance) is not None:
@@ -133,32 +148,64 @@ def main() -> None:
         code = silence_stdout()
     except OSError as error:
         silence_stdout()
-        code = print_error(f"the output cannot be written: {error.strerror}", 1)
+        code = print_error(f"the output cannot be written: {error.strerror}", 1, "output")
     sys.exit(code)
 
 
 def run(args: list[str]) -> int:
     """Run one command line and return its exit code."""
+    choose_format(args)
+    if (problem := find_bad_text(args) or find_removed(args)) is not None:
+        return print_error(problem, 2, "usage")
+    if os.environ.get("_PGSCHED_COMPLETE") == "complete_bash":
+        from pgsched.cli.completion import join_words_of_bash
+
+        join_words_of_bash()
+    try:
+        app = make_app(args[0] if args else None)
+        code = app(args, prog_name="pgsched", standalone_mode=False, default_map=file_defaults(app, args))
+    except SystemExit as end:
+        code = end.code if end.code is None or isinstance(end.code, int) else print_error(str(end.code), 1, "refused")
+    except typer.Abort as end:
+        interrupted = isinstance(end.__cause__, KeyboardInterrupt)
+        code = INTERRUPTED if interrupted else print_error("given up", 1, "refused")
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = silence_stdout()
+    except Exception as error:
+        code = report_usage_error(error) if hasattr(error, "format_message") else report_error(error)
+    return code if isinstance(code, int) else 0
+
+
+def find_bad_text(args: list[str]) -> str | None:
+    """Return the problem with arguments that are not text; None if all are."""
     try:
         for text in args:
             text.encode()
     except UnicodeEncodeError:
-        return print_error("an argument is not valid UTF-8", 2)
-    try:
-        code = make_app(args[0] if args else None)(args, prog_name="pgsched", standalone_mode=False)
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        return print_error(str(end.code), 1)
-    except typer.Abort as end:
-        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else print_error("given up", 1)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        return silence_stdout()
-    except Exception as error:
-        return report_usage_error(error) if hasattr(error, "format_message") else report_error(error)
-    return code if isinstance(code, int) else 0
+        return "an argument is not valid UTF-8"
+    return None
+
+
+def find_removed(args: list[str]) -> str | None:
+    """Return what to type instead of a command or option that earlier versions had; None for any other command line."""
+    for words, instead in REMOVED.items():
+        option = words[-1] if words[-1].startswith("-") else None
+        command = words[:-1] if option else words
+        if tuple(args[: len(command)]) == command and (option is None or option in args):
+            return f"there is no `pgsched {' '.join(words)}` any more: use `{instead}`"
+    return None
+
+
+def file_defaults(app: typer.Typer, args: list[str]) -> dict[str, Any] | None:
+    """Return the options that the settings file gives, None without one. Raises InputError."""
+    from pgsched.cli.config_file import apply_file, find_file
+
+    if not args or args[0].startswith("-") or HELP & {*args} or (path := find_file()) is None:
+        return None
+    words = sorted({word for words in MODULES.values() for word in words})
+    return apply_file(path, typer.main.get_command(app), words)
 
 
 def report_usage_error(error: Any) -> int:
@@ -170,12 +217,17 @@ def report_usage_error(error: Any) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
     else:
-        path = error.ctx.command_path if getattr(error, "ctx", None) else "pgsched"
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "pgsched"
         text = error.format_message().rstrip(".")
+        wrong = getattr(error, "option_name", None) or getattr(getattr(error, "param", None), "name", None)
         if path == "pgsched" and text in ("No such option: --dsn", "No such option: --json"):
-            option = text.split()[3]
-            text = f"{option} goes after the command: pgsched status {option}{' DSN' if option == '--dsn' else ''}"
-        print_error(f"{text}{' See:' if text.endswith('?') else '; see:'} {path} --help", int(error.exit_code))
+            text = f"{wrong} goes after the command: pgsched status {wrong}{' DSN' if wrong == '--dsn' else ''}"
+        elif type(error).__name__ == "NoSuchOption" and context:
+            known = [name for param in context.command.get_params(context) for name in param.opts]
+            text = f"No such option: {wrong}{did_you_mean(str(wrong), known)}"
+        text = f"{text}{' See:' if text.endswith('?') else '; see:'} {path} --help"
+        print_error(text, int(error.exit_code), "usage", wrong and wrong.lstrip("-"))
     return int(error.exit_code)
 
 
@@ -194,29 +246,9 @@ def report_error(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, PgschedError):
-        return print_error(str(error), error.exit_code)
+        return print_error(str(error), error.exit_code, code_of(error), getattr(error, "field", None))
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
         silence_stdout()
-        return print_error(f"the output cannot be written: {error.strerror}", 1)
+        return print_error(f"the output cannot be written: {error.strerror}", 1, "output")
     what = f"{type(error).__name__}: {error}"
-    return print_error(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG)
-
-
-def print_error(text: str, code: int) -> int:
-    """Print an error on stderr as one line, with control characters escaped, and return `code`."""
-    from pgsched.control_characters import escape_controls
-
-    try:
-        print(f"error: {escape_controls(' '.join(text.split()))}", file=sys.stderr)
-    except BrokenPipeError:
-        return silence_stdout()
-    return code
-
-
-def silence_stdout() -> int:
-    """Send further output to /dev/null after the reader has gone (`pgsched run list | head`); return 1.
-
-    Python flushes stdout at exit: the flush then finds an open file and prints no error.
-    """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    return print_error(f"{what} (this is a bug in pgsched; PGSCHED_LOG=debug shows where)", BUG, "bug")

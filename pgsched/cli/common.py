@@ -5,7 +5,6 @@ Invariant: a database that an operator named is never migrated here. The embedde
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,12 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pgsched.cli.messages import print_remark
+
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
 
 Dsn = Annotated[
     str | None,
     typer.Option("--dsn", metavar="DSN", help="Database. Default: PGSCHED_DSN, DATABASE_URL, else embedded."),
+]
+Apps = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--app",
+        metavar="MODULE:APP",
+        envvar="PGSCHED_APP",
+        help="Where the tasks are: package.module:app (repeatable).",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -34,8 +44,8 @@ class Cluster:
 def find_database(dsn: str | None, app_dsn: str | None = None) -> Cluster:
     """Find the database to use, and start the embedded PostgreSQL if nothing names a database.
 
-    The first that is given counts: `dsn` (--dsn), PGSCHED_DSN, DATABASE_URL, `app_dsn` (the DSN of the app that is
-    served), PG* variables of libpq. A line on stderr announces the embedded PostgreSQL.
+    The first that is given counts: `dsn` (--dsn), PGSCHED_DSN, `app_dsn` (the DSN of the app that is served),
+    DATABASE_URL, PG* variables of libpq. A line on stderr announces the embedded PostgreSQL.
     Raises InputError for a DSN that is given and empty.
     """
     from pgsched.config import find_dsn
@@ -46,10 +56,9 @@ def find_database(dsn: str | None, app_dsn: str | None = None) -> Cluster:
     from pgsched.db.embedded import server
 
     where = server.data_dir()
-    print(
+    print_remark(
         f"pgsched: no DSN given: using the embedded PostgreSQL, its data is in {where}"
-        " (use another with --dsn or PGSCHED_DSN)",
-        file=sys.stderr,
+        " (use another with --dsn or PGSCHED_DSN)"
     )
     cluster = server.acquire()
     cluster.keep_running()
@@ -87,9 +96,16 @@ def session(dsn: str | None) -> Iterator[Connection[Any]]:
 
     Raises SchemaTooOld or SchemaTooNew for another version.
     """
+    with session_at(dsn) as (conn, _):
+        yield conn
+
+
+@contextmanager
+def session_at(dsn: str | None) -> Iterator[tuple[Connection[Any], str]]:
+    """Yield a connection as `session` does, and the DSN of its database for further connections."""
     from pgsched.db.connection.connect import connect
     from pgsched.db.schema import version
 
     with migrated_database(dsn) as address, connect(address) as conn:
         version.check_version(conn)
-        yield conn
+        yield conn, address

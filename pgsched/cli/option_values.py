@@ -33,6 +33,19 @@ def read_source(text: str) -> str:
     return text
 
 
+def split_assignments(given: Iterable[str] | None) -> dict[str, str]:
+    """Return the names and texts of `NAME=VALUE`. Raises InputError for any other text, and for a repeated name."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f'arg: "{text}" is not NAME=VALUE', "arg")
+        if name in found:
+            raise InputError(f"arg: {name} is given twice", "arg")
+        found[name] = value
+    return found
+
+
 def merge_columns(assignments: Iterable[str] | None, options: dict[str, Any]) -> dict[str, Any]:
     """Merge the columns of --set into the columns that other options set.
 

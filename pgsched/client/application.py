@@ -11,26 +11,35 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from pgsched.app import arguments
-from pgsched.app.base import AppBase
 from pgsched.app.batch_item import Item
-from pgsched.app.declarations import JobDeclaration, check_policies, text
+from pgsched.app.declarations import JobDeclaration, JobKeywords, check_policies, text
 from pgsched.app.graph import Graph
 from pgsched.app.hooks import Hook
 from pgsched.app.naming import source_location, task_name
-from pgsched.app.options import INHERITED, OnConflict, Options, Parent, UniqueScope
+from pgsched.app.options import INHERITED, Options, Parent, TaskKeywords
+from pgsched.app.request import Request
 from pgsched.app.run import Run
 from pgsched.app.run_batch import Batch
-from pgsched.app.task import Request, Task
-from pgsched.core.model import FirstResult
-from pgsched.db.queries.runs.dependencies import Progress
+from pgsched.app.task import Task
+from pgsched.client.hosting import WorkerHost
+from pgsched.client.run_methods import RunMethods
+from pgsched.core.policies import apply_preset
+from pgsched.db.queries.runs.dependencies import RunCounts
 from pgsched.errors import InputError, TaskError
+
+if TYPE_CHECKING:
+    from pgsched.client.job_handles import Jobs
+    from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
 P = ParamSpec("P")
 R = TypeVar("R")
+HANDLING = (
+    "name", "run_in", "memory_mb", "no_retry", "retry_on", "concurrency", "rate", "capture", "batch", "batch_wait",
+    "extra",
+)  # fmt: skip
 
 
 class Register(Protocol):
@@ -44,46 +53,38 @@ class Register(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class App(AppBase):
+class App(RunMethods, WorkerHost):
     """The tasks and jobs of a program, and the database that it enqueues into.
 
-    `name`: owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name. Without a
-      name, the app has the name of the module that `pgsched worker --app` loads it from, and removes no jobs.
-    `dsn`: the database. Without it, the app finds the database as every pgsched program does.
+    `name`: owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name.
+    `dsn`: the database. Without it, PGSCHED_DSN, DATABASE_URL or libpq's PGHOST and others name it.
+    `embedded`: where nothing names a database, start (or join) the embedded PostgreSQL, as `pgsched worker` does.
+    `pool_size`: how many connections the threads of this process share for enqueueing; as many for each event loop.
+
+    Raises InputError for a DSN that is empty, or of another product than PostgreSQL.
     """
 
-    def __init__(self, name: str | None = None, *, dsn: str | None = None) -> None:
-        super().__init__(name, dsn)
+    def __init__(self, name: str, *, dsn: str | None = None, embedded: bool = False, pool_size: int = 4) -> None:
+        super().__init__(name, dsn, embedded=embedded, pool_size=pool_size)
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the database: `app.jobs["nightly"]` is the handle of one."""
+        from pgsched.client.job_handles import Jobs  # takes a third of the time of importing the rest
+
+        return Jobs(self)
 
     @overload
     def task(self, function: Callable[Concatenate[Run, P], R], /) -> Task[P, R]: ...
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
-        tags: list[str] | tuple[str, ...] | None = None,
-        concurrency_key: str | None = None,
-        unique_scope: UniqueScope | None = None,
-        on_conflict: OnConflict | None = None,
-        idempotency_retention: float | timedelta | None = None,
-        run_in: Literal["loop", "thread", "process"] | None = None,
-        memory_mb: int | None = None,
-        no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
-        capture: bool = False,
-    ) -> Register: ...
+    def task(self, /, **options: Unpack[TaskKeywords]) -> Register: ...
     @overload
     def task(
         self, /, *, batch: int, batch_wait: float | None = None, **options: Any
     ) -> Callable[[Callable[[list[Item]], Any]], Task[..., Any]]: ...
-    def task(
+    def task(  # noqa: PLR0913
         self,
         function: Any = None,
         /,
@@ -92,72 +93,88 @@ class App(AppBase):
         run_in: str | None = None,
         memory_mb: int | None = None,
         no_retry: type[BaseException] | tuple[type[BaseException], ...] = (),
+        retry_on: type[BaseException] | tuple[type[BaseException], ...] | None = None,
+        concurrency: int | None = None,
+        rate: str | None = None,
         capture: bool = False,
         batch: int | None = None,
         batch_wait: float | None = None,
+        extra: str = "forbid",
         **options: Any,
     ) -> Any:
         """Register a function, sync or async, as a task.
 
-        The `options` are those of an enqueue (see `Options`), for each run that does not set its own.
+        The `options` are those of an enqueue (see `Options`), for each run that does not set its own. `unique_key` is a
+        template of arguments here. `backoff` may be a function of the attempt's number and its exception, which returns
+        the wait in seconds or as a timedelta.
 
         `name`: the task's name; by default `module.qualname`.
         `run_in`: "loop" (the default of async functions), "thread" (of all others), or "process": a child process,
           which can be killed.
         `memory_mb`: how many MB an attempt in a child process may use.
         `no_retry`: exceptions after which the run is dead at once, as after `Discard`.
+        `retry_on`: the only exceptions after which the run is tried again.
+        `concurrency`, `rate`: how many runs may be at work, and how many may start: `rate="100/m"`. With
+          `concurrency_key` the limit holds for each key by itself.
         `capture`: keep what the handler prints and logs, for `pgsched run logs`.
         `batch`: one call of the handler gets up to this many runs, as a list of `Item`. Each run is settled by itself.
         `batch_wait`: how many seconds the call waits for these runs (0.1).
+        `extra`: "ignore" drops arguments that the function has no parameter for, as a newer release may send them.
 
         Raises InputError or TaskError for a wrong option or function, or a second task of the same name.
         """
-        defaults = Options.named(options, "name", "run_in", "memory_mb", "no_retry", "capture", "batch", "batch_wait")
-        handling = (run_in, memory_mb, no_retry, capture, batch, batch_wait)
+        function_of_backoff = options.pop("backoff") if callable(options.get("backoff")) else None
+        defaults = Options.named(options, *HANDLING)
+        handling = (run_in, memory_mb, no_retry, capture, batch, batch_wait, extra, retry_on, function_of_backoff,
+                    concurrency, rate)  # fmt: skip
         if function is not None:
             return self._register(function, name, defaults, *handling)
         return lambda function: self._register(function, name, defaults, *handling)
 
     def job(
-        self, *, schedule: str, timezone: str = "UTC", name: str | None = None, args: Any = None, **policies: Any
+        self,
+        *,
+        schedule: str,
+        timezone: str = "UTC",
+        name: str | None = None,
+        args: Any = None,
+        like: Literal["cron", "kubernetes", "temporal", "celery"] | None = None,
+        **policies: Unpack[JobKeywords],
     ) -> Register:
         """Declare a job next to its code; a worker makes its row when it starts. May stand above `@app.task`.
 
         `schedule`: a cron expression, or `@every 90s` and others, read in the IANA zone `timezone`.
         `name`: the job's name; by default the task's.
         `args`: a dict of arguments by name, or a list of arguments by position.
-        `policies`: columns of `jobs`; durations are seconds or a timedelta.
+        `like`: the policies that a job of another product has; those that you write beside it win.
+        `policies`: columns of `jobs`; durations are seconds, a timedelta or a text such as `1h 30m`.
 
         Raises InputError (ScheduleError for the schedule) or TaskError for a wrong declaration.
         """
         from pgsched.core.schedule.cron import parse
 
         parse(schedule, timezone)
-        columns = check_policies(policies)
+        columns = check_policies(apply_preset(like, {**policies}))
 
         def declare(function: Any) -> Any:
             task = function if isinstance(function, Task) else self._register(function, None, Options())
             job_name = text(200)("name", name or task.name)
             if job_name in columns.get("after_jobs", ()):
                 raise InputError("after_jobs: a job cannot wait for itself", "after_jobs")
-            if any(job.name == job_name for job in self.jobs):
+            if any(job.name == job_name for job in self.declared_jobs):
                 raise TaskError(f"job {job_name}: declared twice; give each its own name")
             given = json.loads(_job_args(task, {} if args is None else args))
-            inherited = check_policies({key: getattr(task.defaults, key) for key in INHERITED})
-            self.jobs.append(JobDeclaration(job_name, task.name, schedule, timezone, given, {**inherited, **columns}))
+            # the key of a task with a limit is the task's, which decides when the run is made
+            names = [key for key in INHERITED if task.limit is None or key != "concurrency_key"]
+            inherited = check_policies({key: getattr(task.defaults, key) for key in names})
+            self.declared_jobs.append(
+                JobDeclaration(job_name, task.name, schedule, timezone, given, {**inherited, **columns})
+            )
             return task
 
         return declare
 
-    def first_result(self, idempotency_key: str) -> FirstResult | None:
-        """Return the outcome of the run that this key stands for, pruned or not; None if the key has expired."""
-        return self.database.first_result(idempotency_key)
-
-    async def first_result_async(self, idempotency_key: str) -> FirstResult | None:
-        """Return the same as `first_result`, without blocking the event loop."""
-        return await self.database.first_result_async(idempotency_key)
-
-    def graph(self, *, connection: Any = None) -> Graph:
+    def graph(self, *, connection: SyncConn | AsyncConn | None = None) -> Graph:
         """Return an empty graph of runs that wait for each other: `with app.graph() as g: a = g.add(task); ...`.
 
         All its runs are made in one transaction; with `connection`, in your own one.
@@ -166,29 +183,29 @@ class App(AppBase):
 
     def batch(
         self,
-        callback: Task[..., Any] | Request[...] | None = None,
+        callback: Task[..., Any] | Request[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
         *,
         on_failure: Literal["cancel", "run_anyway", "wait"] = "run_anyway",
-        connection: Any = None,
+        connection: SyncConn | AsyncConn | None = None,
     ) -> Batch:
-        """Return an empty batch of runs, with `progress`; when all of them have ended, `callback` runs with `args`.
+        """Return an empty batch of runs, with `counts()`; when all of them have ended, `callback` runs with `args`.
 
         `on_failure`: what the callback does when a run does not succeed: "run_anyway", "cancel" or "wait". Its handler
         finds the runs by `run.parents()`. `connection`: make the runs in your own transaction.
         """
         return Batch(self, callback, args, on_failure, connection)
 
-    def progress(self, runs: Iterable[Parent]) -> Progress:
+    def counts(self, runs: Iterable[Parent]) -> RunCounts:
         """Return how many of these runs have ended, and how many of these did not succeed.
 
         `runs`: runs or their ids, such as the `batch.ids` that another process stored.
         """
-        return self.graph().known(runs).progress
+        return self.graph().known(runs).counts()
 
-    async def progress_async(self, runs: Iterable[Parent]) -> Progress:
-        """Return the same as `progress`, without blocking the event loop."""
-        return await self.graph().known(runs).progress_async()
+    async def counts_async(self, runs: Iterable[Parent]) -> RunCounts:
+        """Return the same as `counts`, without blocking the event loop."""
+        return await self.graph().known(runs).counts_async()
 
     def on_start(self, hook: Hook) -> Hook:
         """Call this function, plain or async, once in each process that runs handlers, before the first one.
@@ -215,21 +232,7 @@ class App(AppBase):
         """Call `hook(run, error)` after each attempt that failed, timed out (`TimedOut`) or crashed (`Crashed`)."""
         return self.hooks.add("on_error", hook)
 
-    def close(self) -> None:
-        """Close this thread's connection for enqueueing; the next enqueue opens one again."""
-        self.database.close()
-
-    async def close_async(self) -> None:
-        """Close this event loop's connection for enqueueing; the next enqueue opens one again."""
-        await self.database.close_async()
-
-    def _register(
-        self,
-        function: Any,
-        name: str | None,
-        defaults: Options,
-        *handling: Any,
-    ) -> Task[..., Any]:
+    def _register(self, function: Any, name: str | None, defaults: Options, *handling: Any) -> Task[..., Any]:
         if isinstance(function, Task):
             raise TaskError(f"task {function.name}: it is registered already; @app.job stands above @app.task")
         if not callable(function) or inspect.isclass(function):

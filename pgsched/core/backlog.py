@@ -59,7 +59,7 @@ def report_paused_queue(queue: Queue, pause: Paused, longest_s: float) -> Iterat
     why, since = f": {pause.reason}" if pause.reason else "", format_seconds(pause.since_s)
     backlog = describe_backlog(queue.name, number, oldest_s)
     text = f"{backlog}; {what} has been paused for {since} by {pause.paused_by}{why}"
-    yield "pause", text, "`pgsched resume --all`" if pause.what == "all" else f"`pgsched queue resume {queue.name}`"
+    yield "pause", text, "`pgsched resume --all`" if pause.what == "all" else f"`pgsched resume --queue {queue.name}`"
 
 
 def report_unclaimed_runs(facts: Facts, queue: Queue, longest_s: float) -> Iterator[FoundProblem]:

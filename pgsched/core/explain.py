@@ -3,6 +3,9 @@
 Pure: `SlotFacts` is all that the database knows about the slot at one moment.
 
 Invariant: every slot has exactly one answer, the first one that the facts support.
+
+`pgsched.explain` in SQL (migrations/1002_surface/51_explain.sql) cannot compute slots. Where no answer needs that, it
+says the same in the same words. Change both or neither; tests compare them (tests/support/db/explaining.py).
 """
 
 from __future__ import annotations

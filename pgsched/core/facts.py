@@ -1,6 +1,6 @@
 """Values that describe the running system at one moment: leader, workers, jobs, queues, limits and alerts.
 
-All of them are read in one transaction, and `core.health` judges them.
+All of them are read in one transaction, and `core.problems` judges them.
 """
 
 from __future__ import annotations

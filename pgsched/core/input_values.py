@@ -8,18 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from pgsched.config import MAX_PAYLOAD_BYTES
+from pgsched.core.schedule import time_words
 from pgsched.errors import InputError
 
-RATE = re.compile(r"(\d{1,9})/(\d{0,9})(ms|s|m|h|d)")
-SPAN = re.compile(r"(\d{1,9})(ms|s|m|h|d|w)")
-AGO = re.compile(r"(\d{1,9})(s|m|h|d|w)")
-UNITS = {
-    "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks",
-}  # fmt: skip
+RATE = re.compile(r"(\d{1,9})/(\d{0,9})(ms|s|min|m|h|d)")
+SECONDS = re.compile(r"\d{1,9}(\.\d{1,6})?", re.ASCII)
 NONE = "none"  # removes a setting
 UNIT_SIZES_MS = (
     (86_400_000, "d"),
@@ -36,55 +33,71 @@ DAYS = {"1 hour": 1 / 24, "1 day": 1, "10 years": 3600, "100 years": 36_000, "10
 LONGEST = 4 * MAX_PAYLOAD_BYTES
 
 
-def parse_age_or_instant(option: str, text: str | None) -> datetime | timedelta | None:
-    """Parse an age such as `2h` to a timedelta, or ISO text to an instant (UTC where it has no offset)."""
+def parse_age_or_instant(
+    option: str, text: str | None, tz: tzinfo = UTC, *, ahead: bool = False
+) -> datetime | timedelta | None:
+    """Parse an age such as `2h` to a timedelta, and any other time of core/schedule/time_words.py to an instant.
+
+    `tz`: the zone of wall clocks. `ahead`: the next such instant is meant, and `2h` is one in the future.
+    """
     if text is None:
         return None
-    if found := AGO.fullmatch(text):
-        try:
-            return timedelta(**{UNITS[found[2]]: int(found[1])})
-        except OverflowError:
-            raise InputError(f'{option}: "{text}" is too long ago', option) from None
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        problem = f'{option}: "{text}" is neither an age (90s, 15m, 2h, 3d, 1w) nor an ISO instant'
-        raise InputError(problem, option) from None
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+        now = datetime.now(UTC)
+        instant = time_words.parse_time(text, now, tz, ahead=ahead)
+        age = None if ahead else time_words.parse_age(text)
+    except OverflowError:
+        raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option) from None
+    if instant is None:
+        raise InputError(time_words.explain_unknown(option, text), option)
+    return instant if age is None else age
 
 
-def parse_instant(option: str, text: str | None) -> datetime | None:
-    """Parse an instant; None where there is no text. Raises InputError for an age."""
-    found = parse_age_or_instant(option, text)
+def parse_instant(option: str, text: str | None, *, ahead: bool = False) -> datetime | None:
+    """Parse an instant, wall clocks in UTC; None where there is no text. Raises InputError for an age.
+
+    `ahead`: the next such instant is meant, and `2h` is one in the future.
+    """
+    found = parse_age_or_instant(option, text, ahead=ahead)
     if isinstance(found, timedelta):
         raise InputError(f"{option}: is not an instant", option)
     return found
 
 
-def parse_past_instant(option: str, text: str | None) -> datetime:
-    """Parse an instant, or an age to the instant that long ago.
+def parse_bounded_instant(option: str, text: str | None, tz: tzinfo = UTC, *, ahead: bool = False) -> datetime:
+    """Parse a time to an instant, and an age to the instant that long ago; None: now.
 
     Raises InputError outside the bounds of a job's instants, the years 1970 to 8999.
     """
-    when = parse_age_or_instant(option, text)
-    try:
-        found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
-        if 1970 <= found.astimezone(UTC).year < 9000:
-            return found
-    except OverflowError:
-        pass
-    raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
+    when = parse_age_or_instant(option, text, tz, ahead=ahead)
+    found = when if isinstance(when, datetime) else datetime.now(UTC) - (when or timedelta(0))
+    if not 1970 <= found.year < 9000:
+        raise InputError(f'{option}: "{text}" is not an instant between 1970 and 9000', option)
+    return found
 
 
 def parse_duration(option: str, text: str) -> timedelta:
-    """Parse a length of time: `90s`, `10m`, `1h`."""
-    found = SPAN.fullmatch(text)
+    """Parse a length of time, longer than zero: `90s`, `1h 30m`, `10 minutes`. Raises InputError."""
+    found = read_length(text)
+    if not found:
+        raise InputError(f'{option}: "{text}" is not a time such as 90s, 10m, 1h or 2d', option)
+    return found
+
+
+def parse_option_duration(option: str, text: str) -> timedelta:
+    """Parse a length of time as options of an enqueue take it: as `parse_duration`, zero, or a number of seconds."""
+    if SECONDS.fullmatch(text):
+        return timedelta(seconds=float(text))
+    found = read_length(text)
+    return parse_duration(option, text) if found is None else found
+
+
+def read_length(text: str) -> timedelta | None:
+    """Return a length of time; None for any other text, and for one that is longer than timedelta holds."""
     try:
-        if found is None or not int(found[1]):
-            raise ValueError
-        return timedelta(**{UNITS[found[2]]: int(found[1])})
-    except (ValueError, OverflowError):
-        raise InputError(f'{option}: "{text}" is not a time such as 90s, 10m, 1h or 2d', option) from None
+        return time_words.parse_length(" ".join(text.lower().split()))
+    except OverflowError:
+        return None
 
 
 def format_duration_option(value: timedelta) -> str:
@@ -99,7 +112,7 @@ def parse_rate(text: str) -> tuple[int, timedelta]:
     found = RATE.fullmatch(text)
     if found is None or not int(found[1]) or found[2] == "0":
         raise InputError(f'rate: "{text}" is not N/PERIOD, such as 100/m or 5/10s', "rate")
-    return int(found[1]), parse_duration("rate", (found[2] or "1") + found[3])
+    return int(found[1]), parse_duration("rate", (found[2] or "1") + found[3].replace("min", "m"))
 
 
 def parse_whole_number(option: str, text: str, least: int) -> int | None:
@@ -169,6 +182,14 @@ def retention_as_json(found: Mapping[str, Any]) -> dict[str, Any]:
     The times in `keep` are text already.
     """
     return {name: format_duration_option(value) if name in RETENTION_TIMES else value for name, value in found.items()}
+
+
+def json_or_text(text: str) -> Any:
+    """Return the value of a text that is JSON, else the text. NaN and Infinity are text."""
+    try:
+        return json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
 
 
 def json_arguments(text: str) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 from uuid import UUID
 
 Key = tuple[int, int]
@@ -82,7 +82,7 @@ class RunId(int):
 
     how: EnqueueResult = "created"
 
-    def __new__(cls, run_id: int, how: EnqueueResult = "created") -> RunId:
+    def __new__(cls, run_id: int, how: EnqueueResult = "created") -> Self:
         """Build an id; `how` is stored only where it is not `created`."""
         run = super().__new__(cls, run_id)
         if how != "created":

@@ -30,6 +30,13 @@ def format_short_duration(seconds: float | timedelta | None) -> str:
     return sign + " ".join(parts[:2])
 
 
+def format_seconds(seconds: float) -> str:
+    """Format a length of time for a sentence: `0.4 ms`, `12 ms`, `1.23 s`, `2m 5s`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.0095 else f"{seconds * 1000:.1f} ms"
+    return f"{seconds:.3g} s" if seconds < 59.5 else format_short_duration(seconds)
+
+
 def format_age(moment: datetime | None, now: datetime) -> str:
     """Format how far an instant is from now: `3m 5s ago`, `in 20s`."""
     if moment is None:

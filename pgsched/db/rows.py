@@ -15,6 +15,7 @@ from psycopg import sql as composing
 from psycopg.rows import class_row, dict_row, tuple_row
 
 from pgsched.core.model import Row
+from pgsched.db.callers.foreign import fetch_foreign
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import raise_explained
 from pgsched.db.statements import sql
@@ -46,6 +47,8 @@ def fetch(
 ) -> list[Row]:
     """Return the rows of a statement, named or composed, as dicts. `prepare`: as for psycopg's `execute`."""
     text = sql(statement) if isinstance(statement, str) else statement
+    if (foreign := fetch_foreign(conn)) is not None:
+        return foreign(text, params)
     with acting_for_user(conn), conn.cursor(row_factory=dict_row) as cursor:
         # Never pass None: psycopg would leave %% doubled in statements without parameters.
         return cursor.execute(text, params or {}, prepare=prepare).fetchall()
@@ -70,12 +73,16 @@ def values_of(kind: type[T]) -> Callable[[psycopg.Cursor[Any]], Callable[[Sequen
 
 def fetch_as(conn: Connection[Any], kind: type[T], statement: str, params: Mapping[str, Any] | None = None) -> list[T]:
     """Return the rows as values of `kind`, whose fields have the names of the columns."""
+    if (foreign := fetch_foreign(conn)) is not None:
+        return [kind(**row) for row in foreign(sql(statement), params)]
     with acting_for_user(conn), conn.cursor(row_factory=values_of(kind)) as cursor:
         return cursor.execute(sql(statement), params or {}).fetchall()
 
 
 def column(conn: Connection[Any], statement: str, params: Mapping[str, Any] | None = None) -> list[Any]:
     """Return the values of a statement's only column."""
+    if (foreign := fetch_foreign(conn)) is not None:
+        return [found for row in foreign(sql(statement), params) for found in row.values()]
     with acting_for_user(conn), conn.cursor(row_factory=tuple_row) as cursor:
         return [found for (found,) in cursor.execute(sql(statement), params or {}).fetchall()]
 

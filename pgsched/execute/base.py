@@ -107,6 +107,15 @@ def cap_kill_after(claims: list[Claim], most_s: float) -> None:
             claims[place] = claim._replace(kill_after=timedelta(seconds=most_s))
 
 
+def set_default_timeout(claims: list[Claim], default_s: float | None) -> None:
+    """Give those of these claims that have no timeout this one, in seconds, in place; None: no timeout."""
+    if default_s is None:
+        return
+    for place, claim in enumerate(claims):
+        if claim.timeout is None:
+            claims[place] = claim._replace(timeout=timedelta(seconds=default_s))
+
+
 def get_kill_after_s(claim: Claim) -> float:
     """Return how many seconds work may take to stop softly, before it is stopped by force."""
     return KILL_AFTER_S if claim.kill_after is None else claim.kill_after.total_seconds()

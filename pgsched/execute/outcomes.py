@@ -13,17 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgsched.app.signals import (
-    ERROR_CHARACTERS,
-    Discard,
-    Kinds,
-    Retry,
-    Snooze,
-    consists_of,
-    effective_error,
-    format_error,
-    wait_of,
-)
+from pgsched.app.rules.retrying import ALWAYS, RetryRule
+from pgsched.app.signals import ERROR_CHARACTERS, Snooze, effective_error, format_error, wait_of
 from pgsched.core import payload
 from pgsched.core.model import DONE, Outcome, Result
 from pgsched.core.text import replace_unstorable
@@ -45,17 +36,18 @@ def traceback_text(error: BaseException) -> str | None:
     return text if len(text) <= 2 * half else f"{text[:half]}\n[... cut ...]\n{text[-half:]}"
 
 
-def outcome_of_error(error: BaseException, no_retry: Kinds = ()) -> Outcome:
-    """Return the outcome of an attempt that raised; exceptions of the kinds `no_retry` are not retried."""
+def outcome_of_error(error: BaseException, rule: RetryRule = ALWAYS, attempt: int = 1) -> Outcome:
+    """Return the outcome of an attempt that raised. `rule`: which exceptions are tried again, and after how long."""
     meant = effective_error(error)
     if isinstance(meant, Snooze):
         return Outcome(Result.SNOOZED, error=format_error(meant), retry_in=wait_of(meant))
+    retried = rule.is_retried(error, meant)
     return Outcome(
         Result.FAILED,
         error=format_error(error),
         traceback=traceback_text(error),
-        retry=isinstance(meant, Retry) or not consists_of(error, (Discard, *no_retry)),
-        retry_in=wait_of(meant) if isinstance(meant, Retry) else None,
+        retry=retried,
+        retry_in=rule.wait(attempt, error, meant) if retried else None,
     )
 
 
@@ -73,15 +65,28 @@ async def refuse_misfit(task: str, error: str) -> Outcome:
 def outcome_of_value(value: Any) -> Outcome:
     """Return the outcome of an attempt that returned `value`.
 
-    The attempt failed for good where the value cannot be stored as a result.
+    Values that are not JSON (a datetime, a dataclass) are stored as arguments of their type travel. The attempt failed
+    for good where the value cannot be stored as a result.
     """
     if value is None:
         return DONE
     try:
         payload.encode(value)
     except ValueError as error:
-        return refusal_outcome(f"the result ({type(value).__name__}) {replace_unstorable(str(error))}")
+        return outcome_of_other_value(value, error)
     return Outcome(Result.SUCCEEDED, value=value)
+
+
+def outcome_of_other_value(value: Any, problem: ValueError) -> Outcome:
+    """Return the outcome of an attempt that returned a value that is not JSON as it is (`problem`)."""
+    from pgsched.app.codecs.typed_codec import to_json
+
+    try:
+        built = to_json(value, "it")
+        payload.encode(built)
+    except ValueError:
+        return refusal_outcome(f"the result ({type(value).__name__}) {replace_unstorable(str(problem))}")
+    return Outcome(Result.SUCCEEDED, value=built)
 
 
 def outcome_of_copied_value(value: Any) -> Outcome:

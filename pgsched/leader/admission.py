@@ -80,27 +80,29 @@ def first_group(conn: Connection[Any], after: tuple[str, str]) -> str | None:
 
 
 def admit_limited_runs(
-    conn: Connection[Any], standing: AdmissionState, n: int = MAX_GROUPS, set_aside_groups: Collection[str] = ()
+    conn: Connection[Any], admission_state: AdmissionState, n: int = MAX_GROUPS, set_aside_groups: Collection[str] = ()
 ) -> int:
     """Do one pass over at most `n` waiting groups; return how many runs were admitted or taken back.
 
     A pass is kept short so that slots are on time; the next one continues behind it. Groups in `set_aside_groups` wait.
     """
     began = time.monotonic()
-    done = run_pass(conn, standing, n, set_aside_groups)
+    done = run_pass(conn, admission_state, n, set_aside_groups)
     if n == MAX_GROUPS:
-        standing.adapt_share(time.monotonic() - began)
+        admission_state.adapt_share(time.monotonic() - began)
     return done
 
 
-def run_pass(conn: Connection[Any], standing: AdmissionState, most: int, set_aside_groups: Collection[str]) -> int:
+def run_pass(
+    conn: Connection[Any], admission_state: AdmissionState, most: int, set_aside_groups: Collection[str]
+) -> int:
     """Do the pass of `admit_limited_runs`: read the groups, take back the surplus, and admit runs."""
     found, queues = limits.list_waiting_groups(
-        conn, standing.last_group, min(most, math.ceil(MAX_GROUPS * standing.share)), most
+        conn, admission_state.last_group, min(most, math.ceil(MAX_GROUPS * admission_state.share)), most
     )
-    standing.more = bool(found) and found[-1]["last"]
-    standing.last_group = (found[-1]["queue"], found[-1]["key"]) if standing.more else ("", "")
-    standing.wait_s = None
+    admission_state.more = bool(found) and found[-1]["last"]
+    admission_state.last_group = (found[-1]["queue"], found[-1]["key"]) if admission_state.more else ("", "")
+    admission_state.wait_s = None
     found = [row for row in found if group_name(row) not in set_aside_groups] if set_aside_groups else found
     if not found:
         return 0
@@ -108,7 +110,7 @@ def run_pass(conn: Connection[Any], standing: AdmissionState, most: int, set_asi
     now = queues[""]["now"]
     rows = {name: queues[name] for name in {row["queue"] for row in found}}
     add_refund_ages(conn, rows, bound)
-    queue_gates = {name: build_queue_gate(row, standing, now) for name, row in rows.items()}
+    queue_gates = {name: build_queue_gate(row, admission_state, now) for name, row in rows.items()}
     key_gates = {key: build_gate(row, now) for key, row in bound.items()}
     done = take_back_surplus(conn, queue_gates, key_gates)
     groups = [
@@ -121,10 +123,15 @@ def run_pass(conn: Connection[Any], standing: AdmissionState, most: int, set_asi
     ordered = {key for key, row in bound.items() if row["ordered"]}
     groups = [g for g in groups if g.gate.allows() and queue_gates[g.queue].allows()]
     chosen = choose_candidates(
-        conn, select_groups_in_turn(groups, queues, queue_gates, standing), queues, queue_gates, ordered, standing
+        conn,
+        select_groups_in_turn(groups, queues, queue_gates, admission_state),
+        queues,
+        queue_gates,
+        ordered,
+        admission_state,
     )
     done += admit_chosen(conn, chosen, queue_gates)
-    save_tokens(conn, standing, now, queues, bound, queue_gates, key_gates)
+    save_tokens(conn, admission_state, now, queues, bound, queue_gates, key_gates)
     return done
 
 
@@ -134,17 +141,17 @@ def choose_candidates(
     queues: dict[str, Row],
     gates: dict[str, Gate],
     ordered: set[str],
-    standing: AdmissionState,
+    admission_state: AdmissionState,
 ) -> list[tuple[Group, Candidate]]:
     """Choose the runs that may be admitted now, and take their room and tokens from the gates."""
-    most = read_candidates(conn, groups, queues, gates, ordered, math.ceil(MAX_CANDIDATES * standing.share))
+    most = read_candidates(conn, groups, queues, gates, ordered, math.ceil(MAX_CANDIDATES * admission_state.share))
     chosen = []
     for name, members in group_by_queue(groups).items():
         selected = choose_runs(members, gates[name], queues[name]["fair"])
-        standing.last_key_by_queue[name] = selected[-1][0].key if selected else members[-1].key
+        admission_state.last_key_by_queue[name] = selected[-1][0].key if selected else members[-1].key
         chosen += selected
     # a group that got all the candidates it asked for, and has room left, may have more
-    standing.more |= any(
+    admission_state.more |= any(
         0 < n <= len(group.runs) and group.gate.allows() and gates[group.queue].allows()
         for group, n in zip(groups, most, strict=True)
     )
@@ -153,7 +160,7 @@ def choose_candidates(
 
 def save_tokens(
     conn: Connection[Any],
-    standing: AdmissionState,
+    admission_state: AdmissionState,
     now: datetime,
     queues: dict[str, Row],
     bound: dict[str, Row],
@@ -164,9 +171,9 @@ def save_tokens(
     rated = {f"queue {name}": gate for name, gate in queue_gates.items() if gate.tokens < UNLIMITED}
     rated |= {f"key {key}": gate for key, gate in key_gates.items() if gate.tokens < UNLIMITED}
     limits.save_buckets(conn, [(name, gate.tokens, gate.unstarted) for name, gate in rated.items()], now)
-    for name in standing.windows.keys() & queue_gates.keys():
-        standing.windows[name].left, standing.windows[name].at = queue_gates[name].unstarted, now
-    standing.wait_s = next_token_s(rated, queues, bound)
+    for name in admission_state.windows.keys() & queue_gates.keys():
+        admission_state.windows[name].left, admission_state.windows[name].at = queue_gates[name].unstarted, now
+    admission_state.wait_s = next_token_s(rated, queues, bound)
 
 
 def group_by_queue(groups: list[Group]) -> dict[str, list[Group]]:
@@ -178,13 +185,13 @@ def group_by_queue(groups: list[Group]) -> dict[str, list[Group]]:
 
 
 def select_groups_in_turn(
-    groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], standing: AdmissionState
+    groups: list[Group], queues: dict[str, Row], gates: dict[str, Gate], admission_state: AdmissionState
 ) -> list[Group]:
     """Return the groups to read: in a fair queue, those behind the key served last, as many as there is room for."""
     found = []
     for name, members in group_by_queue(groups).items():
         if queues[name]["fair"]:
-            last = standing.last_key_by_queue.get(name, "")
+            last = admission_state.last_key_by_queue.get(name, "")
             turns = [g for g in members if g.key > last] + [g for g in members if g.key <= last]
             found += turns[: max(1, int(min(gates[name].room, MAX_GROUPS)))]
         else:
@@ -217,7 +224,7 @@ def build_gate(row: Row, now: Any) -> Gate:
     return gate
 
 
-def build_queue_gate(row: Row, standing: AdmissionState, now: Any, *, shrink: bool = False) -> Gate:
+def build_queue_gate(row: Row, admission_state: AdmissionState, now: Any, *, shrink: bool = False) -> Gate:
     """Build the gate of a queue.
 
     In a fair or ageing queue it admits no more than the workers take at once, because nothing overtakes an admitted
@@ -225,7 +232,7 @@ def build_queue_gate(row: Row, standing: AdmissionState, now: Any, *, shrink: bo
     """
     gate = build_gate(row, now)
     if row["fair"] or row["ageing_s"] is not None:
-        window = standing.windows.setdefault(row["queue"], Window())
+        window = admission_state.windows.setdefault(row["queue"], Window())
         space = window.resize(row["places"], row["unstarted"], now) - row["unstarted"]
         gate.room = min(gate.room, space if shrink else max(0, space))
     return gate

@@ -23,7 +23,7 @@ from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.backfills import decide_slots, excluded_dates
 from pgsched.db.queries.leader import backfills
 from pgsched.errors import InputError, PgschedError
-from pgsched.leader.isolation.guard import ends_session, is_conflict
+from pgsched.leader.isolation.duty_guard import ends_session, is_conflict
 
 logger = log.get("leader")
 BACKFILLS = 20  # backfills that one round works on
@@ -39,7 +39,7 @@ class BackfillCursor:
     """Position of a leader among the open backfills.
 
     `after`: id of the backfill that was read last.
-    `moved_at`: monotonic instant at which a backfill last made progress.
+    `moved_at`: monotonic instant at which a backfill last went on.
     `counting`: by id of a backfill whose slots are being counted: the number found, and the instant counted up to.
     """
 
@@ -57,12 +57,12 @@ class BackfillResult:
     """Result of one round.
 
     `more`: more can be done at once.
-    `progressed`: how many backfills made progress.
+    `advanced`: how many backfills went on.
     `failed`: by id of a backfill, the error with which it failed.
     """
 
     more: bool = False
-    progressed: int = 0
+    advanced: int = 0
     failed: dict[int, Exception] = field(default_factory=dict)
 
 
@@ -94,7 +94,7 @@ def run_backfills(
             else:
                 done.failed[wanted["id"]] = error
         else:
-            done.progressed += 1
+            done.advanced += 1
             turn.moved_at = time.monotonic()
     if not done.more and len(found) < BACKFILLS:
         turn.after = looked[0]["last"] or turn.after
@@ -118,13 +118,13 @@ def run_batch(conn: Connection[Any], wanted: Row, turn: BackfillCursor, late: La
     if not found.slots:
         if found.over:
             return False if wanted["active"] else close_backfill(conn, wanted, None)
-        save_progress(conn, wanted, cursor_at=found.cursor)
+        save_position(conn, wanted, cursor_at=found.cursor)
         return True
     room = wanted["max_active"] - wanted["active"]
     dates = excluded_dates(conn, wanted["job_id"], wanted["timezone"])
     chosen = first_startable(decide_slots(conn, wanted["job_id"], wanted["mode"], found.slots, dates), room)
     started = start_runs(conn, wanted, chosen)
-    save_progress(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
+    save_position(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
     return bool(started < room)
 
 
@@ -153,14 +153,14 @@ def start_runs(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> 
 
 def close_backfill(conn: Connection[Any], wanted: Row, error: str | None) -> bool:
     """Close a backfill because nothing is left to start, or because of an error; return False."""
-    save_progress(conn, wanted, finished=True, error=error)
+    save_position(conn, wanted, finished=True, error=error)
     logger.info("backfill ended", id=wanted["id"], job=wanted["job"], error=error)
     return False
 
 
-def save_progress(
+def save_position(
     conn: Connection[Any], wanted: Row, *, cursor_at: Any = None, considered: int = 0, started: int = 0,
     finished: bool = False, error: str | None = None,
 ) -> None:  # fmt: skip
-    """Record the progress of a backfill."""
+    """Record how far a backfill is."""
     backfills.advance(conn, wanted["id"], cursor_at, considered, started, finished, error)

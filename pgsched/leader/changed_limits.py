@@ -20,13 +20,13 @@ logger = log.get("leader")
 WRITERS_TIMEOUT_S = 5.0  # longest wait for transactions that may not have seen a queue's first limit
 
 
-def apply_changed_limits(conn: Connection[Any], standing: AdmissionState) -> int:
+def apply_changed_limits(conn: Connection[Any], admission_state: AdmissionState) -> int:
     """Take back admitted runs that are beyond changed limits; return how many wait again."""
     changes = limits.list_unapplied(conn)
-    wait_for_writers(conn, standing, [change for change in changes if change.queue is not None])
+    wait_for_writers(conn, admission_state, [change for change in changes if change.queue is not None])
     queues = limits.read_queues(conn)
     names = [change.queue for change in changes if change.queue is not None]
-    gates = {name: build_queue_gate(queues[name], standing, queues[name]["now"], shrink=True) for name in names}
+    gates = {name: build_queue_gate(queues[name], admission_state, queues[name]["now"], shrink=True) for name in names}
     keys = {}
     for row in limits.open_keys(conn):
         gate = keys[row["key"]] = Gate(unstarted=row["unstarted"])
@@ -37,19 +37,21 @@ def apply_changed_limits(conn: Connection[Any], standing: AdmissionState) -> int
     calm = {name for name, gate in gates.items() if count_excess(gate) <= 0 and queues[name]["counted"]}
     calm_keys = all(count_excess(gate) <= 0 for gate in keys.values())
     now = time.monotonic()
-    opened = [c for c in changes if c.queue in calm and standing.waits[c].is_over(now)]
+    opened = [c for c in changes if c.queue in calm and admission_state.waits[c].is_over(now)]
     limits.mark_applied(conn, opened + [c for c in changes if c.queue is None and calm_keys])
     for change in opened:
-        if pids := sorted(standing.waits[change].writers.values()):
+        if pids := sorted(admission_state.waits[change].writers.values()):
             logger.warning("a limit is in force although a transaction may not have seen it", queue=change.queue,
                            pids=pids)  # fmt: skip
     return taken
 
 
-def wait_for_writers(conn: Connection[Any], standing: AdmissionState, changes: list[limits.Changed]) -> None:
+def wait_for_writers(conn: Connection[Any], admission_state: AdmissionState, changes: list[limits.Changed]) -> None:
     """Note which transactions each change waits for, and show one of them in `pgsched.pauses`."""
     writers, now = limits.list_writers(conn), time.monotonic()
-    known = {change: standing.waits.get(change, WriterWait(writers, now + WRITERS_TIMEOUT_S)) for change in changes}
+    known = {
+        change: admission_state.waits.get(change, WriterWait(writers, now + WRITERS_TIMEOUT_S)) for change in changes
+    }
     shut = {}
     for change, wait in known.items():
         wait.writers = {one: pid for one, pid in wait.writers.items() if one in writers}
@@ -57,4 +59,4 @@ def wait_for_writers(conn: Connection[Any], standing: AdmissionState, changes: l
         if change.queue is not None and first is not None and wait.shown_pid != first:
             shut[change.queue] = wait.shown_pid = first
     limits.record_waits_for(conn, shut)
-    standing.waits = known
+    admission_state.waits = known

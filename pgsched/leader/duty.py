@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from pgsched.db.queries.leader.leadership import DueWork
-from pgsched.leader.isolation.guard import Pieces
+from pgsched.leader.isolation.duty_guard import Pieces
 from pgsched.leader.term import Term
 from pgsched.leader.timing.periodic import Periodic
 
@@ -21,7 +21,7 @@ BATCH = 5000  # rows of most duties in one round
 
 @dataclass(slots=True)
 class Round:
-    """One round of the leader: the result of its look, and the progress of its duties.
+    """One round of the leader: the result of its look, and how far its duties are.
 
     `began`: monotonic instant.
     `asked_for_figures`: the look asked whether there is something to count.

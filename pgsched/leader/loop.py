@@ -26,6 +26,7 @@ from pgsched.leader.duties.housekeeping import (
     PruningDuty,
     TidyingDuty,
 )
+from pgsched.leader.duties.next_slots import NextSlotsDuty
 from pgsched.leader.duties.slots import BackfillsDuty, LookBelowDuty, PassedOverDuty, ReplanningDuty, TickDuty
 from pgsched.leader.duties.waiting import AdmissionDuty, ChangedLimitsDuty, CirclesDuty, DependenciesDuty, LimitsDuty
 from pgsched.leader.duty import Duty, Round
@@ -69,13 +70,14 @@ class LeaderLoop:
         self.stall = StallDetector()
         self.clock = DatabaseClock()
         self.useful = False
-        self.tick = TickDuty(term, self.floors)
+        next_slots = NextSlotsDuty(term)
+        self.tick = TickDuty(term, self.floors, next_slots.next_slots)
         self.claims = ClaimsDuty(term, self.stall, search or LeaseSearch(), reap_from)
         self.figures = FiguresDuty(term)
-        standing, pruning = AdmissionState(), PruningDuty(term)
+        admission_state, pruning = AdmissionState(), PruningDuty(term)
         self.duties: tuple[Duty, ...] = (
-            ChangedLimitsDuty(term, standing),
-            LimitsDuty(term, standing),
+            ChangedLimitsDuty(term, admission_state),
+            LimitsDuty(term, admission_state),
             ReplanningDuty(term),
             self.tick,
             self.claims,
@@ -85,6 +87,7 @@ class LeaderLoop:
             PassedOverDuty(term),
             BackfillsDuty(term),
             LookBelowDuty(term, self.floors),
+            next_slots,
             self.figures,
             AlertsDuty(term, watch or IncidentWatch()),
             pruning,

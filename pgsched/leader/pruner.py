@@ -1,7 +1,7 @@
 """Pruner: delete the ended runs that the settings keep no longer, in small batches.
 
-Invariant: a run is read once for each retention time in use, when it has just reached that age. So a batch reads no
-deleted rows again, and none that another setting keeps longer.
+Invariant: a run is read once for each retention time in use, when it has just reached that age, or when its own
+retention is over. So a batch reads no deleted rows again, and none that another setting keeps longer.
 
 Once an hour, and after a change of a setting, everything is read again. Runs may have been locked, not counted yet, or
 still waited for.
@@ -20,6 +20,7 @@ from pgsched.db.queries.leader import retention
 from pgsched.db.queries.leader.retention import BEGINNING, LockedRuns, Rules
 
 AGAIN_S = 3600.0
+OWN = -1.0  # the key of the position among the runs that say themselves how long they are kept
 PAUSE_FACTOR = 2.0  # pause between two batches, as a multiple of the time of a batch
 Keep = Callable[[list[Row]], object]
 
@@ -35,7 +36,8 @@ class Pruner:
         self.more = False
         self.picked: LockedRuns | None = None  # picked by the batch that was begun last
         self._keep_rows = keep_rows
-        # by retention time: (end, id) of the last run that was read, because many runs may have ended at one instant
+        # by retention time: (end, id) of the last run that was read, because many runs may have ended at one instant;
+        # at OWN it is the end of the run's own retention
         self._positions: dict[float, tuple[datetime, int]] = {}
         self._previous_positions = self._positions
         self._version: str | None = None
@@ -54,10 +56,11 @@ class Pruner:
             self._version, self._again_at = rules.version, now + AGAIN_S
         gone, self._previous_positions = 0, dict(self._positions)
         self.more, self.picked = False, None
+        gone += self._own_batch(conn, rules, n, set_aside_ids)
         for keep_s in rules.keeps_s:
-            gone += self._batch(conn, rules, keep_s, n, set_aside_ids)
             if self.more:
                 break
+            gone += self._batch(conn, rules, keep_s, n, set_aside_ids)
         return gone
 
     def restore_position(self) -> None:
@@ -76,6 +79,27 @@ class Pruner:
         longest_s = max(retention.rules(conn).keeps_s) if self._longest_s is None else self._longest_s
         return retention.delete_other_rows(conn, longest_s, n, keep_workers_s)
 
+    def _own_batch(self, conn: Connection[Any], rules: Rules, n: int, set_aside_ids: Sequence[int]) -> int:
+        """Delete one batch of the runs whose own retention is over; return how many."""
+        until = newest_prunable_end(rules, 0)
+        if until is None:
+            return 0
+        after, after_id = self._positions.get(OWN, (None, 0))
+        picked = retention.lock_own(conn, BEGINNING if after is None else after.isoformat(), until, n, set_aside_ids,
+                                    after_id=after_id, durable=self._keep_rows is not None)  # fmt: skip
+        self.picked, self.more = picked, picked.read >= n
+        gone = self._delete(conn, rules, picked) if picked.locked else 0
+        if picked.last_at is not None and picked.last_id is not None:
+            self._positions[OWN] = picked.last_at, picked.last_id
+        return gone
+
+    def _delete(self, conn: Connection[Any], rules: Rules, picked: LockedRuns) -> int:
+        tell = self._keep_rows is not None
+        gone, deleted_rows = retention.delete_runs(conn, picked.ids, archive=rules.archive, return_rows=tell)
+        if self._keep_rows is not None and deleted_rows:
+            self._keep_rows(deleted_rows)
+        return gone
+
     def _batch(self, conn: Connection[Any], rules: Rules, keep_s: float, n: int, set_aside_ids: Sequence[int]) -> int:
         """Delete one batch of the runs that have reached the age of `keep_s` seconds; return how many."""
         until = newest_prunable_end(rules, keep_s)
@@ -87,9 +111,7 @@ class Pruner:
         picked = retention.lock_expired(conn, keep_s, since, until, n, set_aside_ids, after_id=after_id, durable=tell)
         self.picked, gone = picked, 0
         if picked.locked:
-            gone, deleted_rows = retention.delete_runs(conn, picked.ids, archive=rules.archive, return_rows=tell)
-            if self._keep_rows is not None and deleted_rows:
-                self._keep_rows(deleted_rows)
+            gone = self._delete(conn, rules, picked)
         self.more = picked.read >= n
         if self.more and picked.last_at is not None and picked.last_id is not None:
             self._positions[keep_s] = picked.last_at, picked.last_id

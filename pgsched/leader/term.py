@@ -16,7 +16,7 @@ from pgsched.config import LeaderSettings
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.leader import leadership
-from pgsched.leader.isolation.guard import DutyGuard
+from pgsched.leader.isolation.duty_guard import DutyGuard
 from pgsched.leader.isolation.set_aside import SetAside
 from pgsched.leader.metrics import LeaderMeter
 

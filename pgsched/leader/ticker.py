@@ -45,6 +45,7 @@ class TickResult:
     `undecided_count`: jobs due at that instant that cannot be decided before.
     `assumed_idle_jobs`: jobs prepared because they had no unfinished run; at the commit that must still be so.
     `failed`: jobs that stay due, with the errors of their rows.
+    `parts`: what was decided of each job whose slots can be foreseen.
     """
 
     jobs: int
@@ -54,6 +55,7 @@ class TickResult:
     undecided_count: int = 0
     assumed_idle_jobs: Sequence[int] = ()
     failed: Mapping[int, DatabaseError] = field(default_factory=dict)
+    parts: Sequence[Part] = ()
 
 
 def tick(
@@ -172,7 +174,9 @@ class TickBatch:
         """Return the result of the batch."""
         errors = sum(decided.advance.error is not None for _, decided in parts) + written.refused
         looking = [job for job in self.assumed_idle_jobs if job not in written.failed]
-        return TickResult(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed)
+        foreseen = [part for part in parts if not getattr(self.shapes[part[0]], "is_fixed_delay", True)]
+        return TickResult(written.jobs, written.slots, errors, self.instant, self.left, looking, written.failed,
+                          foreseen)  # fmt: skip
 
 
 def shape_key(job: ticks.Due) -> Key:

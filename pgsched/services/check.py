@@ -18,6 +18,7 @@ from uuid import UUID
 from pgsched.config import (
     ENVIRONMENT,
     SQL_DSN,
+    allows_embedded,
     find_backlog_limits,
     find_dsn,
     find_dsn_source,
@@ -63,15 +64,17 @@ def fail(name: str, error: PgschedError) -> Finding:
     return Finding(name, "fail", str(error), error.exit_code)
 
 
-def check(flag: str | None, environ: Mapping[str, str] | None = None) -> list[Finding]:
-    """Check the settings, and the database that they lead to."""
+def check(flag: str | None, environ: Mapping[str, str] | None = None, otherwise: str | None = None) -> list[Finding]:
+    """Check the settings, and the database that they lead to. `otherwise`: the DSN of an app."""
     env = os.environ if environ is None else environ
     found = list(settings(env))
     try:
-        named = find_dsn_source(flag, env)
+        named = find_dsn_source(flag, env, otherwise)
         if named is None:
             place, dsn = embedded_server()
             found += place
+            if env.get("PGSCHED_EMBEDDED", "").strip() != "1":
+                found.append(ok("embedded", "an App uses it only with App(embedded=True) or PGSCHED_EMBEDDED=1"))
         else:
             source, dsn = named
             found.append(ok("dsn", f"from {source}: {hide_secrets(dsn)}"))
@@ -110,6 +113,7 @@ def settings(env: Mapping[str, str]) -> Iterator[Finding]:
             yield fail(name, InputError(f'"{value}" is not one of {", ".join(allowed)}'))
     readers: tuple[tuple[str, Callable[[Mapping[str, str]], object]], ...] = (
         ("PGSCHED_BACKLOG_S", find_backlog_limits),
+        ("PGSCHED_EMBEDDED", allows_embedded),
         ("PGSCHED_FLEET", fleet),
         (f"{SQL_DSN}NAME", partial(find_sql_dsns, ())),
     )

@@ -8,12 +8,13 @@ from typing import Any
 
 from pgsched.core import policies
 from pgsched.core.model import Row
+from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.reports import name_hints
 from pgsched.db.queries.reports.live import database_now
 from pgsched.db.queries.runs import workers
-from pgsched.errors import InputError
+from pgsched.errors import InputError, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,13 @@ def note_unknown_target(conn: Connection[Any], target: Target) -> str | None:
 
 
 def resume(conn: Connection[Any], target: Target) -> EndedPause:
-    """End a pause. Raises NotFound."""
-    return EndedPause(queues.resume(conn, target.what, target.name), database_now(conn))
+    """End a pause. Raises NotFound, with names that may have been meant."""
+    try:
+        row = queues.resume(conn, target.what, target.name)
+    except NotFound as error:
+        known = name_hints.known_names(conn, target.what) if target.name else ()
+        raise NotFound(f"{error}{did_you_mean(target.name, known)}") from None
+    return EndedPause(row, database_now(conn))
 
 
 def drain(conn: Connection[Any], worker_id: int, by: str | None = None) -> Row:

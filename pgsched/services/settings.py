@@ -7,11 +7,12 @@ from typing import Any
 
 from pgsched.core import policies
 from pgsched.core.model import Row
+from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.reports import name_hints
-from pgsched.errors import InputError
+from pgsched.errors import InputError, NotFound
 
 
 def set_queue(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Row:
@@ -34,7 +35,10 @@ def set_limit(conn: Connection[Any], name: str, values: Mapping[str, Any]) -> Ro
 
 def remove_limit(conn: Connection[Any], name: str) -> None:
     """Remove a limit of keys; the runs that it held go on. Raises NotFound."""
-    queues.remove_limit(conn, name)
+    try:
+        queues.remove_limit(conn, name)
+    except NotFound as error:
+        raise NotFound(f"{error}{did_you_mean(name, name_hints.known_names(conn, 'limit'))}") from None
 
 
 def change_retention(conn: Connection[Any], values: Mapping[str, Any]) -> Row:

@@ -10,12 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.config import find_backlog_limits
-from pgsched.core.health import Patience, find_problems
 from pgsched.core.model import Row
+from pgsched.core.problems import Patience, find_problems
 from pgsched.db.connection import pooler
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.reports import health, slots
-from pgsched.db.queries.reports.health import build
+from pgsched.db.queries.reports import slots
+from pgsched.db.queries.reports.facts import build, finished_lately, needing_attention, read_facts
 from pgsched.services.status_model import Attention, Finished, NextFire, Status
 
 SAMPLE = 10_000  # finished runs that are read at most
@@ -38,9 +38,9 @@ def read_status(conn: Connection[Any], sample: int | None = None) -> Status:
     with conn.transaction():
         # statistics of a queue table are stale by nature; each query below has an index that fits it
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off; SET LOCAL lock_timeout = '3s'")
-        facts = health.facts(conn, MOST_OPEN)
+        facts = read_facts(conn, MOST_OPEN)
         finished = newest_finished(conn, sample, most)
-        attention = build(Attention, health.needing_attention(conn, sample, OLDER))
+        attention = build(Attention, needing_attention(conn, sample, OLDER))
         fires = next_fires(slots.next_of_jobs(conn, 10 + EXTRA_SLOTS))[:10]
     return Status(
         find_problems(facts, patience), facts.leader, facts.workers, facts.queues, facts.jobs, finished, attention,
@@ -51,7 +51,7 @@ def read_status(conn: Connection[Any], sample: int | None = None) -> Status:
 
 def newest_finished(conn: Connection[Any], sample: int, most: int) -> Finished:
     """Count the newest finished runs; `sampled_s` and `counted_s` are set only where there were more than were read."""
-    row = health.finished_lately(conn, sample, most)
+    row = finished_lately(conn, sample, most)
     sampled_s = row["sampled_s"] if row["read"] >= sample else None
     counted_s = row["counted_s"] if row["counted"] >= most else None
     return build(Finished, row | {"sampled_s": sampled_s, "counted_s": counted_s})

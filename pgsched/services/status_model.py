@@ -18,7 +18,7 @@ from pgsched.core.facts import (
     Queue,
     Unroutable,
 )
-from pgsched.core.health import Problem
+from pgsched.core.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from pgsched.errors import NotFound, NotPermitted
 from pgsched.services import charts, pauses, status
 from pgsched.services.charts import Stretch
 from pgsched.services.jobs import job_changes
-from pgsched.services.limits import explain_hold
 from pgsched.services.pauses import Target
 from pgsched.services.runs import changes
+from pgsched.services.runs.waiting import explain_hold
 from pgsched.services.status_model import Status
 
 SPAN = "15m"

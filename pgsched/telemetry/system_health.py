@@ -13,10 +13,10 @@ from typing import Any
 
 from pgsched import log
 from pgsched.config import find_backlog_limits
-from pgsched.core.health import KINDS, Patience, Problem, find_problems
+from pgsched.core.problems import KINDS, Patience, Problem, find_problems
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import first_line
-from pgsched.db.queries.reports import health
+from pgsched.db.queries.reports.facts import read_facts
 from pgsched.telemetry.metrics import Sample
 
 logger = log.get("metrics")
@@ -27,7 +27,7 @@ def judge_system(conn: Connection[Any]) -> list[Problem]:
     """Return the problems of this moment, without the notes."""
     with conn.transaction():
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
-        facts = health.facts(conn)
+        facts = read_facts(conn)
     return [one for one in find_problems(facts, Patience(*find_backlog_limits())) if not one.note]
 
 

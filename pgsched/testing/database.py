@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
+from psycopg import errors
 from psycopg import sql as composing
 from psycopg.conninfo import make_conninfo
 
@@ -16,7 +18,7 @@ from pgsched.db.connection.connect import Connection, connect
 from pgsched.db.queries import testing
 from pgsched.db.queries.reports.live import database_now
 from pgsched.db.schema.migrate import upgrade
-from pgsched.errors import InputError
+from pgsched.errors import InputError, NotPermitted, PgschedError
 
 SLOTS = 1000
 
@@ -41,19 +43,39 @@ def travel(conn: Connection[Any], now: datetime, by: timedelta) -> int:
 
 
 @contextmanager
-def fresh_database(server_dsn: str, template: str | None = None) -> Iterator[tuple[str, str]]:
+def fresh_database(
+    server_dsn: str, template: str | None = None, prepare: Callable[[Connection[Any]], object] | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield the name and DSN of a new database, and drop it after the block.
 
     With a template, the database is its copy; without one, it is created and migrated.
+    `prepare`: is called with a connection to the new database, and committed. It makes what is not pgsched's.
+
+    Raises NotPermitted if the role may not create databases; PgschedError if the template is in use, or for what makes
+    a server unreachable.
     """
     name = f"pgsched_test_{uuid.uuid4().hex[:12]}"
     new, old = composing.Identifier(name), composing.Identifier(template or "template0")
     with connect(server_dsn, purpose="testing") as conn:
-        conn.execute(composing.SQL("CREATE DATABASE {} TEMPLATE {}").format(new, old))
+        try:
+            conn.execute(composing.SQL("CREATE DATABASE {} TEMPLATE {}").format(new, old))
+        except errors.InsufficientPrivilege as error:
+            raise NotPermitted(
+                f"role {conn.info.user!r} may not create databases for tests: ALTER ROLE {conn.info.user} CREATEDB, or"
+                " name a role that may"
+            ) from error
+        except errors.ObjectInUse as error:
+            raise PgschedError(
+                "the template of the tests' databases is in use, so it cannot be copied: close every connection that"
+                " pgsched_prepare opened by itself (for example engine.dispose())"
+            ) from error
         try:
             dsn = make_conninfo(server_dsn, dbname=name)
             if template is None:
                 upgrade(dsn)
+            if prepare is not None:
+                with psycopg.connect(dsn) as own:
+                    prepare(own)
             yield name, dsn
         finally:
             conn.execute(composing.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(new))

@@ -6,10 +6,13 @@ Invariant: a run looks the same whether it was recorded or is a row of a databas
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgsched.core.lifecycle import OPEN_STATES
+from pgsched.core.model import State
+
+UNSTARTED = (State.WAITING, State.SCHEDULED, State.QUEUED)
 
 
 @dataclass(slots=True)
@@ -20,6 +23,8 @@ class Enqueued:
     `slot`: the slot of a job's run, otherwise None.
     `attempt`: how many attempts have begun.
     `error`: the last failure in one line.
+    `reason`: why the run was cancelled or missed, or why it waits.
+    `expires_at`: when the run is missed, unless it has started.
     """
 
     id: int
@@ -35,10 +40,18 @@ class Enqueued:
     state: str = "queued"
     result: Any = None
     error: str | None = None
+    reason: str | None = None
     attempt: int = 0
     max_attempts: int = 3
     slot: datetime | None = None
     finished_at: datetime | None = None
+    expires_at: datetime | None = None
+    keep: timedelta | None = None
+    kill_after: timedelta | None = None
+    backoff: str | None = None
+    backoff_base: timedelta | None = None
+    backoff_max: timedelta | None = None
+    backoff_jitter: float | None = None
 
     @property
     def is_open(self) -> bool:

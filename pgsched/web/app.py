@@ -13,20 +13,21 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
 
 from pgsched.db.connection.pool import Pool
 from pgsched.services.charts import RANGES, Recent
 from pgsched.web import routes
+from pgsched.web.api.errors import status_error
+from pgsched.web.api.waiting import WaitingRequests
 from pgsched.web.pages.depth import Depths, record_depths
 from pgsched.web.pages.doctor import Diagnosis
-from pgsched.web.pages.responses import View, render
+from pgsched.web.pages.responses import View, local_path, render
 from pgsched.web.security import login
-from pgsched.web.security.guard import Guard
 from pgsched.web.security.guesses import MAX_LOGIN_GUESSES, MAX_TOKEN_GUESSES, Guesses
 from pgsched.web.security.keys import EndedSessions, key_of
+from pgsched.web.security.request_guard import Guard, is_api
 from pgsched.web.security.secrets import Signer
 from pgsched.web.security.visitors import VisitorRecognition
 from pgsched.web.settings import Settings
@@ -37,7 +38,7 @@ SESSION = {"enable_seqscan": "off", "jit": "off"}
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def make_console(settings: Settings, ending: asyncio.Event | None = None) -> ASGIApp:
+def make_console(settings: Settings, ending: asyncio.Event | None = None) -> Guard:
     """Build the console behind its guard.
 
     `ending`: event streams end once it is set; the application sets it when it ends.
@@ -49,7 +50,7 @@ def make_console(settings: Settings, ending: asyncio.Event | None = None) -> ASG
         middleware=[Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5)],
     )
     app.state.settings = settings
-    app.state.signer = Signer(key_of(settings.home))
+    app.state.signer = Signer(settings.signing_key or key_of(settings.home))
     app.state.ended = EndedSessions(settings.home and settings.home / "web.ended")
     app.state.pool = Pool(settings.dsn, size=CONNECTIONS, purpose="web", timeout_s=TIMEOUT_S, settings=SESSION)
     app.state.depths = Depths()
@@ -60,6 +61,8 @@ def make_console(settings: Settings, ending: asyncio.Event | None = None) -> ASG
     app.state.looks = None
     app.state.hashing, app.state.hash_lock = 0, None
     app.state.ending = ending or asyncio.Event()
+    app.state.waiting = WaitingRequests(settings.dsn, app.state.ending)
+    app.router.redirect_slashes = False  # its redirects would lose the prefix; see answer_http_error
     return Guard(app, settings, VisitorRecognition(settings, app.state.signer, app.state.ended), error_response)
 
 
@@ -72,6 +75,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
     finally:
         app.state.ending.set()
         noting.cancel()
+        app.state.waiting.close()
         app.state.pool.close()
 
 
@@ -100,8 +104,15 @@ def healthz(request: Request) -> Response:
 
 
 async def answer_http_error(request: Request, error: Exception) -> Response:
-    """Answer a request for an unknown page, or with a method that the page does not take."""
+    """Answer a request for an unknown page, or with a method that the page does not take.
+
+    A page's address with a slash too much leads to the page.
+    """
     assert isinstance(error, HTTPException)
+    path = request.url.path
+    shorter = local_path(path.rstrip("/"), "") if path.endswith("/") and not is_api(path) else ""
+    if error.status_code == 404 and request.method == "GET" and shorter:
+        return RedirectResponse(shorter, 307)
     return error_response(request, error.status_code, error.detail, dict(error.headers or {}))
 
 
@@ -122,6 +133,6 @@ def error_response(
 
     `again`: the fields that were sent, which the page offers to send again.
     """
-    if request.url.path.startswith("/api/"):
-        return JSONResponse({"error": text, "field": None}, status, headers)
+    if is_api(request.url.path):
+        return status_error(status, text, headers)
     return HTMLResponse(render(request, View("error.html", {"error": text, "again": again})), status, headers)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from starlette.responses import RedirectResponse
 from starlette.routing import BaseRoute, Route
 
-from pgsched.web.api import openapi, operation_table
+from pgsched.web.api import calling, openapi
 from pgsched.web.pages import (
     alerts,
     backfills,
     bulk,
     calendars,
-    job_form,
     jobs,
     overview,
     queues,
@@ -19,6 +18,7 @@ from pgsched.web.pages import (
     runs,
     workers,
 )
+from pgsched.web.pages.forms import job_form, run_form
 from pgsched.web.pages.live import page
 from pgsched.web.pages.responses import Endpoint, Page, change_endpoint
 
@@ -36,7 +36,7 @@ def change_route(path: str, act: Page) -> Route:
 
 ROUTES: list[BaseRoute] = [
     Route("/api/openapi.json", openapi.serve_document, methods=["GET"]),
-    *operation_table.routes(),
+    *calling.routes(),
     page_route("/", overview.overview),
     page_route("/jobs", jobs.index),
     Route("/jobs/", RedirectResponse("/jobs", 308), methods=["GET"]),
@@ -50,11 +50,14 @@ ROUTES: list[BaseRoute] = [
     change_route("/job/backfill/{name:job}", backfills.start),
     change_route("/job/pause/{name:job}", jobs.pause),
     change_route("/job/resume/{name:job}", jobs.resume),
-    change_route("/job/run/{name:job}", jobs.run),
+    page_route("/job/run/{name:job}", run_form.ask_job),
+    change_route("/job/run/{name:job}", run_form.run),
     change_route("/job/delete/{name:job}", jobs.delete),
     change_route("/job/exclude/{name:job}", calendars.exclude),
     change_route("/job/allow/{name:job}", calendars.allow),
     page_route("/runs", runs.index),
+    page_route("/runs/new", run_form.new),
+    change_route("/runs/new", run_form.create),
     page_route("/runs/many", bulk.ask),
     change_route("/runs/many", bulk.choose),
     change_route("/runs/many/do", bulk.change_runs),

@@ -160,7 +160,7 @@ def serve_console(settings: Settings, dsn: str, on_listening: Callable[[str], ob
     gc_tuning.tune_for_long_run()
     server = EndingServer(config, ending)
     with listening, stopped_by_sigterm(server):
-        on_listening(f"http://{url_host}:{port}/")
+        on_listening(f"http://{url_host}:{port}{settings.root_path}/")
         server.run(sockets=[listening])
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgsched.errors import InputError
+from pgsched.web.security.application_auth import Auth
+from pgsched.web.security.prefix import check_prefix, cookie_name
 from pgsched.web.security.secrets import Password, Role, equal_secrets, is_strong
 
 SHORTEST_TOKEN = 16
@@ -25,6 +27,8 @@ class Settings:
     `token`, `password`: a visitor with one of these may change things.
     `named_tokens`: pairs of a person's name and a token; the person may change things.
     `reader_token`: a visitor with this token may only look.
+    `producer_tokens`: pairs of a program's name and a token; the program may make runs by the API, and
+      read a run by its id and a task by its name.
     `proxy_header`: the header in which a proxy sends the name of the user.
     `proxies`: the addresses of trusted proxies.
     `read_only`: no visitor may change anything.
@@ -32,6 +36,10 @@ class Settings:
     `every_s`: seconds between two looks of a live page.
     `https`: visitors come over https, which a proxy ends.
     `home`: the folder of the key that signs cookies; None: a key of this process alone.
+    `root_path`: the path below which the console is reached, such as `/jobs`; empty: the root.
+    `signing_key`: signs cookies in place of the key in `home`.
+    `stream_s`: seconds after which an event stream ends, and the browser opens the next one.
+    `auth`: a function of the application around the console that lets visitors in, in place of all secrets here.
     """
 
     dsn: str
@@ -48,14 +56,25 @@ class Settings:
     every_s: float = 2.0
     https: bool = False
     home: Path | None = None
+    producer_tokens: tuple[tuple[str, str], ...] = ()
+    root_path: str = ""
+    signing_key: bytes | None = None
+    stream_s: float = 600.0
+    auth: Auth | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "root_path", check_prefix("root path", self.root_path))
         named = [("token", token) for _, token in self.named_tokens]
+        named += [("producer token", token) for _, token in self.producer_tokens]
         for name, token in (("token", self.token), ("reader token", self.reader_token), *named):
             if token is not None and len(token) < SHORTEST_TOKEN:
                 raise InputError(f"{name}: is shorter than {SHORTEST_TOKEN} characters", name)
         if (self.proxy_header is None) != (not self.proxies):
             raise InputError("trusted proxy: --trusted-proxy-header and --trusted-proxy need each other")
+        if self.read_only and self.producer_tokens:
+            raise InputError("producer token: contradicts --read-only: a producer makes runs", "producer token")
+        if self.auth is not None and self.has_secrets:
+            raise InputError("auth: the function replaces tokens, passwords and proxies: give either", "auth")
         if not self.authenticates and not is_loopback(self.host):
             raise InputError(
                 f"host: {self.host} can be reached from elsewhere: give --token-file, --password-hash or"
@@ -65,15 +84,21 @@ class Settings:
     @property
     def authenticates(self) -> bool:
         """Check whether visitors must authenticate."""
-        return any((self.token, self.named_tokens, self.reader_token, self.password, self.proxy_header))
+        return self.auth is not None or self.has_secrets
 
     @property
-    def cookie(self) -> str:
+    def has_secrets(self) -> bool:
+        """Check whether there is a token, a password or a trusted proxy."""
+        return self.has_login or bool(self.producer_tokens) or self.proxy_header is not None
+
+    def cookie(self, prefix: str) -> str:
         """Return the name of the session cookie.
 
-        A browser takes a cookie with the prefix `__Host-` over https alone, and from no other host.
+        A browser takes a cookie with the prefix `__Host-` over https alone, and from no other host. Such a cookie is
+        for all paths; below a path, `__Secure-` is the most that a browser enforces.
         """
-        return "__Host-pgsched_session" if self.https else "pgsched_session"
+        secure = "" if not self.https else "__Secure-" if prefix else "__Host-"
+        return cookie_name(f"{secure}pgsched_session", prefix)
 
     @property
     def has_login(self) -> bool:
@@ -99,6 +124,9 @@ class Settings:
         found: tuple[Role, str] = ("none", "")
         if self.reader_token and equal_secrets(given, self.reader_token):
             found = ("read", "")
+        for name, producer in self.producer_tokens:
+            if equal_secrets(given, producer):
+                found = ("produce", name)
         for name, token in (("", self.token), *self.named_tokens):
             if token and equal_secrets(given, token):
                 found = ("write", name)

@@ -31,16 +31,20 @@ class WorkerEnd:
     - `on_stop()`: called at each stop.
     - `stops`: how many stops were requested.
     - `draining`: set once the worker takes no more runs.
+    - `why`: why it takes no more runs, where no stop asked for that.
     - `fatal`: the error that the worker ends with, if any.
     - `report_state`: tells a supervisor the worker's state.
+    - `inside`: the worker runs inside another program, which has the signals.
     """
 
     def __init__(self, on_stop: Callable[[], object] = bool) -> None:
         self.on_stop = on_stop
         self.stops = 0
         self.draining = asyncio.Event()
+        self.why: str | None = None
         self.fatal: PgschedError | None = None
         self.report_state: Callable[[str], object] = lambda word: None
+        self.inside = False
         self._signalled_at: float | None = None
 
     def stop(self) -> None:
@@ -62,7 +66,7 @@ class WorkerEnd:
         """Take no more runs and end when the running ones have ended; `error`: what to end with, if anything."""
         if not self.draining.is_set():
             logger.info("retiring", why=why, **({"error": str(error)} if error else {}))
-            self.fatal = error
+            self.why, self.fatal = why, error
             self.draining.set()
             self.on_stop()
             self.report_state(why)
@@ -94,14 +98,15 @@ class WorkerEnd:
         runner.hand_back()
         if not self.stops:  # retired without a stop: running attempts get all the time they need, until a stop
             await runner.idle(lambda: self.stops > 0)
-        found = runner.running()
-        running = {"runs": log_lines.format_running(found), "hint": log_lines.HURRY} if found else {}
-        logger.info("draining", running=len(runner), grace_s=grace_s, **running)
-        telling = asyncio.create_task(log_lines.log_running_attempts(runner.running))
-        await self._until_idle(runner, grace_s, hurry=True)
-        longest = runner.end_all(EndReason.SHUTDOWN)
-        await self._until_idle(runner, max(longest, 10.0) + FLUSH_S + 1, hurry=False)
-        telling.cancel()
+        hint = {} if self.inside else {"hint": log_lines.HURRY}
+        logger.info("draining", **log_lines.drain_fields(runner.running(), grace_s, hint))
+        telling = asyncio.create_task(log_lines.log_running_attempts(runner.running, hint))
+        try:
+            await self._until_idle(runner, grace_s, hurry=True)
+            longest = runner.end_all(EndReason.SHUTDOWN)
+            await self._until_idle(runner, max(longest, 10.0) + FLUSH_S + 1, hurry=False)
+        finally:
+            telling.cancel()
         try:
             async with asyncio.timeout(FLUSH_S):
                 await outcomes.flushed()

@@ -1,4 +1,4 @@
-"""One worker process: a worker, a leader candidate in its own thread, and the signals that stop both.
+"""One worker process: a worker for each app, a leader candidate in its own thread, and the signals that stop both.
 
 SIGTERM and SIGINT drain the worker, and so does the SIGHUP of a closed terminal. A second signal makes it hurry. An end
 for any other reason has its own exit code.
@@ -10,8 +10,7 @@ import asyncio
 import os
 import signal
 import socket
-import threading
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pgsched
@@ -30,16 +29,17 @@ from pgsched.execute.output.record import Journal
 from pgsched.execute.registry import make_executors
 from pgsched.leader.election import Leader
 from pgsched.telemetry import otel, tracing
-from pgsched.threads import run_in_thread
 from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
+from pgsched.worker.ending import WorkerEnd
 from pgsched.worker.observers.events import NO_EVENTS
 from pgsched.worker.process_endpoint import ProcessEndpoints
+from pgsched.worker.together import report_as_one, work_together
 from pgsched.worker.watching.memory_limit import check_memory
 from pgsched.worker.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from pgsched.app.base import AppBase
     from pgsched.worker.observers.tracing import Tracing
@@ -77,35 +77,49 @@ def refuse_other_database(dsn: str, app_dsn: str) -> None:
     if found[0] != found[1]:
         raise InputError(
             f"dsn: the app is made for {describe_database(app_dsn)}, and this worker was told to serve"
-            f" {describe_database(dsn)}: leave out --dsn (or PGSCHED_DSN, or DATABASE_URL), or the dsn of App(...)",
+            f" {describe_database(dsn)}: leave out --dsn (or PGSCHED_DSN), or the dsn of App(...)",
             "dsn",
         )
 
 
 def run_worker(
     settings: Settings,
-    app: AppBase | None = None,
-    on_start: Callable[[Worker], None] | None = None,
+    apps: Sequence[AppBase] = (),
     line: SupervisorLink | None = None,
 ) -> None:
-    """Run one worker process to its end; `line` leads to its supervisor.
+    """Run one worker process to its end, with one worker for each app; `line` leads to its supervisor.
 
     Raises PgschedError where it cannot start, or cannot go on.
     """
-    if app is not None and app.dsn is None:
-        app.dsn = settings.dsn  # a handler that enqueues uses this database, wherever the DSN came from
+    for app in apps:
+        if app.dsn is None:
+            app.dsn = settings.dsn  # a handler that enqueues uses this database, wherever the DSN came from
     prepare(settings)
-    if app is None and Kind.TASK in settings.worker.allow:
-        logger.warning("no --app: this worker runs no task of Python code", kinds=sorted(settings.worker.allow))
-    if app is not None and app.dsn is not None and app.dsn != settings.dsn:
-        refuse_other_database(settings.dsn, app.dsn)
-    if Kind.SQL in settings.worker.allow:
-        sql_rights.refuse_rights(settings.dsn, settings.worker.sql_login, as_worker=settings.worker.sql_as_worker)
+    if not apps and Kind.TASK in settings.worker.allow:
+        logger.warning(no_app(settings.worker.allow))
+    for app in apps:
+        if app.dsn is not None and app.dsn != settings.dsn:
+            refuse_other_database(settings.dsn, app.dsn)
+    refuse_sql_rights(settings)
     gc_tuning.tune_for_long_run()
     check_memory(settings.worker.max_memory_mb)
     restore_sigchld()
     with ProcessEndpoints(settings, under_supervisor=line is not None) as observed:
-        shutdown.run_loop(lambda: work_until_drained(settings, app, on_start, line, observed))
+        shutdown.run_loop(lambda: work_until_drained(settings, apps, line, observed))
+
+
+def no_app(allow: Collection[str]) -> str:
+    """Return the warning about a worker without an app, which says what the worker can run all the same."""
+    others = sorted(set(allow) - {Kind.TASK})
+    can = f"only runs of kind {', '.join(others)}" if others else "nothing at all, it can only lead"
+    more = "" if others else ", or --allow command,shell,sql,http"
+    return f"no --app: this worker runs no task of Python code: {can}; give --app package.module:app{more}"
+
+
+def refuse_sql_rights(settings: Settings) -> None:
+    """Raise InputError where SQL jobs would run with rights that their owners do not have."""
+    if Kind.SQL in settings.worker.allow:
+        sql_rights.refuse_rights(settings.dsn, settings.worker.sql_login, as_worker=settings.worker.sql_as_worker)
 
 
 def restore_sigchld() -> None:
@@ -119,73 +133,90 @@ def restore_sigchld() -> None:
 
 async def work_until_drained(
     settings: Settings,
-    app: AppBase | None,
-    on_start: Callable[[Worker], None] | None = None,
+    apps: Sequence[AppBase],
     line: SupervisorLink | None = None,
     observed: ProcessEndpoints | None = None,
 ) -> None:
-    """Run the asyncio part of `run_worker`; return when drained."""
-    if app is None:
-        return await run_between_hooks(settings, app, on_start, line, observed)
-    await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
+    """Run the asyncio part of `run_worker`, between the apps' on_start and on_shutdown hooks; return when drained."""
+    started: list[AppBase] = []
     try:
-        await run_between_hooks(settings, app, on_start, line, observed)
+        for app in apps:
+            await app.hooks.start([task.name for task in app.tasks.values() if task.is_async])
+            started.append(app)
+        await run_between_hooks(settings, apps, line, observed)
     finally:
-        await app.hooks.shutdown()
+        for app in reversed(started):
+            await app.hooks.shutdown()
 
 
 async def run_between_hooks(
     settings: Settings,
-    app: AppBase | None,
-    on_start: Callable[[Worker], None] | None,
+    apps: Sequence[AppBase],
     line: SupervisorLink | None,
     observed: ProcessEndpoints | None,
 ) -> None:
-    """Run the worker between the app's on_start and on_shutdown hooks.
-
-    Errors in the settings are raised before anything is registered.
-    """
-    hidden_environment.drop()  # only now, because the app's hooks may read the secrets
+    """Run the workers between the hooks. Errors in the settings are raised before anything is registered."""
+    hidden_environment.drop()  # only now, because the apps' hooks may read the secrets
     loop = asyncio.get_running_loop()
-    worker = make_worker(settings, app, observed, declares=True)
-    traced = trace(settings, worker)
+    workers = make_workers(settings, apps, observed)
+    first = workers[0].ending
+    traced = [trace(settings, worker) for worker in workers]
+
+    def each(call: Callable[[WorkerEnd], object]) -> None:
+        for worker in workers:
+            call(worker.ending)
+
     handled = [*SIGNALS, *([] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP])]
     for number in handled:
         # a service manager may signal every process, so under a supervisor only the supervisor makes this one hurry
-        loop.add_signal_handler(number, *((worker.stop,) if line is None else (worker.ending.stop_at_least, 1)))
+        asked: Callable[[WorkerEnd], object] = WorkerEnd.stop if line is None else stop_at_least(1)
+        loop.add_signal_handler(number, each, asked)
         # The event loop gets signals through a descriptor; this handler is also called while the loop is blocked.
-        signal.signal(number, lambda *_: worker.ending.signal_received())
+        signal.signal(number, lambda *_: each(WorkerEnd.signal_received))
         signal.siginterrupt(number, False)
     signal_isolation.reset_in_children(handled)
     if line is not None:
-        worker.ending.report_state = line.say
-        line.on_stop(lambda times: loop.call_soon_threadsafe(worker.ending.stop_at_least, times))
+        report_as_one([worker.ending for worker in workers], line.say)
+        line.on_stop(lambda times: loop.call_soon_threadsafe(each, stop_at_least(times)))
     leader = Leader(
         settings.dsn,
         settings.leader,
         process_name(),
-        on_fatal=lambda error: loop.call_soon_threadsafe(worker.ending.fail, error),
+        on_fatal=lambda error: loop.call_soon_threadsafe(first.fail, error),
     )
     if observed is not None:
-        observed.watch(worker, leader)
-    thread = threading.Thread(target=leader.run, name="pgsched-leader", daemon=True)
-    if on_start is not None:
-        on_start(worker)
+        observed.watch(workers, leader)
     try:
-        worker.register()
-        if settings.worker.leader:  # not earlier: jobs that the code no longer declares must not fire again
-            thread.start()
-        with alerting(settings, leader, stands=settings.worker.leader):
-            await worker.run()
+        await work_together(workers, leader, settings)
     finally:
-        if thread.is_alive():
-            leader.stop()
-            await run_in_thread(partial(thread.join, 3.0))
         for number in handled:
             loop.remove_signal_handler(number)
         signal_isolation.clear_reset_signals()
-        if traced is not None:
-            await traced.close()
+        for one in traced:
+            if one is not None:
+                await one.close()
+
+
+def stop_at_least(times: int) -> Callable[[WorkerEnd], None]:
+    """Return a call that stops a worker until `times` stops were requested."""
+    return lambda ending: ending.stop_at_least(times)
+
+
+def make_workers(settings: Settings, apps: Sequence[AppBase], observed: ProcessEndpoints | None) -> list[Worker]:
+    """Return a worker for each app, or one without an app; only the first one runs other kinds than tasks.
+
+    Raises InputError.
+    """
+    workers = [make_worker(settings, apps[0] if apps else None, observed, declares=True)]
+    if len(apps) > 1 and Kind.TASK not in settings.worker.allow:
+        raise InputError("allow: several apps need the kind task: add --allow task", "allow")
+    tasks_only = replace(
+        settings.worker, allow=frozenset({Kind.TASK}), http_allow=(), run_as=None, sql_as_worker=False, sql_login=None
+    )
+    for number, app in enumerate(apps[1:], 2):
+        others = replace(settings, worker=tasks_only)
+        workers.append(make_worker(others, app, observed, declares=True, name=f"{process_name()}/{number}"))
+    return workers
 
 
 def trace(settings: Settings, worker: Worker) -> Tracing | None:
@@ -200,17 +231,22 @@ def trace(settings: Settings, worker: Worker) -> Tracing | None:
 
 
 def make_worker(
-    settings: Settings, app: AppBase | None, observed: ProcessEndpoints | None = None, *, declares: bool = False
+    settings: Settings,
+    app: AppBase | None,
+    observed: ProcessEndpoints | None = None,
+    *,
+    declares: bool = False,
+    name: str | None = None,
 ) -> Worker:
     """Return a worker with an executor for each allowed kind.
 
-    `declares`: the worker writes the jobs that the app's code declares.
+    `declares`: the worker writes the jobs that the app's code declares. `name`: its name in `workers`.
     """
     mine = settings.worker
     journal = Journal(mine.log_bytes)
     chosen = make_executors(app, mine, settings.dsn, journal)
     registration = workers.Registration(
-        name=process_name(),
+        name=name or process_name(),
         version=pgsched.__version__,
         app=None if app is None else app.name,
         concurrency=mine.concurrency,
@@ -218,9 +254,7 @@ def make_worker(
         kinds=sorted(chosen),
         tasks=sorted(app.tasks) if app is not None and Kind.TASK in chosen else [],
         lease_s=mine.lease_s,
-        jobs=app.jobs if app is not None and declares else None,
-        # two programs that are both named main must not delete each other's jobs
-        removes=app is not None and declares and app.named,
+        jobs=app.declared_jobs if app is not None and declares else None,
         releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
     events = NO_EVENTS if observed is None or observed.worker_meter is None else observed.worker_meter
@@ -237,7 +271,7 @@ def run_leader(settings: Settings) -> None:
     before = {number: signal.signal(number, lambda *_: leader.stop()) for number in SIGNALS}
     try:
         with observed:
-            observed.watch(None, leader)
+            observed.watch((), leader)
             with alerting(settings, leader, stands=True):
                 leader.run()
     finally:

@@ -14,11 +14,11 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pgsched
 from pgsched.config import Settings, find_backlog_limits
@@ -26,9 +26,9 @@ from pgsched.errors import InputError
 from pgsched.leader.election import Leader
 from pgsched.leader.metrics import LeaderMeter
 from pgsched.telemetry.endpoint import Answer, Endpoint, Route, address, listen
-from pgsched.telemetry.health import Health, as_json, starting_health
-from pgsched.telemetry.metrics import Meter, Sample
-from pgsched.worker.health import leader_health, worker_health
+from pgsched.telemetry.liveness import Health, as_json, starting_health
+from pgsched.telemetry.metrics import Labels, Meter, Sample
+from pgsched.worker.liveness import leader_health, worker_health
 from pgsched.worker.observers.metrics import WorkerMeter, samples_of
 from pgsched.worker.worker import Worker
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pgsched.telemetry.system_health import SystemHealth
 
 FOLDER = "PGSCHED_ENDPOINTS"  # where supervised workers have their socket files
+FLAGS = ("pgsched_worker_draining",)
 
 
 class ProcessEndpoints:
@@ -45,7 +46,7 @@ class ProcessEndpoints:
     def __init__(self, settings: Settings, *, under_supervisor: bool = False) -> None:
         """Listen at once. Raises InputError where that fails, or where prometheus_client is missing."""
         mine = settings.worker
-        self._worker: Worker | None = None
+        self._workers: Sequence[Worker] = ()
         self._leader: Leader | None = None
         self._figures: Figures | None = None
         self._system: SystemHealth | None = None
@@ -64,9 +65,9 @@ class ProcessEndpoints:
         else:
             self._endpoints = make_public_endpoints(mine.metrics, mine.health, self._metrics, self.health)
 
-    def watch(self, worker: Worker | None, leader: Leader) -> None:
-        """Report this worker and this leader from now on."""
-        self._worker, self._leader = worker, leader
+    def watch(self, workers: Sequence[Worker], leader: Leader) -> None:
+        """Report these workers and this leader from now on."""
+        self._workers, self._leader = workers, leader
         if not self._is_enabled:
             return
         # imported only where needed: these two add a fifth to the import time of the whole process
@@ -82,14 +83,15 @@ class ProcessEndpoints:
         if self.meter is not None:
             leader.meter = LeaderMeter(self.meter)
             self.meter.sources += [leader.meter.samples, self._figures.samples, system.samples]
-            if worker is not None:
-                self.meter.sources.append(partial(samples_of, worker.runner))
+            if workers:
+                self.meter.sources.append(partial(sum_samples, [partial(samples_of, one.runner) for one in workers]))
         self._figures.start()
 
     def health(self) -> Health:
         """Return the health of the process now."""
-        if self._worker is not None:
-            found = worker_health(self._worker)
+        if self._workers:
+            each = [worker_health(worker) for worker in self._workers]
+            found = Health([why for one in each for why in one.alive], [why for one in each for why in one.ready])
         else:
             found = starting_health() if self._leader is None else leader_health(self._leader)
         return found if self._system is None else replace(found, system=self._system.lines())
@@ -113,9 +115,9 @@ class ProcessEndpoints:
 
     def _about(self) -> Iterator[Sample]:
         yield "pgsched_build_info", (pgsched.__version__, platform.python_version()), 1
-        heartbeat = None if self._worker is None else self._worker.heartbeat
-        if heartbeat is not None:
-            yield "pgsched_heartbeat_age_seconds", (), time.monotonic() - heartbeat.beaten_at
+        beaten = [worker.heartbeat.beaten_at for worker in self._workers if worker.heartbeat is not None]
+        if beaten:
+            yield "pgsched_heartbeat_age_seconds", (), time.monotonic() - min(beaten)
 
     def _inner(self) -> list[Endpoint]:
         """Return the endpoint on a socket file, for the supervisor only."""
@@ -128,6 +130,19 @@ class ProcessEndpoints:
             meter = self.meter
             routes["/metrics"] = lambda _: Answer(200, json.dumps(meter.snapshot()).encode(), "application/json")
         return [Endpoint(listening, routes)]
+
+
+def sum_samples(sources: Iterable[Callable[[], Iterable[Sample]]]) -> Iterator[Sample]:
+    """Yield the samples of several workers of this process, those of the same name and labels added up.
+
+    Of those that are 0 or 1 the highest one counts.
+    """
+    sums: dict[tuple[str, Labels], Any] = {}
+    for source in sources:
+        for name, labels, value in source():
+            before = sums.get((name, labels), 0)
+            sums[name, labels] = max(before, value) if name in FLAGS else before + value
+    yield from ((name, labels, value) for (name, labels), value in sums.items())
 
 
 def require_client() -> None:

@@ -23,6 +23,8 @@ OTHERS_APP = (
     " delete the rows of that app in pgsched.tasks"
 )
 LOCK_NOT_AVAILABLE = "55P03"
+LIMITS_LOCKED = "limits of tasks stay as they are: another session has locked one; start a worker again later"
+LIMITS_WAIT_S = 1.0
 
 
 def register(dsn: str, registration: Registration) -> tuple[int, bool]:
@@ -40,12 +42,30 @@ def register(dsn: str, registration: Registration) -> tuple[int, bool]:
     return worker_id, not locked_jobs(done)
 
 
-def register_tasks(conn: Connection[Any], registration: Registration) -> None:
-    """Register the app's tasks and their releases, before a job of them is declared. Raises DatabaseError."""
+def register_tasks(conn: Connection[Any], registration: Registration, *, again: bool = False) -> None:
+    """Register the app's tasks, releases and limits, before a job of them is declared. Raises DatabaseError.
+
+    `again`: the worker registers once more, so limits that are there stay as they are.
+    """
     if registration.app is None or registration.releases is None:
         return
     if owner := tasks.register(conn, registration.app, registration.releases):
         logger.warning(OTHERS_APP, app=registration.app, owner=owner)
+    elif done := declare_limits(conn, registration.app, update=not again):
+        logger.info("limits of tasks declared", app=registration.app, limits=done)
+
+
+def declare_limits(conn: Connection[Any], app: str, *, update: bool) -> dict[str, str]:
+    """Declare the limits of the app's tasks; return what was done with each. A limit that is locked stays as it is."""
+    try:
+        with conn.transaction():
+            conn.execute("SELECT set_config('lock_timeout', %s, true)", [f"{1000 * LIMITS_WAIT_S:.0f}ms"])
+            return tasks.declare_limits(conn, app, update=update)
+    except (LockTimeout, DatabaseError) as error:
+        if not isinstance(error, LockTimeout) and error.sqlstate != LOCK_NOT_AVAILABLE:
+            raise
+        logger.warning(LIMITS_LOCKED, app=app)
+        return {}
 
 
 def locked_jobs(done: dict[str, str]) -> dict[str, str]:
@@ -89,7 +109,7 @@ def register_again(conn: Connection[Any], registration: Registration) -> tuple[i
 
     Of its jobs only missing ones are put back. Raises DatabaseError.
     """
-    register_tasks(conn, registration)
+    register_tasks(conn, registration, again=True)
     try:
         worker_id, done = rows.register(conn, registration, again=True)
     except PgschedError as error:
@@ -115,7 +135,7 @@ def log_declarations(registration: Registration, done: dict[str, str]) -> None:
         logger.warning("jobs not made: their names belong to jobs that this app does not own; rename or delete one",
                        app=registration.app, jobs=foreign)  # fmt: skip
     left = [name for name, what in done.items() if what == "left"]
-    if left and registration.removes:
+    if left:
         logger.info("jobs left: other processes of the app are there; the leader removes what none declares", jobs=left)
     elif left:
         logger.warning("jobs are declared no more: delete them, or name the App to have them removed", jobs=left)

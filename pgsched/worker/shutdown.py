@@ -22,10 +22,10 @@ logger = log.get("process")
 WITHIN_S = 10.0
 
 
-def run_loop(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WITHIN_S) -> None:
+def run_loop(work: Callable[[], Coroutine[Any, Any, None]], within_s: float | None = WITHIN_S) -> None:
     """Run the worker like `asyncio.run`, with two differences.
 
-    - The process ends `within_s` seconds after the work where the event loop is not closed by then.
+    - The process ends `within_s` seconds after the work where the event loop is not closed by then; None: never.
     - A SystemExit in a task that a handler started does not end the loop: the code that awaits the task gets the error.
     """
     timers: list[threading.Timer] = []
@@ -41,10 +41,11 @@ def run_loop(work: Callable[[], Coroutine[Any, Any, None]], within_s: float = WI
             raise
         finally:
             others = asyncio.all_tasks() - {asyncio.current_task()}
-            timer = threading.Timer(within_s, exit_process, [others, error])
-            timer.daemon = True
-            timer.start()
-            timers.append(timer)
+            if within_s is not None:
+                timer = threading.Timer(within_s, exit_process, [others, error])
+                timer.daemon = True
+                timer.start()
+                timers.append(timer)
 
     try:
         with asyncio.Runner() as runner:

@@ -17,7 +17,7 @@ from pgsched.core.model import Claim, Kind
 from pgsched.db.connection.dsn import describe_database
 from pgsched.db.queries.runs import workers
 from pgsched.db.queries.runs.claims import Vitals, WorkerOffer
-from pgsched.execute.base import Executor, cap_kill_after
+from pgsched.execute.base import Executor, cap_kill_after, set_default_timeout
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.threads import run_in_thread
@@ -31,6 +31,7 @@ from pgsched.worker.heartbeat import DECLARE_AGAIN_S, Heartbeat, HeartbeatCalls
 from pgsched.worker.leases import Leases
 from pgsched.worker.listener import listen
 from pgsched.worker.observers.events import NO_EVENTS, WorkerEvents
+from pgsched.worker.observers.run_lines import RunLines
 from pgsched.worker.output import LogPump
 from pgsched.worker.parts import Parts
 from pgsched.worker.registration import register
@@ -65,7 +66,7 @@ class Worker:
         self.dsn = dsn
         self.settings = settings
         self.registration = registration
-        self.events = events
+        self.events = lines = RunLines(events)
         self.heartbeat: Heartbeat | None = None
         self.watchdog: Watchdog | None = None
         self.named = False  # claims include each run's name outside of the database
@@ -73,12 +74,13 @@ class Worker:
         journal = journal or Journal()
         leases, settler = Leases(settings.lease_s), Settler(dsn, registration.name, settings.settle_wait_s)
         self.ending = WorkerEnd()
-        self.outcomes = Outcomes(settler, LogPump(dsn, journal), journal, leases, executors, events, self._more_room)
+        self.outcomes = Outcomes(settler, LogPump(dsn, journal), journal, leases, executors, lines, self._more_room)
         self.runner = AttemptRunner(
             executors, settings.concurrency, leases, self.outcomes.take, self._more_room, self.ending.bug,
-            settings.max_runs or 0, events,
+            settings.max_runs or 0, lines,
         )  # fmt: skip
         settler.on_fatal, self.ending.on_stop = self.ending.fail, self.runner.stop
+        settler.more_to_come = lambda: bool(len(self.runner) or self.runner.buffer.claims)
         self.runner.buffer.on_last = lambda: self.ending.retire(SPENT)
 
     def stop(self) -> None:
@@ -111,9 +113,8 @@ class Worker:
         self.ending.report_state(READY)
         self._claimer = self._make_claimer(worker_id)
         heartbeat = self.heartbeat = self._make_heartbeat(worker_id)
-        watchdog = self.watchdog = Watchdog(
-            HandlerFinder(self.runner.running, self._code_of, self.registration.tasks)
-        )  # fmt: skip
+        finder = HandlerFinder(self.runner.running, self._code_of, self.registration.tasks)
+        watchdog = self.watchdog = Watchdog(finder, dumps=not self.ending.inside)
         watchdog.on_change = heartbeat.nudge.beat_soon
         watchdog.on_blocked = lambda who: self.ending.give_up(who, heartbeat, self.settings.grace_s)
         watchdog.start()
@@ -126,7 +127,7 @@ class Worker:
             for executor in set(self.runner.executors.values()):
                 await executor.close()
             await run_in_thread(partial(heartbeat.join, 5.0))
-            logger.info("stopped", worker=self.registration.name, **self.verdicts)
+            logger.info("stopped", **log_lines.stop_fields(self.registration.name, self.verdicts))
         if self.ending.fatal is not None:
             raise self.ending.fatal
 
@@ -143,15 +144,24 @@ class Worker:
         ]
         if self.settings.max_memory_mb is not None:
             others.append(parts.start(watch_memory(self.settings.max_memory_mb, self.ending.retire)))
-        await self.ending.draining.wait()
-        self._claimer.stop()
-        heartbeat.drain()
-        # wait for the answer to a claim on its way, so that its runs are handed back and need not expire
-        await asyncio.wait({claimer}, timeout=ANSWER_S)
-        await parts.end(claimer)
-        await self._claimer.close()
-        await self.ending.drain(self.runner, self.outcomes, self.settings.grace_s)
-        await parts.end(*others, settler, logs)
+        try:
+            await self.ending.draining.wait()
+            self._claimer.stop()
+            heartbeat.drain()
+            # wait for the answer to a claim on its way, so that its runs are handed back and need not expire
+            await asyncio.wait({claimer}, timeout=ANSWER_S)
+            await parts.end(claimer)
+            await self._claimer.close()
+            await self.ending.drain(self.runner, self.outcomes, self.settings.grace_s)
+        except asyncio.CancelledError:  # a program leaves the drain, and its event loop goes on
+            self.ending.draining.set()
+            self.runner.stop()
+            self.runner.end_all(EndReason.SHUTDOWN)
+            await parts.end(claimer)
+            await self._claimer.close()
+            raise
+        finally:
+            await parts.end(*others, settler, logs)
 
     # ---- its parts
 
@@ -188,6 +198,7 @@ class Worker:
 
     def _take(self, claims: list[Claim], sent_at: float) -> None:
         cap_kill_after(claims, self.settings.kill_after_most_s)
+        set_default_timeout(claims, self.settings.default_timeout_s)
         self.runner.take(claims, sent_at)
 
     def _vitals(self) -> Vitals:

@@ -1,4 +1,4 @@
-"""Logins of the roles, and somebody else's work that must not notice what they do."""
+"""Fixtures of the hostile tests: logins of the roles, and the work of bob, which those logins must not disturb."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ __all__ = ["app", "logins", "pgsched", "victim"]
 
 @pytest.fixture
 def victim(logins: Logins, db: psycopg.Connection[Any], tmp_path: Path) -> Iterator[Victim]:
-    """Bob's work, done by two worker processes of which one leads."""
+    """The work of bob, done by two worker processes, one of which leads."""
     with victim_on(logins, db, tmp_path) as begun:
         yield begun

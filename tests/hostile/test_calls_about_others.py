@@ -1,4 +1,4 @@
-"""Functions that are called again and again about somebody else's rows are refused, and hold up nobody's work."""
+"""Function calls about another owner's rows are refused, and delay no work, however often they are made."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Connect = Callable[..., psycopg.Connection]
 
 @contextmanager
 def called_without_end(logins: Logins, who: str, call: str) -> Iterator[None]:
-    """Several sessions of this login make the call again and again."""
+    """Let several sessions of this login repeat the call until the end of the block."""
     over = threading.Event()
     sessions = [logins.connect(who) for _ in range(SESSIONS)]
 
@@ -48,7 +48,7 @@ CALLS = [
 ]
 
 
-def test_calls_about_what_is_anothers_delay_nobody(victim: Victim) -> None:
+def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -> None:
     for call in CALLS:
         print(call)
         run = one(victim.bob, "SELECT enqueue(%s)", TASK)
@@ -56,8 +56,8 @@ def test_calls_about_what_is_anothers_delay_nobody(victim: Victim) -> None:
             victim.unharmed()
 
 
-# What a producer may call that runs with the rights of the tables' owner: about a job, a run or a backfill of another's
-# it is refused, or finds nothing.
+# The functions that a producer may call and that run with the rights of the tables' owner. A call about another owner's
+# job, run or backfill is refused, or finds nothing.
 REFUSED = {
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
@@ -69,24 +69,28 @@ REFUSED = {
     "retry_tree": "retry_tree({dead})",
     "run_of_key": "run_of_key('k')",
     "set_tags": "set_tags({run}, '{{a}}')",
+    "take_queued_key": "take_queued_key('q', 't')",
     "take_key": "take_key('idempotency', 'i', 't', now() + interval '1 hour')",
     "trigger": "trigger('hers')",
+    "update_run": "update_run({run}, 1)",
 }
 NOTHING = {
+    "await_runs": "await_runs(ARRAY[{run}]::bigint[])",
     "bind_key": "bind_key('idempotency', 'i', {run})",
     "carry_trace": "carry_trace({run}, 'created', '{{}}')",
     "delete_job": "delete_job('hers')",
     "entry_state": "entry_state('hers', NULL)",
+    "forget_slots": "forget_slots(1)",
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
 }
-ABOUT_NOBODY = {"assert_claim", "assert_fleet", "outside_name", "task_options", "tell_once"}
+ABOUT_NOBODY = {"assert_claim", "assert_fleet", "check_args", "outside_name", "task_keys", "task_options", "tell_once"}
 
 
-def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(
+def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
     logins: Logins, db: psycopg.Connection, connect: Connect
 ) -> None:
-    """With a lock on it, his calls would keep it from workers and the leader, each for a moment, and without end."""
+    """Calls that locked a row first would keep it from workers and the leader, again and again."""
     alice, bob, holder = logins.connect("alice"), logins.connect("bob"), connect(autocommit=False)
     callable_ones = {name for (name,) in db.execute(
         "SELECT proname::text FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace AND prosecdef"
@@ -100,6 +104,7 @@ def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(
         "dead": one(alice, "SELECT enqueue('t')"),
         "backfill": one(alice, "SELECT backfill('hers', now() - interval '2 days', now() - interval '1 day')"),
     }
+    alice.execute("SELECT enqueue('t', unique_key => 'q', unique_scope => 'while_queued')")
     alice.execute("SELECT cancel(%s)", [ids["dead"]])
     for table in ("jobs", "runs", "backfills", "job_calendars", "kept_keys"):
         holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
@@ -109,3 +114,17 @@ def test_who_calls_about_what_is_anothers_is_refused_before_anything_is_locked(
             bob.execute(f"SELECT * FROM pgsched.{call}".format(**ids).encode())
     for call in NOTHING.values():
         bob.execute(f"SELECT * FROM pgsched.{call}".format(**ids).encode())
+
+
+def test_a_run_without_an_owner_is_locked_and_marked_for_no_login_but_an_operator(
+    logins: Logins, db: psycopg.Connection
+) -> None:
+    """Such runs were made before the roles; who reads them may be a viewer."""
+    run = one(db, "SELECT pgsched.enqueue('t')")
+    db.execute("UPDATE pgsched.runs SET owner = NULL")
+    marked = "SELECT awaited FROM pgsched.runs"
+    for who in ("bob", "eye"):
+        assert one(logins.connect(who), "SELECT await_runs(ARRAY[%s]::bigint[])", run) == 0
+        assert one(db, marked) is None, who
+    one(logins.connect("ops"), "SELECT await_runs(ARRAY[%s]::bigint[])", run)
+    assert one(db, marked) is True

@@ -1,6 +1,6 @@
-"""Thousands of odd rows and calls of a producer, and of settings about his queues: bob notices nothing.
+"""Thousands of odd rows and calls of one producer, and odd settings of its queues, do not disturb bob's work.
 
-Invariant: the seed is printed, and what does harm is reduced to the few statements that do it. Another seed:
+The seed is printed. When a batch does harm, its statements are reduced to the few that do it. To use another seed:
 PGSCHED_HOSTILE_SEED=7 pytest tests/hostile/test_generated_rows.py
 """
 
@@ -21,15 +21,15 @@ SEED = int(os.environ.get("PGSCHED_HOSTILE_SEED", "34"))
 BATCH = 250
 ACCEPTED = 0.3
 KEPT_JOBS = 20
-TRIES = 12  # to leave some of the statements out
-WHOSE = {"leader", "duty", "worker", "pruning", "notify"}  # what is wrong with these is everybody's
+TRIES = 12  # attempts to leave out some of the statements
+WHOSE = {"leader", "duty", "worker", "pruning", "notify"}  # problems of these kinds concern all owners
 FAILURES = (AssertionError, pytest.fail.Exception)
 READERS = ("status", "doctor", "check", "run list", "run list --json", "job list", "job list --json", "backfill list",
            "queue list", "limit list", "audit --json")  # fmt: skip
 
 
 class Attack:
-    """Who sends the statements, and what is made of them."""
+    """The connections that send the statements, the answers, and the checks of the victim."""
 
     def __init__(self, victim: Victim) -> None:
         self.victim = victim
@@ -40,7 +40,7 @@ class Attack:
         self.slow: list[str] = []
 
     def send(self, statements: list[Statement]) -> list[Statement]:
-        """Send them; those that were accepted."""
+        """Send the statements, and return those that were accepted."""
         taken = []
         for statement in statements:
             begun = time.monotonic()
@@ -52,7 +52,7 @@ class Attack:
         return taken
 
     def tidy(self, keep: int = KEPT_JOBS) -> None:
-        """Take most of her jobs away: that they are many is no harm that this looks for."""
+        """Delete most of alice's jobs: their large number is not the harm that this test looks for."""
         alice, old = self.conns["alice"], "SELECT name FROM jobs WHERE owner = current_user ORDER BY id DESC OFFSET %s"
         for (name,) in alice.execute(old, [keep]).fetchall():
             alice.execute("SELECT delete_job(%s)", [name])
@@ -60,7 +60,7 @@ class Attack:
         alice.execute(f"UPDATE jobs SET schedule = '@every 1h' WHERE owner = current_user AND ({busy})".encode())
 
     def look(self) -> None:
-        """Fail unless bob notices nothing, and no duty of the leader fails with anything."""
+        """Fail unless the work of bob is undisturbed and no duty of the leader has failed with any row."""
         self.victim.unharmed(healthy=False)
         found = read_status(self.victim.logins.connect("eye")).findings
         bad = [
@@ -73,7 +73,7 @@ class Attack:
         assert self.slow == []
 
     def again(self, statements: list[Statement]) -> bool:
-        """Do these alone do harm, with nothing else of alice's there and new workers?"""
+        """Return whether these statements alone do harm, with no other rows of alice's and with new workers."""
         victim = self.victim
         victim.fleet.end()
         with victim.db.transaction():
@@ -102,7 +102,7 @@ class Attack:
 
 
 def attack(victim: Victim, rows: int, tries: int = TRIES) -> None:
-    """Send so many statements, and look at the victim after each batch."""
+    """Send `rows` statements, and check the victim after each batch."""
     print(f"seed {SEED}")
     made = Attack(victim)
     generator = Generator(SEED, made.conns["alice"], made.conns["ops"])
@@ -137,7 +137,7 @@ def test_odd_rows_of_a_producer_change_nothing_for_others(victim: Victim) -> Non
     assert one(victim.db, "SELECT count(*) FROM pgsched.runs WHERE owner = %s", victim.logins.name("alice")) > 50
 
 
-# What keeps such rows from a duty of the leader, and what it would meet without it.
+# Replaces the checks that keep such rows from the leader's duties, so that all rows are accepted.
 UNGUARDED = """
 CREATE OR REPLACE FUNCTION pgsched.run_options_error(kind text, options jsonb, marked boolean) RETURNS text
 LANGUAGE sql STABLE AS $$ SELECT NULL::text $$;
@@ -161,7 +161,7 @@ def test_twenty_thousand_odd_rows_change_nothing_for_others(victim: Victim) -> N
     attack(victim, 20_000)
 
 
-def test_what_does_harm_is_found_among_many() -> None:
+def test_harmful_statements_are_found_among_many() -> None:
     every = [Statement("runs", "alice", str(n), ()) for n in range(100)]
 
     def harms(rest: list[Statement]) -> bool:

@@ -1,4 +1,4 @@
-"""A server on which PUBLIC has lost rights that a hardening guide takes away is as good as any."""
+"""pgsched works on a server where PUBLIC has lost the rights that a hardening guide takes away."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ pytestmark = pytest.mark.pg14
 MESSAGES = "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'"
 
 
-def test_nobody_needs_to_write_messages_into_the_servers_log(
+def test_no_login_needs_the_right_to_write_messages_into_the_wal(
     logins: Logins, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
-    """Whoever may call pg_logical_emit_message writes into the WAL as much as he likes."""
+    """A role that may call pg_logical_emit_message can write any amount of data into the WAL."""
     functions = [name for (name,) in db.execute(MESSAGES.encode()).fetchall()]
     for name in functions:
         db.execute(f"REVOKE EXECUTE ON FUNCTION {name} FROM PUBLIC".encode())
@@ -35,8 +35,8 @@ def test_nobody_needs_to_write_messages_into_the_servers_log(
     assert life.said == []
 
 
-def test_no_function_of_ours_writes_such_messages_for_its_caller(db: psycopg.Connection[Any]) -> None:
-    """With its owner's rights one would, whatever was taken from PUBLIC."""
+def test_no_function_of_pgsched_writes_messages_into_the_wal(db: psycopg.Connection[Any]) -> None:
+    """A function with its owner's rights could write them even if PUBLIC may not."""
     found = db.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace"
                        " AND prosrc LIKE '%logical_emit%'").fetchall()  # fmt: skip
     assert (found, [name for name, text in statements().items() if b"logical_emit" in text]) == ([], [])

@@ -1,4 +1,4 @@
-"""Workers are killed with runs claimed ahead: what had not started is charged for nothing, what kills them is found."""
+"""When workers are killed, runs that had not started are not charged, and a run that kills its worker is found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_MB = 200
 
 
 class Scene:
-    """Workers with the app of tests/support/apps/poison.py, and what its handlers have written."""
+    """Workers with the app of tests/support/apps/poison.py, and the file into which its handlers write."""
 
     def __init__(self, fleet: Fleet, db: psycopg.Connection, marks: Path) -> None:
         self.fleet = fleet
@@ -33,7 +33,7 @@ class Scene:
         marks.touch()
 
     def launch(self, *options: str) -> Member:
-        """A worker that may be dead before anybody sees that it was at work."""
+        """Start a worker without waiting for it, because it may be dead before it is seen at work."""
         return self.fleet.launch(*QUICK, *options, app="tests.support.apps.poison:app")
 
     def start(self, count: int, *options: str) -> list[Member]:
@@ -50,12 +50,12 @@ class Scene:
         )
 
     def starts(self) -> list[tuple[int, int]]:
-        """(number, process) of each start."""
+        """Return (number of the run, process id) for each start."""
         found = [line.split() for line in self.marks.read_text().splitlines()]
         return [(int(n), int(pid)) for n, pid in found]
 
     def charged_in_vain(self) -> set[tuple[int, int]]:
-        """What is charged to runs that their worker had never started."""
+        """Return the crashes that were charged to runs which their worker had never started."""
         return set(self.db.execute(CRASHED).fetchall()) - set(self.starts())
 
     def all_ended(self, timeout: float = 60.0) -> None:
@@ -68,7 +68,7 @@ def scene(dsn: str, db: psycopg.Connection, tmp_path: Path) -> Iterator[Scene]:
         yield Scene(fleet, db, tmp_path / "marks")
 
 
-def test_what_a_killed_worker_had_not_started_is_not_charged(scene: Scene) -> None:
+def test_runs_that_a_killed_worker_had_not_started_are_not_charged(scene: Scene) -> None:
     scene.add("mark", 1, 3500)
     (victim,) = scene.start(1, "--no-leader")
     wait_until(lambda: len(scene.starts()) > 1500, what="the worker to be warm")
@@ -83,7 +83,7 @@ def test_what_a_killed_worker_had_not_started_is_not_charged(scene: Scene) -> No
     assert [state for state, _, _ in states] == ["succeeded"]
 
 
-def test_what_kills_its_worker_is_found_at_the_second_death(scene: Scene) -> None:
+def test_a_run_that_kills_its_worker_is_found_and_no_other_run_is_charged(scene: Scene) -> None:
     scene.add("mark", 1, 500)
     scene.add("die", 0, 0)
     scene.add("mark", 501, 1500)

@@ -1,7 +1,7 @@
-"""Notifications that lie, flood or fail, and locks that anybody may take, harm nobody's work.
+"""False, flooding or failing notifications, and locks that any login may take, do no harm to the work of others.
 
-Each statement is sent as the least privileged login that can send it: for notifications and advisory locks one that has
-no role of pgsched at all.
+Each statement is sent by the least privileged login that can send it: for notifications and advisory locks this login
+has no role of pgsched at all.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pgsched.config import LeaderSettings
 from pgsched.db.connection.failures import Reaction, classify
 from pgsched.db.schema.migrate import upgrade
 from pgsched.leader.election import Leader
-from pgsched.worker import heartbeat, nudge
+from pgsched.worker import nudge
 from tests.support.db.setting import add_runs
 from tests.support.hostile.victim import Victim
 from tests.support.logins import Logins, not_refused, one
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
-from tests.support.workers import Handler, becomes, make, play
+from tests.support.workers import Handler, becomes, make, noted_looks, play
 from tests.support.working import work
 
 FLOOD = """DO $$ BEGIN FOR i IN 1..50000 LOOP
@@ -40,7 +40,7 @@ MODES = ("ROW SHARE", "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE", "SHARE", "SHARE
 
 @contextmanager
 def beside(act: Callable[[], object]) -> Iterator[None]:
-    """Do something again and again until the end of the block."""
+    """Repeat an action in a thread until the end of the block."""
     over = threading.Event()
 
     def go_on() -> None:
@@ -57,15 +57,15 @@ def beside(act: Callable[[], object]) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-# ---- notifications that lie
+# ---- false notifications
 
 
 @pytest.mark.parametrize("asked", [False, True])
-def test_a_notification_cancels_nothing_and_a_request_is_heard_at_once(
-    asked: bool, dsn: str, db: psycopg.Connection[Any], logins: Logins
+def test_a_false_notification_cancels_nothing_and_a_request_acts_at_once(
+    asked: bool, dsn: str, db: psycopg.Connection[Any], logins: Logins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 2)
-    nobody = logins.connect("nobody")
+    nobody, looks = logins.connect("nobody"), noted_looks(monkeypatch)
 
     async def scene() -> None:
         handler = Handler()
@@ -77,9 +77,10 @@ def test_a_notification_cancels_nothing_and_a_request_is_heard_at_once(
         if asked:
             db.execute("SELECT pgsched.cancel(id) FROM pgsched.runs ORDER BY id LIMIT 1")
             await becomes(lambda: handler.cancelled, "the one that somebody wants cancelled", 0.7)
-        for run in (1, 2):
+        for run in (1, 2, 0):  # a look for one notification has ended when the look for the next one is made
+            before = len(looks)
             nobody.execute("SELECT pg_notify('pgsched_cancel', %s)", [str(run)])
-        await asyncio.sleep(0.3)
+            await becomes(lambda before=before: len(looks) > before, "a look for the notification")  # type: ignore[misc]
         assert len(handler.cancelled) == asked
         handler.go.set()
         await becomes(lambda: worker.verdicts.get("succeeded") == 2 - asked, "the others to end well")
@@ -89,17 +90,11 @@ def test_a_notification_cancels_nothing_and_a_request_is_heard_at_once(
     play(scene)
 
 
-def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
+def test_a_flood_of_cancel_notifications_causes_few_queries(
     dsn: str, db: psycopg.Connection[Any], logins: Logins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 1)
-    nobody, really, asked = logins.connect("nobody"), heartbeat.find_cancelled, list[float]()
-
-    def noted(*given: Any) -> Any:
-        asked.append(time.monotonic())
-        return really(*given)
-
-    monkeypatch.setattr(heartbeat, "find_cancelled", noted)
+    nobody, looks = logins.connect("nobody"), noted_looks(monkeypatch)
 
     async def scene() -> None:
         handler = Handler()
@@ -109,7 +104,8 @@ def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
         began = time.monotonic()
         await asyncio.to_thread(lambda: [nobody.execute("NOTIFY pgsched_cancel, '1'") for _ in range(1000)])
         took_s = time.monotonic() - began
-        assert len(asked) <= 3 + took_s / nudge.LEAST_PAUSE_S
+        assert len(looks) <= 3 + took_s / nudge.LEAST_PAUSE_S
+        await becomes(lambda: looks, "a look")
         handler.go.set()
         worker.stop()
         await task
@@ -117,7 +113,7 @@ def test_a_flood_of_wishes_to_cancel_is_heeded_seldom(
     play(scene)
 
 
-# ---- notifications that flood
+# ---- floods of notifications
 
 
 def test_a_flood_of_notifications_delays_nobody(victim: Victim) -> None:
@@ -128,8 +124,8 @@ def test_a_flood_of_notifications_delays_nobody(victim: Victim) -> None:
         victim.unharmed()
 
 
-def test_notifications_that_do_not_end_delay_nobody(victim: Victim) -> None:
-    """Of a queue that the workers know: what they do not know they look at still less often."""
+def test_endless_notifications_delay_nobody(victim: Victim) -> None:
+    """The notifications name a queue that the workers serve. Workers react to unknown names even less often."""
     nobody = victim.logins.connect("nobody")
     mark = one(victim.db, "SELECT pgsched.queue_mark('default')")
     for channel in ("pgsched_runs", "pgsched_leader"):
@@ -138,7 +134,7 @@ def test_notifications_that_do_not_end_delay_nobody(victim: Victim) -> None:
             victim.unharmed()
 
 
-def test_whoever_listens_learns_no_name(db: psycopg.Connection[Any], logins: Logins) -> None:
+def test_notifications_reveal_no_names(db: psycopg.Connection[Any], logins: Logins) -> None:
     nobody, alice = logins.connect("nobody"), logins.connect("alice")
     for channel in ("pgsched_runs", "pgsched_leader", "pgsched_cancel", "pgsched_alerts"):
         nobody.execute(f"LISTEN {channel}".encode())
@@ -159,12 +155,12 @@ def test_whoever_listens_learns_no_name(db: psycopg.Connection[Any], logins: Log
     assert not [text for text in heard if "acme" in text or "merge" in text]
 
 
-# ---- a full queue of notifications
+# ---- a full notification queue
 
 
 @pytest.fixture
 def full(private_cluster: PrivateCluster) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
-    """A server whose queue of notifications is small; the call fills it, and returns the session that holds it up."""
+    """A function that fills the small notification queue of a server, and returns the session that keeps it full."""
     with psycopg.connect(private_cluster.dsn) as db:
         if db.info.server_version < 170000:
             pytest.skip("before PostgreSQL 17 the queue of notifications holds 8 GB")
@@ -194,11 +190,11 @@ def full(private_cluster: PrivateCluster) -> Iterator[Callable[[], psycopg.Conne
         conn.close()
 
 
-def test_a_full_queue_loses_no_verdict_and_no_slot_and_heals(
+def test_a_full_notification_queue_loses_no_outcome_and_no_slot(
     full: Callable[[], psycopg.Connection[Any]], private_cluster: PrivateCluster
 ) -> None:
     dsn = private_cluster.dsn
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
     app.task(name="it")(lambda: None)
     deaf = full()
     leader = Leader(dsn, LeaderSettings(), "test")
@@ -220,7 +216,7 @@ def test_a_full_queue_loses_no_verdict_and_no_slot_and_heals(
         thread.join(20)
 
 
-def test_without_looking_how_full_it_is_a_full_queue_refuses_enqueues(
+def test_without_the_fullness_check_a_full_queue_refuses_enqueues(
     full: Callable[[], psycopg.Connection[Any]], private_cluster: PrivateCluster
 ) -> None:
     full()
@@ -251,7 +247,7 @@ def test_advisory_locks_stop_nobody(victim: Victim) -> None:
     for name in LOCKS[1:]:
         nobody.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", [f"pgsched.{name}"])
     victim.unharmed()
-    # the next leader finds the lock taken
+    # The next leader finds the lock taken.
     waits = threading.Thread(
         target=nobody.execute, args=["SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))"]
     )
@@ -265,7 +261,7 @@ def test_advisory_locks_stop_nobody(victim: Victim) -> None:
     wait_until(lambda: one(victim.db, "SELECT max(term) FROM pgsched.leader") > victim.term, 15, "the next term")
     victim.await_new_work()
     assert one(victim.db, "SELECT by_lock FROM pgsched.leader ORDER BY term DESC LIMIT 1") is False
-    # and what else took such a lock once
+    # Other actions that once took such a lock still work.
     victim.logins.connect("ops").execute("INSERT INTO queues (name, concurrency_limit) VALUES ('mail', 1)")
     child = one(victim.bob, "SELECT enqueue('victim.ok')")
     victim.bob.execute("SELECT enqueue('victim.ok', after => ARRAY[%s::bigint])", [child])
@@ -290,7 +286,7 @@ def lead(dsn: str) -> Iterator[Callable[[], Leader]]:
         thread.join(10)
 
 
-def test_who_gets_the_lock_leaves_one_alone_who_leads_without_it(
+def test_a_candidate_with_the_lock_leaves_a_leader_without_it_alone(
     lead: Callable[[], Leader], db: psycopg.Connection[Any], logins: Logins
 ) -> None:
     nobody = logins.connect("nobody")
@@ -299,7 +295,7 @@ def test_who_gets_the_lock_leaves_one_alone_who_leads_without_it(
     wait_until(lambda: first.term == 1, 10, "it to lead although the lock is held")
     nobody.close()
     second = lead()
-    time.sleep(4)  # longer than a term may be silent: what must not happen is the point
+    time.sleep(4)  # longer than a term may be silent: the second candidate must not lead
     assert (first.term, second.term) == (1, None)
     first.stop()
     wait_until(lambda: second.term == 2, 10, "the other to follow at once")
@@ -321,7 +317,7 @@ def test_no_producer_or_viewer_may_lock_a_table_or_a_run(logins: Logins, db: psy
             assert not_refused(conn, *(f"SELECT FROM pgsched.{table} FOR {mode}" for mode in modes)) == {}, who
 
 
-def test_who_locks_his_running_runs_delays_no_other_outcome(victim: Victim) -> None:
+def test_an_owner_that_locks_its_running_runs_delays_no_other_outcome(victim: Victim) -> None:
     alice = victim.logins.connect("alice")
     holder = victim.logins.connect("alice")
     holder.execute("BEGIN")
@@ -338,8 +334,8 @@ def test_who_locks_his_running_runs_delays_no_other_outcome(victim: Victim) -> N
     wait_until(lambda: one(victim.db, left) == 0, 20, "what was locked to be settled")
 
 
-def test_one_who_forgets_a_declaration_keeps_no_worker_from_its_start(victim: Victim) -> None:
-    """As a member of pgsched_worker: nobody else may."""
+def test_an_open_declaration_keeps_no_worker_from_starting(victim: Victim) -> None:
+    """Only a member of pgsched_worker may take this lock."""
     forgotten = victim.logins.connect("worker")
     with forgotten.transaction():
         assert one(forgotten, "SELECT take_declare_turn()")

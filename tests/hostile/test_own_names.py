@@ -1,4 +1,4 @@
-"""An application's tables that are called like ours stay its own, and ours stay ours."""
+"""An application may have tables with names of pgsched's tables. Neither side uses the tables of the other."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def names(db: psycopg.Connection[Any]) -> list[str]:
 
 
 def columns(db: psycopg.Connection[Any]) -> list[Any]:
-    """Of the tables in public."""
+    """Return the columns of the tables in public."""
     return db.execute("SELECT relname, attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND attnum > 0"
                       " WHERE relnamespace = 'public'::regnamespace ORDER BY 1, 2").fetchall()  # fmt: skip
 
 
 @pytest.mark.parametrize("path", ['"$user", public', "public, pgsched"])
-def test_tables_that_are_called_like_ours_are_neither_read_nor_written(
+def test_tables_with_names_of_pgsched_are_neither_read_nor_written(
     path: str, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
-    """Also not by handlers' transactions, in which the path is the database's."""
+    """This holds for handlers' transactions as well, which have the search path of the database."""
     theirs = names(db)
     for name in theirs:
         db.execute(sql.SQL("CREATE TABLE public.{} (mine text NOT NULL)").format(sql.Identifier(name)))
@@ -49,7 +49,7 @@ def test_tables_that_are_called_like_ours_are_neither_read_nor_written(
         assert one(db, f"SELECT string_agg(mine, ' ') FROM public.\"{name}\"") == "all"
 
 
-def test_without_the_option_no_plain_name_means_a_table_of_ours(empty_dsn: str) -> None:
+def test_by_default_no_unqualified_name_means_a_table_of_pgsched(empty_dsn: str) -> None:
     upgrade(empty_dsn)
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         found = names(db)
@@ -61,7 +61,7 @@ def test_without_the_option_no_plain_name_means_a_table_of_ours(empty_dsn: str) 
         assert names(db) == found
 
 
-def test_pgsched_is_not_put_behind_tables_of_these_names(empty_dsn: str) -> None:
+def test_set_search_path_is_refused_beside_tables_of_the_same_names(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         db.execute("CREATE TABLE public.workers (mine int)")
         db.execute("CREATE SCHEMA elsewhere CREATE TABLE jobs (mine int)")

@@ -1,4 +1,7 @@
-"""A proxy that refuses settings at the start, in words of its own, is used without (AWS RDS Proxy: psycopg2#1577)."""
+"""pgsched connects without settings to a proxy that refuses them at the start (AWS RDS Proxy: psycopg2#1577).
+
+Each proxy refuses them with a text of its own.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ BOUNCER = "unsupported startup parameter: options"
 
 
 def start_packet(client: socket.socket) -> tuple[int, bytes]:
-    """What a client begins with, behind its questions for encryption."""
+    """Return the code and the bytes of a client's start packet, which follows its requests for encryption."""
     while True:
         (size,) = struct.unpack("!I", client.recv(4, socket.MSG_WAITALL))
         body = client.recv(size - 4, socket.MSG_WAITALL)
@@ -45,7 +48,7 @@ def pump(source: socket.socket, target: socket.socket) -> None:
 
 
 def serve(client: socket.socket, server: str | tuple[str, int], words: str, refusing: bytes) -> None:
-    """One connection: refused if its first packet has this in it, else passed on."""
+    """Serve one connection: refuse it if its first packet contains `refusing`, otherwise pass it on."""
     with client, contextlib.suppress(OSError, struct.error):
         code, packet = start_packet(client)
         if code == CANCEL:
@@ -65,7 +68,7 @@ def serve(client: socket.socket, server: str | tuple[str, int], words: str, refu
 
 @contextmanager
 def proxy(dsn: str, words: str, refusing: bytes = b"\0options\0") -> Iterator[str]:
-    """The DSN of one in front of a server."""
+    """Yield the DSN of a proxy in front of a server."""
     given = conninfo_to_dict(dsn)
     host, port = str(given["host"]), int(given.get("port") or 5432)
     server = f"{host}/.s.PGSQL.{port}" if host.startswith("/") else (host, port)
@@ -90,7 +93,7 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("words", [RDS, BOUNCER, "options are not supported here"])
-def test_it_is_connected_to_without_and_gets_them_afterwards(dsn: str, words: str) -> None:
+def test_settings_are_set_afterwards_when_a_proxy_refuses_them(dsn: str, words: str) -> None:
     async def ask(through: str) -> tuple[str] | None:
         async with await aconnect(through) as conn:
             return await (await conn.execute("SHOW search_path")).fetchone()
@@ -103,7 +106,7 @@ def test_it_is_connected_to_without_and_gets_them_afterwards(dsn: str, words: st
         assert command("status", "--dsn", through).code == 0
 
 
-def test_what_is_refused_without_settings_too_is_told_as_it_is(dsn: str) -> None:
+def test_a_refusal_that_does_not_depend_on_settings_is_passed_on(dsn: str) -> None:
     with (
         proxy(dsn, "no more options for you", b"user") as through,
         pytest.raises(PgschedError, match="no more options"),
@@ -111,7 +114,7 @@ def test_what_is_refused_without_settings_too_is_told_as_it_is(dsn: str) -> None
         connect(through)
 
 
-def test_another_refusal_is_not_tried_again(dsn: str) -> None:
+def test_a_refusal_for_another_reason_is_not_tried_again(dsn: str) -> None:
     with proxy(dsn, "sorry, too many clients already") as through, pytest.raises(DatabaseUnreachable):
         connect(through)
     assert not routes.pooled(through)

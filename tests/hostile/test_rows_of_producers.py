@@ -1,6 +1,6 @@
-"""No row that a producer may make stops a duty, ends a process or delays somebody else's work.
+"""No row that a producer may make stops a duty, ends a process or delays the work of others.
 
-Each statement is sent as the least privileged login that can send it, beside bob's work.
+Each statement is sent by the least privileged login that can send it, in some tests beside the work of bob.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.pg14
 
 INSERT = "INSERT INTO runs (task, state, available_at, options) VALUES ('x', 'waiting', {}, {})"
-# what only the leader may write into a run, and how it is refused
+# values that only the leader may write into a run, and the refusal that a producer gets
 MARKED = [
     ("'8998-01-01 00:00Z'", "'{\"after_jobs\": [null]}'", "available_at: "),
     ("'8998-01-01 00:00Z'", "NULL", "available_at: "),
@@ -38,7 +38,7 @@ MARKED = [
 
 
 @pytest.mark.parametrize(("available_at", "options", "refusal"), MARKED)
-def test_a_producer_writes_no_marker_of_the_leader(
+def test_a_producer_cannot_write_markers_of_the_leader(
     available_at: str, options: str, refusal: str, logins: Logins
 ) -> None:
     alice = logins.connect("alice")
@@ -59,14 +59,14 @@ def test_exit_codes_of_the_wrong_shape_are_refused(kind: str, codes: str, logins
     alice.execute("INSERT INTO runs (kind, task, options) VALUES (%s, 'true', %s)", [kind, right])
 
 
-def test_a_graph_may_be_born_waiting_whatever_the_date_style(logins: Logins) -> None:
+def test_a_waiting_run_may_be_inserted_in_any_date_style(logins: Logins) -> None:
     alice = logins.connect("alice")
     alice.execute("SET DateStyle = 'SQL, DMY'; SET TimeZone = 'Asia/Kathmandu'")
     options = "jsonb_build_object('not_before', now() + interval '1 hour', 'trace', '{}'::jsonb)"
     alice.execute(INSERT.format("'8999-01-01 00:00Z'", options).encode())
 
 
-def test_meeting_a_run_writes_no_marker(logins: Logins) -> None:
+def test_meet_run_writes_no_marker_of_the_leader(logins: Logins) -> None:
     alice = logins.connect("alice")
     parent = one(alice, "SELECT enqueue('t')")
     run = one(alice, "SELECT enqueue('t', unique_key => 'k', after => ARRAY[%s::bigint])", parent)
@@ -78,7 +78,7 @@ def test_meeting_a_run_writes_no_marker(logins: Logins) -> None:
             alice.execute(f"INSERT INTO runs (task, state, available_at) VALUES ('x', 'waiting', {at})".encode())
 
 
-def test_a_run_of_nobody_s_job_has_no_key_of_a_job_s_limit(logins: Logins) -> None:
+def test_a_run_outside_a_job_gets_no_key_of_a_job_s_limit(logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     job = one(bob, "INSERT INTO jobs (name, task, concurrency_limit) VALUES ('bobs', 't', 1) RETURNING id")
     for key in (f"job:{job}", f"job:{job}:x", "job", "job:"):
@@ -93,7 +93,7 @@ def test_a_run_of_nobody_s_job_has_no_key_of_a_job_s_limit(logins: Logins) -> No
     assert one(alice, "SELECT concurrency_key FROM runs WHERE id = %s", run) == f"-job:{job}"
 
 
-def test_a_template_is_read_once(logins: Logins) -> None:
+def test_a_key_template_is_expanded_only_once(logins: Logins) -> None:
     alice = logins.connect("alice")
     key = "SELECT run_key(NULL, %s, NULL, %s)"
     assert one(alice, key, "{a}-{b}", '{"a": "{b}", "b": 1}') == "{b}-1"
@@ -133,12 +133,30 @@ def test_deep_arguments_are_refused_however_they_come(logins: Logins) -> None:
         alice.execute("CREATE TEMP TABLE IF NOT EXISTS mine (args jsonb)")
         alice.execute("INSERT INTO mine VALUES (%s)", [deep])
     with pytest.raises(psycopg.errors.CheckViolation, match=r"^args: nested"):
-        alice.execute("INSERT INTO runs (task, args) SELECT 't', args FROM mine")  # compressed: it looks small
+        alice.execute("INSERT INTO runs (task, args) SELECT 't', args FROM mine")  # compressed, so that it looks small
     alice.execute("DROP TABLE mine")
     alice.execute("INSERT INTO runs (task, args) VALUES ('t', %s)", ["[" * 200 + "]" * 200])
 
 
-def test_backfills_are_asked_for_and_not_written(logins: Logins) -> None:
+def test_large_arguments_are_refused_however_they_come(logins: Logins) -> None:
+    alice = logins.connect("alice")
+    half = "x" * 600_000  # compressed it takes a hundredth
+    alice.execute("CREATE TEMP TABLE mine (args jsonb)")
+    alice.execute("INSERT INTO mine SELECT jsonb_build_object('a', %s::text, 'b', %s::text)", [half, half])
+    alice.execute("SELECT enqueue('t', unique_key => 'k')")
+    for statement in (
+        "INSERT INTO runs (task, args) SELECT 't', args FROM mine",
+        "INSERT INTO runs (kind, task, args) SELECT 'command', 'true', args FROM mine",
+        "INSERT INTO jobs (name, task, args) SELECT 'j', 't', args FROM mine",
+        "SELECT enqueue('t', args) FROM mine",
+        "SELECT enqueue('t', args, unique_key => 'k', on_conflict => 'replace') FROM mine",
+    ):
+        with pytest.raises(psycopg.errors.CheckViolation, match=r"^args: \d+ bytes"):
+            alice.execute(statement.encode())
+    alice.execute("DROP TABLE mine")
+
+
+def test_backfills_are_made_only_by_the_function_and_span_at_most_100_years(logins: Logins) -> None:
     alice = logins.connect("alice")
     alice.execute("INSERT INTO jobs (name, task, schedule) VALUES ('bf', 't', '0 0 29 2 *')")
     for who in ("alice", "ops", "worker"):
@@ -174,7 +192,7 @@ OF_BEFORE = [
 ]
 
 
-def test_rows_that_were_made_before_they_were_refused_stop_nothing(victim: Victim) -> None:
+def test_invalid_rows_from_before_the_checks_stop_no_duty(victim: Victim) -> None:
     with victim.db.transaction():
         victim.db.execute("SET LOCAL session_replication_role = replica")
         for available_at, options in OF_BEFORE:
@@ -205,7 +223,7 @@ def test_the_longest_backfills_delay_nobody(victim: Victim) -> None:
     victim.unharmed()
 
 
-def test_a_row_that_no_duty_can_be_done_with_is_named_and_stops_nobody(victim: Victim) -> None:
+def test_a_row_with_which_a_duty_fails_is_set_aside_and_stops_nobody(victim: Victim) -> None:
     run = one(victim.logins.connect("alice"), "SELECT enqueue(%s, delay => '0.2 s', queue => 'poison')", TASK)
     victim.db.execute(
         "CREATE FUNCTION public.poison() RETURNS trigger LANGUAGE plpgsql AS"

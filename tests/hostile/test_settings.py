@@ -1,4 +1,4 @@
-"""Whatever a database, a role or a client is set to, the programs work, and the functions mean the same."""
+"""With any settings of a database, a role or a client, the programs work and the functions mean the same."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.logins import Logins, alone
 
 pytestmark = pytest.mark.pg14
 
-# The oddest value of what a database may be set to. Those that refuse a client's own statements, or end his session, he
-# sets back for himself (OWN).
+# The oddest value of each setting of a database. Some values would refuse a client's own statements or end its session.
+# The client sets those back for itself (OWN).
 ODD = {
     "IntervalStyle": "sql_standard", "DateStyle": "German", "TimeZone": "Asia/Kolkata", "extra_float_digits": "-15",
     "standard_conforming_strings": "off", "escape_string_warning": "off", "backslash_quote": "off",
@@ -43,7 +43,7 @@ OWN = ("default_transaction_read_only=off default_transaction_isolation=read\\ c
 
 
 def odd(dsn: str, **but: str) -> None:
-    """Set the database so, for every session that begins from now on."""
+    """Give the database these settings, for every session that begins from now on."""
     with connect(dsn) as conn:
         for name, value in (ODD | but).items():
             conn.execute(
@@ -54,7 +54,7 @@ def odd(dsn: str, **but: str) -> None:
 
 
 def own(dsn: str) -> str:
-    """For a client's statements that the settings alone would refuse."""
+    """Return the DSN with OWN, for statements of a client that the odd settings would refuse."""
     return make_conninfo(
         dsn, options=" ".join(f"-c {one}" for one in OWN.replace("\\ ", "\0").split()).replace("\0", "\\ ")
     )
@@ -62,7 +62,7 @@ def own(dsn: str) -> str:
 
 @contextmanager
 def shared(monkeypatch: pytest.MonkeyPatch, *dsns: str) -> Iterator[None]:
-    """As if a pooler lent these a session for each transaction: one that keeps no setting apart for its clients."""
+    """Treat these DSNs as if behind a pooler in transaction mode that keeps no setting apart for its clients."""
     known = {dsn: PoolerMode(Pooler.TRANSACTION, False, float("inf"), read_only=True) for dsn in dsns}
     with monkeypatch.context() as patched:
         patched.setattr(routes, "known", known)
@@ -70,13 +70,15 @@ def shared(monkeypatch: pytest.MonkeyPatch, *dsns: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("behind", ["direct", "shared"])
-def test_everything_works_whatever_the_database_is_set_to(
+def test_everything_works_with_any_settings_of_the_database(
     behind: str, logins: Logins, dsn: str, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, ops, alice = (logins.dsn(who) for who in ("worker", "ops", "alice"))
     for role in ("pgsched_leader", logins.name("alice")):
         alone(lambda role=role: db.execute(f'GRANT "{role}" TO "{logins.name("worker")}"'.encode()))  # type: ignore[misc]
-    odd(dsn, **({} if behind == "direct" else {"idle_session_timeout": "0"}))  # that is the pooler's
+    odd(
+        dsn, **({} if behind == "direct" else {"idle_session_timeout": "0"})
+    )  # behind a pooler, this timeout is the pooler's concern
     through = (worker, ops, dsn) if behind == "shared" else ()
     with ours(dsn) as asking, shared(monkeypatch, *through):
         life = live(asking, worker_dsn=worker, operator_dsn=ops, producer_dsn=own(alice), app_dsn=worker)
@@ -84,7 +86,7 @@ def test_everything_works_whatever_the_database_is_set_to(
         assert (life.said, sorted(keys.fetchall())) == ([], [("c:1",), ("c:x",)])
 
 
-def test_a_migration_makes_the_same_schema_whatever_the_database_is_set_to(empty_dsn: str) -> None:
+def test_a_migration_makes_the_same_schema_with_any_settings(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as before:
         before.execute("SELECT 1")
         odd(empty_dsn)
@@ -96,7 +98,7 @@ def test_a_migration_makes_the_same_schema_whatever_the_database_is_set_to(empty
 
 @pytest.fixture
 def client(dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A client's session, with all of that."""
+    """The session of a client in a database with all these settings."""
     odd(dsn)
     with psycopg.connect(own(dsn), autocommit=True, client_encoding="utf8") as conn:
         yield conn
@@ -107,8 +109,8 @@ def kept(dsn: str, question: str) -> Any:
         return conn.execute(question.encode()).fetchall()
 
 
-def test_many_runs_begin_when_they_were_asked_to(client: psycopg.Connection[Any], dsn: str) -> None:
-    """As text in this style an Indian instant would come back as one of Israel."""
+def test_enqueue_many_keeps_the_requested_time(client: psycopg.Connection[Any], dsn: str) -> None:
+    """As text in this style, an instant in Indian time (IST) would be read back as one in Israel's time."""
     client.execute("SET DateStyle = 'SQL, DMY'; SET timezone_abbreviations = 'Default'")
     at = datetime(2030, 3, 4, 5, 6, 7, 8, tzinfo=UTC)
     app = make_app(dsn)
@@ -116,7 +118,9 @@ def test_many_runs_begin_when_they_were_asked_to(client: psycopg.Connection[Any]
     assert kept(dsn, "SELECT DISTINCT available_at FROM pgsched.runs") == [(at,)]
 
 
-def test_what_is_kept_of_an_edit_is_the_same_for_everybody(client: psycopg.Connection[Any], dsn: str) -> None:
+def test_the_audit_of_an_edit_does_not_depend_on_the_client_s_settings(
+    client: psycopg.Connection[Any], dsn: str
+) -> None:
     client.execute("INSERT INTO pgsched.jobs (name, task, timeout, run_at, jitter, backoff_jitter)"
                    " VALUES ('j', 't', '90 seconds', '2030-01-02 03:04:05Z', '1 day 2 hours', 0.25)")  # fmt: skip
     client.execute(
@@ -132,8 +136,8 @@ def test_what_is_kept_of_an_edit_is_the_same_for_everybody(client: psycopg.Conne
     }  # fmt: skip
 
 
-def test_texts_that_clients_write_are_read_as_by_everybody_else(client: psycopg.Connection[Any], dsn: str) -> None:
-    """In the style sql_standard one sign would hold for all that follows it."""
+def test_intervals_in_texts_do_not_depend_on_the_client_s_settings(client: psycopg.Connection[Any], dsn: str) -> None:
+    """In the style sql_standard, a sign would apply to all fields that follow it."""
     client.execute("""INSERT INTO pgsched.jobs (name, task, keep) VALUES ('j', 't', '{"any": "-1 day 48:00:00"}')""")
     client.execute("SELECT pgsched.enqueue('t', unique_key => 'k', unique_scope => 'bucket(-1 day 48:00:00)')")
     assert kept(dsn, "SELECT scope FROM pgsched.kept_keys")[0][0].startswith("bucket 86400.000000 ")

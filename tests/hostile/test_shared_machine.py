@@ -1,5 +1,7 @@
-"""Who may run commands, shell lines or SQL on somebody's machine takes neither the worker's secrets nor its rights, and
-holds it up for no longer than its operator allows."""
+"""Commands, shell lines and SQL of producers get neither the secrets nor the rights of the worker that runs them.
+
+They delay the worker for no longer than its operator allows.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ from tests.support.waiting import wait_until
 AS_USER = USER if os.geteuid() == 0 else ()
 IS_ORDINARY = os.geteuid() != 0 or works(*USER)
 ROOT_ALONE = pytest.mark.skipif(not works(*USER), reason="only root may become somebody else")
-# Prints what processes were started with that has the word from standard input: nobody else's environment has that.
+# Prints the lines of all processes' environments that contain the word from standard input, which is unique.
 SEARCH = "read -r word; for p in /proc/[0-9]*; do tr '\\0' '\\n' <$p/environ; done 2>&- | grep -F \"$word\"; true"
 DEAF = "trap '' TERM; touch {on}; while :; do sleep 0.1; done"
 
 
 def run_of(db: psycopg.Connection[Any], kind: str, task: str, **columns: Any) -> int:
-    """A new run of this kind."""
+    """Enqueue a run of this kind, and return its id."""
     given = {"kind": kind, "task": task, "max_attempts": 1, **columns}
     values = [Jsonb(value) if isinstance(value, (dict, list)) else value for value in given.values()]
     names, places = ", ".join(given), ", ".join(["%s"] * len(given))
@@ -42,7 +44,7 @@ def run_of(db: psycopg.Connection[Any], kind: str, task: str, **columns: Any) ->
 
 
 def ended(db: psycopg.Connection[Any], run: int, within_s: float = 30.0) -> tuple[str, Any, str | None]:
-    """State, result and error of a run that has ended."""
+    """Wait until a run has ended, and return its state, result and error."""
     done = "SELECT EXISTS (SELECT FROM pgsched.runs WHERE id = %s AND finished_at IS NOT NULL)"
     wait_until(lambda: one(db, done, run), within_s, "the run to end")
     row = db.execute("SELECT state, result, error FROM pgsched.runs WHERE id = %s", [run]).fetchone()
@@ -72,15 +74,15 @@ def test_a_shell_line_finds_no_secret_of_its_worker(
                               app="tests.support.apps.secretive:app", env=env, prefix=AS_USER)  # fmt: skip
         at_work = "SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NULL"
         wait_until(lambda: one(db, at_work) == processes or not member.alive, 40, "the workers to start")
-        if processes > 1 and os.geteuid() == 0:  # root alone reads what they were started with
+        if processes > 1 and os.geteuid() == 0:  # only root can read the environment that they were started with
             pids = db.execute("SELECT pid FROM pgsched.workers").fetchall()
             started = [Path(f"/proc/{pid}/environ").read_bytes() for (pid,) in pids]
             assert len(started) == processes and not any(word.encode() in text for text in started)
-        for task in ("thread", "process"):  # and the child process stays for the search
+        for task in ("thread", "process"):  # the child process stays alive for the search
             state, result, error = ended(db, run_of(db, "task", task))
             assert (state, error) == ("succeeded", None)
             assert result == {"at_import": f"postgresql://{word}", "now": [], "enqueued": True}
-        first = run_of(db, "shell", "true")  # starts the guard, which stays, too
+        first = run_of(db, "shell", "true")  # starts the guard process, which stays alive too
         assert ended(db, first)[0] == "succeeded"
         search = run_of(db, "shell", SEARCH, args={"stdin": f"{word}\n"})
         assert ended(db, search)[0] == "succeeded"
@@ -90,7 +92,7 @@ def test_a_shell_line_finds_no_secret_of_its_worker(
 
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
 def test_a_worker_that_runs_no_programs_is_not_hidden(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
-    """As before: a debugger of the same user may attach, and handlers find the whole environment."""
+    """A debugger of the same user may attach to it, and handlers find the whole environment."""
     env = {"DATABASE_URL": "postgresql://here", "PYTHONDONTWRITEBYTECODE": "1"}
     with fleet_on(dsn, tmp_path) as fleet:
         member = fleet.launch(*QUICK, app="tests.support.apps.secretive:app", env=env, prefix=AS_USER)
@@ -101,7 +103,7 @@ def test_a_worker_that_runs_no_programs_is_not_hidden(db: psycopg.Connection[Any
 
 
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
-def test_a_hidden_process_still_knows_its_memory_and_its_descriptors() -> None:
+def test_a_hidden_process_can_still_read_its_memory_and_descriptors() -> None:
     code = (
         "from pgsched import hidden_environment; assert hidden_environment.hide();"
         "import os, subprocess; from pgsched.worker.watching.memory_limit import STATM; STATM.read_text();"
@@ -117,7 +119,7 @@ def test_a_hidden_process_still_knows_its_memory_and_its_descriptors() -> None:
 
 
 @ROOT_ALONE
-def test_programs_run_as_somebody_else(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
+def test_programs_run_as_the_user_of_run_as(db: psycopg.Connection[Any], dsn: str, tmp_path: Path) -> None:
     with fleet_on(dsn, tmp_path) as fleet:
         member = fleet.launch(*QUICK, "--allow", "task,shell,command", "--run-as", "nobody", "--kill-after-most", "0.5")
         fleet.await_start(member)
@@ -132,7 +134,8 @@ def test_programs_run_as_somebody_else(db: psycopg.Connection[Any], dsn: str, tm
         assert not any("PGSCHED_DSN" in line or line == "readable" for line in said)
         assert ended(db, run_of(db, "command", "id", args=["-u"]))[0] == "succeeded"
         by_name = run_of(db, "shell", "cat /dev/stdin > /dev/stderr; echo out > /dev/stdout", args={"stdin": "in "})
-        assert (ended(db, by_name)[0], printed(db, by_name)) == ("succeeded", "in out\n")
+        assert ended(db, by_name)[0] == "succeeded"
+        assert sorted(printed(db, by_name).split()) == ["in", "out"]  # two pipes, read in any order
         stubborn = "trap '' TERM; sleep 1000 & echo $$; while :; do sleep 0.1; done"
         stopped = run_of(db, "shell", stubborn, timeout="1 second")
         assert ended(db, stopped)[0] == "dead"
@@ -154,7 +157,7 @@ def test_a_wrong_user_is_refused(dsn: str, tmp_path: Path, options: list[str], w
 
 
 @pytest.mark.skipif(not IS_ORDINARY, reason="an ordinary user is needed")
-def test_only_root_runs_programs_as_somebody_else(dsn: str, tmp_path: Path) -> None:
+def test_only_root_may_run_programs_as_another_user(dsn: str, tmp_path: Path) -> None:
     with fleet_on(dsn, tmp_path) as fleet:
         member = fleet.launch(*QUICK, "--allow", "shell", "--run-as", "nobody", prefix=AS_USER)
         assert member.ended(30) == 2
@@ -165,7 +168,7 @@ def test_only_root_runs_programs_as_somebody_else(dsn: str, tmp_path: Path) -> N
 
 
 def member_of(db: psycopg.Connection[Any], logins: Logins, owner: str, *who: str) -> None:
-    """These logins may become the owner."""
+    """Allow these logins to become the owner."""
     for login in who:
         grant = f'GRANT "{logins.name(owner)}" TO "{logins.name(login)}"'
         alone(lambda grant=grant: db.execute(grant.encode()))  # type: ignore[misc]
@@ -174,7 +177,7 @@ def member_of(db: psycopg.Connection[Any], logins: Logins, owner: str, *who: str
 def test_where_roles_are_in_force_no_worker_runs_sql_with_its_own_rights(
     logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
-    maker = logins.name("nobody")  # may give himself a role, before PostgreSQL 16
+    maker = logins.name("nobody")  # before PostgreSQL 16 this login may grant itself a role
     alone(lambda: db.execute(f'ALTER ROLE "{maker}" CREATEROLE'.encode()))
     cases: tuple[tuple[list[str], str], ...] = (
         ([], "error: allow: roles are in force here"),
@@ -193,10 +196,10 @@ def test_where_roles_are_in_force_no_worker_runs_sql_with_its_own_rights(
         fleet.start(1, "--no-leader", "--allow", "sql", "--sql-as-worker")
 
 
-def test_the_text_of_an_sql_job_becomes_no_more_than_its_login(
+def test_an_sql_job_gets_no_more_rights_than_its_login(
     logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
-    """Its login is a member of alice and of nobody else; the worker's own is a member of both."""
+    """The login of SQL jobs is a member of alice only; the worker's own login is a member of alice and of bob."""
     member_of(db, logins, "alice", "nobody", "worker")
     member_of(db, logins, "bob", "worker")
     alice, bob = logins.connect("alice"), logins.connect("bob")
@@ -223,7 +226,7 @@ def test_the_text_of_an_sql_job_becomes_no_more_than_its_login(
     assert one(db, "SELECT owner FROM pgsched.runs WHERE task = 'made'") == logins.name("alice")
 
 
-def test_an_sql_job_that_ends_its_transaction_fails_with_a_login_of_its_own(
+def test_with_sql_login_an_sql_job_that_ends_its_transaction_fails(
     logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
     member_of(db, logins, "alice", "nobody")
@@ -248,12 +251,12 @@ def declared(logins: Logins, app: str = "payments", who: str = "worker") -> dict
 
 
 def squat(logins: Logins, db: psycopg.Connection[Any]) -> None:
-    """Alice has the job, and it says that the app declared it: as she could write it before."""
+    """Give alice a job that claims to be declared by the app, as she could write it in the past."""
     columns = "(name, task, schedule, declared_by, owner) VALUES ('nightly', 'pay', '@daily', 'payments', %s)"
     db.execute(f"INSERT INTO pgsched.jobs {columns}".encode(), [logins.name("alice")])
 
 
-def test_only_who_declares_says_what_declared_a_job(logins: Logins) -> None:
+def test_only_a_declaration_writes_declared_by(logins: Logins) -> None:
     statements = (
         "INSERT INTO pgsched.jobs (name, task, schedule, declared_by) VALUES ('a', 't', '@daily', 'payments')",
         "UPDATE pgsched.jobs SET declared_by = 'payments'",
@@ -264,9 +267,7 @@ def test_only_who_declares_says_what_declared_a_job(logins: Logins) -> None:
     assert declared(logins) == {"nightly": "created"}
 
 
-def test_whoever_takes_a_declared_name_first_does_not_own_what_it_runs(
-    logins: Logins, db: psycopg.Connection[Any]
-) -> None:
+def test_a_declared_job_is_not_taken_over_from_another_owner(logins: Logins, db: psycopg.Connection[Any]) -> None:
     named = f"foreign: it is a job of {logins.name('alice')}"
     squat(logins, db)
     assert declared(logins) == {"nightly": named}
@@ -279,7 +280,7 @@ def test_whoever_takes_a_declared_name_first_does_not_own_what_it_runs(
     assert declared(logins, who="leader") == {"nightly": "unchanged"}
 
 
-def test_without_that_question_the_job_would_stay_the_squatters(
+def test_without_the_owner_check_the_job_would_stay_the_squatter_s(
     logins: Logins, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(monkeypatch, "declare_squatted", "j.owner <> current_user", "false")
@@ -287,7 +288,9 @@ def test_without_that_question_the_job_would_stay_the_squatters(
     assert declared(logins) == {"nightly": "unchanged"}
 
 
-def test_a_worker_names_who_took_the_name_of_a_job(logins: Logins, db: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_a_worker_names_the_owner_that_took_the_name_of_a_job(
+    logins: Logins, db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
     name = "salaries"
     logins.connect("alice").execute("INSERT INTO jobs (name, task, schedule) VALUES (%s, 't', '@daily')", [name])
     with fleet_on(logins.dsn("worker"), tmp_path) as fleet:
@@ -301,7 +304,7 @@ def test_a_worker_names_who_took_the_name_of_a_job(logins: Logins, db: psycopg.C
 
 
 def deaf(fleet: Fleet, on: Path, *options: str, **columns: Any) -> tuple[Member, int]:
-    """A worker that runs a shell line which heeds no SIGTERM and may take ten years to be killed."""
+    """Start a worker with a run that ignores SIGTERM and whose kill_after is ten years. Return both."""
     (member,) = fleet.start(1, *QUICK, "--allow", "shell", "--grace", "0.5", "--kill-after-most", "1", *options)
     with psycopg.connect(fleet.dsn, autocommit=True) as db:
         run = run_of(db, "shell", DEAF.format(on=on), kill_after="10 years", **columns)

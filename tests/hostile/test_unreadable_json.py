@@ -1,6 +1,6 @@
-"""JSON that PostgreSQL takes and Python does not read, in every column of JSON: each reader says so and goes on.
+"""Every reader marks JSON that PostgreSQL accepts and Python cannot read as unreadable, and goes on.
 
-Invariant: a column of JSON that is added is poisoned here as well, or this test fails.
+Invariant: the rows here have such JSON in every JSON column. A test fails when a new JSON column is left out.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def test_every_command_reads_every_row(pgsched: Call, db: psycopg.Connection[Any
     wrong = {}
     for line in READERS.strip().splitlines():
         said = pgsched(*line.format(**made).split())
-        refused = said.code == 2 and said.err == "error: args: nested more than 200 deep\n"  # by a trigger, at an edit
+        refused = (
+            said.code == 2 and said.err == "error: args: nested more than 200 deep\n"
+        )  # a trigger refuses the edit
         if not refused and (said.code not in (0, 1) or "Traceback" in said.err or "bug" in said.err):
             wrong[line] = (said.code, said.err[-500:])
     assert wrong == {}
@@ -69,7 +71,7 @@ def test_every_column_of_json_is_poisoned(db: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", POISONS)
-def test_an_archive_file_takes_what_python_cannot_read(
+def test_an_archive_file_takes_json_that_python_cannot_read(
     pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path, name: str
 ) -> None:
     file = tmp_path / "runs.jsonl"
@@ -82,7 +84,7 @@ def test_an_archive_file_takes_what_python_cannot_read(
         db.execute("DELETE FROM pgsched.runs WHERE id <> %s", [made["run"]])
         db.execute("RESET session_replication_role")
         count(db)
-        said = pgsched("prune", "--archive", str(file))  # the second time it looks at the last lines first
+        said = pgsched("prune", "--archive", str(file))  # the second time, prune reads the last lines first
         assert said.code == 0, said.err
         assert len(file.read_text().splitlines()) == n + 1
         ids = db.execute("SELECT jsonb_path_query(line::jsonb, '$.id')::int FROM unnest(%s::text[]) line",
@@ -90,7 +92,9 @@ def test_an_archive_file_takes_what_python_cannot_read(
         assert ids[-1] == (made["run"],), "each line is JSON, as PostgreSQL reads it"
 
 
-def test_a_program_is_told_which_result_it_cannot_have(app: App, dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_a_program_gets_an_error_for_a_result_that_it_cannot_read(
+    app: App, dsn: str, db: psycopg.Connection[Any]
+) -> None:
     made = poison(db, POISONS["a long number"])
     key = one(db, "SELECT idempotency_key FROM pgsched.runs WHERE id = %s", made["run"])
     with connect(dsn) as conn, pytest.raises(InputError, match=r"^result: Python cannot read this JSON"):
@@ -105,7 +109,7 @@ def test_a_program_is_told_which_result_it_cannot_have(app: App, dsn: str, db: p
     assert json.dumps(parent.result) == deep, "what can be read, though not shown, is what was returned"
 
 
-def test_both_forms_of_a_connection_read_so(dsn: str) -> None:
+def test_sync_and_async_connections_mark_unreadable_json(dsn: str) -> None:
     async def read() -> str:
         async with await aconnect(dsn) as conn:
             return str(await (await conn.execute("SELECT '1e5000'::jsonb")).fetchone())

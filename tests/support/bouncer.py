@@ -1,7 +1,7 @@
-"""A PgBouncer for tests: on loopback, as an account without rights, in front of a test's database.
+"""A PgBouncer for tests: on loopback, under an account without rights, in front of a test's database.
 
-It lets everybody in, unless the test's database asks for a password: then it asks for the same one, by SCRAM.
-`PGSCHED_TEST_PGBOUNCER` names another binary than the installed one.
+PgBouncer accepts every login, unless the test's database asks for a password. Then it asks for the same password, by
+SCRAM. `PGSCHED_TEST_PGBOUNCER` names another binary than the installed one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DEFAULTS = {
 
 
 class Bouncer:
-    """One process; `dsn` goes through it."""
+    """One PgBouncer process; `dsn` connects through it."""
 
     def __init__(self, folder: Path, dsn: str, settings: dict[str, object]) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Bouncer:
         self.dsn = make_conninfo("", host="127.0.0.1", port=self.port, dbname="pooled", **login)
 
     def write(self) -> Path:
-        """The configuration file, and beside it the one with the password."""
+        """Write the configuration file, and a file with the password if there is one; return the former's path."""
         target = make_conninfo("", **{k: v for k, v in self.server.items() if k in ("host", "port", "dbname", "user")})
         lines = ["[databases]", f"pooled = {target}", "[pgbouncer]", f"listen_port = {self.port}"]
         if password := self.server.get("password"):
@@ -89,12 +89,12 @@ class Bouncer:
             self.process.wait()
 
     def counts_statements(self) -> bool:
-        """Does it keep count of prepared statements?"""
+        """Return whether this PgBouncer tracks prepared statements (max_prepared_statements above 0)."""
         said = {row["key"]: row["value"] for row in self.ask("SHOW CONFIG")}
         return int(str(said.get("max_prepared_statements") or 0)) > 0
 
     def ask(self, command: str) -> list[dict[str, object]]:
-        """A command of its console."""
+        """Send a command to PgBouncer's console, and return its rows."""
         dsn = make_conninfo(self.dsn, dbname="pgbouncer", user="tests")
         with psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.ClientCursor) as conn:
             cursor = conn.execute(command.encode())
@@ -104,7 +104,7 @@ class Bouncer:
 
 @contextlib.contextmanager
 def bouncing(dsn: str, **settings: object) -> Iterator[Bouncer]:
-    """A running one."""
+    """Yield a running PgBouncer in front of `dsn`, and print the end of its log afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="pgsched-bouncer-"))
     folder.chmod(0o755)
     bouncer = Bouncer(folder, dsn, settings)

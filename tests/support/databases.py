@@ -1,4 +1,4 @@
-"""A database for each test, made while the test before it runs: that takes longer than many a test."""
+"""A database for each test, created while the previous test runs, because creation takes longer than many tests."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from psycopg.conninfo import make_conninfo
 
 
 class Databases:
-    """Copies of a template, and their end. One thread with one connection does it; what fails there is raised here,
-    by the next call."""
+    """Databases copied from a template, and dropped later, by one thread with one connection.
+
+    An error of that thread is raised by the next call.
+    """
 
     def __init__(self, server_dsn: str, session: str, template: str) -> None:
         self._dsn, self._session, self._template = server_dsn, session, template
         self._thread = ThreadPoolExecutor(1, "databases")
         self._connection = psycopg.connect(server_dsn, autocommit=True)
-        # to copy files takes a third of the time that it takes to log their pages
+        # Copying the files takes a third of the time that writing their pages to the WAL takes.
         self._strategy = " STRATEGY FILE_COPY" if self._connection.info.server_version >= 150_000 else ""
         self._next: Future[str] | None = None
         self._drops: list[Future[None]] = []
 
     @contextmanager
     def one(self) -> Iterator[str]:
-        """The DSN of a fresh one, which goes afterwards, whoever is still connected."""
+        """Yield the DSN of a fresh database; drop it afterwards, even if sessions are still connected."""
         self._check()
         made, self._next = self._next or self._thread.submit(self._create), None
         name = made.result()
@@ -38,7 +40,7 @@ class Databases:
             self._drops.append(self._thread.submit(self._drop, name))
 
     def close(self) -> None:
-        """The one that was made ahead goes too."""
+        """Drop the database that was created ahead, and wait for all drops."""
         if self._next is not None:
             self._drops.append(self._thread.submit(self._drop, self._next.result()))
         self._thread.shutdown()

@@ -1,4 +1,4 @@
-"""Running executors in tests: claims made by hand, and a look at what processes they leave."""
+"""Run executors in tests, with claims made by hand, and find the processes that they leave."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOT = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
 
 
 def claim(kind: str, task: str, args: Any = None, *, kill_after_s: float = 5.0, **more: Any) -> Claim:
-    """The claim of a first attempt."""
+    """Return the claim of a first attempt."""
     values: dict[str, Any] = {
         "id": 7, "token": uuid4(), "attempt": 1, "max_attempts": 3, "queue": "default", "priority": 5, "kind": kind,
         "task": task, "args": {} if args is None else args, "job_id": 3, "scheduled_at": SLOT,
@@ -27,7 +27,7 @@ def claim(kind: str, task: str, args: Any = None, *, kill_after_s: float = 5.0, 
 
 
 def execute(executor: Executor, given: Claim) -> Outcome:
-    """Run one claim to its outcome on a loop of its own."""
+    """Run one claim to its outcome on a new event loop, and close the executor."""
 
     async def main() -> Outcome:
         try:
@@ -40,7 +40,7 @@ def execute(executor: Executor, given: Claim) -> Outcome:
 
 @contextmanager
 def executing(executor: Executor) -> Iterator[Callable[[Claim], Outcome]]:
-    """Runs claims to their outcomes, one after the other on one loop; the executor is closed at the end."""
+    """Yield a function that runs claims one after the other on one event loop; close the executor afterwards."""
     with asyncio.Runner() as runner:
         try:
             yield lambda given: runner.run(executor.execute(given))
@@ -49,7 +49,7 @@ def executing(executor: Executor) -> Iterator[Callable[[Claim], Outcome]]:
 
 
 def cancel_when(executor: Executor, given: Claim, condition: Callable[[], object], times: int = 1) -> BaseException:
-    """Run a claim, cancel it once the condition holds, and give the exception that came out."""
+    """Run a claim, cancel it once the condition holds, and return the exception."""
 
     async def main() -> BaseException:
         work = asyncio.ensure_future(executor.execute(given))
@@ -69,14 +69,14 @@ def cancel_when(executor: Executor, given: Claim, condition: Callable[[], object
 
 
 async def holds(condition: Callable[[], object], timeout_s: float = 15.0) -> None:
-    """Wait, on the loop, until the condition holds."""
+    """Wait on the event loop until the condition holds."""
     async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - the condition lies outside of this loop
+        while not condition():  # noqa: ASYNC110 - the condition depends on more than this event loop
             await asyncio.sleep(0.01)
 
 
 def children_of(token: UUID) -> list[int]:
-    """The live processes that carry this claim's token in their environment, whoever their parent is by now."""
+    """Return the live processes that have this claim's token in their environment, even if their parent has changed."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -84,6 +84,6 @@ def children_of(token: UUID) -> list[int]:
         try:
             if str(token).encode() in (entry / "environ").read_bytes():
                 found.append(int(entry.name))
-        except OSError:  # it has ended, or is a zombie
+        except OSError:  # the process has ended, or is a zombie
             continue
     return found

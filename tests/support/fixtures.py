@@ -1,6 +1,6 @@
-"""Fixtures that more than one folder of tests has; its conftest.py imports those that it wants.
+"""Fixtures that several folders of tests share; the conftest.py of a folder imports those it needs.
 
-They import what they need themselves: a test of pure functions starts at once.
+Each fixture imports its modules inside the function, so that tests of pure functions start at once.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def app(dsn: str) -> Iterator[App]:
-    """An app on the test's database."""
+    """Yield an app on the test's database."""
     from pgsched import App
 
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
     yield app
     app.close()
 
 
 @pytest.fixture
 def greet(app: App) -> Any:
-    """A task of the app."""
+    """Return a task of the app, registered as `t`."""
 
     @app.task(name="t")
     def greet(name: str) -> None: ...
@@ -44,7 +44,7 @@ def greet(app: App) -> Any:
 
 @pytest.fixture(autouse=True)
 def no_full_hour(request: pytest.FixtureRequest) -> None:
-    """Tests in which time passes have jobs that are due at full hours."""
+    """Wait until no full hour is near, in modules that use `pass_time`: their jobs are due at full hours."""
     if hasattr(request.module, "pass_time"):
         from tests.support.db.passing import off_the_hour
 
@@ -53,7 +53,7 @@ def no_full_hour(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
-    """Real worker processes on the test's database, with the ledger's tables in it."""
+    """Yield a fleet of real worker processes on the test's database, in which the ledger's tables are installed."""
     from tests.support.apps import ledger
     from tests.support.fleet import fleet_on
 
@@ -64,7 +64,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A web server on loopback that answers "/" with fine."""
+    """Yield a web server on loopback that answers "/" with "fine"."""
     from tests.support.http.answering import answer, serving
 
     with serving() as started:
@@ -74,7 +74,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of the caller's environment reaches a test."""
+    """Hide settings of the caller's environment from the tests, except those that begin with PGSCHED_TEST_."""
     from pgsched.config import LIBPQ
 
     for name in [*os.environ]:
@@ -85,16 +85,16 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Runs a command line in this process, on the test's database."""
+    """Return a function that runs a command line in this process, on the test's database."""
     from pgsched.cli import run
     from pgsched.services import doctor
     from tests.support.cli.said import Said
 
     monkeypatch.setenv("PGSCHED_DSN", dsn)
-    monkeypatch.setattr(doctor, "TREND_S", 0.1)  # nothing piles up meanwhile
+    monkeypatch.setattr(doctor, "TREND_S", 0.1)  # the pause in which dead rows may pile up: none do here
 
     def call(*args: str) -> Said:
-        capsys.readouterr()  # what the test itself has printed
+        capsys.readouterr()  # drop what the test itself has printed
         code = run([*args])
         out, err = capsys.readouterr()
         return Said(code, out, err)
@@ -104,7 +104,7 @@ def pgsched(dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 @pytest.fixture
 def process() -> Callable[..., Said]:
-    """Runs a command line in a process of its own."""
+    """Return a function that runs a command line in a new process."""
     from tests.support.cli.said import Said
     from tests.support.paths import ROOT
 

@@ -1,6 +1,6 @@
-"""Real worker processes for tests, those of pgsched.chaos: signalled and ended by pid; none outlives its test.
+"""Real worker processes for tests, started by pgsched.chaos, and signalled and ended by pid. None outlives its test.
 
-Their logs are files; the last lines of each are printed at the end, where pytest shows them if the test failed.
+Each writes its log to a file. The last lines are printed at the end, so that pytest shows them if the test failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from pgsched.chaos.fleet import Fleet as Workers
-from pgsched.chaos.fleet import Member as Member  # noqa: PLC0414  tests have it from here
+from pgsched.chaos.fleet import Member as Member  # noqa: PLC0414  tests import it from here
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
@@ -33,7 +33,7 @@ class Fleet(Workers):
         super().__init__(dsn, folder, "tests.support.apps.ledger:app", cwd=ROOT)
 
     def start(self, count: int, *options: str) -> list[Member]:
-        """Start workers and wait until each is at work."""
+        """Start workers, and wait until each has started up."""
         started = [self.launch(*options) for _ in range(count)]
         self.await_start(*started)
         return started
@@ -42,7 +42,7 @@ class Fleet(Workers):
         return next(member for member in self.members if member.pid == pid)
 
     def end(self) -> None:
-        """SIGKILL whatever still lives, stopped or not, and show the logs' tails."""
+        """Send SIGKILL to each process that still lives, stopped or not, and print the last lines of each log."""
         super().end()
         for member in self.members:
             lines = member.log.read_text(errors="replace").splitlines()
@@ -59,24 +59,24 @@ def fleet_on(dsn: str, folder: Path) -> Iterator[Fleet]:
         fleet.end()
 
 
-# ---- what the database says of them
+# ---- what the database says of the workers and their runs
 
 
 def one(db: psycopg.Connection, query: str, *values: Any) -> Any:
-    """The only value of the only row."""
+    """Return the first value of the first row; None if there is no row."""
     row = db.execute(query, values).fetchone()
     return None if row is None else row[0]
 
 
 def clock(db: psycopg.Connection) -> datetime:
-    """The database's time, the only one that counts."""
+    """Return the database's time, the only clock that pgsched uses."""
     found = one(db, "SELECT clock_timestamp()")
     assert isinstance(found, datetime)
     return found
 
 
 def leader_pid(db: psycopg.Connection) -> int | None:
-    """Who leads now."""
+    """Return the process id of the current leader; None if no process leads."""
     found = one(db, "SELECT CASE WHEN resigned_at IS NULL THEN pid END FROM pgsched.leader ORDER BY term DESC LIMIT 1")
     return None if found is None else int(found)
 
@@ -98,7 +98,7 @@ def state(db: psycopg.Connection, run_id: int) -> str:
 
 
 def events(db: psycopg.Connection, run_id: int, event: str) -> list[tuple[UUID, int]]:
-    """(token, pid) of each such event of a run, oldest first."""
+    """Return the token and the pid of each such event of a run, oldest first."""
     rows = db.execute("SELECT token, pid FROM ledger WHERE run_id = %s AND event = %s ORDER BY at", [run_id, event])
     return [(row[0], row[1]) for row in rows.fetchall()]
 
@@ -108,8 +108,10 @@ def open_gate(db: psycopg.Connection, name: str) -> None:
 
 
 def unaccounted(db: psycopg.Connection) -> list[Any]:
-    """Runs whose attempts were not each settled exactly once: every attempt that counts but the successful one left a
-    row."""
+    """Return runs whose attempts were not each settled exactly once.
+
+    Each attempt that counts leaves a row in `attempts`, except a successful one and the one that is running.
+    """
     return db.execute(
         "SELECT r.id, r.state, r.attempt, count(a.token) FROM pgsched.runs r"
         " LEFT JOIN pgsched.attempts a ON a.run_id = r.id AND a.outcome <> 'interrupted'"

@@ -1,4 +1,4 @@
-"""Logins of the roles."""
+"""Logins that are members of pgsched's roles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DENIED = "42501"
 
 
 class Logins:
-    """The logins of one test; the names are only its own, because roles belong to the whole server."""
+    """The logins of one test, with names that no other test has, because roles belong to the whole server."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -42,7 +42,7 @@ class Logins:
 
 @contextlib.contextmanager
 def superuser(db: psycopg.Connection[Any], dsn: str, password: str) -> Iterator[str]:
-    """The DSN of a superuser of one test with this password: some servers ask for it."""
+    """Yield the DSN of a new superuser with this password, which some servers ask for."""
     name = f"pgsched_test_{uuid.uuid4().hex[:8]}"
     role = sql.Identifier(name)
     db.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(role, password))
@@ -53,7 +53,7 @@ def superuser(db: psycopg.Connection[Any], dsn: str, password: str) -> Iterator[
 
 
 def alone(act: Callable[[], object]) -> None:
-    """Do something to the server's roles: another test's database may be doing it as well."""
+    """Change the server's roles; repeat that while another test changes them at the same time."""
 
     def done() -> bool:
         try:
@@ -69,7 +69,7 @@ def alone(act: Callable[[], object]) -> None:
 
 @pytest.fixture
 def logins(db: psycopg.Connection[Any], dsn: str) -> Iterator[Logins]:
-    """The roles are in force; one may log in as each."""
+    """Apply pgsched's roles, and yield a login for each."""
     alone(lambda: roles.apply(db))
     made = Logins(dsn)
     for who, role in LOGINS.items():
@@ -87,7 +87,7 @@ def logins(db: psycopg.Connection[Any], dsn: str) -> Iterator[Logins]:
 
 
 def not_refused(conn: psycopg.Connection[Any], *statements: str) -> dict[str, str]:
-    """What came of those statements that were not refused with 42501."""
+    """Return the statements that were not refused with 42501, each with what happened instead."""
     wrong = {}
     for statement in statements:
         try:

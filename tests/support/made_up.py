@@ -1,4 +1,4 @@
-"""A short history in which every promise holds, made by hand: tests break it in one place each."""
+"""A short history, made by hand, in which every promise holds; each test breaks it in one place."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ AT_REST = {"threads": 9, "descriptors": 18, "children": 0}
 
 
 def sound() -> History:
-    """Job 1 has a slot every second, of which run 1 took the first and row 2 stands for the two that follow; run 3 was
-    enqueued, crashed with its worker once and succeeded then; run 4 has the same limited key and came after it."""
+    """Return the history.
+
+    Job 1 has a slot every second: run 1 took the first, and run 2, which was missed, stands for the next two. Job 2 has
+    a slot every two seconds: run 5, which was skipped. Run 3 was enqueued, crashed once with its worker, and then
+    succeeded. Run 4 has the same limited key, and came after run 3.
+    """
     return History(
         settings={"fault": "made up", "seed": 1, "lease_s": 3.0, "reap_s": 0.5, "stuck_s": 3.5, "ended": T + 60,
                   "limits": {"tenant": 1}, "stop_within_s": 20.0},
@@ -53,7 +57,7 @@ def sound() -> History:
 
 
 def journal() -> list[Change]:
-    """Every change of the runs of `sound`."""
+    """Return every change of the runs in `sound`."""
     return [
         Change(10, T + 1, "insert", 1, "queued", job_id=1, slot=T + 1),
         Change(13, T + 1, "update", 1, "running", FIRST, 1, T + 4, 1, T + 1),

@@ -1,10 +1,11 @@
-"""The table: what each executor is given in each case, and what the database says afterwards.
+"""The matrix of executors and cases: the run for each pair, and what the database must say afterwards.
 
-A cell is one run. `None` as a cell: the case has no meaning for that executor.
+A cell is one run. A pair without a cell: the case has no meaning for that executor.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -33,8 +35,12 @@ FLOOD = 5_000_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One run, and what becomes of it: its state, the outcome of its attempt (None: no row), a text in its error or
-    its log, its result."""
+    """One run and what must become of it.
+
+    `outcome`: the outcome of its attempt; None: the attempt leaves no row.
+    `error`, `log`: patterns that the attempt's error and output must match.
+    `result`: a check of the result.
+    """
 
     kind: str
     task: str
@@ -56,7 +62,7 @@ class Cell:
         return int(row[0])
 
     def wrong(self, db: psycopg.Connection, run_id: int) -> Iterator[str]:
-        """What is not as it should be."""
+        """Yield each difference from what is expected."""
         row = db.execute(
             "SELECT r.state, r.result, a.outcome, a.error, a.log_tail FROM pgsched.runs r"
             " LEFT JOIN pgsched.attempts a ON a.run_id = r.id WHERE r.id = %s", [run_id],
@@ -74,7 +80,7 @@ class Cell:
 
 
 def dead(kind: str, task: str, args: Any = None, error: str = "", log: str = "") -> Cell:
-    """A cell that fails, at its only attempt."""
+    """Return a cell whose only attempt fails."""
     return Cell(kind, task, {} if args is None else args, "dead", "failed", error, log)
 
 
@@ -83,7 +89,7 @@ def is_(value: Any) -> Callable[[Any], bool]:
 
 
 class Table:
-    """The cells of one test: its folder, its HTTP server."""
+    """The cells of one test, with its folder and its HTTP server."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.folder = folder
@@ -92,7 +98,7 @@ class Table:
         self.canary = folder / "canary"
 
     def settled(self) -> dict[tuple[str, str], Cell]:
-        """The cases that end by themselves."""
+        """Return the cells whose runs end by themselves."""
         table: dict[tuple[str, str], Cell] = {}
         for place in PLACES:
             for case, cell in self.python(place).items():
@@ -164,7 +170,7 @@ class Table:
             "/ok": answer(body="fine"),
             "/fail": answer("404 Not Found", "nobody here"),
             "/flood": endless,
-            "/bytes": answer(body=b"\xff\0caf\xe9".decode("latin-1").encode("latin-1"), content_type="text/plain"),
+            "/bytes": answer(body=b"\xff\0caf\xe9", content_type="text/plain"),
             "/error": answer("500 \x1b[2J\xff", "x" * 1_000_000),
             "/json": answer(body='{"half": ', content_type="application/json"),
         }
@@ -176,11 +182,18 @@ class Table:
             "not utf-8": Cell("http", url("/bytes"), result=lambda got: "caf\ufffd" in got["body"]),
             "error text": dead("http", url("/error"), error="^.{,1000}$"),
             "not json": Cell("http", url("/json"), result=lambda got: got["body"] == '{"half": '),
-            "hostile": Cell("http", url("/ok"), {"json": self.hostile, "params": {"q": self.hostile}}),
-        }
+            "hostile": Cell("http", url("/ok"), {"json": self.hostile, "params": {"q": self.hostile}},
+                            result=lambda _: self.has_arrived_by_http()),
+        }  # fmt: skip
+
+    def has_arrived_by_http(self) -> bool:
+        """Check whether the hostile texts arrived as they are, in the body and in the query."""
+        request = next(one for one in self.server.seen if one.body)
+        query = parse_qs(request.path.partition("?")[2], keep_blank_values=True)
+        return json.loads(request.body) == self.hostile and query == {"q": self.hostile}
 
     def hanging(self, case: str, **more: Any) -> dict[str, Cell]:
-        """A run of each kind that goes on until it is stopped, with children of its own where it can have some."""
+        """Return a run of each kind that lasts until it is stopped; commands and shell lines have child processes."""
         self.server.answers[f"/{case}"] = never
         script = f"timeout 3600 sleep 3600 & sleep 3600 & touch {self.on(case, 'command')}; sleep 3600"
         loop, thread, process = (
@@ -197,7 +210,10 @@ class Table:
         }
 
     def gated(self) -> dict[str, Cell]:
-        """A run of each kind that notes each start and goes on until the gates are open; what SQL writes is `seen`."""
+        """Return a run of each kind that notes its start, and lasts until the gates are open.
+
+        The SQL run writes to the table `seen`.
+        """
         gate = self.folder / "gate"
         line = {k: f"printf . >> {self.on('start', k)}; until [ -e {gate} ]; do sleep 0.05; done" for k in KINDS}
         wait = """DO $$ BEGIN
@@ -219,7 +235,7 @@ class Table:
         }
 
     def starts(self, db: psycopg.Connection) -> int | None:
-        """How often each gated run was started; None while they differ."""
+        """Return how often each gated run was started; None while the numbers differ."""
         counts = {len(file.read_text()) if file.exists() else 0
                   for file in (self.on("start", kind) for kind in (*PLACES, "command", "shell"))}  # fmt: skip
         counts.add(sum(seen.path == "/gated" for seen in self.server.seen))
@@ -232,7 +248,7 @@ class Table:
         return counts.pop() if len(counts) == 1 else None
 
     def open_gates(self, db: psycopg.Connection) -> None:
-        """Let all of them end."""
+        """Let all gated runs end."""
         db.execute("INSERT INTO public.gates VALUES ('open')")
         (self.folder / "gate").touch()
 
@@ -242,11 +258,11 @@ class Table:
         link.sendall(answer(body="fine"))
 
     def on(self, case: str, kind: str) -> Path:
-        """The file that says that a handler has begun."""
+        """Return the path of the file that shows that a run of this kind has begun."""
         return self.folder / f"{case}.{kind}"
 
     def all_on(self, db: psycopg.Connection, case: str, sleepers: int = 1) -> bool:
-        """Have all hanging runs of a case begun?"""
+        """Return whether all hanging runs of a case have begun."""
         files = [self.on(case, kind) for kind in (*PLACES, "command", "shell")]
         asleep = db.execute(ASLEEP).fetchone()
         asked = any(seen.path == f"/{case}" for seen in self.server.seen)
@@ -254,19 +270,19 @@ class Table:
 
 
 def endless(link: socket.socket) -> None:
-    """An answer without end."""
+    """Send an answer without end, until the client closes the connection."""
     link.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:
         link.sendall(b"x" * 65536)
 
 
 def carrying(*marks: str) -> list[int]:
-    """The live processes with any of these texts in their environment, whoever their parent is by now."""
+    """Return the live processes that have one of these texts in their environment, even if their parent has changed."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             environ = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if any(mark.encode() in environ for mark in marks):
             found.append(int(entry.name))

@@ -1,6 +1,6 @@
-"""What a process has once: logging's and structlog's set-up, the TracerProvider of OpenTelemetry.
+"""What exists once in a process: the set-up of logging and structlog, and OpenTelemetry's TracerProvider.
 
-The rule: a test that sets any of it leaves the process as it found it, and does not depend on who set it before.
+Invariant: a test that changes one of these restores it afterwards, and does not depend on what earlier tests set.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 
 @contextmanager
 def logs_as_found() -> Iterator[None]:
-    """Afterwards logs go where they went before: `pgsched.log.configure` is for whole processes."""
+    """Restore the set-up of logs afterwards, because `pgsched.log.configure` changes it for the whole process."""
     last, factory = logging.lastResort, logging.getLogRecordFactory()
     found = structlog.get_config() if structlog.is_configured() else None
     try:
@@ -32,11 +32,11 @@ def logs_as_found() -> Iterator[None]:
 
 @contextmanager
 def traced_by(provider: Any) -> Iterator[None]:
-    """Within the block this program traces, with that provider; it is shut down at the end."""
+    """Let this process trace with that provider within the block, and shut the provider down afterwards."""
     from opentelemetry import trace
 
     with pytest.MonkeyPatch.context() as patch:
-        # The API lets a program set one, once, and take none back: the next test of this process may not want any.
+        # The public API sets a provider once and for good. The next test of this process may need none.
         patch.setattr(trace, "_TRACER_PROVIDER", provider)
         try:
             yield

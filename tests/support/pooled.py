@@ -1,4 +1,4 @@
-"""Jobs of every second and commands behind a pooler."""
+"""Jobs that are due each second, and commands, behind a pooler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ended(db: Db, run_id: int, timeout: float = 30) -> str:
 
 
 def check_slots(db: Db) -> None:
-    """No slot is missing, none is there twice, none ran twice."""
+    """Check that no slot is missing, that none has two runs, and that no run was made twice."""
     gaps = db.execute(
         "SELECT extract(epoch FROM scheduled_at - lag(scheduled_at) OVER (ORDER BY scheduled_at))::float8"
         " FROM pgsched.runs WHERE job_id IS NOT NULL"

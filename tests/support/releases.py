@@ -1,4 +1,4 @@
-"""What the tests of releases share: processes that are registered and no more, a leader, and minutes that pass."""
+"""Helpers for tests of releases: processes that are only registered, a leader, and time that passes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.fleet import one
 
 
 def declared(db: psycopg.Connection) -> set[str]:
-    """The names of all jobs."""
+    """Return the names of all jobs."""
     return {name for (name,) in db.execute("SELECT name FROM pgsched.jobs").fetchall()}
 
 
 def a_run_that_waits(db: psycopg.Connection, job: str) -> int:
-    """A run of the job that starts tomorrow; its id."""
+    """Add a run of the job that is scheduled for tomorrow; return its id."""
     return int(
         one(
             db,
@@ -39,7 +39,7 @@ def state_of(db: psycopg.Connection, run: int) -> str:
 
 
 def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
-    """A leader; each call has it do all that it does once a minute."""
+    """Return a function that lets a leader do once what it does every minute."""
     leader = lead(db)
 
     def one_round() -> psycopg.Connection:
@@ -52,7 +52,7 @@ def rounds(db: psycopg.Connection) -> Callable[[], psycopg.Connection]:
 
 
 def time_passes(db: psycopg.Connection, minutes: int, pid: int | None = None) -> None:
-    """As if the processes that have stopped, or that of this pid, had last been seen so many minutes earlier."""
+    """Move back when processes were last seen or stopped: the one with this pid; without a pid, all stopped ones."""
     db.execute(
         "UPDATE pgsched.workers SET seen_at = seen_at - make_interval(mins => %(m)s),"
         " stopped_at = stopped_at - make_interval(mins => %(m)s)"
@@ -62,16 +62,16 @@ def time_passes(db: psycopg.Connection, minutes: int, pid: int | None = None) ->
 
 
 def process(app: App, name: str = "host:1", lease_s: float = 30.0) -> Registration:
-    """What a process of this release says of itself."""
-    return Registration(name, "1", app.name, 1, None, ["task"], [], lease_s, app.jobs, app.named)
+    """Return the registration of a process of this release."""
+    return Registration(name, "1", app.name, 1, None, ["task"], [], lease_s, app.declared_jobs)
 
 
 def begin(db: psycopg.Connection, *apps: App) -> list[int]:
-    """Processes of these releases, one after the other; their ids."""
+    """Register a process of each of these releases, in this order; return their ids."""
     return [register(db, process(app))[0] for app in apps]
 
 
 def end(db: psycopg.Connection, *ids: int) -> None:
-    """They sign off."""
+    """Sign these processes off."""
     for worker_id in ids:
         workers.stop(db, worker_id, "host:1", stopped=True)

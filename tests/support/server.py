@@ -1,9 +1,10 @@
-"""The PostgreSQL server the tests run on.
+"""The PostgreSQL server on which the tests run.
 
-The rule: nothing survives the session that started it, and what a SIGKILLed session left is swept by the next.
-In this order: PGSCHED_TEST_DSN; a throw-away cluster of the programs in the folder PGSCHED_TEST_BIN; a Docker engine
-that answers; a throw-away cluster of the embedded wheel. With PGSCHED_TEST_SCRAM the throw-away clusters listen on
-loopback TCP and ask everybody for a password by SCRAM.
+Invariant: nothing survives the session that started it, and what a SIGKILLed session left is swept by the next one.
+
+The first of these that exists is used: the server of PGSCHED_TEST_DSN; a throw-away cluster of the programs in the
+folder PGSCHED_TEST_BIN; a container of a Docker engine that answers; a throw-away cluster of the embedded wheel. With
+PGSCHED_TEST_SCRAM, the throw-away clusters listen on loopback TCP, and ask every login for a password by SCRAM.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pgsched.db.embedded.cluster import Cluster, StopMode
 from pgsched.db.embedded.server import bin_dir, readable_binaries, server_account
 
 IMAGE = "postgres:17"
-PASSWORD = "a p@ss/word's \\ 100%"  # each of its signs means something in a URL, a DSN or a file of settings
+PASSWORD = "a p@ss/word's \\ 100%"  # each of these characters is special in a URL, a DSN or a settings file
 PREFIX = "pgsched-test-"
 ROOM = 4 << 30
 MEMORY = Path("/dev/shm")
@@ -48,7 +49,7 @@ THROW_AWAY = {
 
 @dataclass(frozen=True)
 class TestServer:
-    """A server for one test session. `dsn` is for maintenance: its role may create databases."""
+    """A server for one test session. `dsn` is for maintenance: the role in it may create databases."""
 
     __test__ = False
 
@@ -58,7 +59,7 @@ class TestServer:
 
 
 class SessionServer:
-    """The server of one test session: started when it is first asked for, by this process, also for others."""
+    """The server of one test session. This process starts it when first needed, also for other processes."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -78,14 +79,14 @@ class SessionServer:
             return self._server.dsn
 
     def listen(self) -> str:
-        """The socket at which other processes of the session get the DSN, as in `ask`."""
+        """Return the socket at which other processes of the session can ask for the DSN (see `ask`)."""
         if self._listener is None:
             self._listener = Listener(family="AF_UNIX", backlog=64)
             threading.Thread(target=self._answer, args=[self._listener], daemon=True).start()
         return str(self._listener.address)
 
     def _answer(self, listener: Listener) -> None:
-        with contextlib.suppress(OSError):  # closed
+        with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 with listener.accept() as link, contextlib.suppress(OSError):
                     try:
@@ -94,10 +95,10 @@ class SessionServer:
                         link.send((None, f"{type(error).__name__}: {error}"))
 
     def close(self) -> None:
-        """Drop the session's databases, stop the server, and sweep what killed workers left."""
+        """Drop the session's databases, stop the server, and sweep what killed processes left."""
         if self._listener is not None:
             self._listener.close()
-        with self._lock:  # after a start that is under way
+        with self._lock:  # wait for a start that is under way
             if self._server is None:
                 return
             try:
@@ -108,7 +109,7 @@ class SessionServer:
 
 
 def ask(address: str) -> str:
-    """The DSN of the server of the process that listens there."""
+    """Return the DSN of the server, asked from the process that listens at this address."""
     with Client(address, "AF_UNIX") as link:
         dsn, problem = link.recv()
     if dsn is None:
@@ -148,7 +149,7 @@ def _docker_server() -> TestServer | None:
         address = f"{container.get_container_host_ip()}:{container.get_exposed_port(5432)}"
         dsn = f"postgresql://postgres:test@{address}/postgres"
         _wait_for(dsn)
-    except Exception:  # no image and no network, no room, no rights: the wheel serves as well
+    except Exception:  # no image, no network, no room or no rights: the embedded wheel does as well
         with contextlib.suppress(Exception):
             container.stop()
         return None
@@ -167,7 +168,10 @@ def _wait_for(dsn: str, timeout: float = 60.0) -> None:
 
 
 def docker_answers() -> bool:
-    """Ask before testcontainers does: it would try for a long time. A socket that answers nothing counts as none."""
+    """Return whether a Docker engine answers; testcontainers itself would try for a long time.
+
+    A socket that accepts the connection but does not answer counts as none.
+    """
     target = urlsplit(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock"))
     try:
         if target.scheme == "unix":
@@ -203,20 +207,23 @@ def _embedded_server() -> TestServer:
 
 
 def asks_for_passwords() -> bool:
-    """Does PGSCHED_TEST_SCRAM say that the throw-away clusters ask for passwords?"""
+    """Return whether the throw-away clusters ask for passwords, as PGSCHED_TEST_SCRAM says."""
     return bool(os.environ.get("PGSCHED_TEST_SCRAM"))
 
 
 def memory() -> str | None:
-    """The folder whose files are in memory, if there is room for a server: a database of its own for each test costs
-    there 20 ms, and several hundred where files are written to a disk that others use too."""
-    if not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:  # the server's programs may be copied there
+    """Return the folder whose files are in memory, if there is room for a server.
+
+    There, a new database for each test takes 20 ms. On a disk that other programs use too, it takes several hundred.
+    """
+    # The server's programs may be copied to that folder, and must be executable there.
+    if not MEMORY.is_dir() or os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
         return None
     return str(MEMORY) if shutil.disk_usage(MEMORY).free > ROOM else None
 
 
 class Place:
-    """A temporary directory that a lock marks as in use."""
+    """A temporary folder, with a lock that marks it as in use."""
 
     def __init__(self) -> None:
         self.path = folders.make(PREFIX, memory())
@@ -226,7 +233,7 @@ class Place:
 
 
 def sweep() -> None:
-    """Stop and delete what killed sessions, or killed workers of this one, left."""
+    """Stop and delete what killed sessions, or killed processes of this session, left."""
     for parent in (None, str(MEMORY) if MEMORY.is_dir() else None):
         folders.sweep(PREFIX, parent)
 
@@ -241,13 +248,13 @@ class PrivateCluster:
         else:
             binaries = bin_dir() if account is None else readable_binaries(bin_dir(), directory, account)
         self.cluster = Cluster(directory / "data", binaries, account, THROW_AWAY)
-        if chosen:  # an older initdb may not know the providers of a locale
+        if chosen:  # an older initdb may not have the option for a locale provider
             self.cluster = replace(self.cluster, locale=("--lc-collate=C", "--lc-ctype=C"))
         self.dsn = ""
         self._port: int | None = None
 
     def start(self) -> None:
-        """Start the server: on a socket, and on TCP if it asks for passwords."""
+        """Start the server on a socket, and also on loopback TCP if it asks for passwords."""
         if asks_for_passwords():
             self.start_on_tcp()
             return
@@ -256,7 +263,7 @@ class PrivateCluster:
         self.dsn = self.cluster.dsn()
 
     def start_on_tcp(self) -> None:
-        """Start the server on loopback TCP. The parameters of its DSN hold the password, if it asks for one."""
+        """Start the server on loopback TCP. If it asks for a password, the password is in the DSN."""
         data = self.cluster.data
         self.cluster.create("--no-sync", *self._ask_for_passwords())
         if self._port is None:
@@ -271,7 +278,7 @@ class PrivateCluster:
         self.dsn = make_conninfo("", host="127.0.0.1", port=self._port, user="postgres", dbname="postgres", **password)
 
     def _ask_for_passwords(self) -> list[str]:
-        """The options of initdb that do."""
+        """Return the options with which initdb makes a cluster that asks for passwords."""
         if not asks_for_passwords():
             return []
         file = self.cluster.data.with_name("password")
@@ -284,7 +291,7 @@ class PrivateCluster:
 
     @property
     def pid(self) -> int:
-        """The postmaster's process id; fails if the server does not run."""
+        """Return the postmaster's process id; fail if the server is not running."""
         found = self.cluster.postmaster()
         assert found is not None, "the private cluster is not running"
         return found.pid

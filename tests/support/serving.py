@@ -1,4 +1,4 @@
-"""A worker that serves the handlers of the contract."""
+"""A worker in the test's own process that runs the handlers of tests/support/apps/contract.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def add(db: psycopg.Connection, task: str, **args: Any) -> int:
 def serve(
     dsn: str, until: Callable[[], Any], meanwhile: Callable[[], Any] = lambda: None, lease_s: float = 30
 ) -> Worker:
-    """A worker with the app's handlers, until the condition holds. `meanwhile` runs beside it."""
+    """Run a worker with the app's handlers until the condition holds. `meanwhile` is called in a thread beside it."""
     settings = WorkerSettings(concurrency=2, lease_s=lease_s, poll_s=0.1, grace_s=0, leader=False)
     names = sorted(app.tasks)
     registration = workers.Registration("w", "0", None, 2, None, ["task"], names, lease_s)

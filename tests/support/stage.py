@@ -1,4 +1,4 @@
-"""Attempts without a database or a worker."""
+"""Run attempts without a database or a worker."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Scene = Callable[["Stage"], Awaitable[None]]
 
 
 class Stage:
-    """A runner with handlers of the test; `told` is what was settled, by the task's name."""
+    """An attempt runner with handlers of the test; `told` holds what was settled, each with the task's name."""
 
     def __init__(self, handlers: dict[str, Any], concurrency: int = 1) -> None:
-        app = App()
+        app = App("test")
         for name, handler in handlers.items():
             app.task(name=name)(handler)
         self.told: list[tuple[str, Outcome]] = []
@@ -40,7 +40,7 @@ class Stage:
         self.grace = timedelta(0)
 
     def give(self, *names: str, args: dict[str, Any] | None = None, **more: Any) -> list[Claim]:
-        """Claims of these tasks arrive."""
+        """Hand claims of these tasks to the runner; return the claims."""
         args = args or {}
         claims = [
             Claim(next(self.ids), uuid4(), 1, 1, "default", 5, "task", name, args, kill_after=self.grace, **more)
@@ -56,13 +56,19 @@ class Stage:
         await holds(lambda: len(self.told) >= count)
 
 
+async def loop_turns() -> None:
+    """Let the event loop do all that it can do without waiting: then what has not happened is not under way."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 def play(stage: Stage, scene: Scene) -> None:
     asyncio.run(asyncio.wait_for(scene(stage), 20))
     assert stage.bugs == []
 
 
 def staged(handlers: dict[str, Any], *, at_once: bool) -> Stage:
-    """A runner that makes the first steps of attempts themselves, or leave it to the executor."""
+    """Return a stage whose runner makes the first step of each attempt itself, or leaves that to the executor."""
     stage = Stage(handlers)
     executor = stage.runner.executors["task"]
     assert isinstance(executor, PythonExecutor)

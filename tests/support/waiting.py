@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, never for a fixed time."""
+"""Wait in tests for a condition, never for a fixed time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = "the condition") -> T:
-    """Poll until `condition()` is true and give its value; fail the test with `what` after `timeout` seconds."""
+    """Poll until `condition()` is true, and return its value; fail the test with `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pause = 0.01
     while not (value := condition()):

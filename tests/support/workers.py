@@ -1,15 +1,19 @@
-"""A worker in this process, and handlers that wait until a test lets them go on."""
+"""A worker in the test's own process, and a handler that waits until the test lets it go on."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from pgsched.config import WorkerSettings
 from pgsched.core.model import Claim, Outcome, Result
 from pgsched.db.queries.runs import workers
+from pgsched.worker import heartbeat
 from pgsched.worker.worker import Worker
 from tests.support.waiting import wait_until
 
@@ -18,7 +22,7 @@ Claiming = Callable[..., Awaitable[list[Claim]]]
 
 
 class Handler:
-    """An executor in the test's hands: attempts begin, and end when `go` is set or they are cancelled."""
+    """An executor that the test controls: attempts end when `go` is set, or when they are cancelled."""
 
     abandoned = 0
 
@@ -52,7 +56,7 @@ def make(dsn: str, handler: Handler, **settings: Any) -> Worker:
 
 
 async def becomes(condition: Callable[[], Any], what: str, within_s: float = 10.0) -> None:
-    """`wait_until` that lets the loop go on."""
+    """Do the same as `wait_until`, without blocking the event loop."""
     await asyncio.to_thread(wait_until, condition, within_s, what)
 
 
@@ -62,3 +66,17 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
             await scene()
 
     asyncio.run(within())
+
+
+def noted_looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list of the instants at which notifications have made the worker look for cancelled runs."""
+    monkeypatch.setattr(heartbeat, "LOOK_S", 600.0)  # it does not look by itself
+    looks, really = list[float](), heartbeat.find_cancelled
+
+    def noted(*given: Any) -> Any:
+        found = really(*given)
+        looks.append(time.monotonic())
+        return found
+
+    monkeypatch.setattr(heartbeat, "find_cancelled", noted)
+    return looks

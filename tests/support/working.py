@@ -1,10 +1,12 @@
-"""A worker in the test's own process, for as long as a condition takes to hold."""
+"""Run a worker in the test's own process until a condition holds."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -29,7 +31,7 @@ def settings(**more: Any) -> WorkerSettings:
 
 
 def work(dsn: str, app: App | None, until: Callable[[], object], timeout: float = 60.0, **more: Any) -> Worker:
-    """Run a worker until the condition, which is looked at in a thread, holds; then let it drain."""
+    """Run a worker until the condition holds, then let the worker drain. The condition is called in a thread."""
 
     async def main() -> Worker:
         worker = make_worker(Settings(dsn, settings(**more)), app)
@@ -44,12 +46,36 @@ def work(dsn: str, app: App | None, until: Callable[[], object], timeout: float 
     return asyncio.run(main())
 
 
+@contextmanager
+def at_work(dsn: str, app: App, **more: Any) -> Iterator[None]:
+    """Run a worker in a thread during the block."""
+    begun = threading.Event()
+    loops: list[tuple[asyncio.AbstractEventLoop, Worker]] = []
+
+    async def main() -> None:
+        worker = make_worker(Settings(dsn, settings(**more)), app)
+        loops.append((asyncio.get_running_loop(), worker))
+        begun.set()
+        await worker.run()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    thread.start()
+    assert begun.wait(20)
+    try:
+        yield
+    finally:
+        ((loop, worker),) = loops
+        loop.call_soon_threadsafe(worker.stop)
+        thread.join(20)
+        assert not thread.is_alive()
+
+
 def all_ended(db: psycopg.Connection) -> bool:
     return db.execute(ENDED.encode()).fetchone() == (True,)
 
 
 def add(db: psycopg.Connection, kind: str, task: str, args: Any = None, **columns: Any) -> int:
-    """A run of any kind; its id."""
+    """Add a run of any kind; return its id."""
     names = "".join(f", {name}" for name in columns)
     row = db.execute(
         f"INSERT INTO pgsched.runs (kind, task, args, max_attempts{names})"
@@ -61,7 +87,7 @@ def add(db: psycopg.Connection, kind: str, task: str, args: Any = None, **column
 
 
 def output(db: psycopg.Connection, run_id: int, stream: str | None = None) -> str:
-    """All that is kept of a run's output."""
+    """Return all output that is kept of a run."""
     rows = db.execute(
         "SELECT chunk FROM pgsched.run_logs WHERE run_id = %s AND (%s::text IS NULL OR stream = %s)"
         " ORDER BY attempt, seq",

@@ -1,6 +1,6 @@
-"""What the unit tests share, and what makes them unit tests.
+"""Fixtures of the unit tests, which fail a test that needs PostgreSQL or starts a process.
 
-Invariant: a unit test needs no PostgreSQL and starts no process; one that does fails, and belongs to tests/integration.
+Invariant: a unit test needs no PostgreSQL and starts no process. Tests that do belong to tests/integration.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import croniter  # noqa: F401  before any test: its import starts `file`, to see whether this Python has 32 bits
+import croniter  # noqa: F401  before any test: its import starts `file`, to check if Python is a 32-bit build
 import pytest
 
 from tests.support.fixtures import server
@@ -31,7 +31,7 @@ sys.addaudithook(_hear)
 
 @pytest.fixture(autouse=True)
 def no_processes() -> Iterator[None]:
-    """Fails the test that starts one."""
+    """Fail a test that starts a process."""
     global _watched  # noqa: PLW0603
     _started.clear()
     _watched = True
@@ -42,5 +42,5 @@ def no_processes() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def server_dsn() -> str:
-    """There is none."""
+    """Fail a test that asks for a PostgreSQL server."""
     pytest.fail("this test needs PostgreSQL: move it to tests/integration")

@@ -1,4 +1,4 @@
-"""What is imported is declared, and each declaration says from which version on."""
+"""Every imported package is declared, and every declaration has a lowest version."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROJECT = tomllib.loads(PYPROJECT.read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DEVELOPERS = {"test", "lint", "bench"}
 DECLARED = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
-# packages whose names are not those of their modules
+# packages whose names differ from those of their modules
 PACKAGES = {"opentelemetry": "opentelemetry-api"}
 BROUGHT = {
     "pytest": "loads pgsched.testing.plugin",
@@ -35,7 +35,7 @@ def named(requirement: str) -> str:
 
 
 def modules(tree: ast.AST) -> Iterator[str]:
-    """What this code imports, at its top or later, by statement or by call."""
+    """Yield the modules that this code imports, at its top or later, by statement or by call."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -49,7 +49,7 @@ def modules(tree: ast.AST) -> Iterator[str]:
 
 
 def packages(tree: ast.AST) -> set[str]:
-    """The packages of other people that this code needs to be installed."""
+    """Return the third-party packages that this code needs."""
     foreign = {
         module
         for module in modules(tree)
@@ -67,12 +67,12 @@ def imported() -> set[str]:
 
 @pytest.fixture(scope="module")
 def for_users() -> set[str]:
-    """What a user gets with the package and all its extras."""
+    """Return the packages that a user gets with pgsched and all its extras."""
     extras = [one for name, extra in EXTRAS.items() if name not in DEVELOPERS for one in extra]
     return {named(one) for one in [*PROJECT["dependencies"], *extras]} - {"pgsched"}
 
 
-def test_every_declaration_has_a_floor() -> None:
+def test_every_declaration_has_a_lowest_version() -> None:
     assert [one for one in DECLARED if named(one) != "pgsched" and ">=" not in one] == []
 
 
@@ -108,7 +108,7 @@ def test_the_lowest_version_of_everything_that_users_install_is_tested(for_users
     assert set(pinned) == for_users
 
 
-def test_every_version_of_python_that_is_declared_is_tested() -> None:
+def test_every_declared_version_of_python_is_tested() -> None:
     classified = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if ":: Python :: 3." in one}
     assert set(re.findall(r"\b3\.[0-9]+\b", (ROOT / ".ci" / "long").read_text())) == classified
     assert PROJECT["requires-python"].removeprefix(">=") in classified

@@ -1,5 +1,8 @@
-"""tests/guards.toml names every guard, and the test that fails without it; tests/attacks.toml what somebody may do to
-the others, and the test that does it: the tests and the places are there."""
+"""tests/guards.toml and tests/attacks.toml name only tests and places that exist.
+
+guards.toml lists every guard, and the test that fails without the guard. attacks.toml lists what one role may do to the
+work of others, and the test that tries it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ KINDS = {"lock", "token", "constraint", "mark", "limit", "grant"}
 TAKE_OUT = {"cut", "text_without"}
 ROW_LOCK = re.compile(r"\bFOR (?:NO KEY )?UPDATE\b|\bFOR (?:KEY )?SHARE\b")
 PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
-# the only statements that wait for whoever holds a row, and the number of their locks that do
+# the only statements that wait for a locked row, and how many of their locks wait
 WAITING = {"rollup_lock": 1}
 
 
@@ -32,7 +35,7 @@ def test_every_test_of_the_tables_exists() -> None:
     assert missing == []
 
 
-def test_only_the_tests_that_say_so_are_left_out_of_the_test_command() -> None:
+def test_tests_marked_long_are_listed_as_long_in_the_table() -> None:
     def is_long(test: str) -> bool:
         path, name = test.split("::")
         return any("pytest.mark.long" in ast.unparse(mark) for mark in functions_of(path)[name].decorator_list)
@@ -64,7 +67,7 @@ def test_every_test_that_takes_a_guard_out_of_a_statement_is_in_the_table() -> N
     found = {
         f"{path.relative_to(ROOT)}::{name}"
         for path in (ROOT / "tests").rglob("test_*.py")
-        if any(f"{name}(" in path.read_text() for name in TAKE_OUT)  # to parse the others takes seconds
+        if any(f"{name}(" in path.read_text() for name in TAKE_OUT)  # parsing all modules takes seconds
         for name, node in functions_of(str(path.relative_to(ROOT))).items()
         if name.startswith("test_")
         for call in ast.walk(node)
@@ -74,7 +77,7 @@ def test_every_test_that_takes_a_guard_out_of_a_statement_is_in_the_table() -> N
     assert found - named == set()
 
 
-def test_no_other_statement_waits_for_a_row_that_somebody_holds() -> None:
+def test_only_listed_statements_wait_for_a_locked_row() -> None:
     waiting = {}
     for path in (ROOT / "sql").glob("*.sql"):
         for block in re.split(r"^-- name: ", path.read_text(), flags=re.MULTILINE)[1:]:

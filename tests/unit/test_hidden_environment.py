@@ -1,4 +1,4 @@
-"""Which variables hold secrets, and that our own code goes on reading them when they are gone from the environment."""
+"""Variables that hold secrets are dropped from the environment, and pgsched's own code still reads them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ HOLDS_ONE = ("connection string", "token", "password", "URL")
 
 @pytest.fixture
 def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process says that it is hidden, and is not."""
+    """Let this process count as hidden, although it is not."""
     monkeypatch.setitem(hidden_environment._state, "hidden", True)
     monkeypatch.setattr(hidden_environment, "_kept", {})
     monkeypatch.setattr(os, "environ", {"HOME": "/"})
 
 
-def test_every_variable_of_ours_is_known_as_a_secret_or_as_none() -> None:
-    """By what is said of it: a new one that holds a secret has to be in the list."""
+def test_every_variable_of_pgsched_is_classified_as_secret_or_not() -> None:
+    """The description of a variable shows whether it holds a secret. A new secret must be in the list."""
     said = {name for name, what in config.ENVIRONMENT.items() if any(word in what for word in HOLDS_ONE)}
     assert said == {name for name in config.ENVIRONMENT if hidden_environment.SECRET.fullmatch(name)}
     more = ("DATABASE_URL", "PGPASSWORD", "PGSCHED_SQL_DSN_WAREHOUSE", "PGSCHED_TOKEN", "PGSCHED_API_KEY")
@@ -41,7 +41,7 @@ def test_nothing_is_dropped_in_a_process_that_is_not_hidden(monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("hidden")
-def test_what_was_dropped_is_found_by_our_own_code() -> None:
+def test_dropped_secrets_are_found_by_our_own_code() -> None:
     given = {"PGSCHED_DSN": "host=a", "PGSCHED_SQL_DSN_W": "host=w", "PGSCHED_SQL_LOGIN": "host=l", "PGPASSWORD": "x"}
     os.environ.update(given)
     hidden_environment.drop()
@@ -54,7 +54,7 @@ def test_what_was_dropped_is_found_by_our_own_code() -> None:
 
 
 @pytest.mark.usefixtures("hidden")
-def test_another_process_of_ours_is_started_without_secrets() -> None:
+def test_a_supervised_process_has_no_secrets_in_its_environment() -> None:
     env = {"HOME": "/", "PGSCHED_DSN": "host=a", "PGPASSWORD": "x", "PGSCHED_LOG": "debug"}
     public, secrets = hidden_environment.split_environment(env)
     assert public == {"HOME": "/", "PGSCHED_LOG": "debug"} and {**public, **secrets} == env
@@ -62,12 +62,12 @@ def test_another_process_of_ours_is_started_without_secrets() -> None:
     assert {*started} == {*public, supervisor_link.VARIABLE} and json.loads(first) == secrets
 
 
-def test_a_process_that_hides_nothing_starts_others_with_everything() -> None:
+def test_a_process_that_hides_nothing_passes_on_all_variables() -> None:
     assert hidden_environment.split_environment({"PGSCHED_DSN": "host=a"}) == ({"PGSCHED_DSN": "host=a"}, {})
     assert supervisor_link.environment({}, 1, 7)[1] == b""
 
 
-def test_a_webhook_that_is_told_after_the_command_line_was_read_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_variable_set_after_the_command_line_is_read_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PGSCHED_ALERT_WEBHOOK": "http://a/x http://b/y"})
     assert alert_settings(None, None).webhooks == ("http://a/x", "http://b/y")
     assert alert_settings(["http://c/"], None).webhooks == ("http://c/",)

@@ -1,6 +1,6 @@
-"""The house stays one that a stranger can live in: sizes of folders, modules and classes, and what tests import.
+"""Rules for the code: sizes of folders, modules and classes, names, imports of tests, and what each layer may use.
 
-The allowances are what was too large when the rule was made. They shrink: one that is higher than need be fails.
+The allowances list what was too large when a rule was made. They may only shrink: one that is not needed fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ ATTRIBUTES_ALLOWED = {
 }
 PUBLIC_OF_NAMED_TUPLES = ("_asdict", "_fields", "_make", "_replace")
 PRIVATE_OF_PYTHON_ALLOWED = {
-    "_enter_task", "_leave_task", "_set_running_loop",  # documented for those who write loops and tasks
+    "_enter_task", "_leave_task", "_set_running_loop",  # documented for authors of event loops and tasks
     "_is_protocol",
+    "_from_testcase",  # the blocks of django.test.TestCase, which are never committed: Django has no public name
 }  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def check(large: dict[str, int], allowed: dict[str, int]) -> None:
     assert sorted(allowed.keys() - large.keys()) == [], "these are small enough: take them off the list"
 
 
-def test_no_folder_holds_more_files_than_one_can_look_through() -> None:
+def test_no_folder_has_too_many_files() -> None:
     folders = Counter(relative(path.parent) for path in python_files())
     folders["sql"] = len([*(ROOT / "sql").glob("*.sql")])
     most = Counter({"sql": MOST_FILES_SQL})
@@ -51,7 +52,7 @@ def test_no_folder_holds_more_files_than_one_can_look_through() -> None:
     check(large, FILES_ALLOWED)
 
 
-def test_no_module_is_longer_than_one_reads_at_once() -> None:
+def test_no_module_is_too_long() -> None:
     scripts = (ROOT / "pgsched" / "web" / "static").iterdir()
     lines = {relative(path): len(path.read_text().splitlines()) for path in [*python_files(), *scripts]}
     long = {name: count for name, count in lines.items() if count > MOST_LINES}
@@ -59,7 +60,7 @@ def test_no_module_is_longer_than_one_reads_at_once() -> None:
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    """The classes of the package, each with where it is."""
+    """Yield the classes of the package, each with its module and name."""
     for path in python_files():
         if relative(path).startswith("pgsched/"):
             for node in ast.walk(ast.parse(path.read_text())):
@@ -68,13 +69,13 @@ def classes() -> Iterator[tuple[str, ast.ClassDef]]:
 
 
 def is_record(node: ast.ClassDef) -> bool:
-    """Are its attributes the columns of a row, or options by name? Then there are as many as those."""
+    """Check whether a class is a record: its attributes are columns or options, however many those are."""
     shown = " ".join(ast.unparse(one) for one in [*node.decorator_list, *node.bases])
     return re.search(r"\b(dataclass|NamedTuple|TypedDict)\b", shown) is not None
 
 
 def attributes(node: ast.ClassDef) -> set[str]:
-    """What its methods assign to `self`, and what the class itself declares."""
+    """Return the names that methods assign to `self`, and those that the class itself declares."""
     assigned = {
         one.attr
         for one in ast.walk(node)
@@ -86,12 +87,12 @@ def attributes(node: ast.ClassDef) -> set[str]:
     return assigned | declared
 
 
-def test_no_class_is_longer_than_one_keeps_in_mind() -> None:
+def test_no_class_is_too_long() -> None:
     lines = {name: (node.end_lineno or 0) - node.lineno + 1 for name, node in classes()}
     check({name: count for name, count in lines.items() if count > MOST_LINES_OF_A_CLASS}, CLASS_LINES_ALLOWED)
 
 
-def test_no_class_but_a_record_has_more_attributes_than_one_keeps_in_mind() -> None:
+def test_no_class_but_a_record_has_too_many_attributes() -> None:
     counts = {name: len(attributes(node)) for name, node in classes() if not is_record(node)}
     check({name: count for name, count in counts.items() if count > MOST_ATTRIBUTES}, ATTRIBUTES_ALLOWED)
 
@@ -106,13 +107,13 @@ def test_no_test_module_imports_another() -> None:
     assert wrong == []
 
 
-def test_tests_have_names_of_their_own() -> None:
+def test_no_two_test_modules_have_the_same_name() -> None:
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def private_names(path: Path) -> Iterator[str]:
-    """The private names of other objects that a module reads, writes, imports or patches."""
+    """Yield the private names of other objects that a module reads, writes, imports or patches."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):
             if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls", "os", "sys")):
@@ -124,8 +125,8 @@ def private_names(path: Path) -> Iterator[str]:
             yield from (str(name).rpartition(".")[2] for name in given)
 
 
-def test_tests_of_more_than_a_unit_keep_off_private_attributes() -> None:
-    """They wait on what an object offers, or look at rows, logs and answers; inner workings are for tests/unit."""
+def test_only_unit_tests_use_private_attributes() -> None:
+    """Other tests wait for what an object offers, or look at rows, logs and answers."""
     wrong = [
         f"{relative(path)}: {name}"
         for path in python_files()
@@ -137,7 +138,7 @@ def test_tests_of_more_than_a_unit_keep_off_private_attributes() -> None:
 
 
 def own_private_names(path: Path) -> Iterator[str]:
-    """The private names that a module defines: functions, and attributes of `self`."""
+    """Yield the private names that a module defines: functions, and attributes of `self`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -146,15 +147,15 @@ def own_private_names(path: Path) -> Iterator[str]:
 
 
 def test_the_package_uses_no_private_name_of_python_or_a_library() -> None:
-    """The next version may have another one: who cancelled a task is to be asked of the task itself."""
+    """The next version may rename a private name. For example, ask a task itself whether it was cancelled."""
     package = [path for path in python_files() if relative(path).startswith("pgsched/")]
     own = {name for path in package for name in own_private_names(path)}
     foreign = {name for path in package for name in private_names(path) if re.match(r"_[a-z]", name)} - own
     assert foreign - {*PUBLIC_OF_NAMED_TUPLES} == PRIVATE_OF_PYTHON_ALLOWED
 
 
-def test_no_property_has_200_ms_for_each_example() -> None:
-    """That is what Hypothesis gives, and a busy machine takes longer now and then."""
+def test_no_property_test_has_a_deadline_for_each_example() -> None:
+    """The default deadline of Hypothesis is 200 ms, and a busy machine sometimes takes longer."""
     bounded = [
         f"{relative(path)}: {node.name}"
         for path in (ROOT / "tests").rglob("*.py")
@@ -168,8 +169,8 @@ def test_no_property_has_200_ms_for_each_example() -> None:
     assert bounded == []
 
 
-def test_no_module_gives_an_imported_name_another_value() -> None:
-    """The import would be in vain, silently: what compares with it compares with something else."""
+def test_no_module_assigns_to_a_name_that_it_imports() -> None:
+    """The assignment would silently replace the import, and comparisons would use another object."""
     taken = [
         f"{relative(path)}:{node.lineno}: {target.id}"
         for path in python_files()
@@ -193,8 +194,8 @@ def test_each_statement_has_one_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
-def test_statements_are_named_in_queries_only() -> None:
-    """One place knows what a statement is called, what it takes and what its rows mean."""
+def test_statements_are_named_only_in_db_queries() -> None:
+    """One place knows a statement's name, its parameters and the meaning of its rows."""
     names = {
         name
         for path in (ROOT / "sql").glob("*.sql")
@@ -214,7 +215,7 @@ def test_statements_are_named_in_queries_only() -> None:
 
 
 def test_many_runs_are_changed_in_one_place() -> None:
-    """Which runs are meant, how many at most and what is said of those left alone is one rule for every door."""
+    """One rule for all callers: which runs are meant, how many at most, and what is said about skipped runs."""
     doors = [
         f"{relative(path)}:{node.lineno}"
         for path in (ROOT / "pgsched").rglob("*.py")
@@ -230,7 +231,7 @@ RIDDLES = {"told", "said", "held", "made", "tried", "ways", "passed", "aside", "
 
 
 def given_names(node: ast.AST) -> Iterator[str]:
-    """The names that a node of a syntax tree gives to something."""
+    """Yield the names that a node of a syntax tree defines."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield node.name
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -245,7 +246,7 @@ def given_names(node: ast.AST) -> Iterator[str]:
         yield node.name or ""
 
 
-def test_names_say_what_things_are() -> None:
+def test_no_name_of_the_package_is_on_the_list_of_riddles() -> None:
     """A participle says that something happened, not what there is: a message, the keys, a timer."""
     riddles = [
         f"{relative(path)}:{getattr(node, 'lineno', 0)}: {name}"
@@ -257,11 +258,11 @@ def test_names_say_what_things_are() -> None:
     assert riddles == []
 
 
-# Verbs of use cases: command line, console, API, services and statements do the same thing to one noun, for which the
-# module is named (`jobs.pause`, `queues.pause`). `register` is the hook by which a module declares itself.
+# Verbs of use cases: command line, console, API, services and statements do the same thing to one noun. The module is
+# named after the noun (`jobs.pause`, `queues.pause`). `register` is the hook by which a module declares itself.
 MAY_REPEAT = {
     "cancel", "delete", "drain", "pause", "register", "remove_limit", "resume", "retry", "run", "set_limit",
-    "set_queue", "show",
+    "set_queue", "show", "update",
 }  # fmt: skip
 MODULES_OF_A_NAME = 3
 
@@ -290,7 +291,7 @@ CHANGES = {
 
 
 def test_command_line_and_console_change_things_through_services() -> None:
-    """What is checked before a change, and what is said of it, is then the same for people and programs."""
+    """Then the checks before a change and the messages about it are the same for people and programs."""
     by_themselves = []
     for path in [*(ROOT / "pgsched/cli").rglob("*.py"), *(ROOT / "pgsched/web").rglob("*.py")]:
         nodes = list(ast.walk(ast.parse(path.read_text())))
@@ -310,7 +311,7 @@ def test_command_line_and_console_change_things_through_services() -> None:
     assert by_themselves == []
 
 
-# Containers may have no directory to write to, and users no home: who needs one says so when it is missing.
+# Containers may have no writable directory, and users no home. A module that needs one must report if it is missing.
 NEEDS_A_PLACE = re.compile(
     r"\b(Path\.home|expanduser|getuser|getpwuid|info\.get_parameters|TemporaryFile|NamedTemporaryFile|mkdtemp|mkstemp)\("
     r"|TemporaryDirectory\(|\binfo\.dsn\b"
@@ -320,7 +321,7 @@ MAY_NEED_A_PLACE = {
     "pgsched/db/embedded/server.py",
     "pgsched/db/schema/dump.py",  # for developers
     "pgsched/execute/anonymous_file.py",  # only where the kernel has no file without a name
-    "pgsched/web/security/keys.py",  # a key that outlives the console, where there is a home; else one is made anew
+    "pgsched/web/security/keys.py",  # keeps a key across restarts where there is a home
     "pgsched/worker/supervision/endpoint_proxy.py",
 }
 

@@ -1,4 +1,4 @@
-"""What pgsched.log writes."""
+"""pgsched.log writes each event as one line, in one write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.once import logs_as_found
 
 
 class Writes(io.StringIO):
-    """A stream that keeps each write by itself: between two of them another thread may write."""
+    """A stream that keeps each write separately, because another thread may write between two writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Writes(io.StringIO):
 
 @pytest.mark.parametrize("fmt", ["json", "console"])
 def test_a_line_is_one_write_with_its_end(fmt: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads log at once, by structlog and by logging: a line in two writes would have another in its middle."""
+    """Threads log at the same time, by structlog and by logging. Another line could split a line of two writes."""
     kept = Writes()
     monkeypatch.setattr(sys, "stderr", kept)
     with logs_as_found():

@@ -1,4 +1,4 @@
-"""The public names of pgsched: type checkers see those that programs get."""
+"""Type checkers see the same public names of pgsched that programs get."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Calls in threads that can be left behind: whatever becomes of one, whoever awaits it is told."""
+"""Calls in threads that can be left behind: the caller always gets the result or an error."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import threading
-import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -17,7 +16,7 @@ from psycopg.adapt import AdaptersMap
 
 from pgsched.db.connection import routes
 from pgsched.db.connection.connect import aconnect
-from pgsched.threads import Threads
+from pgsched.threads import BoundedThreads, NotBegun, Threads
 from tests.support.executing import holds
 
 
@@ -31,7 +30,7 @@ from tests.support.executing import holds
         (asyncio.CancelledError(), "RuntimeError('a call in a thread raised CancelledError')"),
     ],
 )
-def test_what_a_call_raises_is_told_and_its_thread_goes_on(raised: BaseException, told: str) -> None:
+def test_an_error_of_a_call_reaches_its_caller_and_the_thread_goes_on(raised: BaseException, told: str) -> None:
     def call() -> str:
         raise raised
 
@@ -47,8 +46,18 @@ def test_what_a_call_raises_is_told_and_its_thread_goes_on(raised: BaseException
     asyncio.run(main())
 
 
+def test_calls_made_one_after_another_run_in_one_thread() -> None:
+    async def main() -> set[int]:
+        threads: Threads[int] = Threads(1)
+        found = {await threads.submit(threading.get_ident) for _ in range(5000)}
+        threads.close()
+        return found
+
+    assert len(asyncio.run(main())) == 1
+
+
 async def use(threads: Threads[Any], count: int) -> None:
-    """Have so many threads that are idle now."""
+    """Make `count` calls side by side, and wait until their threads are idle."""
     together = threading.Barrier(count)
     await asyncio.wait_for(asyncio.gather(*(threads.submit(lambda: together.wait(5)) for _ in range(count))), 10)
     await holds(lambda: threads._idle == min(count, threads._size))
@@ -66,7 +75,7 @@ def test_idle_threads_run_calls_side_by_side() -> None:
         for _ in range(20):
             await use(threads, 4)
         assert not handler_threads() - idle, "an idle thread takes a call before a new one is started"
-        await use(threads, 8)  # four of them in threads of their own
+        await use(threads, 8)  # four of these calls get extra threads
         threads.close()
 
     asyncio.run(main())
@@ -88,9 +97,9 @@ def test_a_call_does_not_wait_behind_a_long_one() -> None:
     asyncio.run(main())
 
 
-def test_only_so_many_threads_stay_and_none_after_the_end() -> None:
+def test_idle_threads_stay_only_up_to_the_size_and_none_after_close() -> None:
     async def main() -> None:
-        others = handler_threads()  # of earlier tests, about to end
+        others = handler_threads()  # threads of earlier tests, which are about to end
         threads: Threads[Any] = Threads(2)
         await use(threads, 6)
         await holds(lambda: len(handler_threads() - others) == 2)
@@ -102,7 +111,7 @@ def test_only_so_many_threads_stay_and_none_after_the_end() -> None:
     asyncio.run(main())
 
 
-def test_an_idle_thread_keeps_nothing_of_its_last_call() -> None:
+def test_an_idle_thread_keeps_no_reference_to_its_last_call() -> None:
     class Kept:
         pass
 
@@ -125,12 +134,14 @@ def test_an_idle_thread_keeps_nothing_of_its_last_call() -> None:
 
 
 def test_threads_serve_a_second_event_loop() -> None:
-    """Also when the first one has been closed before it took a result."""
+    """This holds even if the first loop was closed before it took a result."""
     threads: Threads[Any] = Threads(2)
 
+    done = threading.Event()
+
     async def leaves() -> None:
-        threads.submit(lambda: time.sleep(0.05))
-        time.sleep(0.1)  # noqa: ASYNC251 - the result is on its way when this loop ends
+        threads.submit(done.set)
+        assert done.wait(10)  # the result is on its way when this loop ends
 
     async def waits() -> int:
         return int(await asyncio.wait_for(threads.submit(lambda: 1), 5))
@@ -140,7 +151,7 @@ def test_threads_serve_a_second_event_loop() -> None:
     threads.close()
 
 
-def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_threads_of_the_loop(
+def test_a_pooled_connection_opens_while_handlers_occupy_all_loop_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made, go = SimpleNamespace(adapters=AdaptersMap(psycopg.adapters)), threading.Event()
@@ -161,5 +172,127 @@ def test_a_connection_through_a_pooler_is_opened_although_handlers_sit_in_all_th
         finally:
             go.set()
             await sitting
+
+    asyncio.run(main())
+
+
+# ---- BoundedThreads
+
+
+def test_no_more_calls_run_at_once_than_there_may_be_threads_and_the_others_follow_in_order() -> None:
+    threads, go, begun = BoundedThreads(2), threading.Event(), []
+    both_began = threading.Barrier(3)
+
+    def call(n: int) -> int:
+        begun.append(n)
+        if n < 2:
+            both_began.wait(10)
+        assert go.wait(10)
+        return n
+
+    async def main() -> list[int]:
+        calls = [asyncio.create_task(threads.run(lambda n=n: call(n))) for n in range(20)]
+        await asyncio.to_thread(both_began.wait, 10)
+        assert sum(thread.name == "pgsched-call" for thread in threading.enumerate()) == 2
+        go.set()
+        return await asyncio.gather(*calls)
+
+    assert asyncio.run(main()) == list(range(20))
+    assert sorted(begun[:2]) == [0, 1] and sorted(begun) == list(range(20))
+
+
+def test_the_calls_of_several_loops_share_the_threads_and_an_error_reaches_its_caller() -> None:
+    threads = BoundedThreads(1)
+
+    def main(n: int) -> list[Any]:
+        async def both() -> list[Any]:
+            return await asyncio.gather(threads.run(lambda: n), threads.run(lambda: 1 // 0), return_exceptions=True)
+
+        return asyncio.run(both())
+
+    with ThreadPoolExecutor(8) as pool:
+        for n, (found, error) in enumerate(pool.map(main, range(50))):
+            assert found == n and isinstance(error, ZeroDivisionError)
+
+
+def test_a_call_that_was_cancelled_before_it_began_is_left_out() -> None:
+    threads, go, made = BoundedThreads(1), threading.Event(), []
+
+    async def main() -> None:
+        first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+        others = [asyncio.create_task(threads.run(lambda n=n: made.append(n))) for n in range(5)]
+        await asyncio.sleep(0)
+        for call in others[:3]:
+            call.cancel()
+        await asyncio.wait(others[:3])
+        go.set()
+        await asyncio.gather(first, *others[3:])
+
+    asyncio.run(main())
+    assert made == [3, 4]
+
+
+def test_calls_that_have_not_begun_can_be_failed_and_wait_no_longer_than_they_may() -> None:
+    threads, begun, go, made = BoundedThreads(1), threading.Event(), threading.Event(), []
+
+    def hold() -> bool:
+        begun.set()
+        return go.wait(10)
+
+    async def main() -> None:
+        first = asyncio.create_task(threads.run(hold, lambda: 9.0))
+        assert await asyncio.to_thread(begun.wait, 10)
+        with pytest.raises(NotBegun):
+            await threads.run(lambda: made.append("waited"), lambda: 0.0)
+        others = [asyncio.create_task(threads.run(lambda: made.append("failed"), lambda: 9.0)) for _ in range(3)]
+        await asyncio.sleep(0)
+        threads.fail_waiting(ValueError("down"))
+        errors = await asyncio.gather(*others, return_exceptions=True)
+        assert [str(error) for error in errors] == ["down"] * 3 and len(set(map(id, errors))) == 3
+        go.set()
+        assert await first and await threads.run(lambda: 7) == 7
+
+    asyncio.run(main())
+    assert made == []
+
+
+def test_a_call_that_is_cancelled_while_it_waits_is_left_out() -> None:
+    threads, go, made = BoundedThreads(1), threading.Event(), []
+
+    async def main() -> None:
+        first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+        other = asyncio.create_task(threads.run(lambda: made.append(1), lambda: 9.0))
+        await asyncio.sleep(0)
+        other.cancel()
+        await asyncio.wait([other])
+        go.set()
+        await first
+        await threads.run(lambda: None)
+
+    asyncio.run(main())
+    assert made == []
+
+
+def test_where_no_thread_can_start_the_call_fails_unless_another_thread_takes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads, go = BoundedThreads(2), threading.Event()
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="can't start new thread"):
+                await threads.run(lambda: 1)
+        first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            second = asyncio.create_task(threads.run(lambda: 2))
+            await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(first, second) == [True, 2]
 
     asyncio.run(main())

@@ -13,9 +13,19 @@ from tools.reference.markdown import code, prose, table
 from tools.reference.markdown import page as whole
 
 INTRODUCTION = """
-Every command has `--help`. Options that many commands have in common are explained once:
+Every command has `--help`. With `--json`, an error is one line of JSON on stderr, and a note is an object with `note`:
+
+```json
+{"error": {"code": "not_found", "message": "there is no run 7", "field": null, "exit_code": 8}}
+```
+
+`code` is the name of the [exception](exceptions.md) in small letters, such as `input_error`; or `usage` for a wrong
+command line, `refused`, `timeout` or `run_failed` (`enqueue --wait`), `output` and `bug`. `field` names the option or
+column that is wrong. Which texts stand for a time, and `--tz`: [times](times.md).
+
+Options that many commands have in common are explained once:
 """.strip()
-SHARED = ("--dsn", "--json")
+SHARED = ("--dsn", "--json", "--tz")
 # The name of a value by the name of its type. Versions of the libraries name these types differently.
 VALUES = {
     **dict.fromkeys(("text", "str", "string"), "TEXT"),

@@ -9,7 +9,7 @@ from pgsched import errors
 from pgsched.cli import EXIT_CODES
 from pgsched.db.connection.failures import REACTIONS, Reaction
 from pgsched.errors import PgschedError
-from pgsched.web.pages.responses import status_of
+from pgsched.web.api.errors import status_of
 from tools.reference.markdown import code, prose, table
 from tools.reference.markdown import page as whole
 

@@ -5,7 +5,7 @@ and may take none of these runs. The worker has default settings and no leader. 
 seconds. Then one run at a time is enqueued into a random queue; its time is from `created_at` to `started_at`.
 
     python -m bench many-queues
-    python -m bench many-queues --quick     (100 queues: whether it runs, and no figures)
+    python -m bench many-queues --quick     (100 queues: shows that it runs; the figures mean nothing)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import psycopg
 from bench.adapter import call, wait_for, workers
 from bench.contestants import PGSCHED
 from bench.measures.idle import usage
-from bench.report import Result, number, progress
+from bench.report import Result, log_step, number
 from bench.server import Server, scalar
 
 SETTLE_S = 20.0
@@ -54,7 +54,7 @@ def many_queues(server: Server, counts: Sequence[int], seconds: float) -> Result
     result.notes.append(f"the bounds are {CPU_BOUND:.0%} of a core for the worker and {PICK_UP_MS:.0f} ms for p50")
     for count in counts:
         got = measure(server, count, seconds)
-        progress(f"many-queues, {count:,}: {got.worker_cpu:.1%} of a core, p50 {got.pick_up_p50_ms:.1f} ms")
+        log_step(f"many-queues, {count:,}: {got.worker_cpu:.1%} of a core, p50 {got.pick_up_p50_ms:.1f} ms")
         result.rows.append(
             [
                 f"{count:,}",

@@ -5,7 +5,7 @@ start; from then on each slot counts. Lateness is from the slot to the row. Each
 "nothing" is the same without any rows. At full size this takes about a quarter of an hour:
 
     python -m bench piled-up
-    python -m bench piled-up --quick        (a hundredth of it: whether it runs, and no figures)
+    python -m bench piled-up --quick        (a hundredth: shows that it runs; the figures mean nothing)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psycopg
 from bench.adapter import call, workers
 from bench.contestants import PGSCHED
 from bench.measures.tick import leader
-from bench.report import Result, number, progress
+from bench.report import Result, log_step, number
 from bench.server import Server
 from pgsched.app.declarations import JobDeclaration
 from pgsched.db.queries.jobs.registration import register
@@ -90,7 +90,7 @@ def piled_up(server: Server, share: float, seconds: float) -> Result:
         result.data["kinds"].append(asdict(got))
         cells = [number(got.mean_ms, 1), number(got.p99_ms, 1), number(got.max_ms, 1)]
         result.rows.append([what, f"{size:,}", f"{got.slots:,}", *cells])
-        progress(f"piled-up: {what} ({size:,}): {got.mean_ms:.1f} ms late, {got.max_ms:.1f} at most")
+        log_step(f"piled-up: {what} ({size:,}): {got.mean_ms:.1f} ms late, {got.max_ms:.1f} at most")
     return result
 
 

@@ -8,13 +8,14 @@ import typer
 
 from pgsched.cli.commands.worker import Command, Webhook, alert_settings
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.once import ViewGroup
 from pgsched.cli.output.printing import print_json, print_table
 from pgsched.core.wording import format_age
 
 
 def register(app: typer.Typer) -> None:
     """Add the command and its verb to the command line."""
-    noun = typer.Typer(rich_markup_mode=None)
+    noun = typer.Typer(cls=ViewGroup, rich_markup_mode=None)
     noun.callback(invoke_without_command=True)(alerts)
     noun.command("test")(test)
     app.add_typer(noun, name="alerts", help=alerts.__doc__)

@@ -8,7 +8,7 @@ import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_json, print_table
-from pgsched.core.input_values import parse_age_or_instant
+from pgsched.cli.times import read_moment
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def audit(
     ] = None,
     name: Annotated[str | None, typer.Argument(help="Of which one: a job's name, a run's id.")] = None,
     who: Annotated[str | None, typer.Option(metavar="USER", help="Only what this person or database user did.")] = None,
-    since: Annotated[str | None, typer.Option(help="Since then: 2h, 3d, or 2026-05-01T10:00 (UTC).")] = None,
+    since: Annotated[str | None, typer.Option(help="Since then: 2h, 22:00, yesterday, monday 6:00, ISO.")] = None,
     before: Annotated[int | None, typer.Option(metavar="ID", help="Go on after the page that ended here.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.")] = 50,
     dsn: Dsn = None,
@@ -35,12 +35,10 @@ def audit(
       pgsched audit job nightly --since 7d
       pgsched audit --who alice --json
     """
-    from pgsched.services.changes import changes, describe_author, describe_change
+    from pgsched.services.audit import changes, describe_author, describe_change
 
     with session(dsn) as conn:
-        found = changes(
-            conn, what, name, who=who, since=parse_age_or_instant("since", since), before_id=before, limit=limit
-        )
+        found = changes(conn, what, name, who=who, since=read_moment("since", since), before_id=before, limit=limit)
     if json:
         return print_json(found)
     lines = [

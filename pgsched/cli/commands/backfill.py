@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.completion import complete_jobs
+from pgsched.cli.messages import print_note, print_remark
 from pgsched.cli.output.printing import format_cell, print_fields, print_json, print_table
+from pgsched.cli.times import fix_zone
+from pgsched.core.text import similar_names
 from pgsched.core.wording import format_age
 
 if TYPE_CHECKING:
@@ -20,24 +25,24 @@ if TYPE_CHECKING:
 Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
 EXAMPLE = """\b
 Example:
-  pgsched backfill nightly --from 2026-05-01 --to 2026-06-01"""
+  pgsched backfill start nightly --from 2026-05-01 --to 2026-06-01"""
 
 
-class JobFirst(TyperGroup):
-    """The group of commands in which `pgsched backfill JOB ...` is short for `pgsched backfill start JOB ...`."""
+class StartFirst(TyperGroup):
+    """The group of commands about backfills; for a job's name it says that `start` goes before it."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put `start` before arguments that do not begin with a command."""
-        if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
-            args = ["start", *args]
-        return super().parse_args(ctx, args)
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the subcommand. Fails with the whole command where a job is named instead."""
+        if args[0] not in self.commands and not similar_names(args[0], self.commands):
+            ctx.fail(f"No such command {args[0]!r}; did you mean: {ctx.command_path} start {args[0]}?")
+        return super().resolve_command(ctx, args)
 
 
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs to the command line."""
     noun = typer.Typer(
-        cls=JobFirst, epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None,
-        help="Backfills: JOB --from A --to B (short for start), list, show, cancel.",
+        cls=StartFirst, epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None,
+        help="Backfills: start, list, show, cancel.",
     )  # fmt: skip
     for name, verb in (("start", start), ("list", list_backfills), ("show", show), ("cancel", cancel)):
         noun.command(name)(verb)
@@ -45,7 +50,7 @@ def register(app: typer.Typer) -> None:
 
 
 def start(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.", autocompletion=complete_jobs)],
     begin: Annotated[str, typer.Option("--from", metavar="A", help="First instant; in the job's zone without offset.")],
     end: Annotated[str, typer.Option("--to", metavar="B", help="The instant before which it ends.")],
     mode: Annotated[str, typer.Option(help="missing: no run started; failed: one did, in vain; all: any.")] = "missing",
@@ -53,7 +58,7 @@ def start(
     reverse: Annotated[bool, typer.Option("--reverse", help="The newest slot first.")] = False,
     priority: Annotated[int, typer.Option(help="Of its runs: 0-9, lower first.", min=0, max=9)] = 9,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List every slot and its decision; do nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch it with a progress bar.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch it until it ends.")] = True,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -63,18 +68,18 @@ def start(
 
     \b
     Example:
-      pgsched backfill nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
+      pgsched backfill start nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
     """
     from pgsched.db.queries.jobs.backfills import Request
     from pgsched.services.jobs import backfilling
 
-    request = Request(begin, end, mode, max_active, reverse, priority)
+    request = Request(fix_zone("from", begin), fix_zone("to", end), mode, max_active, reverse, priority)
     with session(dsn) as conn:
         if dry_run:
             return print_preview(backfilling.preview(conn, job, request), json)
         added = backfilling.start(conn, job, request)
         print_undecided_note(added["undecided_from"])
-        found = show_progress(conn, added) if wait else added
+        found = show_bar(conn, added, json) if wait else added
     print_json(found) if json else print(describe_backfill(found))
     if wait and not all_succeeded(found):
         raise typer.Exit(1)
@@ -100,24 +105,25 @@ def print_undecided_note(undecided_from: Any) -> None:
     """Print a note on stderr if the range ends with slots that are not decided yet."""
     if undecided_from is not None:
         text = f"slots from {format_cell(undecided_from)} on are not decided yet: they are left to the schedule"
-        typer.echo(f"note: {text}", err=True)
+        print_note(text)
 
 
-def show_progress(conn: Connection[Any], added: dict[str, Any]) -> dict[str, Any]:
-    """Show a progress bar until the backfill has ended; return its last state.
+def show_bar(conn: Connection[Any], added: dict[str, Any], quiet: bool) -> dict[str, Any]:
+    """Show a bar until the backfill has ended; return its last state. `quiet`: without the bar.
 
     An interrupt ends the watching, not the backfill.
     """
-    from pgsched.services.runs.waiting import progress
+    from pgsched.services.jobs.backfilling import watch
 
     number, shown = added["id"], added
     label = f"backfill {number}"
     try:
-        with typer.progressbar(length=added["slots"], label=label, file=sys.stderr) as bar:
-            for shown in progress(conn, number, lambda text: typer.echo(f"\nnote: {format_cell(text)}", err=True)):
-                bar.update(max(0, shown["considered"] - shown["open"] - bar.pos))
+        with nullcontext() if quiet else typer.progressbar(length=added["slots"], label=label, file=sys.stderr) as bar:
+            for shown in watch(conn, number, print_note):
+                if bar is not None:
+                    bar.update(max(0, shown["considered"] - shown["open"] - bar.pos))
     except KeyboardInterrupt:
-        typer.echo(f"\nit goes on: pgsched backfill show {number}, pgsched backfill cancel {number}", err=True)
+        print_remark(f"it goes on: pgsched backfill show {number}, pgsched backfill cancel {number}")
         raise
     return shown
 

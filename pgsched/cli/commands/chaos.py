@@ -84,7 +84,7 @@ def run_faults(
 ) -> None:
     """Run the faults, print a table of the results, and end with exit code 1 if a guarantee was violated.
 
-    Progress goes to stdout, or to stderr with `json`.
+    What happens goes to stdout, or to stderr with `json`.
     """
     from pgsched.chaos import session
     from pgsched.cli.output.printing import print_text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgsched.cli.common import Dsn, Json, find_database, migrate_embedded
+from pgsched.cli.common import Apps, Dsn, Json, find_database, migrate_embedded
 from pgsched.cli.output.printing import print_json, wrap_for_terminal
 from pgsched.control_characters import escape_controls
 from pgsched.errors import InputError
@@ -75,7 +75,7 @@ def migrate(
     place = find_database(dsn)
     upgrade = migrate_embedded if place.embedded else moving.upgrade
     before, after = upgrade(
-        place.dsn, set_search_path=set_search_path, with_roles=with_roles, to=to, wait_s=wait, tell=print_progress
+        place.dsn, set_search_path=set_search_path, with_roles=with_roles, to=to, wait_s=wait, tell=print_step
     )
     if json:
         return print_json({"before": before, "after": after, "roles": with_roles})
@@ -86,23 +86,32 @@ def migrate(
     return typer.echo(f"the schema is version {after}" + (" already" if before == after else f" (was {before})"))
 
 
-def print_progress(line: str) -> None:
-    """Print a line about a migration's progress on stderr."""
+def print_step(line: str) -> None:
+    """Print a line about a step of a migration on stderr."""
     print(escape_controls(line), file=sys.stderr, flush=True)
 
 
-def check(dsn: Dsn = None, json: Json = False) -> None:
-    """Check settings and database. Starts nothing; one line per finding: ok, warn or fail.
+def check(app: Apps = None, dsn: Dsn = None, json: Json = False) -> None:
+    """Check settings, database and code. Starts nothing; one line per finding: ok, warn or fail.
+
+    With --app it imports the app and checks its tasks and jobs, and what a worker would do with the jobs of the
+    database. Without a database it checks only the code: for CI.
 
     Exit code: 0 if nothing failed (warnings do not count), else that of the first failure.
 
     \b
     Example:
       pgsched check --json
+      pgsched check --app myproject.tasks:app
     """
     from pgsched.services import check as observe
 
-    found = observe.check(dsn)
+    if app:
+        from pgsched.services.code_check import check_with_apps
+
+        found = check_with_apps(app, dsn)
+    else:
+        found = observe.check(dsn)
     code = observe.exit_code(found)
     print_findings(found, code, json)
     raise typer.Exit(code)

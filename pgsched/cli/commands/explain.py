@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.completion import complete_jobs
 from pgsched.cli.output.printing import print_json, print_text
+from pgsched.cli.times import fix_zone, localize
 
 
 def register(app: typer.Typer) -> None:
@@ -17,10 +19,15 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name (or id, when it was deleted).")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB", help="The job's name (or id, when it was deleted).", autocompletion=complete_jobs
+        ),
+    ],
     at: Annotated[
         str | None,
-        typer.Argument(metavar="[AT]", help="An instant, in the job's zone without offset. Default: the latest due."),
+        typer.Argument(metavar="[AT]", help="02:00, yesterday 02:00, ISO; in the job's zone. Default: the latest due."),
     ] = None,
     dsn: Dsn = None,
     json: Json = False,
@@ -35,6 +42,7 @@ def explain(
     """
     from pgsched.services.jobs.explain import explain_slot
 
+    asked = None if at is None else fix_zone("at", at)
     with session(dsn) as conn:
-        found = explain_slot(conn, job, at)
-    print_json(asdict(found)) if json else print_text(found.text)
+        found = explain_slot(conn, job, asked)
+    print_json(asdict(found)) if json else print_text(localize(found.text))

@@ -86,11 +86,13 @@ def list_limits(dsn: Dsn = None, json: Json = False) -> None:
             row["admitted"],
             row["waiting"],
             row["weight"],
+            row["declared_by"] or "",
             describe_limit(row, row["concurrency"]),
         ]
         for row in found
     ]
-    return print_table(["LIMIT", "KEYS", "ADMITTED", "WAITING", "WEIGHT", "EACH KEY"], lines, "no limits")
+    columns = ["LIMIT", "KEYS", "ADMITTED", "WAITING", "WEIGHT", "DECLARED BY", "EACH KEY"]
+    return print_table(columns, lines, "no limits")
 
 
 def remove(name: Name, dsn: Dsn = None, json: Json = False) -> None:

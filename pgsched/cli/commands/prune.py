@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_error, print_note, print_remark
 from pgsched.cli.output.printing import print_fields, print_json, print_table
-from pgsched.control_characters import escape_controls
 from pgsched.core.input_values import parse_bounded_duration, parse_keep, retention_as_json
 from pgsched.core.wording import describe_keep, describe_keep_of_all, format_age, format_short_duration
 from pgsched.errors import InputError
@@ -58,13 +58,13 @@ def prune(
 
         done = prune_all(conn, archive)
     if done.behind_s is not None:
-        typer.echo(f"note: what ended in the last {format_short_duration(done.behind_s)} is not counted yet and stays:"
-                   " a transaction that writes runs is open", err=True)  # fmt: skip
+        print_note(f"what ended in the last {format_short_duration(done.behind_s)} is not counted yet and stays:"
+                   " a transaction that writes runs is open")  # fmt: skip
     for run, why in done.refused.items():
-        typer.echo(f"run {run} stays, the database refuses to delete it: {escape_controls(why)}", err=True)
+        print_remark(f"run {run} stays, the database refuses to delete it: {why}")
     if done.gave_up:
-        typer.echo("error: so many runs are refused that the others were not tried: mend what refuses them (a"
-                   " trigger or a foreign key on pgsched.runs), then prune again", err=True)  # fmt: skip
+        print_error("so many runs are refused that the others were not tried: mend what refuses them (a trigger or a"
+                    " foreign key on pgsched.runs), then prune again", 1, "refused")  # fmt: skip
     if json:
         refused = [{"run": run, "error": why} for run, why in done.refused.items()]
         print_json({"deleted": done.deleted, "archive": archive, "not_counted_s": done.behind_s, "refused": refused,

@@ -1,4 +1,4 @@
-"""`pgsched queue`, `pgsched pause` and `pgsched resume`: settings of queues, and pauses."""
+"""`pgsched queue`, `pgsched pause` and `pgsched resume`: settings of queues, and pauses of anything but a job."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import typer
 
 from pgsched.cli.commands.limits import Burst, Concurrency, Rate
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.completion import complete_queues, complete_tasks
+from pgsched.cli.messages import print_note
 from pgsched.cli.output.printing import print_json, print_table
 from pgsched.control_characters import escape_controls
 from pgsched.core.input_values import NONE, limit_columns, parse_duration, parse_keep, parse_whole_number
 from pgsched.core.wording import describe_queue, format_age, format_short_duration
 from pgsched.errors import InputError
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The queue.", autocompletion=complete_queues)]
 Reason = Annotated[str | None, typer.Option(help="Why; status and explain say it.")]
 By = Annotated[str | None, typer.Option("--by", help="The person who pauses it. Default: the database's user.")]
 Lasts = Annotated[
     str | None, typer.Option("--for", metavar="TIME", help="Resume by itself after 90s, 10m, 1h. Default: never.")
 ]
 All = Annotated[bool, typer.Option("--all", help="Everything.")]
-Queue = Annotated[str | None, typer.Option(help="A queue.")]
-Task = Annotated[str | None, typer.Option(help="A task, as runs name it.")]
+Queue = Annotated[str | None, typer.Option(help="A queue.", autocompletion=complete_queues)]
+Task = Annotated[str | None, typer.Option(help="A task, as runs name it.", autocompletion=complete_tasks)]
 
 
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs, and the two verbs for everything, to the command line."""
-    noun = typer.Typer(help="Queues: list, set, pause, resume.", no_args_is_help=True, rich_markup_mode=None)
+    noun = typer.Typer(help="Queues: list, set.", no_args_is_help=True, rich_markup_mode=None)
     noun.command("list")(list_queues)
     noun.command("set")(set_queue)
-    noun.command("pause")(pause_queue)
-    noun.command("resume")(resume_queue)
     app.add_typer(noun, name="queue")
     app.command("pause")(pause)
     app.command("resume")(resume)
@@ -78,7 +78,7 @@ def set_queue(
     with session(dsn) as conn:
         note = settings.unknown_queue(conn, name)
         row = settings.set_queue(conn, name, values)
-    print_note(note)
+    print_note(note) if note else None
     print_json(row) if json else print(f"queue {escape_controls(name)}: {describe_queue(row)}")
 
 
@@ -106,28 +106,6 @@ def list_queues(dsn: Dsn = None, json: Json = False) -> None:
         [row["name"], row["depth"], row["running"], describe_queue_state(row), describe_queue(row)] for row in found
     ]
     return print_table(["QUEUE", "DEPTH", "RUNNING", "STATE", "SETTINGS"], lines, "no queues")
-
-
-def pause_queue(
-    name: Name, reason: Reason = None, by: By = None, lasts: Lasts = None, dsn: Dsn = None, json: Json = False
-) -> None:
-    """Let no run of a queue start. What runs goes on.
-
-    \b
-    Example:
-      pgsched queue pause emails --reason "provider is down" --for 1h
-    """
-    pause_target_and_print("queue", name, reason, by, lasts, dsn, json)
-
-
-def resume_queue(name: Name, dsn: Dsn = None, json: Json = False) -> None:
-    """Let the runs of a queue start again.
-
-    \b
-    Example:
-      pgsched queue resume emails
-    """
-    resume_target_and_print("queue", name, dsn, json)
 
 
 def pause(
@@ -163,12 +141,6 @@ def resume(
     resume_target_and_print(*pause_target(everything, queue, task), dsn, json)
 
 
-def print_note(note: str | None) -> None:
-    """Print a note on stderr about a change that was made nevertheless."""
-    if note is not None:
-        typer.echo(f"note: {escape_controls(note)}", err=True)
-
-
 def pause_target(everything: bool, queue: str | None, task: str | None) -> tuple[str, str]:
     """Return what a pause is about, as kind (all, queue or task) and name.
 
@@ -191,7 +163,7 @@ def pause_target_and_print(
     with session(dsn) as conn:
         note = pauses.note_unknown_target(conn, target)
         row = pauses.pause(conn, target, reason, by, given)
-    print_note(note)
+    print_note(note) if note else None
     if json:
         return print_json(row)
     until = "until it is resumed" if row["resume_at"] is None else f"for {format_short_duration(given)}"

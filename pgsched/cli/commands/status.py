@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import format_cell, print_json, print_table, wrap_for_terminal
+from pgsched.cli.times import localize
 from pgsched.control_characters import escape_controls
 from pgsched.core.text import format_number
 from pgsched.core.wording import format_short_duration
@@ -23,7 +24,6 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, live: the same as pgsched top.")] = False,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -35,10 +35,6 @@ def status(
     Example:
       pgsched status --json | jq .problems
     """
-    if watch:
-        from pgsched.cli.top import top
-
-        return top(dsn=dsn, json=json)
     from pgsched.services import status as observe
 
     with session(dsn) as conn:
@@ -75,7 +71,7 @@ def print_status(found: Status) -> None:
 
 def print_wrapped(sign: str, text: str, colour: str) -> None:
     """Print a sentence behind a sign; on a terminal, wrap it and keep its indent."""
-    typer.secho(sign + wrap_for_terminal(escape_controls(text), len(sign)), fg=colour)
+    typer.secho(sign + wrap_for_terminal(escape_controls(localize(text)), len(sign)), fg=colour)
 
 
 def describe_pooler(found: Status) -> str | None:

@@ -31,6 +31,10 @@ def web(
     reader_token_file: Annotated[
         Path | None, typer.Option(help="The same, for people who may only look. Or PGSCHED_WEB_READER_TOKEN.")
     ] = None,
+    producer_token_file: Annotated[
+        Path | None,
+        typer.Option(help="The same, for programs that only make and read runs. Or PGSCHED_WEB_PRODUCER_TOKEN."),
+    ] = None,
     password_hash: Annotated[
         str | None, typer.Option(help="What --hash-password printed. Or PGSCHED_WEB_PASSWORD_HASH.")
     ] = None,
@@ -42,6 +46,10 @@ def web(
     ] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Host name that it answers to (repeatable).")
+    ] = None,
+    root_path: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Path below which it is reached, such as /jobs. A proxy leaves it in place."),
     ] = None,
     https: Annotated[
         bool, typer.Option("--https", help="People come over https, which a proxy ends: cookies are for that alone.")
@@ -76,6 +84,9 @@ def web(
     env = os.environ
     given = password_hash or env.get("PGSCHED_WEB_PASSWORD_HASH")
     token, named = settings.parse_tokens(settings.read_secret("token", token_file, env, "PGSCHED_WEB_TOKEN"))
+    producer, producers = settings.parse_tokens(
+        settings.read_secret("producer token", producer_token_file, env, "PGSCHED_WEB_PRODUCER_TOKEN")
+    )
     wanted = settings.Settings(
         "", host, port,
         token=token, named_tokens=named,
@@ -83,12 +94,14 @@ def web(
         password=secrets.parse_hash(given) if given else None,
         proxy_header=trusted_proxy_header, proxies=settings.parse_networks(trusted_proxy or []),
         read_only=read_only, https=https, hosts=tuple(name.lower() for name in allowed_host or ()),
+        producer_tokens=(("", producer),) if producer else producers, root_path=root_path or "",
     )  # fmt: skip
     if no_auth and wanted.authenticates:
         raise InputError("no auth: --no-auth contradicts a token, a password or a proxy", "no auth")
     home = keys.state_folder()
     role: secrets.Role = "read" if read_only else "write"
-    token = None if no_auth or wanted.authenticates else secrets.Signer(keys.key_of(home)).token(role)
+    lets_people_in = no_auth or wanted.has_login or wanted.proxy_header is not None
+    token = None if lets_people_in else secrets.Signer(keys.key_of(home)).token(role)
     wanted = replace(wanted, home=home, token=token or wanted.token)
     with migrated_database(dsn) as address:
         with connect(address) as conn:

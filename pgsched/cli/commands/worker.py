@@ -1,14 +1,16 @@
-"""`pgsched worker` and `pgsched leader`: the commands that start the long-running processes."""
+"""`pgsched worker` and `pgsched leader`: start the long-running processes. `worker list` and `drain`: workers.py."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.common import Dsn, migrated_database
+from pgsched.cli.common import Apps, Dsn, migrated_database
+from pgsched.cli.once import CommandGroup
 from pgsched.core.model import Kind
 from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from pgsched.config import AlertSettings
 
 JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")]
 LEASE = "Seconds for which a claim is believed without a heartbeat."
 ALLOW = "Kinds this worker may run: task,command,shell,sql,http (repeatable). Default: task."
 HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
 PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
+RELOAD = "Start anew when a .py or .toml file below the current folder changes: for development."
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
 MAX_MEMORY = "End when the process takes more than so many MB (exit code 10); under --processes as above."
 LOG_BYTES = "Bytes of output kept of an attempt: a quarter its beginning, the rest its end; 0 keeps none."
@@ -32,6 +36,7 @@ SQL_LOGIN = (
 SQL_AS_WORKER = "Run them as the worker's login although roles are in force: a text may do what that may."
 RUN_AS = "Run commands and shell lines as this user of the machine (needs root)."
 KILL_AFTER_MOST = "Seconds after which a run that was told to stop is killed, whatever its kill_after."
+DEFAULT_TIMEOUT = "Seconds that an attempt may take if neither call, job nor task gives a timeout. Default: no limit."
 METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [::]:9464."
 HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Send alerts to this URL, by POST (repeatable). Every machine that may lead needs it."
@@ -48,13 +53,16 @@ OTHER_WORDS = {"python": Kind.TASK}  # other words that --allow takes
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("worker")(worker)
+    noun = typer.Typer(cls=CommandGroup, subcommand_metavar="[list|drain]", rich_markup_mode=None)
+    noun.callback(invoke_without_command=True)(worker)
+    app.add_typer(noun, name="worker", help=worker.__doc__)
     app.command("leader")(leader)
 
 
 def worker(
+    context: typer.Context,
     dsn: Dsn = None,
-    app: Annotated[str | None, typer.Option("--app", help="Where the tasks are: package.module:app")] = None,
+    app: Apps = None,
     concurrency: Annotated[int, typer.Option(help="Runs at the same time.")] = 8,
     queue: Annotated[list[str] | None, typer.Option(help="Only this queue (repeatable). Default: all.")] = None,
     allow: Annotated[list[str] | None, typer.Option(help=ALLOW)] = None,
@@ -67,9 +75,11 @@ def worker(
     poll: Annotated[float, typer.Option(help=POLL)] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds that running handlers get after SIGTERM.")] = 25.0,
     kill_after_most: Annotated[float, typer.Option(help=KILL_AFTER_MOST)] = 60.0,
+    default_timeout: Annotated[float | None, typer.Option(help=DEFAULT_TIMEOUT)] = None,
     reap_every: Annotated[float, typer.Option(help=REAP)] = 5.0,
     leader: Annotated[bool, typer.Option("--leader/--no-leader", help="Stand as leader candidate.")] = True,
     processes: Annotated[int | None, typer.Option(help=PROCESSES, min=1, max=1000)] = None,
+    reload: Annotated[bool, typer.Option("--reload", help=RELOAD)] = False,
     max_runs: Annotated[int | None, typer.Option(help=MAX_RUNS)] = None,
     max_memory: Annotated[int | None, typer.Option(help=MAX_MEMORY)] = None,
     log_bytes: Annotated[int, typer.Option(help=LOG_BYTES, envvar="PGSCHED_LOG_BYTES")] = 1 << 20,
@@ -79,6 +89,7 @@ def worker(
     alert_webhook: Webhook = None,
     alert_command: Command = None,
     json: JsonLog = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run jobs until stopped.
 
@@ -89,6 +100,8 @@ def worker(
 
     Example: pgsched worker --concurrency 8 --app myproject.tasks:app
     """
+    if context.invoked_subcommand is not None:
+        return None
     from pgsched import hidden_environment
     from pgsched.config import PROGRAMS, LeaderSettings, Settings, WorkerSettings, find_sql_dsns, find_sql_login
     from pgsched.execute.output.streams import flush_each_line
@@ -97,13 +110,15 @@ def worker(
 
     allowed = parse_kinds(",".join(allow or ["task"]))
     hides = bool(PROGRAMS & allowed) and hidden_environment.hide()  # before a child process can inherit the secrets
-    link = connect_supervisor() if processes is not None else None
-    if processes is None:
+    link = connect_supervisor() if processes is not None or reload else None
+    if processes is None and not reload:
         leave_process_one()
     flush_each_line()
     if json:
         os.environ["PGSCHED_LOG_FORMAT"] = "json"  # for child processes
-    configure_log(json, **({} if link is None else {"process": link.number}))
+    if quiet:
+        os.environ["PGSCHED_LOG"] = "warning"  # for child processes
+    configure_log(json, quiet, **({} if link is None or reload else {"process": link.number}))
     settings = WorkerSettings(
         concurrency=concurrency,
         queues=tuple(queue or ()),
@@ -117,6 +132,7 @@ def worker(
         poll_s=poll,
         grace_s=grace,
         kill_after_most_s=kill_after_most,
+        default_timeout_s=default_timeout,
         leader=leader,
         max_runs=max_runs,
         max_memory_mb=max_memory,
@@ -125,29 +141,33 @@ def worker(
         health=health,
         otel=otel,
     )
-    for name, given in (("sql-dsn", sql_dsn), ("sql-login", sql_login)):
-        # a variable counts for all workers of the host, so it is not refused
-        if given and Kind.SQL not in allowed:
-            raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
+    if Kind.SQL not in allowed:
+        refuse_sql_options({"sql-dsn": sql_dsn, "sql-login": sql_login})
     if PROGRAMS & allowed:
         log_hiding(hides)
     if otel:
         os.environ["PGSCHED_OTEL"] = "1"  # for child processes
-    if processes is not None and link is None:
+    if link is None and reload:
+        return start_reloader(dsn, app, processes)
+    if link is None and processes is not None:
         return supervise(processes, dsn, app, metrics, health)
+    from pgsched.app.base import import_apps
     from pgsched.worker.process import run_worker
 
-    tasks = None
-    if app is not None:
-        from pgsched.app.base import import_app
-
-        tasks = import_app(app)
-    with migrated_database(dsn, tasks.dsn if tasks is not None else None) as address:
+    apps = import_apps(app or ())
+    with migrated_database(dsn, next((one.dsn for one in apps if one.dsn is not None), None)) as address:
         whole = Settings(
             address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)
         )
-        run_worker(whole, tasks, line=link)
+        run_worker(whole, apps, line=link)
     return None
+
+
+def refuse_sql_options(given: Mapping[str, Any]) -> None:
+    """Raise InputError for an option of SQL jobs. A variable is not refused, because it counts for all workers."""
+    for name, value in given.items():
+        if value:
+            raise InputError(f"{name}: this worker runs no sql jobs: start it with --allow sql as well", name)
 
 
 def log_hiding(hides: bool) -> None:
@@ -158,19 +178,39 @@ def log_hiding(hides: bool) -> None:
     log.get("process").debug(what, why="it may run commands or shell lines")
 
 
-def supervise(processes: int, dsn: str | None, app: str | None, metrics: str | None, health: str | None) -> None:
+def supervise(processes: int, dsn: str | None, app: list[str] | None, metrics: str | None, health: str | None) -> None:
     """Become the parent of `processes` workers; end with its exit code.
 
     Each worker finds the database as this process would. Only workers know the DSN of the app, because this process
     runs no user code. Without an app and a DSN, the embedded server is started once, here.
     """
-    from pgsched.config import find_dsn
     from pgsched.worker.supervision.supervisor import supervise as run
 
-    if app is not None or find_dsn(dsn) is not None:
-        raise typer.Exit(run(processes, None, metrics, health))
-    with migrated_database(dsn) as address:
+    with database_of_children(dsn, app) as address:
         raise typer.Exit(run(processes, address, metrics, health))
+
+
+def start_reloader(dsn: str | None, app: list[str] | None, processes: int | None) -> None:
+    """Become the parent of a worker that is started anew after each change; end with its exit code."""
+    from pgsched.worker.supervision.reloader import reload_worker, require_watchfiles
+
+    if processes is not None:
+        raise InputError("reload: not together with --processes: it starts one worker anew", "reload")
+    require_watchfiles()
+    with database_of_children(dsn, app) as address:
+        raise typer.Exit(reload_worker(address))
+
+
+@contextmanager
+def database_of_children(dsn: str | None, app: list[str] | None) -> Iterator[str | None]:
+    """Yield the DSN of the embedded server for worker processes, None where they find a database themselves."""
+    from pgsched.config import find_dsn
+
+    if app or find_dsn(dsn) is not None:
+        yield None
+        return
+    with migrated_database(dsn) as address:
+        yield address
 
 
 def leader(
@@ -181,6 +221,7 @@ def leader(
     alert_webhook: Webhook = None,
     alert_command: Command = None,
     json: JsonLog = False,
+    quiet: Quiet = False,
 ) -> None:
     """Only decide slots and reap; run nothing.
 
@@ -193,7 +234,7 @@ def leader(
     from pgsched.worker.supervision.process_one import leave_process_one
 
     leave_process_one()
-    configure_log(json)
+    configure_log(json, quiet)
     with migrated_database(dsn) as address:
         shown = WorkerSettings(metrics=metrics, health=health)
         alerts = alert_settings(alert_webhook, alert_command)
@@ -216,15 +257,15 @@ def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSett
     return settings
 
 
-def configure_log(json: bool, **fields: object) -> None:
-    """Log to stderr in the format of --json, PGSCHED_LOG and PGSCHED_LOG_FORMAT.
+def configure_log(json: bool, quiet: bool = False, **fields: object) -> None:
+    """Log to stderr in the format of --json, --quiet, PGSCHED_LOG and PGSCHED_LOG_FORMAT.
 
     `fields`: added to each line of the log.
     Raises InputError for an unknown level or format.
     """
     from pgsched import log
 
-    level = read_choice("PGSCHED_LOG", "info", log.LEVELS)
+    level = "warning" if quiet else read_choice("PGSCHED_LOG", "info", log.LEVELS)
     fmt = "json" if json else read_choice("PGSCHED_LOG_FORMAT", "console", log.FORMATS)
     log.configure(level, fmt, **fields)
 

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgsched.cli.times import to_zone
 from pgsched.core.wording import format_short_duration
 from pgsched.services.live_view import Live
 
@@ -25,7 +26,7 @@ def render(moment: Live, seconds_left: float | None) -> RenderableType:
 
 def header(moment: Live, seconds_left: float | None) -> Text:
     """Return one line with the database's time, the leader, the workers and the seconds left."""
-    text = Text(f"{moment.now:%H:%M:%S} UTC  ", style="bold")
+    text = Text(f"{to_zone(moment.now):%H:%M:%S %Z}  ", style="bold")
     leader = moment.leader
     if leader is None or leader["resigned"] or leader["seen_s"] > 5:
         text.append("no leader", style="red")

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from itertools import zip_longest
 from typing import Any
 
+from pgsched.cli.times import SHOWN, to_zone
 from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
 from pgsched.core.wording import format_short_duration
@@ -38,7 +39,7 @@ def format_cell(value: Any) -> str:
     if isinstance(value, timedelta):
         return format_short_duration(value)
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S %Z")
+        return to_zone(value).strftime(SHOWN)
     if isinstance(value, (dict, list)):
         return escape_controls(json.dumps(value, ensure_ascii=False, default=json_value))
     return escape_controls(str(value))

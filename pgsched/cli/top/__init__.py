@@ -15,6 +15,7 @@ import typer
 
 from pgsched import gc_tuning
 from pgsched.cli.common import Dsn, Json, migrated_database
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def top(
       pgsched top
     """
     if page not in PAGES:
-        raise InputError(f'page: "{page}" is not one of {", ".join(PAGES)}', "page")
+        raise InputError(f'page: "{page}" is not one of {", ".join(PAGES)}{did_you_mean(page, PAGES)}', "page")
     if not (json or once or (sys.stdin.isatty() and sys.stdout.isatty())):
         raise InputError("top needs a terminal: use `pgsched status --json`, or `pgsched top --once`")
     from pgsched.services.top import connect_for_top

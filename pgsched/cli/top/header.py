@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from pgsched.cli.commands.status import describe_leader
+from pgsched.cli.times import to_zone
 from pgsched.cli.top import PAGES
 from pgsched.cli.top.pieces import draw_sparkline, fit_text, join_ends, text_of_value
 from pgsched.cli.top.state import State
@@ -57,7 +58,7 @@ def header(state: State) -> list[Text]:
         if state.trouble is not None:
             texts += [
                 text_of_value(state.trouble.text, "red"),
-                Text(f"as of {look.now:%H:%M:%S} UTC: ").append_text(open_runs_line(look)),
+                Text(f"as of {to_zone(look.now):%H:%M:%S %Z}: ").append_text(open_runs_line(look)),
             ]
         else:
             texts += [processes_line(look), open_runs_line(look)]
@@ -79,7 +80,7 @@ def health_line(state: State) -> Text:
     health = Text("healthy", "bold green") if found.healthy else Text(
         f"UNHEALTHY: {count} problem{'s' * (count > 1)}", "bold red")  # fmt: skip
     title.append_text(health).append("  ")
-    at = f"  {state.look.now:%H:%M:%S} UTC, every {format_short_duration(state.every_s)}"
+    at = f"  {to_zone(state.look.now):%H:%M:%S %Z}, every {format_short_duration(state.every_s)}"
     room = state.width - cell_len(title.plain) - len(at)  # the name of the database is cut first
     place = text_of_value(state.look.place)
     place.truncate(max(0, room), overflow="ellipsis")

@@ -17,11 +17,11 @@ from itertools import islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from pgsched.core.input_values import parse_bounded_instant
 from pgsched.core.lifecycle import OPEN_STATES
-from pgsched.core.schedule import zones
 from pgsched.core.schedule.calendar import OPEN, Calendar
 from pgsched.core.schedule.cron import Schedule
-from pgsched.core.schedule.zones import Change
+from pgsched.core.schedule.time_words import gap_at
 from pgsched.errors import InputError
 
 MODES = ("missing", "failed", "all")
@@ -53,31 +53,19 @@ class Choice:
 
 
 def parse_local_instant(field: str, text: str, tz: ZoneInfo) -> datetime:
-    """Parse ISO text to an instant; without an offset it is a wall clock of the zone.
+    """Parse a time of core/schedule/time_words.py, the last such one; without an offset it is a wall clock of the zone.
 
     A wall clock inside a gap stands for the end of the gap. Raises InputError.
     """
-    try:
-        found = datetime.fromisoformat(text)
-        gap = gap_at(found, tz)
-        found = gap.at if gap is not None else (found if found.tzinfo is not None else found.replace(tzinfo=tz))
-        found = found.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise InputError(f'{field}: "{text}" is not an ISO date or time', field) from None
-    if not 1970 <= found.year < 9000:
-        raise InputError(f'{field}: "{text}" is not an instant between 1970 and 9000', field)
-    return found
-
-
-def gap_at(wall: datetime, tz: ZoneInfo) -> Change | None:
-    """Return the offset change of the zone that skips this wall clock; None where it exists."""
-    change = zones.change_at(tz, wall) if wall.tzinfo is None else None
-    return change if change is not None and change.after > change.before else None
+    return parse_bounded_instant(field, text, tz)
 
 
 def describe_gap(text: str, tz: ZoneInfo) -> str | None:
     """Describe the gap if ISO text is a wall clock that does not exist; None for any other."""
-    wall = datetime.fromisoformat(text)
+    try:
+        wall = datetime.fromisoformat(text)
+    except ValueError:  # words, not ISO text
+        return None
     if (gap := gap_at(wall, tz)) is None:
         return None
     form = "%H:%M" if gap.before.date() == gap.after.date() else "%Y-%m-%d %H:%M"

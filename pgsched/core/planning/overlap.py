@@ -53,37 +53,37 @@ class Verdict(NamedTuple):
 
 
 def decide(
-    policy: str, standing: UnfinishedRuns, max_buffer: int, *, retries: bool = False, most_in_turn: int | None = None
+    policy: str, unfinished: UnfinishedRuns, max_buffer: int, *, retries: bool = False, most_in_turn: int | None = None
 ) -> Verdict:
     """Return the verdict for one due slot under `policy`, given the unfinished runs before it.
 
     `retries`: the job has `retry_within`, and that time is not over.
     `most_in_turn`: set for a late slot that waits for its turn: the most late slots that may wait.
     """
-    if policy == "allow" or standing.open == 0:
+    if policy == "allow" or unfinished.open == 0:
         return Verdict("queued")
-    earlier = f"run {standing.newest_id}" if standing.newest_id else "the slot before it"
+    earlier = f"run {unfinished.newest_id}" if unfinished.newest_id else "the slot before it"
     reason = f"{earlier} was not finished"
     if most_in_turn is not None:
-        return verdict_in_turn(standing, most_in_turn, reason)
+        return verdict_in_turn(unfinished, most_in_turn, reason)
     if policy == "replace":
         return Verdict("waiting", ends_others=True)
     if policy == "terminate":
         return Verdict("queued", ends_others=True)
     if policy == "skip":
         # Only one slot waits: with this policy, many slots must not start together when the old run ends.
-        waits = retries and standing.waiting == 0
+        waits = retries and unfinished.waiting == 0
         return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)
     room = 1 if policy == "buffer_one" else max_buffer
-    if standing.waiting >= room:
-        return Verdict("skipped", f"{reason} and {standing.waiting} already waited")
+    if unfinished.waiting >= room:
+        return Verdict("skipped", f"{reason} and {unfinished.waiting} already waited")
     return Verdict("waiting")
 
 
-def verdict_in_turn(standing: UnfinishedRuns, most: int, reason: str) -> Verdict:
+def verdict_in_turn(unfinished: UnfinishedRuns, most: int, reason: str) -> Verdict:
     """Return the verdict for a late slot while other runs are unfinished."""
-    if standing.in_turn >= most:
-        return Verdict("skipped", f"{reason} and {standing.in_turn} late slots already waited")
+    if unfinished.in_turn >= most:
+        return Verdict("skipped", f"{reason} and {unfinished.in_turn} late slots already waited")
     return Verdict("waiting", IN_TURN, in_turn=True)
 
 

@@ -79,7 +79,7 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
     decisions, decided_until, next_at = planned or plan(job)
     if known:
         decisions = without_known_rows(job, decisions, known)
-    standing = UnfinishedRuns(job["open"], job["held"], job["newest"], job["in_turn"])
+    unfinished = UnfinishedRuns(job["open"], job["held"], job["newest"], job["in_turn"])
     rows: list[SlotRow] = []
     reached: datetime | None = None
     runs = replaces_from = 0
@@ -91,14 +91,14 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
         if decision.verdict != "run":
             rows.append(row_not_run(job, decision))
             continue
-        verdict = verdict_on(job, decision, standing)
+        verdict = verdict_on(job, decision, unfinished)
         if verdict.ends_others:
             ends_others = True
             rows[replaces_from:] = map(row_replaced, rows[replaces_from:])
-            runs, replaces_from, standing = 0, len(rows), UnfinishedRuns(0, 0)
+            runs, replaces_from, unfinished = 0, len(rows), UnfinishedRuns(0, 0)
         rows.append(row_to_run(job, decision, verdict))
         runs += verdict.state != "skipped"
-        standing = standing_after(standing, verdict)
+        unfinished = unfinished_after(unfinished, verdict)
     if used_up(job, runs):  # slots after the last run do not exist, and are not decided
         decided_until, next_at = reached, None
     return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
@@ -116,12 +116,12 @@ def used_up(job: Job, runs: int) -> bool:
     return job["max_runs"] is not None and job["run_count"] + runs >= job["max_runs"]
 
 
-def verdict_on(job: Job, decision: Decision, standing: UnfinishedRuns) -> Verdict:
+def verdict_on(job: Job, decision: Decision, unfinished: UnfinishedRuns) -> Verdict:
     """Return the overlap policy's verdict; a slot waits for earlier runs only until `retry_within` is over."""
     until = held_until(job, decision.scheduled_at)
     retries = until is not None and until > job["now"]
     most = job["max_catch_up"] if decision.in_turn else None
-    return overlap.decide(job["overlap"], standing, job["max_buffer"], retries=retries, most_in_turn=most)
+    return overlap.decide(job["overlap"], unfinished, job["max_buffer"], retries=retries, most_in_turn=most)
 
 
 def held_until(job: Job, slot: datetime) -> datetime | None:
@@ -137,12 +137,12 @@ def start_of(job: Job, slot: datetime) -> datetime:
     return slot + offset(job["id"], slot, job["jitter"]) if job["jitter"] else slot
 
 
-def standing_after(standing: UnfinishedRuns, verdict: Verdict) -> UnfinishedRuns:
+def unfinished_after(unfinished: UnfinishedRuns, verdict: Verdict) -> UnfinishedRuns:
     """Return the job's unfinished runs after a slot with this verdict has its row."""
     born_open = verdict.state != "skipped"
-    waits, in_turn = verdict.state == "waiting", standing.in_turn + verdict.in_turn
+    waits, in_turn = verdict.state == "waiting", unfinished.in_turn + verdict.in_turn
     return UnfinishedRuns(
-        standing.open + born_open, standing.waiting + waits - verdict.in_turn, standing.newest_id, in_turn
+        unfinished.open + born_open, unfinished.waiting + waits - verdict.in_turn, unfinished.newest_id, in_turn
     )
 
 

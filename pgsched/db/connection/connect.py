@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import socket
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -21,7 +22,6 @@ from psycopg.conninfo import make_conninfo
 from pgsched import hidden_environment
 from pgsched.db.connection import failover, routes, sealed
 from pgsched.db.connection.bounded import answer_limit_s, drop_references
-from pgsched.db.connection.connect_counter import CONNECT_ATTEMPTS
 from pgsched.db.connection.dsn import connection_parameters, parameters
 from pgsched.db.connection.failures import explain_error
 from pgsched.db.connection.json_values import read_safely
@@ -31,6 +31,7 @@ from pgsched.threads import run_in_thread
 __all__ = [
     "BY_INDEX",
     "BY_KEY",
+    "CONNECT_ATTEMPTS",
     "AsyncConnection",
     "Connection",
     "DatabaseError",
@@ -39,6 +40,9 @@ __all__ = [
     "enable_client_check",
     "ssl_problem",
 ]
+
+# How often this process has tried to connect, by purpose: the basis of the metric for reconnects.
+CONNECT_ATTEMPTS: Counter[str] = Counter()
 
 # For sessions that only look up rows by key, a batch at a time. The statistics of a queue table are always stale, and
 # plans made from them read all of history. So forbid these plans, and plan each statement once.

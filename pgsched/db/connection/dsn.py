@@ -1,26 +1,28 @@
 """Parse connection strings, and show them without secrets.
 
-Invariant: no text that leaves this module contains a part of a password, whatever is wrong with the string. libpq's own
-messages quote what they could not read, so they are never passed on. A part of a
-password that is not escaped could be read as a host, port or database: such a string is refused before connecting.
+Invariant: no text that leaves this module contains a part of a password, whatever is wrong with the string.
+
+libpq's own messages quote what they could not read, so they are never passed on. A part of a password that is not
+escaped could be read as a host, port or database. Such a string is refused before connecting.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection, Connection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from pgsched.database_urls import other_product, split_url
+from pgsched.db.connection.url_options import translate_options
 from pgsched.errors import InputError
 
-SCHEME = re.compile(r"([a-z][a-z0-9.-]*)(\+[a-z0-9_]+)?:/", re.I)
 ESCAPES = "in a user or password write @ as %40, / as %2F, : as %3A, ? as %3F, % as %25 and a space as %20"
 QUOTES = "a value with a space or a quote needs quotes: password='it\\'s secret'"
 FORMS = "expected postgresql://user:password@host/database, or host=... dbname=... user=..."
+UNHIDDEN = "str() of a URL of SQLAlchemy hides it; use url.render_as_string(hide_password=False)"
 # Words of libpq's error messages, and what to do about each error.
 ADVICE = {
     "percent-encoded": f"a % is not followed by two hexadecimal digits: {ESCAPES}",
@@ -36,10 +38,7 @@ SECRETS_WITHOUT_VARIABLE = {"sslpassword", "oauth_client_secret", "scram_client_
 
 
 def parameters(dsn: str) -> dict[str, Any]:
-    """Return what the string sets, by libpq's names. Raises InputError.
-
-    SQLAlchemy's `postgresql+driver://` is accepted, too.
-    """
+    """Return what the string sets, by libpq's names. Raises InputError."""
     text = normalize_url(dsn)
     try:
         found = conninfo_to_dict(text)
@@ -54,24 +53,25 @@ def parameters(dsn: str) -> dict[str, Any]:
 
 
 def normalize_url(dsn: str) -> str:
-    """Return the string in the form that libpq reads.
+    """Return the string in the form that libpq reads; URLs may be as SQLAlchemy, Django and Heroku write them.
 
-    Raises InputError for another product's URL, and for an unescaped @.
+    Raises InputError for another product's URL, for an unescaped @, and for a password that SQLAlchemy has hidden.
     """
-    url = SCHEME.match(dsn.strip())
-    if url is None or not dsn.strip().startswith("//", url.end() - 1):
+    url = split_url(dsn)
+    if url is None:
         return dsn
-    scheme, driver = url[1].lower(), url[2]
-    if scheme not in ("postgresql", "postgres"):
-        raise InputError(f"dsn: this is a {scheme} URL; pgsched needs a PostgreSQL database: set PGSCHED_DSN", "dsn")
-    address = dsn.strip()[url.end() + 1 :]
-    credentials = "@" in address.partition("/")[0]
-    where = address.partition("@")[2] if credentials else address
-    if "@" in where.partition("?")[0]:
+    if product := other_product(dsn):
+        raise InputError(f"dsn: it is of {product}: pgsched needs PostgreSQL: {FORMS}", "dsn")
+    login, at, where = "", "", url.address
+    if "@" in url.address.partition("/")[0]:
+        login, at, where = url.address.partition("@")
+    path, mark, query = where.partition("?")
+    if "@" in path:
         raise unreadable_dsn_error(f"there is an @ after its host: {ESCAPES}")
-    if driver is not None:
-        address = re.sub(r"([?&])ssl=(?=[a-z-]+(&|$))", r"\1sslmode=", address)  # as asyncpg calls it
-    return f"{scheme}://{address}"
+    if login.endswith(":***"):
+        raise unreadable_dsn_error(f"its password is ***: {UNHIDDEN}")
+    options = translate_options(query, url.driver)
+    return f"postgresql://{login}{at}{path}{mark if options else ''}{options}"
 
 
 def unreadable_dsn_error(what: str) -> InputError:

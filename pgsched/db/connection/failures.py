@@ -34,6 +34,11 @@ LOCKED_ADVICE = (
     "another transaction holds what this needs (a row, or a run's unique key) and has not ended:"
     " nothing was done, try again, or end it (`pgsched doctor` names the session that is in the way)"
 )
+DEADLOCK_DETECTED = "40P01"
+DEADLOCK_ADVICE = (
+    "this transaction and another one waited for each other, and PostgreSQL ended this one: nothing was done, try again"
+)
+IN_USE_ADVICE = "make one call at a time on a connection"
 QUEUE_FULL = "PS429"  # raised where a queue has its max_depth of runs
 # Parts of the messages with which libpq refuses a standby, because of target_session_attrs.
 STANDBY = ("server is in hot standby mode", "session is read-only", "session is not read-write")
@@ -137,7 +142,15 @@ REFUSALS: dict[str, Callable[[str], PgschedError]] = {
     QUEUE_FULL: QueueFull,
     WRONG_FLEET: lambda why: WrongFleet(f"{why}; point the DSN at the right one, or set PGSCHED_FLEET to its fleet"),
     "55P03": lambda why: LockTimeout(f"{LOCKED_ADVICE}: {why}"),
+    DEADLOCK_DETECTED: lambda why: LockTimeout(f"{DEADLOCK_ADVICE}: {why}"),
 }
+
+
+def describe_refusal(code: str, reason: str) -> PgschedError:
+    """Return the error for what the server refused, by its sqlstate."""
+    if code.startswith(("08", "57P", "53", "28", "3D")):
+        return unreachable(reason)
+    return REFUSALS[code](reason) if code in REFUSALS else PgschedError(f"the database refused the statement: {reason}")
 
 
 def explain_error(error: psycopg.Error) -> PgschedError:
@@ -147,8 +160,8 @@ def explain_error(error: psycopg.Error) -> PgschedError:
     options = code is None and ("startup parameter" in reason or "command-line options" in reason)
     if options:
         reason = f"dsn: {reason}: a pooler takes no options of a DSN (or PGOPTIONS): leave them out, or go round it"
-    if options or (code is None and isinstance(error, psycopg.DataError)):
-        return InputError(reason)  # raised by psycopg before sending: NUL in a text, a number too large
+    if options or (code is None and isinstance(error, UNSENDABLE)):
+        return InputError(reason)  # raised by the driver before sending: NUL in a text, a number too large, any object
     # These errors have no sqlstate, and one line for each host.
     standby = code is None and any(words in str(error) for words in STANDBY)
     if code == "25006" or standby:
@@ -157,13 +170,16 @@ def explain_error(error: psycopg.Error) -> PgschedError:
         return NotPermitted(f"the database role lacks a grant: {reason}; ask the owner of schema pgsched for it")
     if code in ("42P01", "42703", "42883", "3F000"):
         return SchemaTooOld(f"the database has no (or an older) pgsched schema: {reason}; run `pgsched migrate`")
-    if code is None or code.startswith(("08", "57P", "53", "28", "3D")):
-        return unreachable(reason)
-    if code in REFUSALS:
-        return REFUSALS[code](reason)
+    if code is None:
+        in_use = isinstance(error, psycopg.InterfaceError)  # asyncpg: another operation is in progress
+        return (
+            PgschedError(f"the connection cannot be used now: {reason}; {IN_USE_ADVICE}")
+            if in_use
+            else unreachable(reason)
+        )
     if code.startswith(("22", "23")):
         return InputError(reason, error.diag.column_name)
-    return PgschedError(f"the database refused the statement: {reason}")
+    return describe_refusal(code, reason)
 
 
 @contextmanager

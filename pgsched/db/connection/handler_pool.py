@@ -18,10 +18,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg import AsyncConnection, Connection, pq
+from psycopg import AsyncConnection, Connection
 from psycopg.rows import tuple_row
 
 from pgsched.db.connection.connect import aconnect, connect
+from pgsched.db.connection.reuse import is_clean
 from pgsched.db.connection.sealed import THEIRS
 from pgsched.db.connection.transaction_pooling import AsyncKeptConnection, KeptConnection, is_shared
 
@@ -132,16 +133,6 @@ async def reset_async(idle: list[AsyncConnection[Any]]) -> AsyncConnection[Any] 
             if not isinstance(error, psycopg.Error):
                 raise
     return None
-
-
-def is_clean(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
-    """Check whether a connection can be used again."""
-    return (
-        not conn.closed
-        and conn.autocommit
-        and conn.info.transaction_status == pq.TransactionStatus.IDLE
-        and conn.pgconn.pipeline_status == pq.PipelineStatus.OFF
-    )
 
 
 _known: dict[str, IdleConnections] = {}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pgsched.db.connection.connect import AsyncConnection
+from pgsched.db.connection.connect import AsyncConnection, Connection
 
 
-def arrived_notifications(conn: AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
+def arrived_notifications(conn: Connection[Any] | AsyncConnection[Any]) -> Iterator[tuple[str, str]]:
     """Yield (channel, payload) of each notification that has arrived.
 
     Raises OperationalError when the connection is lost.

@@ -2,8 +2,11 @@
 
 Invariant: every connection checks whether the server itself answers, because a DSN may lead elsewhere tomorrow.
 
-When the session settings are sent depends on the way: with the start of a straight connection, once into a kept
-session, and into each transaction of a shared session.
+The way decides when the session settings are sent:
+
+- straight: with the start of the connection,
+- a pooler that keeps the session: once, into the session,
+- a pooler that shares sessions: into each transaction.
 """
 
 from __future__ import annotations

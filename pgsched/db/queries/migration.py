@@ -1,4 +1,4 @@
-"""Queries that a migration sends beside the statements of its revisions: flags, identity, lock, progress, catalog."""
+"""Queries that a migration sends beside those of its revisions: flags, identity, lock, index builds, catalog."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ CATALOG = {
 def rebuild_flags(conn: Connection[Any], *, migrated: bool) -> None:
     """Rebuild the flags that statements read outside of transactions, if that is due.
 
-    It is due after each migration (`migrated`). Otherwise the flags are rebuilt only if the session's role may: a
-    migration that has nothing to do is no reason to refuse a worker's login.
+    It is due after each migration (`migrated`). Otherwise the flags are rebuilt only if the session's role may. So a
+    migration that has nothing to do does not refuse a worker's login.
     """
     if migrated or value(conn, "flags_may_rebuild"):
         conn.execute(sql("flags_rebuild"))
@@ -49,9 +49,9 @@ def try_migration_lock(conn: Connection[Any], key: int) -> Row:
     return fetch(conn, "migrate_turn", {"key": key})[0]
 
 
-def index_progress(conn: Connection[Any], pid: int) -> str | None:
-    """Describe the progress of the session `pid` with the index that it builds; return None if it builds none."""
-    row = conn.execute(sql("migrate_progress"), {"pid": pid}).fetchone()
+def describe_index_build(conn: Connection[Any], pid: int) -> str | None:
+    """Describe how far the session `pid` is with the index that it builds; return None if it builds none."""
+    row = conn.execute(sql("migrate_index_build"), {"pid": pid}).fetchone()
     return None if row is None else str(row[0])
 
 

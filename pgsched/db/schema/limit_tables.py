@@ -38,6 +38,7 @@ limits = Table(
     need("ordered", Boolean),
     need("weight", Integer),
     Column("applied_at", Instant),
+    Column("declared_by", Text),
     partial("limits_to_apply", "name", where="applied_at IS NULL"),
 )
 

@@ -17,7 +17,7 @@ from pgsched.db.connection.failures import explain_error
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries import migration
 from pgsched.db.schema import roles
-from pgsched.db.schema.steps import Tell, progress, retry_for_locks, run_step, steps, turn
+from pgsched.db.schema.steps import Tell, report_index_build, retry_for_locks, run_step, steps, turn
 from pgsched.db.schema.version import SCHEMA_VERSION, VERSIONS, current, missing, refuse_unknown
 from pgsched.db.statements import folder
 from pgsched.errors import InputError
@@ -104,7 +104,7 @@ def move(conn: Connection[Any], before: str | None, target: str, wait_s: float, 
         todo = steps(version)
         for number, step in enumerate(todo, 1):
             tell(f"{step.name} ({number} of {len(todo)})")
-            with progress(conn, step, tell):
+            with report_index_build(conn, step, tell):
                 retry_for_locks(conn, partial(run_step, conn, step), step.name, wait_s, tell)
         tell(f"{version}: tables and functions")
         retry_for_locks(conn, partial(revise, conn, version, online=True), version, wait_s, tell)

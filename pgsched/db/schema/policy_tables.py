@@ -1,11 +1,11 @@
-"""SQLAlchemy tables for backfills, passed-over stretches, kept keys and the audit; see db/schema/tables.py."""
+"""SQLAlchemy tables for backfills, passed-over stretches, next slots, kept keys, the audit: db/schema/tables.py."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text
-from sqlalchemy.dialects.postgresql import INET, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, INET, JSONB
 
-from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
+from pgsched.db.schema.table_parts import Instant, Integers, Role, key, metadata, need, partial
 
 passed_over = Table(
     "passed_over",
@@ -19,6 +19,20 @@ passed_over = Table(
     need("until_at", Instant),
     need("state", Text),
     need("reason", Text),
+)
+
+next_slots = Table(
+    "next_slots",
+    metadata,
+    key("job_id"),
+    need("schedule", Text),
+    need("timezone", Text),
+    need("anchor_at", Instant),
+    need("after_at", Instant),
+    need("slots", ARRAY(Instant)),
+    need("offsets", Integers),
+    need("rules", Text),
+    Column("refresh_at", Instant),
 )
 
 backfills = Table(

@@ -134,14 +134,14 @@ def turn(conn: Connection[Any], key: int, tell: Tell) -> Iterator[None]:
 
 
 @contextmanager
-def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
-    """Report the progress of an index build every few seconds during the block."""
+def report_index_build(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
+    """Report how far an index build is, every few seconds during the block."""
     if one.index is None:
         yield
         return
     done = threading.Event()
     about = (make_conninfo("", **connection_parameters(conn)), conn.info.backend_pid)
-    watcher = threading.Thread(target=report_index_progress, args=(*about, one, tell, done), daemon=True)
+    watcher = threading.Thread(target=report_until_built, args=(*about, one, tell, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -150,12 +150,12 @@ def progress(conn: Connection[Any], one: Step, tell: Tell) -> Iterator[None]:
         watcher.join()
 
 
-def report_index_progress(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
+def report_until_built(dsn: str, pid: int, one: Step, tell: Tell, done: threading.Event) -> None:
     """Report what the server says about the index that session `pid` builds, until `done` is set."""
     while not done.wait(TELL_EVERY_S):
         try:
             with connect(dsn, purpose="migrate") as looking:
-                text = migration.index_progress(looking, pid)
+                text = migration.describe_index_build(looking, pid)
         except PgschedError:
             continue
         if text is not None and not done.is_set():

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
-from pgsched.db.schema.policy_tables import backfills, kept_keys, passed_over  # noqa: F401  metadata must hold them
+from pgsched.db.schema.policy_tables import backfills, kept_keys, next_slots, passed_over  # noqa: F401  must be held
 from pgsched.db.schema.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 from pgsched.db.schema.watch_tables import alerts, retention, rollups  # noqa: F401  metadata must hold them
 
@@ -59,11 +59,11 @@ jobs = Table(
     Column("start_deadline", INTERVAL),
     Column("max_attempts", Integer),
     Column("timeout", INTERVAL),
-    need("kill_after", INTERVAL),
-    need("backoff", Text),
-    need("backoff_base", INTERVAL),
-    need("backoff_max", INTERVAL),
-    need("backoff_jitter", Double),
+    Column("kill_after", INTERVAL),
+    Column("backoff", Text),
+    Column("backoff_base", INTERVAL),
+    Column("backoff_max", INTERVAL),
+    Column("backoff_jitter", Double),
     need("success_codes", Integers),
     Column("retry_codes", Integers),
     Column("dead_codes", Integers),
@@ -169,6 +169,8 @@ runs = Table(
     Column("begun", Boolean),
     Column("suspect", Boolean),
     Column("reruns", Integer),
+    Column("keep", INTERVAL),
+    Column("awaited", Boolean),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),
@@ -191,6 +193,12 @@ runs = Table(
     partial("runs_held", "held_until", where="phase = 0 AND held_until IS NOT NULL"),
     partial("runs_open_of_job", "job_id", where="phase < 3 AND job_id IS NOT NULL"),
     partial("runs_finished", "finished_at", where="phase >= 3"),
+    partial(
+        "runs_own_keep",
+        "(finished_at AT TIME ZONE 'UTC'::text) + keep",
+        where="keep >= '00:00:00'::interval AND keep <= '1000 years'::interval"
+        " AND finished_at < '9000-01-01 00:00:00+00' AND phase >= 3",
+    ),
     partial("runs_backfill", "backfill_id", "phase", where="backfill_id IS NOT NULL"),
     partial("runs_attention", "finished_at", where="phase = 4"),
     partial("runs_ended_parents", "id", where="phase >= 3 AND has_children"),

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pgsched.app.run import check_progress
 from pgsched.core.model import Claim, Key
 from pgsched.core.text import replace_unstorable, text_of
 from pgsched.execute.output.head_tail import HeadTail
@@ -104,8 +105,7 @@ class Record:
 
         Raises ValueError or TypeError where `done` or `total` is not a finite number of at least 0.
         """
-        if not (0 <= done < INFINITE and (total is None or 0 <= total < INFINITE)):
-            raise ValueError(f"progress: expected finite numbers from 0 on, got {done!r} of {total!r}")
+        check_progress(done, total)
         if not self.closed:
             self._progress = (done, total, note)
             if not self.queued:

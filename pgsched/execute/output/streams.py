@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any
@@ -96,17 +97,49 @@ class LogCapture(logging.Handler):
 
 
 class Streams:
-    """The tees and the log handler of this process, which are installed once."""
+    """The use that one worker makes of the tees and the log handler, which a process has once."""
 
     def __init__(self) -> None:
+        self._installed = False
+
+    def install(self) -> None:
+        """Install them before the first captured attempt, unless another worker of this process has."""
+        if not self._installed:
+            self._installed = True
+            _of_process.install()
+
+    def remove(self) -> None:
+        """Restore the streams and logging, unless another worker of this process still captures."""
+        if self._installed:
+            self._installed = False
+            _of_process.remove()
+
+
+class ProcessStreams:
+    """The tees and the log handler of this process, and how many workers use them."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._lock = threading.Lock()
         self._lines: LogCapture | None = None
         self._tees: list[tuple[str, Tee, Any]] = []
         self._level: int | None = None
 
     def install(self) -> None:
-        """Install them once, before the first captured attempt; let INFO pass where logging was never set up."""
-        if self._lines is not None:
-            return
+        """Count one more user, and install them for the first; let INFO pass where logging was never set up."""
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._install()
+
+    def remove(self) -> None:
+        """Count one user less, and restore the streams and logging after the last."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._remove()
+
+    def _install(self) -> None:
         for name in ("stdout", "stderr"):
             below = getattr(sys, name)
             if below is not None and not isinstance(below, Tee):
@@ -120,8 +153,7 @@ class Streams:
         self._lines = LogCapture()
         root.addHandler(self._lines)
 
-    def remove(self) -> None:
-        """Restore the streams and logging as they were."""
+    def _remove(self) -> None:
         for name, tee, below in self._tees:
             if getattr(sys, name) is tee:
                 setattr(sys, name, below)
@@ -132,6 +164,9 @@ class Streams:
         if self._level is not None and root.level == logging.INFO:
             root.setLevel(self._level)
         self._lines = self._level = None
+
+
+_of_process = ProcessStreams()
 
 
 def flush_each_line() -> None:

@@ -154,6 +154,7 @@ class ChildAttempts:
     def _attempt(
         self, handler: Handler, message: Message, record: Record, control: RemoteControl, limit: Limit
     ) -> Outcome:
+        attempt = log_attempt_of(message).attempt
         with_run = handler.takes_run or self._hooks.per_run
         run = run_of(message, record, AttemptState(control, control.dsn)) if with_run else None
         try:
@@ -166,10 +167,10 @@ class ChildAttempts:
         with capturing(record) if handler.capture else contextlib.nullcontext(), attempt_context(message):
             context = contextvars.copy_context()
         if handler.is_async or self._hooks.around_all:
-            return self._finish(self._on_loop(call, run, limit, handler), context)
-        return context.run(self._in_main_thread, call, run, limit, handler)
+            return self._finish(self._on_loop(call, run, limit, handler, attempt), context)
+        return context.run(self._in_main_thread, call, run, limit, handler, attempt)
 
-    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
+    def _in_main_thread(self, call: Call, run: Run | None, limit: Limit, handler: Handler, attempt: int) -> Outcome:
         interrupted = not handler.takes_run
         try:
             self._stop.then(self._stopping(run, interrupted=interrupted))
@@ -180,7 +181,7 @@ class ChildAttempts:
             self._stop.then(None)
             if run is not None and self._tells():
                 self._finish(self._hooks.tell(run, error, call_plain_hook))
-            return outcome_of_error(error, handler.no_retry)
+            return outcome_of_error(error, handler.retry_rule, attempt)
         finally:
             self._stop.then(None)
         return outcome_of_value(value)
@@ -224,7 +225,7 @@ class ChildAttempts:
             self._interruptible_now = False
             raise asyncio.CancelledError("the attempt was stopped")
 
-    async def _on_loop(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
+    async def _on_loop(self, call: Call, run: Run | None, limit: Limit, handler: Handler, attempt: int) -> Outcome:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         interrupted = not (handler.is_async or handler.takes_run)
@@ -240,12 +241,12 @@ class ChildAttempts:
 
         self._stop.then(stop)
         try:
-            return await self._awaited(call, run, limit, handler)
+            return await self._awaited(call, run, limit, handler, attempt)
         finally:
             self._stop.then(None)
             self._has_leftover_tasks = not await _end_others(task)
 
-    async def _awaited(self, call: Call, run: Run | None, limit: Limit, handler: Handler) -> Outcome:
+    async def _awaited(self, call: Call, run: Run | None, limit: Limit, handler: Handler, attempt: int) -> Outcome:
         # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the whole loop.
         try:
             with limit:
@@ -253,7 +254,7 @@ class ChildAttempts:
         except BaseException as error:
             if run is not None and self._tells():
                 await self._hooks.tell(run, error, call_plain_hook)
-            return outcome_of_error(error, handler.no_retry)
+            return outcome_of_error(error, handler.retry_rule, attempt)
         return outcome_of_value(value)
 
 

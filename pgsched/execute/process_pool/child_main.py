@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from pgsched import hidden_environment, log
 from pgsched.app import app_location
+from pgsched.app.control import IN_HANDLER
 from pgsched.app.signals import format_error
 from pgsched.errors import PgschedError
 from pgsched.execute import signal_isolation
@@ -77,6 +78,7 @@ def serve_attempts(channel: socket.socket, incoming: BinaryIO, stop: child_attem
         app = import_app(first)
         if os.environ.get("PGSCHED_OTEL"):
             otel.set_up()
+        IN_HANDLER.set(True)
         place = child_attempt.ChildAttempts(app.tasks, stop, relay, app.hooks)
         place.start()
         hidden_environment.drop()

@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pgsched.app.batch_item import Item
-from pgsched.app.batch_options import Gathering
 from pgsched.app.hooks import call_catching
+from pgsched.app.rules.batch_options import Gathering
+from pgsched.app.rules.retrying import RetryRule
 from pgsched.app.run import Run
-from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
 from pgsched.errors import TaskError
 from pgsched.execute.base import CANCELLED_ITSELF, Places, get_kill_after_s
@@ -45,14 +45,14 @@ class Member:
 
     __slots__ = ("claim", "future", "item", "stopped")
 
-    def __init__(self, claim: Claim, run: Run, no_retry: Kinds) -> None:
+    def __init__(self, claim: Claim, run: Run, rule: RetryRule) -> None:
         loop = asyncio.get_running_loop()
         self.claim = claim
         self.stopped = False
         self.future: asyncio.Future[MemberResult] = loop.create_future()
 
         def say(value: Any, error: BaseException | None) -> None:
-            outcome = outcome_of_copied_value(value) if error is None else outcome_of_error(error, no_retry)
+            outcome = outcome_of_copied_value(value) if error is None else outcome_of_error(error, rule, claim.attempt)
             loop.call_soon_threadsafe(self.tell, outcome, error)
 
         self.item = Item(claim.args, run, say)
@@ -101,17 +101,17 @@ class Batch:
 
     def tell(self, value: Any, error: BaseException | None) -> None:
         """Give each attempt without an outcome its share of what the call returned or raised."""
-        count, results = len(self.members), list[MemberResult]()
+        count, results, rule = len(self.members), list[MemberResult](), self.handler.retry_rule
         if error is not None:
-            results = [(outcome_of_error(error, self.handler.no_retry), error)] * count
+            results = [(outcome_of_error(error, rule, member.claim.attempt), error) for member in self.members]
         elif value is None:
             results = [(outcome_of_value(None), None)] * count
         elif isinstance(value, list | tuple) and len(value) == count:
             results = [
-                (outcome_of_error(member_value, self.handler.no_retry), member_value)
+                (outcome_of_error(member_value, rule, member.claim.attempt), member_value)
                 if isinstance(member_value, BaseException)
                 else (outcome_of_value(member_value), None)
-                for member_value in value
+                for member, member_value in zip(self.members, value, strict=True)
             ]
         else:
             what = f"{len(value)} of them" if isinstance(value, list | tuple) else type(value).__name__
@@ -173,7 +173,7 @@ class Batches:
             driver = asyncio.get_running_loop().create_task(self._drive(claim.task, group))
             self._drivers.add(driver)
             driver.add_done_callback(self._drivers.discard)
-        member = Member(claim, run, handler.no_retry)
+        member = Member(claim, run, handler.retry_rule)
         group.add(member)
         try:
             outcome, error = await asyncio.shield(member.future)  # an outcome that comes during a stop still counts

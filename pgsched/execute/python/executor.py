@@ -23,8 +23,8 @@ from typing import Any, cast
 from pgsched.app.app_location import LocatedApp
 from pgsched.app.control import AttemptState, Control
 from pgsched.app.hooks import Hooks, call_catching, in_thread
+from pgsched.app.rules.retrying import RetryRule
 from pgsched.app.run import Run
-from pgsched.app.signals import Kinds
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
@@ -139,12 +139,13 @@ class PythonExecutor:
             return await self._hooked(handler, call, run, thread_grace_s(claim, handler))
         if not handler.is_async:
             try:
-                job = self._threads.submit(lambda: call_plain(call, handler.no_retry))
+                job = self._threads.submit(lambda: call_plain(call, handler.retry_rule, claim.attempt))
             except RuntimeError as error:  # no thread can be started: a failure, not a crash
                 return refusal_outcome(f"{error}", retry=True)
             outcome: Outcome = await self.watch(job, run, thread_grace_s(claim, handler))
             return outcome
-        return await run_on_loop(handler, call if run is None else lambda: _await_and_flag_cancellation(call(), run))
+        awaited = call if run is None else lambda: _await_and_flag_cancellation(call(), run)
+        return await run_on_loop(handler, claim.attempt, awaited)
 
     def code_of(self, task: str) -> types.CodeType | None:
         """Return the code object of a task's function, as a stack shows it, or None."""
@@ -167,7 +168,7 @@ class PythonExecutor:
         except BaseException as error:
             failure = error
         await self._tell(run, failure)
-        return outcome_of_error(failure, handler.no_retry)
+        return outcome_of_error(failure, handler.retry_rule, run.attempt)
 
     async def _plainly(self, call: Call, run: Run, grace_s: float) -> Any:
         value, error = await self.watch(self._threads.submit(lambda: call_catching(call)), run, grace_s)
@@ -238,13 +239,13 @@ class PythonExecutor:
         work.add_done_callback(ended)
 
 
-async def run_on_loop(handler: Handler, call: Callable[[], Awaitable[Any]]) -> Outcome:
+async def run_on_loop(handler: Handler, attempt: int, call: Callable[[], Awaitable[Any]]) -> Outcome:
     """Return the outcome of a call of an async handler."""
     # SystemExit and KeyboardInterrupt must not leave this coroutine: a task that raises them ends the event loop.
     try:
         return outcome_of_value(await call())
     except BaseException as error:
-        return outcome_of_raise(error, handler, from_outside=True)
+        return outcome_of_raise(error, handler, attempt, from_outside=True)
 
 
 async def refuse_unknown_task(claim: Claim) -> Outcome:
@@ -295,17 +296,18 @@ def continue_awaiting(work: Coroutine[Any, Any, Any], waiting: Any, run: Run | N
 
 
 def outcome_of_raise(
-    error: BaseException, handler: InlineHandler, record: Record | None = None, *, from_outside: bool
+    error: BaseException, handler: InlineHandler, attempt: int, record: Record | None = None, *, from_outside: bool
 ) -> Outcome:
     """Return the outcome of a call that raised this error.
 
+    `attempt`: the attempt's number.
     `from_outside`: a cancellation of the current task came from the worker. It is raised again, with the output so far.
     """
     if isinstance(error, asyncio.CancelledError) and is_cancelled():
         if from_outside:
             raise error if record is None else cancellation_with_output(error, record)
         return Outcome(Result.FAILED, error=CANCELLED_ITSELF)
-    return outcome_of_error(error, handler.no_retry)
+    return outcome_of_error(error, handler.retry_rule, attempt)
 
 
 def cancellation_with_output(error: asyncio.CancelledError, record: Record) -> asyncio.CancelledError:
@@ -326,9 +328,9 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def call_plain(call: Call, no_retry: Kinds) -> Outcome:
+def call_plain(call: Call, rule: RetryRule, attempt: int) -> Outcome:
     """Return the outcome of a call of a plain function."""
     try:
         return outcome_of_value(call())
     except BaseException as error:
-        return outcome_of_error(error, no_retry)
+        return outcome_of_error(error, rule, attempt)

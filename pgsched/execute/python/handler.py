@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pgsched.app.batch_options import Gathering
 from pgsched.app.placement import HandlerPlacement
+from pgsched.app.rules.batch_options import Gathering
+from pgsched.app.rules.retrying import RetryRule
 from pgsched.app.run import Run
-from pgsched.app.signals import Kinds
 
 Call = Callable[[], Any]
 
@@ -17,8 +17,8 @@ class InlineHandler(Protocol):
     """The part of a registered task that an inline call needs."""
 
     @property
-    def no_retry(self) -> Kinds:
-        """The kinds of exceptions that are not retried."""
+    def retry_rule(self) -> RetryRule:
+        """Which exceptions are tried again, and after how long."""
         ...
 
     @property
@@ -29,6 +29,11 @@ class InlineHandler(Protocol):
     @property
     def run_name(self) -> str | None:
         """The name of the parameter that gets the Run, or None."""
+        ...
+
+    @property
+    def decode(self) -> Callable[[dict[str, Any]], dict[str, Any] | None] | None:
+        """A function that decodes the arguments, and returns None for a misfit; None where nothing is checked."""
         ...
 
 

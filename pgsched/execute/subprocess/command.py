@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgsched.app.annotations import describe_mismatch
+from pgsched.app.codecs.annotations import describe_mismatch
 from pgsched.core.model import Claim, Outcome, Unreadable
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import refusal_outcome

@@ -1,4 +1,4 @@
-"""The live process groups of a worker, and the worker's side of the guard process (guard.py).
+"""The live process groups of a worker, and the worker's side of the guard process (process_guard.py).
 
 Invariant: each process group is on the guard's list from its first to its last moment.
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 END_S = 2.0
-GUARD = Path(__file__).with_name("guard.py")
+GUARD = Path(__file__).with_name("process_guard.py")
 
 
 class Groups:

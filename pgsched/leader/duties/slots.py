@@ -7,10 +7,11 @@ import time
 
 from pgsched import log
 from pgsched.db.connection.failures import first_line
-from pgsched.leader import backfill, skipped_slots
+from pgsched.leader import backfill, passed_over
+from pgsched.leader.duties.next_slots import NextSlots
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
-from pgsched.leader.isolation.guard import FEW
+from pgsched.leader.isolation.duty_guard import FEW
 from pgsched.leader.isolation.set_aside import JOB_MOST_S
 from pgsched.leader.replanning import Replanning
 from pgsched.leader.term import Term
@@ -23,13 +24,18 @@ LULL_S = 0.03  # lull after a tick: housekeeping would keep the workers from sta
 
 
 class TickDuty(Duty):
-    """The duty that decides the jobs that are due, or prepares those due soon. `lead`: how soon."""
+    """The duty that decides the jobs that are due, or prepares those due soon.
+
+    `lead`: how soon.
+    `next_slots`: is told which jobs were decided.
+    """
 
     name = "tick"
 
-    def __init__(self, term: Term, floors: Floors) -> None:
+    def __init__(self, term: Term, floors: Floors, next_slots: NextSlots) -> None:
         super().__init__(term, pieces.job_pieces(term, self._decide_all, term.settings.tick_batch))
         self.lead = PreparationLead()
+        self.next_slots = next_slots
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
@@ -73,8 +79,10 @@ class TickDuty(Duty):
         if done.failed:
             rows = ((str(job), first_line(error)) for job, error in done.failed.items())
             self.term.guard.set_aside(pieces.JOBS, rows, proven=done.jobs > 0, doubled_to_s=JOB_MOST_S)
-        if done.jobs:
+        if done.slots:
             self.term.lull_until = time.monotonic() + LULL_S
+        for job, decided in done.parts:
+            self.next_slots.note_tick(job, decided.advance, fired=bool(decided.rows))
         if self.term.meter is not None:
             self.term.meter.record_tick(took_s, done.jobs, done.slots)
         if done.errors:
@@ -116,7 +124,7 @@ class PassedOverDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Record one batch of stretches; return how many."""
         with self.term.leading() as conn:
-            return skipped_slots.record_stretches(conn, set_aside_ids=self.term.set_aside.skipped_ids(pieces.STRETCHES))
+            return passed_over.record_stretches(conn, set_aside_ids=self.term.set_aside.skipped_ids(pieces.STRETCHES))
 
 
 class BackfillsDuty(Duty):
@@ -136,7 +144,7 @@ class BackfillsDuty(Duty):
         """Do one batch; return 1 if more can be done at once, else 0."""
         with self.term.leading() as conn:
             done = backfill.run_backfills(conn, self._turn, self.term.set_aside.skipped_ids(pieces.BACKFILLS))
-        pieces.set_aside_failed(self.term, pieces.BACKFILLS, done.failed, done.progressed)
+        pieces.set_aside_failed(self.term, pieces.BACKFILLS, done.failed, done.advanced)
         return int(done.more)
 
     def pause_s(self, this_round: Round) -> float:

@@ -19,13 +19,13 @@ UNAPPLIED_PAUSE_S = 0.2  # between two tries to put a changed limit in force
 
 
 class ChangedLimitsDuty(Duty):
-    """The duty that puts changed limits in force. `standing`: shared with LimitsDuty."""
+    """The duty that puts changed limits in force. `admission_state`: shared with LimitsDuty."""
 
     name = "changed limits"
 
-    def __init__(self, term: Term, standing: admission.AdmissionState) -> None:
+    def __init__(self, term: Term, admission_state: admission.AdmissionState) -> None:
         super().__init__(term)
-        self._standing = standing
+        self._admission_state = admission_state
 
     def start(self, this_round: Round) -> bool:
         """Check whether limits were changed."""
@@ -34,7 +34,7 @@ class ChangedLimitsDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Take back admitted runs that are beyond changed limits; return how many wait again."""
         with self.term.leading() as conn:
-            return changed_limits.apply_changed_limits(conn, self._standing)
+            return changed_limits.apply_changed_limits(conn, self._admission_state)
 
     def pause_s(self, this_round: Round) -> float:
         """Return the seconds until changed limits are checked again; infinite if there are none."""
@@ -46,9 +46,9 @@ class LimitsDuty(Duty):
 
     name = "limits"
 
-    def __init__(self, term: Term, standing: admission.AdmissionState) -> None:
-        super().__init__(term, pieces.limited(term, standing))
-        self._standing = standing
+    def __init__(self, term: Term, admission_state: admission.AdmissionState) -> None:
+        super().__init__(term, pieces.limited(term, admission_state))
+        self._admission_state = admission_state
 
     def start(self, this_round: Round) -> bool:
         """Check whether limits hold runs, or were changed."""
@@ -56,14 +56,14 @@ class LimitsDuty(Duty):
 
     def run(self, this_round: Round) -> int:
         """Do one pass over the waiting groups; return 1 if there is more to admit at once, else 0."""
-        this_round.useful |= pieces.run_admission_pass(self.term, self._standing) > 0
-        return int(self._standing.more)
+        this_round.useful |= pieces.run_admission_pass(self.term, self._admission_state) > 0
+        return int(self._admission_state.more)
 
     def pause_s(self, this_round: Round) -> float:
         """Return the seconds until a rate has a token again, or until the groups are to be looked at anyway."""
         if not this_round.look.limited:
             return math.inf
-        return min(WAITING_PAUSE_S, math.inf if self._standing.wait_s is None else self._standing.wait_s)
+        return min(WAITING_PAUSE_S, math.inf if self._admission_state.wait_s is None else self._admission_state.wait_s)
 
 
 class CirclesDuty(Duty):

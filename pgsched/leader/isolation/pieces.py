@@ -13,7 +13,7 @@ from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.leader import ticks
 from pgsched.db.queries.leader.retention import LockedRuns
 from pgsched.db.queries.runs import dependencies
-from pgsched.leader import admission, skipped_slots
+from pgsched.leader import admission, passed_over
 from pgsched.leader.dependents import (
     ENDED,
     FRESH,
@@ -23,7 +23,7 @@ from pgsched.leader.dependents import (
     judge_bisecting,
     watch_new_runs_whole,
 )
-from pgsched.leader.isolation.guard import Pieces
+from pgsched.leader.isolation.duty_guard import Pieces
 from pgsched.leader.pruner import Pruner
 from pgsched.leader.rollups import RunCounter
 from pgsched.leader.term import Term
@@ -128,32 +128,36 @@ def dependents(term: Term, most: int) -> list[Pieces]:
     ]
 
 
-def limited(term: Term, standing: admission.AdmissionState) -> list[Pieces]:
+def limited(term: Term, admission_state: admission.AdmissionState) -> list[Pieces]:
     """Return the pieces of admitting runs that only limits hold: groups, by queue and key."""
 
     def work(n: int) -> tuple[int, bool]:
-        return run_admission_pass(term, standing, n), standing.more and not at_start()
+        return run_admission_pass(term, admission_state, n), admission_state.more and not at_start()
 
     def at_start() -> bool:
-        return standing.last_group == ("", "")
+        return admission_state.last_group == ("", "")
 
     return [
         Pieces(
-            GROUPS, admission.MAX_GROUPS, work, lambda: admission.first_group(term.conn, standing.last_group), at_start
+            GROUPS,
+            admission.MAX_GROUPS,
+            work,
+            lambda: admission.first_group(term.conn, admission_state.last_group),
+            at_start,
         )
     ]
 
 
-def run_admission_pass(term: Term, standing: admission.AdmissionState, n: int = admission.MAX_GROUPS) -> int:
+def run_admission_pass(term: Term, admission_state: admission.AdmissionState, n: int = admission.MAX_GROUPS) -> int:
     """Do a pass over at most `n` groups that only limits hold; return how many runs were admitted or taken back."""
     # Not in a pipeline: between its statements the server applies no timeout. A leader that is cut off or frozen
     # there would hold the locks until TCP gives up.
-    before = standing.last_group
+    before = admission_state.last_group
     try:
         with term.leading() as conn:
-            return admission.admit_limited_runs(conn, standing, n, term.set_aside.skipped_rows(GROUPS))
+            return admission.admit_limited_runs(conn, admission_state, n, term.set_aside.skipped_rows(GROUPS))
     except Exception:
-        standing.last_group = before
+        admission_state.last_group = before
         raise
 
 
@@ -162,13 +166,13 @@ def stretches(term: Term) -> list[Pieces]:
 
     def work(n: int) -> tuple[int, bool]:
         with term.leading() as conn:
-            done = skipped_slots.record_stretches(conn, n, term.set_aside.skipped_ids(STRETCHES))
+            done = passed_over.record_stretches(conn, n, term.set_aside.skipped_ids(STRETCHES))
         return done, done >= n
 
     def first() -> str | None:
-        return row_id(skipped_slots.first_stretch(term.conn, term.set_aside.skipped_ids(STRETCHES)))
+        return row_id(passed_over.first_stretch(term.conn, term.set_aside.skipped_ids(STRETCHES)))
 
-    return [Pieces(STRETCHES, skipped_slots.BATCH, work, first)]
+    return [Pieces(STRETCHES, passed_over.BATCH, work, first)]
 
 
 def pruning(term: Term, pruner: Pruner, most: int) -> list[Pieces]:

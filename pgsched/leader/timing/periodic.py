@@ -1,7 +1,9 @@
 """Periods of recurring work, and the leader's sleep between two rounds.
 
-Invariant: from `at` on, the work is done in a round that takes place anyway; at `by`, at the latest, there is a round
-for it. So rare work needs no rounds of its own. In a lull it is done only once `by` has come.
+Invariant: from `at` on, the work is done in a round that takes place anyway. At `by`, at the latest, there is a round
+for it.
+
+So rare work needs no rounds of its own. In a lull it is done only once `by` has come.
 """
 
 from __future__ import annotations

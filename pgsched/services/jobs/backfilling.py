@@ -1,7 +1,9 @@
-"""Backfills: preview one, ask the leader for one, and end one."""
+"""Backfills: preview one, ask the leader for one, watch and end one."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ from pgsched.core.planning.backfill import Choice
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import backfills
 from pgsched.db.queries.jobs.backfills import Range, Request
+from pgsched.services.runs.waiting import EVERY_S, PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,20 @@ def preview(conn: Connection[Any], job: str, request: Request) -> BackfillPrevie
 def start(conn: Connection[Any], job: str, request: Request) -> Row:
     """Ask the leader for a backfill; return it. Raises InputError."""
     return backfills.add_backfill(conn, job, request)
+
+
+def watch(
+    conn: Connection[Any], backfill_id: int, note: Callable[[str], object], every_s: float = EVERY_S
+) -> Iterator[Row]:
+    """Yield a backfill as it goes on, the last time when it has ended. `note`: called once if no process leads."""
+    begun, is_noted = time.monotonic(), False
+    while (found := backfills.show_backfill(conn, backfill_id))["finished_at"] is None:
+        yield found
+        if not found["leading"] and not is_noted and time.monotonic() - begun > PATIENCE_S:
+            is_noted = True
+            note("no live leader works on it; start a `pgsched worker`")
+        time.sleep(every_s)
+    yield found
 
 
 def cancel(conn: Connection[Any], backfill_id: int, reason: str | None = None) -> Cancelled:

@@ -26,7 +26,7 @@ from pgsched.db.queries.reports import evidence
 from pgsched.db.queries.reports.name_hints import hint_offered_tasks
 from pgsched.db.queries.runs import runs
 from pgsched.errors import InputError, NotFound, ScheduleError
-from pgsched.services import limits
+from pgsched.services.runs.waiting import explain_hold
 
 # How far back the latest slot is searched, step by step: most schedules have one within the first step.
 REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
@@ -208,7 +208,7 @@ def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext
     """Return the reasons why a run has not ended yet: other runs, limits, or missing workers."""
     if run["state"] == "skipped":
         return RunContext(earlier=describe_earlier_run(conn, run))
-    hold_reasons = limits.explain_hold(conn, run)
+    hold_reasons = explain_hold(conn, run)
     if run["state"] == "waiting" and run["ready_at"] is not None:
         return RunContext(held_by=hold_reasons or "the leader to release it")
     if run["state"] == "waiting" and run["available_at"] is None:
@@ -228,7 +228,7 @@ def collect_reasons(conn: Connection[Any], run: Mapping[str, Any]) -> RunContext
 
 
 def describe_earlier_run(conn: Connection[Any], run: Mapping[str, Any]) -> str | None:
-    """Describe the progress of the unfinished run because of which this slot was skipped.
+    """Describe the earlier run that made overlap skip this slot, and why it has not ended.
 
     None where the slot was skipped for another reason, or that run has ended.
     """

@@ -9,11 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pgsched.core.model import Row
+from pgsched.core.model import Kind, Row
+from pgsched.core.policies import apply_preset, describe_preset
 from pgsched.core.schedule.preview import jitter_warning
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports import name_hints
+from pgsched.services.runs.enqueueing import check_arguments, note_misfit
 
 ROUTED = {"task", "kind", "queue", "args"}  # columns that decide which worker runs it, and with which arguments
 
@@ -30,25 +32,43 @@ class Deleted:
     declared_by: str | None
 
 
-def add(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
-    """Make a job; return its whole row. Raises InputError."""
-    return jobs.add(conn, values)
+def add(conn: Connection[Any], values: Mapping[str, Any], like: str | None = None, *, dry_run: bool = False) -> Row:
+    """Make a job; return its whole row. Raises InputError.
+
+    `like`: a preset (core/policies.py) for the columns that `values` leaves out.
+    `dry_run`: make no job, and return the row that there would be.
+    """
+    with conn.transaction(force_rollback=dry_run):
+        return jobs.add(conn, apply_preset(like, values))
 
 
-def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
-    """Change columns of a job; return its whole row. Raises InputError or NotFound."""
-    return jobs.update(conn, name, changes)
+def update(conn: Connection[Any], name: str, changes: Mapping[str, Any], like: str | None = None) -> Row:
+    """Change columns of a job; return its whole row. Raises InputError or NotFound.
+
+    `like`: a preset (core/policies.py) for the columns that `changes` leaves out.
+    """
+    return jobs.update(conn, name, apply_preset(like, changes))
 
 
-def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED) -> list[str]:
-    """Return notes about a job in which these columns were set, if it may not do the intended work."""
+def notes(conn: Connection[Any], job: Row, changed: Collection[str] = ROUTED, like: str | None = None) -> list[str]:
+    """Return notes about a job in which these columns were set, if it may not do the intended work.
+
+    `like`: the preset that was applied; a note says what it set.
+    """
     found = []
+    if like is not None:
+        found.append(f"like {like}: {describe_preset(like, changed)}")
     if job["declared_by"] is not None:
         owner = f"the code of {job['declared_by']} declares this job"
         found.append(f"{owner}: its next start puts the declared values back")
     if (warning := jitter_warning(job)) is not None:
         found.append(warning)
-    return found + (name_hints.about_job(conn, job) if ROUTED & set(changed) else [])
+    if ROUTED & set(changed):
+        found += name_hints.about_job(conn, job)
+    fitted = job["kind"] == Kind.TASK and not {"task", "kind", "args"}.isdisjoint(changed)
+    if fitted and isinstance(job["args"], dict | list) and (note := note_misfit(conn, job["task"], job["args"])):
+        found.append(note)
+    return found
 
 
 def pause(conn: Connection[Any], name: str, reason: str | None = None, by: str | None = None) -> Row:
@@ -69,8 +89,13 @@ def reset_mark(conn: Connection[Any], name: str) -> Row:
 def run(conn: Connection[Any], name: str, args: Any = None, overlap: str = "allow") -> int:
     """Run a job now, beside its schedule; return the run's id. Raises InputError or NotFound.
 
+    `args`: instead of the job's own; refused where they do not fit the newest release of the job's task.
     `overlap`: the overlap policy for unfinished runs of the job.
     """
+    if args is not None:
+        job = jobs.show_job(conn, name)
+        if job["kind"] == Kind.TASK:
+            check_arguments(conn, job["task"], args)
     return jobs.trigger(conn, name, args, overlap)
 
 

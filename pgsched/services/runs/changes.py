@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pgsched.core.model import Row, State
@@ -78,6 +79,50 @@ def retry(conn: Connection[Any], run_id: int, *, now: bool = False) -> Retried:
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> Cancelled:
     """Cancel a run, or ask its worker to stop it. Raises NotFound."""
     return Cancelled(run_id, runs.cancel(conn, run_id, reason))
+
+
+def update(
+    conn: Connection[Any],
+    run_id: int,
+    *,
+    priority: int | None = None,
+    at: datetime | None = None,
+    queue: str | None = None,
+) -> State:
+    """Change a run that has not started; return its state after that. Raises InputError or NotFound.
+
+    `priority`: 0 to 9, lower goes first. `at`: when it is due. `queue`: where it waits. None leaves it as it is.
+    """
+    return State(runs.update(conn, run_id, priority=priority, at=at, queue=queue))
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A run that was changed: its state, priority, queue and due time (`at`) before and after."""
+
+    id: int
+    before: Row
+    after: Row
+
+
+def update_shown(
+    conn: Connection[Any],
+    run_id: int,
+    *,
+    priority: int | None = None,
+    at: datetime | None = None,
+    queue: str | None = None,
+) -> Updated:
+    """Change a run as `update` does; return what it was and what it is. Raises InputError or NotFound."""
+    before = changeable_values(conn, run_id)
+    update(conn, run_id, priority=priority, at=at, queue=queue)
+    return Updated(run_id, before, changeable_values(conn, run_id))
+
+
+def changeable_values(conn: Connection[Any], run_id: int) -> Row:
+    """Return the values of a run that `update` can change. Raises NotFound."""
+    run = runs.show_run(conn, run_id)
+    return {"state": run["state"], "priority": run["priority"], "queue": run["queue"], "at": run["available_at"]}
 
 
 # ---- many runs

@@ -10,7 +10,6 @@ from pgsched.core.model import Kind, Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.reports.name_hints import hint_offered_tasks
 from pgsched.db.queries.runs import run_output, run_pages, runs
-from pgsched.services import limits
 from pgsched.services.runs import waiting
 
 RELATIVES = 20
@@ -47,7 +46,7 @@ class RunDetail:
     """A run with all that a page shows. `before`: the runs it waits for. `behind`: the runs that wait for it."""
 
     run: Row
-    standing: StartConditions
+    conditions: StartConditions
     log: list[Row]
     log_is_whole: bool
     before: list[Row]
@@ -69,7 +68,7 @@ def read_start_conditions(conn: Connection[Any], run: Row) -> StartConditions:
     """Return the reasons that keep a run from starting."""
     offered = run["state"] != "queued" or waiting.is_offered(conn, run)
     hint = "" if offered or run["kind"] != Kind.TASK else hint_offered_tasks(conn, run["task"])
-    return StartConditions(offered, hint, limits.explain_hold(conn, run))
+    return StartConditions(offered, hint, waiting.explain_hold(conn, run))
 
 
 def last_rows(log: list[Row]) -> list[Row]:

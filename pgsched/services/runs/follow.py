@@ -15,7 +15,7 @@ from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs import run_output
 from pgsched.db.queries.runs.run_output import BEGINNING, ReadPosition
-from pgsched.services.runs.waiting import PATIENCE_S, describe_offer, is_offered
+from pgsched.services.runs.waiting import PATIENCE_S, describe_missing_worker, is_offered
 
 EVERY_S = 0.5
 
@@ -50,10 +50,12 @@ def looks(
     *,
     note: Callable[[str], object] = bool,
     every_s: float = EVERY_S,
+    pause: Callable[[float], object] = time.sleep,
 ) -> Iterator[Seen]:
     """Look at a run until it has ended, or until its attempt with that number has.
 
     `note`: called once with a text if no worker would take the run.
+    `pause`: waits between two looks, at most so many seconds.
     """
     place, begun, is_noted = BEGINNING, time.monotonic(), False
     while True:
@@ -68,8 +70,8 @@ def looks(
         if run["state"] == "queued" and not is_noted and time.monotonic() - begun > PATIENCE_S:
             is_noted = True
             if not is_offered(conn, run):
-                note(f"no live worker offers {describe_offer(run)} on queue {run['queue']}; start a `pgsched worker`")
-        time.sleep(every_s)
+                note(describe_missing_worker(conn, run))
+        pause(every_s)
 
 
 def is_past(run: Row, attempt: int) -> bool:

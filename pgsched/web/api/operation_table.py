@@ -1,33 +1,19 @@
-"""The table of operations of the JSON API, and the routes that are made from it.
-
-The OpenAPI document is made from the same table.
-"""
+"""The table of operations of the JSON API. Its routes (`calling`) and the OpenAPI document are made from it."""
 
 from __future__ import annotations
 
-import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from pgsched.core import policies
-from pgsched.core.payload import json_value
-from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.reports.audit import KINDS
-from pgsched.errors import InputError, NotPermitted, PgschedError
 from pgsched.services import long_charts
 from pgsched.services.charts import RANGES
-from pgsched.services.check import Finding
 from pgsched.services.runs.changes import MOST
+from pgsched.web.api import enqueue_body
 from pgsched.web.api import operations as do
 from pgsched.web.api import reports as tell
 from pgsched.web.api.operations import Call
@@ -42,18 +28,13 @@ from pgsched.web.api.schemas import (
     RETENTION,
     Schema,
     array_of,
-    check_value,
     integer_schema,
     object_schema,
     one_of,
-    read_body,
-    read_query,
     text_schema,
 )  # fmt: skip
-from pgsched.web.pages.doctor import Diagnosis
-from pgsched.web.pages.responses import Endpoint, connection, error_for_visitor, status_of
+from pgsched.web.api.waiting import LONGEST_S
 from pgsched.web.security.secrets import Role
-from pgsched.web.security.visitors import Visitor
 
 PREFIX = "/api/v1"
 REASON = {"reason": text_schema(500)}
@@ -71,7 +52,11 @@ class Operation:
     `query`, `body`: the schemas of the URL's parameters and of the body's fields; `body` None: it takes no body.
     `required`: the fields that a body must have.
     `permission`: the role that a visitor needs.
+    `for_producers`: programs with a producer's token may call it as well.
     `needs`: further values of the request that `call` gets, by their names in REQUEST_VALUES.
+    `headers`: the schemas of the request's headers that it reads.
+    `creates`: the answer has the status 201 where something was made.
+    `waits`: with `wait` in the URL, the answer waits for the end of the run in the path.
     """
 
     method: str
@@ -83,12 +68,22 @@ class Operation:
     body: Mapping[str, Schema] | None = None
     required: tuple[str, ...] = ()
     permission: Role = "write"
+    for_producers: bool = False
     needs: tuple[str, ...] = ()
+    headers: Mapping[str, Schema] = field(default_factory=dict)
+    creates: bool = False
+    waits: bool = False
 
     @property
     def parameters(self) -> list[str]:
         """Return the names of the parameters in the path."""
         return re.findall(r"\{(\w+)\}", self.path)
+
+    def allows(self, role: Role) -> bool:
+        """Check whether visitors of this role may call the operation."""
+        if role == "produce":
+            return self.for_producers
+        return role in ("write", self.permission)
 
 
 def ref(name: str) -> Schema:
@@ -103,38 +98,41 @@ def list_of(plural: str, name: str) -> Schema:
 
 COUNT = {"count": integer_schema(1, 1000)}
 PAUSED = {"what": one_of(policies.PAUSED), "name": text_schema(200)}
+JOB_BODY = {**COLUMNS, "like": one_of(policies.PRESETS)}
 BULK_BODY = {"ids": {"type": "array", "items": ID, "maxItems": MOST}, **FILTERS, **DRY_RUN}
+BACKFILL_ANSWER = {"anyOf": [ref("Backfill"), ref("BackfillPreview")]}
 op = Operation
 look = partial(Operation, "GET", permission="read")
 OPERATIONS = (
-    look("/status", "The whole system and its health", do.show_status, ref("Thing")),
+    look("/status", "The whole system and its health", do.show_status, ref("Status")),
     look("/jobs", "Jobs by name", do.list_jobs, list_of("jobs", "Job"),
       {"state": one_of(jobs.STATES), "queue": text_schema(), "after": text_schema(),
        "limit": integer_schema(1, 1000)}),
-    op("POST", "/jobs", "Create a job: any column of the table jobs", do.add_job, ref("Job"), {}, COLUMNS,
+    op("POST", "/jobs", "Create a job: any column of the table, or a preset", do.add_job, ref("Job"), {}, JOB_BODY,
       ("name", "task")),
     op("POST", "/jobs/{job}/pause", "Stop its schedule", do.pause_job, ref("Job"), {}, REASON, needs=("user",)),
     op("POST", "/jobs/{job}/resume", "Start its schedule again", do.resume_job, ref("Job"), {},
       {"from": one_of(("now", "pause"))}),
     op("POST", "/jobs/{job}/run", "Run it now, beside its schedule", do.run_job, ref("Run"), {},
       {"args": ANY, "overlap": one_of(policies.OVERLAP)}),
-    look("/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Thing"), COUNT),
-    look("/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Thing"), {"at": text_schema(50)}),
-    op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill, ref("Thing"),
-      {}, RANGE, ("from", "to")),
+    look("/jobs/{job}/preview", "Its next slots", do.foresee_job, ref("Preview"), COUNT),
+    look("/jobs/{job}/explain", "What happened to a slot, and why", do.explain, ref("Explanation"),
+      {"at": text_schema(50)}),
+    op("POST", "/jobs/{job}/backfills", "Run it for past slots, or with dry_run say which", do.backfill,
+      BACKFILL_ANSWER, {}, RANGE, ("from", "to")),
     look("/jobs/{job}/slots", "Its newest slots and what became of them", tell.list_slots,
       list_of("slots", "Slot"), {"from": text_schema(50), "until": text_schema(50), "limit": integer_schema(1, 1000)}),
     look("/jobs/{job}/rates", "Its durations and outcomes, also of runs that are gone", tell.show_job_rates,
-      ref("Rates"), {"range": one_of(long_charts.OF_A_JOB)}),
+      ref("JobRates"), {"range": one_of(long_charts.OF_A_JOB)}),
     look("/jobs/{job}/dates", "The dates on which it does not run", do.list_dates, list_of("dates", "Dates")),
     op("POST", "/jobs/{job}/dates", "Exclude dates: both count, in its time zone", do.exclude_dates, ref("Dates"), {},
       {**DATES, **REASON}, ("from",)),
     op("DELETE", "/jobs/{job}/dates", "Let it run on them again", do.allow_dates, list_of("dates", "Dates"),
       {"from": text_schema(10, required=True), "to": text_schema(10)}),
     look("/jobs/{job}", "One job, whole", do.show_job, ref("Job")),
-    op("PATCH", "/jobs/{job}", "Change columns; null puts a default back", do.change_job, ref("Job"), {}, COLUMNS),
-    op("DELETE", "/jobs/{job}", "Delete it; its unstarted runs are cancelled", do.delete_job, ref("Thing")),
-    look("/schedule/preview", "What a schedule means, and its next slots", do.foresee, ref("Thing"),
+    op("PATCH", "/jobs/{job}", "Change columns; null puts a default back", do.change_job, ref("Job"), {}, JOB_BODY),
+    op("DELETE", "/jobs/{job}", "Delete it; its unstarted runs are cancelled", do.delete_job, ref("DeletedJob")),
+    look("/schedule/preview", "What a schedule means, and its next slots", do.foresee, ref("SchedulePreview"),
       {"expression": text_schema(512, required=True), "timezone": text_schema(100), "from": text_schema(50), **COUNT}),
     look("/backfills", "The newest backfills", do.list_backfills, list_of("backfills", "Backfill"),
       {"limit": integer_schema(1, 1000)}),
@@ -142,24 +140,35 @@ OPERATIONS = (
     op("POST", "/backfills/{id}/cancel", "End it with its open runs", do.cancel_backfill, ref("Result"), {}, REASON),
     look("/runs", "The newest runs that the filters mean", do.list_runs, list_of("runs", "Run"),
       {**FILTERS, "limit": integer_schema(1, 1000), "before": ID}),
+    op("POST", "/runs", "Make a run of a task, or find the run with its key", enqueue_body.enqueue_run,
+      ref("Enqueued"), {}, enqueue_body.BODY, ("task",), for_producers=True,
+      headers={"Idempotency-Key": text_schema(500)}, creates=True),
     op("POST", "/runs/retry", "Revive many: by ids, or by a filter (the dead ones)", do.retry_many, ref("Changed"), {},
       BULK_BODY),
     op("POST", "/runs/cancel", "Cancel many: by ids, or by a filter", do.cancel_many, ref("Changed"), {},
       {**BULK_BODY, **REASON}),
-    look("/runs/{id}", "One run, with its attempts", do.show_run, ref("Run")),
+    look("/runs/{id}", "One run, with its attempts; with wait, once it has ended or after so many seconds",
+      do.show_run, ref("Run"), {"wait": integer_schema(0, LONGEST_S)}, for_producers=True, waits=True),
+    op("PATCH", "/runs/{id}", "Change it before it starts", do.update_run, ref("Run"), {},
+      {"priority": integer_schema(0, 9), "at": text_schema(50), "queue": text_schema(200)}),
     op("POST", "/runs/{id}/retry", "Revive it", do.retry_run, ref("Result"), {}, {}),
     op("POST", "/runs/{id}/cancel", "Cancel it, or ask its worker to", do.cancel_run, ref("Result"), {}, REASON),
-    look("/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Thing")),
-    op("POST", "/runs/{id}/tree/retry", "Revive what failed of that graph", do.retry_tree, ref("Thing"), {}, {}),
-    op("POST", "/runs/{id}/tree/cancel", "Cancel what is unfinished of it", do.cancel_tree, ref("Thing"), {}, REASON),
+    look("/runs/{id}/tree", "The graph of runs that it belongs to", do.run_tree, ref("Graph")),
+    op("POST", "/runs/{id}/tree/retry", "Revive what failed of that graph", do.retry_tree, ref("RetriedGraph"), {}, {}),
+    op("POST", "/runs/{id}/tree/cancel", "Cancel what is unfinished of it", do.cancel_tree, ref("CancelledGraph"), {},
+      REASON),
     look("/runs/{id}/log", "A page of its output", do.run_log, list_of("lines", "Line"),
       {"attempt": integer_schema(1, 2**31 - 1), "stream": one_of(("stdout", "stderr", "log")),
        "after_attempt": integer_schema(0, 2**31 - 1), "after_seq": integer_schema(-1, 2**31 - 1)}),
+    look("/tasks", "The tasks that are known, with the schemas of their arguments", tell.list_tasks,
+      list_of("tasks", "Task"), {"limit": integer_schema(1, 1000)}),
+    look("/tasks/{name}", "One task, once for each app that has it", tell.show_task, list_of("tasks", "Task"),
+      for_producers=True),
     look("/queues", "Queues with settings, a pause or open runs", do.list_queues, list_of("queues", "Queue")),
     op("PUT", "/queues/{name}", "Set something for a queue; null takes it away", do.set_queue, ref("Queue"), {}, QUEUE),
     look("/limits", "Limits of keys", do.list_limits, list_of("limits", "Limit")),
     op("PUT", "/limits/{name}", "Set a limit of keys; null takes it away", do.set_limit, ref("Limit"), {}, LIMIT),
-    op("DELETE", "/limits/{name}", "Remove a limit", do.remove_limit, ref("Limit")),
+    op("DELETE", "/limits/{name}", "Remove a limit", do.remove_limit, ref("RemovedLimit")),
     look("/pauses", "What is paused", do.list_pauses, list_of("pauses", "Pause")),
     op("POST", "/pauses", "Let nothing of it start", do.pause, ref("Pause"), {},
       {**PAUSED, **REASON, "for": text_schema(30)}, ("what",), needs=("user",)),
@@ -173,121 +182,9 @@ OPERATIONS = (
     look("/audit", "Who changed what, the newest first", tell.list_changes, list_of("changes", "Change"),
       {"what": one_of(KINDS), "name": text_schema(), "who": text_schema(), "since": text_schema(50), "before": ID,
        "limit": integer_schema(1, 1000)}),
-    look("/doctor", "What `pgsched doctor` said last", tell.diagnose, list_of("findings", "Finding"),
+    look("/doctor", "What `pgsched doctor` said last", tell.diagnose, ref("Doctor"),
          needs=("diagnosis",)),
     look("/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
-    op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("Thing"), {}, {},
+    op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("DrainedWorker"), {}, {},
       needs=("user",)),
 )  # fmt: skip
-
-
-def endpoint(operation: Operation) -> Endpoint:
-    """Return the endpoint of an operation."""
-
-    async def answer(request: Request) -> Response:
-        return await run_in_threadpool(answer_timed, request, operation)
-
-    return answer
-
-
-def answer_timed(request: Request, operation: Operation) -> Response:
-    """Answer a request; a header says how many milliseconds the answer took."""
-    begun = time.perf_counter()
-    response = call_operation(request, operation)
-    response.headers["Server-Timing"] = f"total;dur={(time.perf_counter() - begun) * 1000:.1f}"
-    return response
-
-
-def call_operation(request: Request, operation: Operation) -> Response:
-    """Check, read and execute a request; return the answer or a refusal."""
-    try:
-        permit(operation, request.state.visitor)
-        given = read_parameters(request, operation)
-        with connection(request) as conn:
-            found = operation.call(conn, given)
-    except (PgschedError, DatabaseError) as raised:
-        error = error_for_visitor(request, raised)
-        # dumps writes ASCII: an error may repeat half a surrogate pair, which UTF-8 cannot encode
-        refusal = json.dumps({"error": str(error), "field": getattr(error, "field", None)})
-        return Response(refusal, status_of(error), media_type="application/json")
-    text = json.dumps(found, default=json_value)
-    return Response(text, media_type="application/json")
-
-
-def read_parameters(request: Request, operation: Operation) -> dict[str, Any]:
-    """Return the parameters of the path, the URL and the body by name, and what the operation needs besides.
-
-    Raises InputError for a parameter that is missing, unknown or invalid.
-    """
-    query = read_query(request.query_params.multi_items(), operation.query)
-    for name, schema in operation.query.items():
-        if schema.get("required") and name not in query:
-            raise InputError(f"{name}: is missing", name)
-    body = {} if operation.body is None else read_json_body(request, operation)
-    path = {name: check_path_part(name, request.path_params[name]) for name in operation.parameters}
-    return {**query, **body, **path, **{name: REQUEST_VALUES[name](request) for name in operation.needs}}
-
-
-def permit(operation: Operation, visitor: Visitor) -> None:
-    """Raise NotPermitted if the visitor's role does not allow the operation.
-
-    The guard in front refuses by HTTP method; this check refuses by the table.
-    """
-    if visitor.role == "none" or (operation.permission == "write" and not visitor.may_write):
-        raise NotPermitted(f"{operation.summary}: you may look here but not change anything")
-
-
-def last_diagnosis(request: Request) -> tuple[list[Finding] | None, float]:
-    """Return the doctor's last findings (None before the first check), and their age in seconds."""
-    diagnosis: Diagnosis = request.app.state.diagnosis
-    return diagnosis.last(all_of_it=request.state.visitor.may_write)
-
-
-REQUEST_VALUES: dict[str, Callable[[Request], Any]] = {
-    "user": lambda request: request.state.visitor.user or None,
-    "diagnosis": last_diagnosis,
-}
-
-
-def check_path_part(name: str, given: Any) -> Any:
-    """Check a name or an id in the path, and return it.
-
-    Raises InputError for an invalid one.
-    """
-    schema = ID if name == "id" else text_schema(500)
-    check_value(schema, given, name)
-    return given
-
-
-def read_json_body(request: Request, operation: Operation) -> dict[str, Any]:
-    """Return the fields of the body; a request without a body has none.
-
-    Raises InputError for a body that is not JSON or does not fit the operation.
-    """
-    assert operation.body is not None
-    try:
-        value = json.loads(request.state.body or b"{}", parse_constant=refuse_constant)
-    except (ValueError, RecursionError):
-        raise InputError("the body is not JSON") from None
-    return read_body(value, operation.body, operation.required)
-
-
-def refuse_constant(name: str) -> Any:
-    """Raise ValueError for NaN and the infinities, which Python reads although JSON does not have them."""
-    raise ValueError(name)
-
-
-def routes() -> list[BaseRoute]:
-    """Return the routes, in the order of the table.
-
-    A job's name may contain slashes, so that two routes can fit: the first counts.
-    """
-    return [
-        Route(PREFIX + starlette_path(operation.path), endpoint(operation), methods=[operation.method])
-        for operation in OPERATIONS
-    ]
-
-
-def starlette_path(path: str) -> str:
-    """Return the path in the notation of starlette."""
-    return path.replace("{id}", "{id:row}").replace("{job}", "{job:path}").replace("{name}", "{name:path}")

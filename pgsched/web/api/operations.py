@@ -9,9 +9,10 @@ from typing import Any
 
 from pgsched.core.input_values import (
     RETENTION_TIMES,
+    parse_bounded_instant,
     parse_dates,
     parse_duration,
-    parse_past_instant,
+    parse_instant,
     parse_rate,
     retention_as_json,
 )
@@ -52,7 +53,7 @@ def list_jobs(conn: Connection[Any], given: Given) -> Any:
 
 def add_job(conn: Connection[Any], given: Given) -> Any:
     """Create a job and return it."""
-    return job_changes.add(conn, row_of(given))
+    return job_changes.add(conn, row_of(given), given.get("like"))
 
 
 def show_job(conn: Connection[Any], given: Given) -> Any:
@@ -62,7 +63,7 @@ def show_job(conn: Connection[Any], given: Given) -> Any:
 
 def change_job(conn: Connection[Any], given: Given) -> Any:
     """Change columns of a job and return it."""
-    return job_changes.update(conn, given["job"], row_of(given))
+    return job_changes.update(conn, given["job"], row_of(given), given.get("like"))
 
 
 def row_of(given: Given) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def row_of(given: Given) -> dict[str, Any]:
     return {
         name: f"{value!r} seconds" if SETTABLE[name] == "interval" and isinstance(value, (int, float)) else value
         for name, value in given.items()
-        if name != "job"
+        if name not in ("job", "like")
     }
 
 
@@ -110,7 +111,7 @@ def explain(conn: Connection[Any], given: Given) -> Any:
 
 def foresee(conn: Connection[Any], given: Given) -> Any:
     """Describe a schedule, and return its next slots."""
-    since = parse_past_instant("from", given.get("from"))
+    since = parse_bounded_instant("from", given.get("from"))
     schedule = parse(given["expression"], given.get("timezone", "UTC"), since)
     fires = [] if schedule.fixed_delay else next_slots(schedule, since, given.get("count", 10))
     return {"sentence": describe(schedule), "fires": [asdict(fire) for fire in fires]}
@@ -177,6 +178,13 @@ def list_runs(conn: Connection[Any], given: Given) -> Any:
 
 def show_run(conn: Connection[Any], given: Given) -> Any:
     """Return one run with its attempts."""
+    return runs.show_run(conn, given["id"])
+
+
+def update_run(conn: Connection[Any], given: Given) -> Any:
+    """Change a run that has not started, and return it."""
+    at = parse_instant("at", given.get("at"), ahead=True)
+    changes.update(conn, given["id"], priority=given.get("priority"), at=at, queue=given.get("queue"))
     return runs.show_run(conn, given["id"])
 
 

@@ -1,4 +1,4 @@
-"""The reports of the JSON API: figures of charts, slots, alerts, changes, and the doctor's findings."""
+"""The reports of the JSON API: figures of charts, slots, tasks, alerts, changes, and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from pgsched.core.input_values import parse_age_or_instant, parse_instant
+from pgsched.core.input_values import parse_age_or_instant, parse_bounded_instant
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import alerts
 from pgsched.errors import InputError
-from pgsched.services import long_charts
-from pgsched.services.changes import changes
+from pgsched.services import long_charts, tasks
+from pgsched.services.audit import changes
 from pgsched.services.jobs import slots
 from pgsched.web.api.operations import Given
 
@@ -34,13 +34,23 @@ def show_job_rates(conn: Connection[Any], given: Given) -> Any:
 def list_slots(conn: Connection[Any], given: Given) -> Any:
     """Return the newest slots with a row between two instants; by default of the last 30 days."""
     job = jobs.show_job(conn, given["job"])
-    since, until = (parse_instant(name, given.get(name)) for name in ("from", "until"))
+    since, until = (parse_bounded_instant(name, given[name]) if given.get(name) else None for name in ("from", "until"))
     until = until or job["now"]
     try:
         since = since or (until - timedelta(days=30))
     except OverflowError:
         raise InputError("until: is too early", "until") from None
     return {"slots": slots.list_between(conn, job["id"], since, until, given.get("limit", LISTED))}
+
+
+def list_tasks(conn: Connection[Any], given: Given) -> Any:
+    """Return the known tasks by name, with the schemas of their arguments."""
+    return {"tasks": [asdict(one) for one in tasks.list_tasks(conn, most=given.get("limit", LISTED))]}
+
+
+def show_task(conn: Connection[Any], given: Given) -> Any:
+    """Return one task, once for each app that has it. Raises NotFound."""
+    return {"tasks": [asdict(one) for one in tasks.show_task(conn, given["name"])]}
 
 
 def list_alerts(conn: Connection[Any], given: Given) -> Any:

@@ -1,4 +1,4 @@
-"""JSON Schemas of the API's parameters, bodies and answers, and checks of input against them.
+"""JSON Schemas of the API's parameters and bodies, and checks of input against them.
 
 Invariant: input that the OpenAPI document does not allow is refused before the database is asked anything.
 """
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgsched.core import policies
-from pgsched.core.input_values import RETENTION_TIMES
 from pgsched.core.model import Kind, State
 from pgsched.core.planning.backfill import MODES
 from pgsched.db.queries.jobs.job_columns import SETTABLE
@@ -58,7 +57,7 @@ BIG = 2**63 - 1
 ID = integer_schema(1, BIG)
 INSTANT = {"type": "string", "format": "date-time"}
 DATE = {"type": "string", "format": "date"}
-ANY: Schema = {}
+ANY: Schema = {"description": "any JSON"}
 FILTERS: dict[str, Schema] = {
     "state": one_of(State),
     "job": text_schema(),
@@ -129,89 +128,6 @@ COLUMN_TYPES: dict[str, Schema] = {
     "integer[]": nullable({"type": "array", "items": integer_schema(-(2**31), 2**31 - 1)}),
 }
 COLUMNS = {name: COLUMN_TYPES[kind] for name, kind in SETTABLE.items()}
-NULLABLE_TEXT = nullable({"type": "string"})
-ANSWERS: dict[str, Schema] = {
-    "Error": object_schema({"error": {"type": "string"}}, field=NULLABLE_TEXT),
-    "Job": object_schema(
-        {
-            "id": {"type": "integer"},
-            "name": {"type": "string"},
-            "kind": one_of(Kind),
-            "task": {"type": "string"},
-            "queue": NULLABLE_TEXT,
-            "schedule": NULLABLE_TEXT,
-            "timezone": {"type": "string"},
-        },
-        next_allowed_at=nullable(INSTANT),
-        error=NULLABLE_TEXT,
-    ),
-    "Run": object_schema(
-        {
-            "id": {"type": "integer"},
-            "state": one_of(State),
-            "queue": {"type": "string"},
-            "kind": one_of(Kind),
-            "task": {"type": "string"},
-            "attempt": {"type": "integer"},
-            "max_attempts": {"type": "integer"},
-        },
-        job=NULLABLE_TEXT,
-        scheduled_at=nullable(INSTANT),
-        reason=NULLABLE_TEXT,
-        error=NULLABLE_TEXT,
-    ),
-    "Backfill": object_schema({"id": {"type": "integer"}, "job": {"type": "string"}, "state": {"type": "string"}}),
-    "Queue": object_schema({"name": {"type": "string"}}),
-    "Limit": object_schema({"name": {"type": "string"}}),
-    "Pause": object_schema({"what": one_of(("all", "queue", "task")), "name": {"type": "string"}}),
-    "Worker": object_schema({"id": {"type": "integer"}, "name": {"type": "string"}, "running": {"type": "integer"}}),
-    "Line": object_schema(
-        {
-            "attempt": {"type": "integer"},
-            "seq": {"type": "integer"},
-            "stream": {"type": "string"},
-            "text": {"type": "string"},
-        }
-    ),
-    "Slot": object_schema(
-        {"id": {"type": "integer"}, "state": one_of(State), "scheduled_at": INSTANT, "look": {"type": "string"}},
-        reason=NULLABLE_TEXT,
-        error=NULLABLE_TEXT,
-        late_s=nullable({"type": "number"}),
-    ),
-    "Dates": object_schema({"from_date": DATE, "until_date": DATE}, reason=NULLABLE_TEXT),
-    "Rates": object_schema(
-        {
-            "range": {"type": "string"},
-            "stretches": {"type": "array", "items": object_schema({"from_at": INSTANT, "until_at": INSTANT})},
-        }
-    ),
-    "Alert": object_schema(
-        {"id": {"type": "integer"}, "kind": {"type": "string"}, "opened_at": INSTANT, "details": {"type": "string"}},
-        job=NULLABLE_TEXT,
-        closed_at=nullable(INSTANT),
-    ),
-    "Change": object_schema(
-        {
-            "id": {"type": "integer"},
-            "at": INSTANT,
-            "who": {"type": "string"},
-            "action": {"type": "string"},
-            "what": {"type": "string"},
-            "name": {"type": "string"},
-        },
-        for_user=NULLABLE_TEXT,
-    ),
-    "Finding": object_schema(
-        {"name": {"type": "string"}, "level": one_of(("ok", "warn", "fail")), "text": {"type": "string"}}
-    ),
-    "Retention": object_schema(
-        {"keep": {"type": "object"}, "archive": {"type": "boolean"}} | dict.fromkeys(RETENTION_TIMES, text_schema(30))
-    ),
-    "Changed": object_schema({"changed": {"type": "integer"}, "skipped": {"type": "integer"}}),
-    "Result": object_schema({"id": {"type": "integer"}, "result": {"type": "string"}}),
-    "Thing": {"type": "object"},
-}
 
 
 def read_query(pairs: list[tuple[str, str]], known: Mapping[str, Schema]) -> dict[str, Any]:
@@ -276,13 +192,19 @@ def check_value(schema: Schema, value: Any, name: str) -> None:
 
 
 def check_any(schemas: list[Schema], value: Any, name: str) -> None:
-    """Raise the InputError of the first schema unless the value fits one of them."""
+    """Raise an InputError unless the value fits one of the schemas.
+
+    The error is that of the first schema of the value's type, else that of the first schema.
+    """
     problem: InputError | None = None
+    of_type = False
     for schema in schemas:
         try:
             return check_value(schema, value, name)
         except InputError as error:
-            problem = problem or error
+            same = isinstance(value, TYPES.get(schema.get("type", ""), ()))
+            if problem is None or (same and not of_type):
+                problem, of_type = error, same
     assert problem is not None
     raise problem
 

@@ -10,7 +10,7 @@ from pgsched.core.input_values import parse_age_or_instant
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports.audit import KINDS
-from pgsched.services.changes import add_job_names, changes, describe_author, describe_change
+from pgsched.services.audit import add_job_names, changes, describe_author, describe_change
 from pgsched.web.pages.rendering import query_string
 from pgsched.web.pages.responses import View, field_row_id, field_text
 

@@ -1,4 +1,4 @@
-"""The pages of backfills: the form with the decision for every slot, the start, and the progress."""
+"""The pages of backfills: the form with the decision for every slot, the start, and how far each is."""
 
 from __future__ import annotations
 

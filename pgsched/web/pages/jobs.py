@@ -7,8 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from pgsched.core import policies
-from pgsched.core.input_values import json_arguments, parse_instant
+from pgsched.core.input_values import parse_instant
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
@@ -88,7 +87,6 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "of_day": of_day[:DAY_SHOWN] if day else None,
         "more_of_day": len(of_day) > DAY_SHOWN,
         "changes": slots.around_changes(job),
-        "overlaps": policies.OVERLAP,
         "told_why": explanation(request, conn, job),
         "alerts": alerts.list_alerts(conn, everything=True, job_id=job["id"], n=5),
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
@@ -172,14 +170,6 @@ def resume(request: Request, conn: Connection[Any]) -> Redirect:
     name = request.path_params["name"]
     job_changes.resume(conn, name, field_text(request, "from") or "now")
     return Redirect(job_url(name), "The job is active again.")
-
-
-def run(request: Request, conn: Connection[Any]) -> Redirect:
-    """Run the job now."""
-    name = request.path_params["name"]
-    args = field_text(request, "args")
-    run_id = job_changes.run(conn, name, args and json_arguments(args), field_text(request, "overlap") or "allow")
-    return Redirect(f"/runs/{run_id}", f"Run {run_id} of {name} was made.")
 
 
 def delete(request: Request, conn: Connection[Any]) -> Redirect:

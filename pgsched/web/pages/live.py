@@ -33,7 +33,7 @@ from pgsched.errors import InputError, PgschedError
 from pgsched.web.pages.responses import Endpoint, Page, View, answer, error_for_visitor, render_live_part, run_page
 
 logger = log.get("web")
-LIVE_S, MOST_LIVE = 600.0, 100
+MOST_LIVE = 100
 PAUSE_FACTOR = 10  # after a look, pause at least this many times as long as the look took
 # Looks at the same time: the other connections of the pool are for page loads and buttons.
 LOOKS = 4
@@ -78,13 +78,13 @@ class LiveStream(StreamingResponse):
 
 
 async def live_events(request: Request, make: Page) -> AsyncIterator[bytes]:
-    """Yield events until the browser leaves, for at most LIVE_S seconds.
+    """Yield events until the browser leaves, for at most `stream_s` seconds of the settings.
 
     The browser then connects again by itself, and authenticates anew.
     """
     state, begun, looks = request.app.state, time.monotonic(), Looks(request, make)
     yield b"retry: 1000\n\n"
-    while time.monotonic() - begun < LIVE_S and not state.ending.is_set():
+    while time.monotonic() - begun < state.settings.stream_s and not state.ending.is_set():
         started = time.monotonic()
         name, value, every_s = await to_thread.run_sync(looks.look, limiter=limiter(state))
         pause_s = max(every_s, PAUSE_FACTOR * (time.monotonic() - started))

@@ -23,8 +23,10 @@ from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import explain_error
 from pgsched.db.queries.jobs import queues
-from pgsched.errors import DatabaseReadOnly, DatabaseUnreachable, InputError, NotFound, NotPermitted, PgschedError
+from pgsched.errors import DatabaseUnreachable, InputError, PgschedError
+from pgsched.web.api.errors import status_of
 from pgsched.web.pages.rendering import DOTTED, ENVIRONMENT, path_segment
+from pgsched.web.security.prefix import cookie_name, prefix_of
 from pgsched.web.security.visitors import SAFE_METHODS, Visitor
 
 MESSAGE_COOKIE = "pgsched_told"
@@ -132,33 +134,24 @@ def connection(request: Request) -> Iterator[Connection[Any]]:
 
 def respond(request: Request, found: View | Redirect) -> Response:
     """Return the response for a browser: a page, or a redirect with a message."""
+    prefix = prefix_of(request)
+    name, place = cookie_name(MESSAGE_COOKIE, prefix), prefix or "/"
     if isinstance(found, View):
-        message = request.app.state.signer.unseal(MESSAGE_COOKIE, request.cookies.get(MESSAGE_COOKIE, ""))
+        message = request.app.state.signer.unseal(MESSAGE_COOKIE, request.cookies.get(name, ""))
         response: Response = HTMLResponse(render(request, found, message), found.status)
         if message is not None:
-            response.delete_cookie(MESSAGE_COOKIE)
+            response.delete_cookie(name, place)
         return response
     response = RedirectResponse(found.to, 303)
     if found.message:
         sealed = request.app.state.signer.seal(MESSAGE_COOKIE, {"text": found.message, "bad": found.bad})
-        response.set_cookie(MESSAGE_COOKIE, sealed, max_age=60, httponly=True, samesite="strict")
+        response.set_cookie(name, sealed, max_age=60, path=place, httponly=True, samesite="strict")
     return response
 
 
 def error_view(error: PgschedError) -> View:
     """Return the page that explains an error."""
     return View("error.html", {"error": str(error), "again": None}, status_of(error))
-
-
-def status_of(error: PgschedError) -> int:
-    """Return the HTTP status of an error."""
-    if isinstance(error, NotFound):
-        return 404
-    if isinstance(error, InputError):
-        return 422
-    if isinstance(error, NotPermitted):
-        return 403
-    return 503 if isinstance(error, (DatabaseUnreachable, DatabaseReadOnly)) else 500
 
 
 def render(request: Request, view: View, message: Mapping[str, Any] | None = None) -> str:
@@ -179,21 +172,26 @@ def template_values(request: Request, view: View) -> dict[str, Any]:
     visitor: Visitor = request.state.visitor
     settings = request.app.state.settings
     shared = {"visitor": visitor, "csrf": visitor.csrf, "path": request.url.path, "asked": request.query_params,
+              "root": prefix_of(request),
               "logs_in": settings.has_login, "pauses": view.pauses,
               "back": previous_page(request)}  # fmt: skip
     return shared | view.values
 
 
 def previous_page(request: Request) -> str | None:
-    """Return the page of this console that the request came from; None if there is no other page."""
+    """Return the page of this console that the request came from, without the prefix; None if there is no other."""
+    prefix = prefix_of(request)
     try:
         came = urlsplit(request.headers.get("referer", ""))
     except ValueError:
         return None
     if came.netloc.lower() != request.headers.get("host", "").lower() or not came.path:
         return None
-    place = came.path + (f"?{came.query}" if came.query else "")
-    here = request.method == "GET" and came.path == request.url.path
+    if prefix and came.path != prefix and not came.path.startswith(f"{prefix}/"):
+        return None  # a page of the application around the console
+    path = came.path[len(prefix) :] or "/"
+    place = path + (f"?{came.query}" if came.query else "")
+    here = request.method == "GET" and path == request.url.path
     return None if here else local_path(place, "") or None
 
 

@@ -24,8 +24,9 @@ from pgsched.services.runs import changes, pages
 from pgsched.services.runs.detail import Span, read_detail
 from pgsched.services.runs.filters import FIELDS, filter_of
 from pgsched.services.runs.tree import lines, summary
+from pgsched.web.api.errors import status_of
 from pgsched.web.pages.rendering import query_string
-from pgsched.web.pages.responses import Redirect, View, field_row_id, field_text, local_path, status_of
+from pgsched.web.pages.responses import Redirect, View, field_row_id, field_text, local_path
 
 PAGE = 50
 TREE_SHOWN = 500
@@ -77,7 +78,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
     """Return the page of one run."""
     found = read_detail(conn, request.path_params["id"])
     run = found.run
-    values = {"found": found, "run": run, "standing": found.standing, "timeline": timeline(found.spans),
+    values = {"found": found, "run": run, "conditions": found.conditions, "timeline": timeline(found.spans),
               "open": run["finished_at"] is None, "retried": run["state"] in changes.RETRY.states,
               "progress": parse_progress(run["progress"], run["attempt"]),
               "related": bool(found.before or found.behind)}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.reports import health
+from pgsched.db.queries.reports.facts import newest_leader
 from pgsched.services import charts, pauses, status
 from pgsched.web.pages.overview import SAMPLE
 from pgsched.web.pages.responses import Redirect, View
@@ -15,7 +15,7 @@ from pgsched.web.pages.responses import Redirect, View
 
 def workers(request: Request, conn: Connection[Any]) -> View:
     """Return the page of live workers and of workers gone within the last hour."""
-    alive, leader, gone = charts.list_live_workers(conn), health.newest_leader(conn), charts.list_gone_workers(conn)
+    alive, leader, gone = charts.list_live_workers(conn), newest_leader(conn), charts.list_gone_workers(conn)
     return View("workers.html", {"workers": alive, "leader": leader, "gone": gone})
 
 

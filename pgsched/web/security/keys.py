@@ -46,7 +46,10 @@ def key_of(place: Path | None) -> bytes:
     if place is None:
         return os.urandom(SIZE)
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not place.exists():
+            place.mkdir(parents=True, exist_ok=True)
+            # Other users may enter it and read no key: the embedded server of root runs as one of them.
+            place.chmod(0o755)
         if not is_ours(place.stat()):
             return os.urandom(SIZE)
         return read_key(place / "web.key") or write_key(place / "web.key")
@@ -94,8 +97,10 @@ class EndedSessions:
 
     `file`: keeps them ended for later processes; None: for this process alone.
 
-    Invariant: a session that has ended stays ended until it would have expired. Of more than MOST_ENDED, the oldest
-    tenth is replaced by one instant: whatever expires up to then has ended, so that a few people log in anew.
+    Invariant: a session that has ended stays ended until it would have expired.
+
+    Of more than MOST_ENDED, the oldest tenth is replaced by one instant. Every session that expires up to then counts
+    as ended, so a few people have to log in again.
     """
 
     def __init__(self, file: Path | None = None) -> None:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from pgsched.web.pages.responses import View, field_text, local_path, render
 from pgsched.web.security.guesses import Guesses, address_of
+from pgsched.web.security.prefix import prefix_of
 from pgsched.web.security.secrets import Role, new_session
 from pgsched.web.security.visitors import give_cookie
 from pgsched.web.settings import Settings
@@ -61,7 +62,7 @@ async def check_secret(request: Request, secret: str) -> Response:
         guesses.right(address)
     # A new session: one that an attacker put into this browser must not get a role.
     response = RedirectResponse(local_path(field_text(request, "next"), "/"), 303)
-    return give_cookie(response, state.settings, state.signer.cookie(new_session(mark)), request.url.scheme)
+    return give_cookie(response, state.settings, state.signer.cookie(new_session(mark)), request)
 
 
 async def mark_of(request: Request, secret: str) -> str | None:
@@ -69,7 +70,7 @@ async def mark_of(request: Request, secret: str) -> str | None:
     state = request.app.state
     settings: Settings = state.settings
     role, _ = settings.by_token(secret)
-    found: tuple[Role, str] | None = None if role == "none" else (role, secret)
+    found: tuple[Role, str] | None = None if role in ("none", "produce") else (role, secret)
     if found is None and settings.password is not None and len(secret) <= 1024:
         if state.hash_lock is None:
             state.hash_lock = asyncio.Lock()
@@ -89,7 +90,10 @@ def log_out(request: Request) -> Response:
     if session.by:  # a session without a login gives no rights: there is nothing to end
         state.ended.add(session)
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(state.settings.cookie, secure=state.settings.https, httponly=True, samesite="strict")
+    prefix = prefix_of(request)
+    response.delete_cookie(
+        state.settings.cookie(prefix), prefix or "/", secure=state.settings.https, httponly=True, samesite="strict"
+    )
     return response
 
 

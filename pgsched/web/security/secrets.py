@@ -16,7 +16,8 @@ from typing import Any, Literal
 
 from pgsched.errors import InputError
 
-Role = Literal["none", "read", "write"]
+# none: nothing; produce: a program that makes runs by the API; read: looks at everything; write: changes it as well.
+Role = Literal["none", "produce", "read", "write"]
 SESSION_S = 12 * 3600
 SCRYPT_COST = (2**15, 8, 1)
 STRONG_LENGTH, STRONG_DISTINCT = 32, 10

@@ -11,6 +11,8 @@ import contextvars
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from pgsched.app.control import IN_HANDLER
+
 
 class AttemptTask(asyncio.Task[None]):
     """A task that remembers whether it was ever cancelled.
@@ -34,6 +36,7 @@ class AttemptTasks:
         self.all: set[AttemptTask] = set()
         self._on_bug = on_bug
         self._context = contextvars.copy_context()
+        self._context.run(IN_HANDLER.set, True)
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task."""

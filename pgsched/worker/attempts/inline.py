@@ -118,14 +118,16 @@ class InlineAttempts:
             self._sink.keep_pace((batch.now - batch.began) / batch.ended_count, batch.now, batch.ended_count)
         return batch if batch.is_over else None
 
-    async def _attempt(  # noqa: C901  the hot path: no further call for each attempt
+    async def _attempt(  # noqa: C901, PLR0912  the hot path: no further call for each attempt
         self, task: AttemptTask, batch: InProgress
     ) -> Outcome | None:
         """Make attempts until one has waited, and return the outcome of that one."""
         buffer, capacity, time_slice = self._buffer, self._capacity, self.time_slice
         sink, events = self._sink, self._sink.events
         handler: InlineHandler | None = None
-        name = kind = names = run_name = None  # of the last claim: task, kind, argument names, the Run's parameter
+        name = kind = names = run_name = decode = (
+            None  # of the last claim: task, kind, argument names, and its handler's
+        )
         while not batch.is_over and (claim := buffer.next(batch.now)) is not None:
             log.ATTEMPT.set(claim)  # stays set until the next attempt: after a reset the context is slow to compare
             batch.claim, batch.context_before = claim, contextvars.copy_context()
@@ -133,7 +135,10 @@ class InlineAttempts:
             if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
                 handler = self.handler_of(claim)  # nearly always the same handler as before
                 name, kind = claim.task, claim.kind
-                names, run_name = (None, None) if handler is None else (frozenset(args), handler.run_name)
+                names = None if handler is None else frozenset(args)
+                run_name, decode = (None, None) if handler is None else (handler.run_name, handler.decode)
+            if decode is not None and (args := decode(args)) is None:
+                handler = name = None  # the arguments do not fit: the ordinary way says why
             record = batch.run = batch.running = None
             if handler is None:
                 batch.is_over, batch.last_attempt, batch.started = True, None, batch.now
@@ -146,7 +151,7 @@ class InlineAttempts:
             try:
                 outcome = outcome_of_value(await handler.function(**args))
             except BaseException as error:
-                outcome = outcome_of_raise(error, handler, record, from_outside=batch.waits)
+                outcome = outcome_of_raise(error, handler, claim.attempt, record, from_outside=batch.waits)
             if record is not None:
                 outcome = end_record(outcome, record)
             if batch.waits:

@@ -101,8 +101,8 @@ class Claimer:
             self._rotation.hint(queue)
             self._hearing.wake(self._hearing.next_at)
         elif not (self._discovery.among and mark):  # the empty mark stands for any queue
-            self._discovery.look_soon()
-            self._hearing.wake(max(self._hearing.next_at, self._discovery.affordable_at))
+            self._discovery.heard_unknown()
+            self._hearing.wake(self._hearing.next_at)
 
     @property
     def wants_place(self) -> bool:
@@ -152,7 +152,10 @@ class Claimer:
 
     async def _try_hinted(self, conn: AsyncConnection[Any]) -> None:
         """Claim from the queues that got work, and from those that had some lately."""
-        rotation, began, was_hinted = self._rotation, time.monotonic(), self._rotation.has_hints
+        rotation, began = self._rotation, time.monotonic()
+        newest = await self._discovery.newest(conn, self.claims.wanted)
+        rotation.hint(*newest or ())
+        was_hinted = newest is not None or rotation.has_hints
         await self.claims.of_each(conn, rotation.begin())
         found, now = rotation.count, time.monotonic()
         self._discovery.polling.found(found, now)

@@ -11,12 +11,14 @@ import time
 from typing import Any
 
 from pgsched.db.connection.connect import AsyncConnection
-from pgsched.db.queries.runs.claims import WorkerOffer, claimable_queues
+from pgsched.db.queries.runs.claims import WorkerOffer
+from pgsched.db.queries.runs.queue_search import claimable_queues, newest_queues
 from pgsched.worker.claiming.cursor import SHARE, Budget
 from pgsched.worker.claiming.known_queues import KnownQueues
 from pgsched.worker.claiming.polling import BUSY_POLL_S, PollingPolicy, UnnotifiedPolling
 
 BUSY_LOOK_S = 0.05
+NEWEST = 200  # runs that are read to find the queue of a notification
 
 
 class Discovery:
@@ -30,11 +32,7 @@ class Discovery:
         self._looked_at = -math.inf
         self._round_s = 0.0  # how long the last look took, with the claims after it
         self._after = ""  # the next look starts after this queue's name
-
-    @property
-    def affordable_at(self) -> float:
-        """When the next look is affordable."""
-        return self._budget.next_at
+        self._unknown_heard = False  # a notification was about a queue that is not known
 
     def look_at(self, every_s: float) -> float:
         """Return when the next look is due: `every_s` after the last one, but not before it is affordable."""
@@ -43,6 +41,23 @@ class Discovery:
     def look_soon(self) -> None:
         """Make the next look due as soon as it is affordable."""
         self._looked_at = -math.inf
+
+    def heard_unknown(self) -> None:
+        """Note a notification about a queue that is not known."""
+        self._unknown_heard = not self.among
+        self.look_soon()
+
+    async def newest(self, conn: AsyncConnection[Any], wanted: WorkerOffer) -> list[str] | None:
+        """Return the queues of the newest runs that this worker may take; None if no notification asks for that.
+
+        A look at all queues takes too long where there are thousands. A run that was just made is among the newest.
+        """
+        if not self._unknown_heard:
+            return None
+        self._unknown_heard = False  # before the statement, because another notification may come meanwhile
+        found = await newest_queues(conn, wanted, NEWEST)
+        self._known.learn(found)
+        return found
 
     def forget(self) -> None:
         """Start again: notifications may have been missed, and the server may not know that this worker sleeps."""

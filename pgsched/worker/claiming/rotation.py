@@ -48,10 +48,11 @@ class Rotation:
         """How many runs this round has claimed."""
         return sum(self.claimed_counts.values())
 
-    def hint(self, queue: str) -> None:
-        """Note that this queue may have work, also for a worker without a free place."""
-        self._hinted[queue] = None
-        self.wanting_place.pop(queue, None)
+    def hint(self, *queues: str) -> None:
+        """Note that these queues may have work, also for a worker without a free place."""
+        for queue in queues:
+            self._hinted[queue] = None
+            self.wanting_place.pop(queue, None)
 
     def took(self, queue: str, count: int) -> None:
         """Note that `count` runs of this queue were claimed."""

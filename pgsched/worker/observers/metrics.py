@@ -18,8 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from pgsched.core.model import Claim, Kind, Result, Settlement
-from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.connect_counter import CONNECT_ATTEMPTS
+from pgsched.db.connection.connect import CONNECT_ATTEMPTS, Connection
 from pgsched.db.queries.reports import metrics
 from pgsched.telemetry.catalogue import OTHER
 from pgsched.telemetry.metrics import BoundedLabels, Meter, Sample
@@ -60,6 +59,7 @@ class WorkerMeter:
         self._queue, self._task = BoundedLabels(), BoundedLabels()
         self._known: dict[TaskKey, Labels] = {}
         self.worst_lags_s = (0.0, 0.0)  # the longest lag in the last stretch, and in this one
+        self._lag_stretch_ends = time.monotonic() + LAG_STRETCH_S
         self._offset_s: float | None = None  # the database's clock minus this process's monotonic clock
 
     def beat(self, conn: Connection[Any]) -> None:
@@ -95,8 +95,10 @@ class WorkerMeter:
         self.uncounted[labels] += 1
 
     async def watch(self) -> None:
-        """Measure the event loop's lag until cancelled, and collect times where nothing is settled."""
-        stretch_ends = time.monotonic() + LAG_STRETCH_S
+        """Measure the event loop's lag until cancelled, and collect times where nothing is settled.
+
+        Each worker of a process does so, with the same meter.
+        """
         while True:
             due = time.monotonic() + LAG_EVERY_S
             await asyncio.sleep(LAG_EVERY_S)
@@ -104,8 +106,8 @@ class WorkerMeter:
             before, worst = self.worst_lags_s
             self.worst_lags_s = before, max(worst, now - due)
             self._look()
-            if now >= stretch_ends:
-                stretch_ends, self.worst_lags_s = now + LAG_STRETCH_S, (self.worst_lags_s[1], 0.0)
+            if now >= self._lag_stretch_ends:
+                self._lag_stretch_ends, self.worst_lags_s = now + LAG_STRETCH_S, (self.worst_lags_s[1], 0.0)
 
     def settled(self, batch: Sequence[Settlement], verdicts: Sequence[str]) -> None:
         """Count a batch of written outcomes; `verdicts`: the result for each."""

@@ -212,7 +212,8 @@ class TracingHandler:
 
     def __init__(self, handler: InlineHandler, shared: Tracing) -> None:
         self.run_name = handler.run_name
-        self.no_retry = handler.no_retry
+        self.retry_rule = handler.retry_rule
+        self.decode = handler.decode
         self._handler = handler
         self._shared = shared
 
@@ -227,7 +228,7 @@ class TracingHandler:
                 value = await self._handler.function(**args)
             except BaseException as error:
                 failure = error
-                return outcome_of_raise(error, self._handler, from_outside=True)
+                return outcome_of_raise(error, self._handler, log.ATTEMPT.get().attempt, from_outside=True)
             return outcome_of_value(value)
 
         await self._shared.around(log.ATTEMPT.get(), call)

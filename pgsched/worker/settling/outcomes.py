@@ -12,10 +12,9 @@ from pgsched.core.model import SUCCEEDED, Claim, Outcome, Result, Settlement
 from pgsched.execute.base import Executor
 from pgsched.execute.output.record import Journal
 from pgsched.execute.python.executor import PythonExecutor
-from pgsched.worker import log_lines
 from pgsched.worker.attempts.attempt import job_of
 from pgsched.worker.leases import Leases
-from pgsched.worker.observers.events import WorkerEvents
+from pgsched.worker.observers.run_lines import RunLines
 from pgsched.worker.output import LogPump
 from pgsched.worker.settling.settler import Settler, retry_in_s
 
@@ -35,7 +34,7 @@ class Outcomes:
         journal: Journal,
         leases: Leases,
         executors: Mapping[str, Executor],
-        events: WorkerEvents,
+        lines: RunLines,
         on_room: Callable[[], None],
     ) -> None:
         """Connect the parts. `journal`: receives the attempts' output, which `logs` writes."""
@@ -46,7 +45,8 @@ class Outcomes:
         self._journal = journal
         self._leases = leases
         self._executors = executors
-        self._events = events
+        self._lines = lines
+        lines.verdicts = self.verdicts
         self._on_room = on_room
         settler.on_settled, settler.on_taken = self._settled, on_room
 
@@ -68,14 +68,14 @@ class Outcomes:
         await self.settler.queue.flushed()
 
     def _take_other(self, claim: Claim, outcome: Outcome) -> None:
+        again_s = retry_in_s(claim, outcome, random.random)
         if outcome.result not in (Result.INTERRUPTED, Result.RELEASED):
-            attempt = {"run": claim.id, "task": claim.task[:80], "attempt": claim.attempt, **self.log_fields(claim)}
-            log_lines.log_attempt_end(outcome, **attempt)
+            self._lines.attempt_failed(claim, outcome, again_s, self.log_fields(claim))
         if outcome.result in (Result.TIMED_OUT, Result.CRASHED):
             executor = self._executors.get(claim.kind)
             if isinstance(executor, PythonExecutor):
                 executor.ended_badly(claim, outcome)
-        self._put([Settlement.of(claim, outcome, retry_in_s(claim, outcome, random.random))])
+        self._put([Settlement.of(claim, outcome, again_s)])
 
     def _put(self, settlements: Sequence[Settlement]) -> None:
         if not self._journal.unwritten:
@@ -86,9 +86,7 @@ class Outcomes:
 
     def _settled(self, batch: list[Settlement], verdicts: list[str]) -> None:
         self._leases.drop(batch)
-        self._events.settled(batch, verdicts)
-        if "dead" in verdicts:
-            log_lines.log_dead_runs(batch, verdicts)
+        self._lines.settled(batch, verdicts)
         for verdict, count in Counter(verdicts).items():
             self.verdicts[verdict] = self.verdicts.get(verdict, 0) + count
         self._on_room()

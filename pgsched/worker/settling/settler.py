@@ -69,6 +69,7 @@ class Settler:
         self.on_settled: Callable[[list[Settlement], list[str]], object] = lambda batch, verdicts: None
         self.on_fatal: Callable[[PgschedError], object] = bool  # called when an outcome is refused, reason unknown
         self.on_taken: Callable[[], object] = bool  # called when fewer outcomes wait
+        self.more_to_come: Callable[[], bool] = lambda: True  # whether a batch shall wait for other outcomes
         self.queue = SettlementQueue()
         self._wary_until = 0.0
         self._conn: AsyncConnection[Any] | None = None
@@ -79,7 +80,7 @@ class Settler:
             await self._get_ready()
             while True:
                 await self.queue.arrived.wait()
-                if len(self.queue) < ENOUGH:
+                if len(self.queue) < ENOUGH and self.more_to_come():
                     await asyncio.sleep(self.wait_s)
                 batch = self.queue.next()
                 self.on_taken()

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pgsched.errors import PgschedError
 from pgsched.telemetry.endpoint import Answer
-from pgsched.telemetry.health import Health, combine_children, from_json, starting_health
+from pgsched.telemetry.liveness import Health, combine_children, from_json, starting_health
 from pgsched.worker.process_endpoint import make_public_endpoints, require_client
 
 ASK_S = 3.0

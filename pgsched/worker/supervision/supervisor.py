@@ -32,11 +32,12 @@ from pgsched.worker.supervision.children import (
     start_child,
 )
 from pgsched.worker.supervision.endpoint_proxy import Member, serve_endpoints
-from pgsched.worker.supervision.supervisor_link import READY, SWOLLEN
+from pgsched.worker.supervision.supervisor_link import READY, SPENT, SWOLLEN
 
 logger = log.get("supervisor")
 # No restart helps: wrong input, a schema too old or too new, a missing grant, no embedded server.
 HOPELESS = (2, 5, 6, 7, 9)
+WHY = {SPENT: "runs", SWOLLEN: "memory"}
 PROVEN_S = 10.0  # a worker that ends after this time has not failed at its start
 
 
@@ -124,7 +125,7 @@ class Supervisor:
         if not words:
             self._loop.remove_reader(child.link)
         for word in words:
-            self._on_ready(child) if word == READY else self._on_leaving(child, swollen=word == SWOLLEN)
+            self._on_ready(child) if word == READY else self._on_leaving(child, word)
 
     def _on_ready(self, child: Child) -> None:
         child.ready, child.place.code = True, None
@@ -138,11 +139,11 @@ class Supervisor:
             for place in self._places[1:]:
                 self._start(place)
 
-    def _on_leaving(self, child: Child, *, swollen: bool) -> None:
+    def _on_leaving(self, child: Child, word: str) -> None:
         """Start a successor now: the worker ends only when its runs have, which may take long."""
-        logger.info("worker leaves", process=child.place.number, pid=child.pid, why="memory" if swollen else "runs")
+        logger.info("worker leaves", process=child.place.number, pid=child.pid, why=WHY.get(word, "drained"))
         if child.place.child is child:
-            self._replace(child, failed=swollen and time.monotonic() - child.started < PROVEN_S)
+            self._replace(child, failed=word == SWOLLEN and time.monotonic() - child.started < PROVEN_S)
 
     def _replace(self, child: Child, *, failed: bool) -> float:
         """Start a successor, after a pause if the worker has failed; return the pause in seconds."""

@@ -5,7 +5,7 @@ Invariant: a worker that has lost its supervisor ends at once.
 - The supervisor first writes the secrets of the environment, so that other users cannot see them (see
   hidden_environment.py).
 - Then it writes one byte for each stop that was requested. Its end of file means that the supervisor is dead.
-- The worker writes a line with each word about its state.
+- The worker process writes a line with each word about its state, once for all of its apps.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pgsched import hidden_environment
 from pgsched.execute.subprocess.child import DIE_WITH
 
 VARIABLE = "PGSCHED_SUPERVISED"
-# A worker's state: it works; it takes no more runs because of --max-runs; the same because of --max-memory.
-READY, SPENT, SWOLLEN = "ready", "spent", "swollen"
+# A worker's state: it works; it takes no more runs because of --max-runs, of --max-memory, or for another reason.
+READY, SPENT, SWOLLEN, DRAINED = "ready", "spent", "swollen", "drained"
 
 
 class SupervisorLink:

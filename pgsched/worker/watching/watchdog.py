@@ -44,11 +44,13 @@ class Watchdog(threading.Thread):
 
     - `on_change()`: called when the loop is blocked, and when it runs again.
     - `on_blocked(who)`: called each second in between.
+    - `dumps`: use faulthandler's timer, of which a process has only one.
     """
 
-    def __init__(self, finder: HandlerFinder) -> None:
+    def __init__(self, finder: HandlerFinder, *, dumps: bool = True) -> None:
         super().__init__(name="pgsched-watchdog", daemon=True)
         self._finder = finder
+        self._dumps = dumps
         self.on_change: Callable[[], object] = lambda: None
         self.on_blocked: Callable[[str], object] = lambda who: None
         self._turned_at = self._looked_at = time.monotonic()
@@ -80,7 +82,8 @@ class Watchdog(threading.Thread):
     def run(self) -> None:
         """Watch until stopped."""
         while not self._stopping.is_set():
-            faulthandler.dump_traceback_later(DUMP_S, file=self._dump)
+            if self._dumps:
+                faulthandler.dump_traceback_later(DUMP_S, file=self._dump)
             began, cpu_s = time.monotonic(), time.process_time()
             self._looked_at = began
             self._stopping.wait(LOOK_S)
@@ -92,7 +95,8 @@ class Watchdog(threading.Thread):
                     self._look(time.monotonic() - self._turned_at)
             except Exception:  # a report that fails must not end the watch
                 logger.error("watchdog failed", exc_info=True)
-        faulthandler.cancel_dump_traceback_later()
+        if self._dumps:
+            faulthandler.cancel_dump_traceback_later()
         self._dump.close()
 
     # ---- the loop

@@ -1,4 +1,4 @@
-"""The console's benchmark asks every page of a console that runs, and says what each took."""
+"""The console's benchmark requests every page of a running console and reports how long each one took."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bench.measures.console import PAGES
 pytest.importorskip("starlette", reason="the console's extra is not installed: pip install 'pgsched[web]'")
 
 
-@pytest.mark.long  # by default every page is asked by tests/e2e/web/test_crawl.py
-def test_every_page_is_asked_and_has_a_figure(
+@pytest.mark.long  # by default, tests/e2e/web/test_crawl.py requests every page
+def test_every_page_is_requested_and_measured(
     server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["console", "--rows", "3000", "--n", "2", "--dsn", server_dsn, "--out", str(tmp_path)]

@@ -1,4 +1,4 @@
-"""Every measurement of `python -m bench` works: small, it ends well, and prints tables and nothing else."""
+"""Every measurement of `python -m bench` works: a small run ends well and prints only tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bench.plots import PLOTS
 from bench.report import Result
 from tests.support.paths import ROOT
 
-ELSEWHERE = {"drain", "console"}  # tests/e2e/bench/test_bench.py and tests/e2e/bench/test_console.py
-TOO_LONG = {"crowd", "limits", "prune"}  # or they ask for a machine of their own
+ELSEWHERE = {"drain", "console"}  # tested by tests/e2e/bench/test_bench.py and tests/e2e/bench/test_console.py
+TOO_LONG = {"crowd", "limits", "prune"}  # or they need a machine of their own
 GROUPS = (
     ("tick", "history", "schedules", "size", "piled-up", "many-queues"),
-    ("costs", "enqueue", "latency", "pinned", "ten-minutes", "slow", "every-second", "roles", "idle"),
+    ("costs", "enqueue", "latency", "pinned", "ten-minutes", "slow", "every-second", "roles", "idle", "awaited"),
 )
 LINES = ("#", "|", "- ")
 
@@ -35,8 +35,8 @@ def test_a_quick_run_prints_whole_tables_and_nothing_else(names: tuple[str, ...]
 
 
 def check_tables(names: tuple[str, ...], tmp_path: Path, *size: str) -> None:
-    """All measurements end well, and what they print are tables."""
-    # a server of its own: pg_stat_statements and room for many connections
+    """Make the measurements, and check that all end well and print only tables."""
+    # without --dsn the benchmark starts its own server, with pg_stat_statements and room for many connections
     command = [sys.executable, "-m", "bench", *names, "--quick", *size, "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_an_unknown_contestant_is_refused_before_a_server_is_started(capsys: pyt
     assert "nonsense: no such contestant" in line
 
 
-def test_what_cannot_be_measured_is_named_and_does_not_end_the_run(
+def test_a_failed_measurement_is_named_and_does_not_end_the_run(
     server_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> list[Result]:

@@ -1,4 +1,4 @@
-"""Real worker processes."""
+"""Fixtures of the chaos tests: a fleet of real worker processes."""
 
 from tests.support.fixtures import fleet
 

@@ -1,4 +1,4 @@
-"""A backfill with real workers: its client is gone, its leader dies, and every slot still runs once."""
+"""A backfill settles each slot once with real workers, although its client has gone and its leader is killed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_a_backfill_survives_its_client_and_its_leader(fleet: Fleet, db: psycopg
     wait_until(lambda: backfills.show_backfill(db, number)["state"] == "finished", what="the end")
     assert most <= 4
     assert one(db, "SELECT count(DISTINCT scheduled_at) FROM pgsched.runs WHERE job_id = 1") == SLOTS
-    # what the killed worker had just done, but not settled, was done once more: at least once
+    # Work that the killed worker had done but not settled was done again (at least once): count settled work only.
     settled = "SELECT count(*) FROM ledger l JOIN pgsched.runs r ON (r.id, r.token) = (l.run_id, l.token)"
     assert one(db, settled) == SLOTS

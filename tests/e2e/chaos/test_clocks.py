@@ -1,4 +1,4 @@
-"""A clock is moved for the processes that have its environment, while they run, and monotonic time is not."""
+"""A chaos clock moves the wall time of running processes that have its environment, but not their monotonic time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TELLS = "import time\nwhile input(): print(time.time(), time.monotonic(), flush=
 
 
 @pytest.mark.skipif(clocks.compiler() is None, reason=f"no C compiler ({clocks.INSTALL})")
-def test_a_clock_is_moved_while_its_processes_run_and_monotonic_time_is_not(tmp_path: Path) -> None:
+def test_a_clock_moves_wall_time_but_not_monotonic_time_of_running_processes(tmp_path: Path) -> None:
     clock = Clock(tmp_path / "clock")
     with subprocess.Popen(
         [sys.executable, "-c", TELLS], env={**os.environ, **clock.environment}, text=True,
@@ -35,7 +35,7 @@ def test_a_clock_is_moved_while_its_processes_run_and_monotonic_time_is_not(tmp_
         process.stdin.write("\n")
 
 
-def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_reported_with_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clocks, "compiler", lambda: None)
     with pytest.raises(RuntimeError, match="no C compiler is installed"):
         Clock(tmp_path / "clock")

@@ -1,4 +1,4 @@
-"""A worker that dies or freezes in the middle of a run: the run goes on elsewhere, and is settled once."""
+"""When a worker dies or freezes during a run, another worker runs it again, and it is settled once."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tests.support.fleet import (
 from tests.support.waiting import wait_until
 
 ELECTION_S = 1.0
-SLACK_S = 1.2  # two busy cores
+SLACK_S = 1.2  # for two busy cores
 
 
 @pytest.mark.parametrize("leads", [False, True])
-def test_a_run_whose_worker_was_killed_is_claimed_again_in_time_and_settled_once(
+def test_a_run_of_a_killed_worker_is_claimed_again_in_time_and_settled_once(
     leads: bool, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     (victim,) = fleet.start(1, *QUICK, *([] if leads else ["--no-leader"]))
@@ -41,7 +41,7 @@ def test_a_run_whose_worker_was_killed_is_claimed_again_in_time_and_settled_once
     victim.kill()
     wait_until(lambda: len(events(db, run, "start")) == 2, LEASE_S + REAP_S + 5, "the second start")
     again = (one(db, "SELECT started_at FROM pgsched.runs WHERE id = %s", run) - killed_at).total_seconds()
-    # a new leader begins to count the lease at its election
+    # A new leader begins to count leases at its election.
     bound = LEASE_S + (ELECTION_S if leads else REAP_S)
     print(f"claimed again after {again:.2f} s (lease {LEASE_S} s, reap every {REAP_S} s, leader killed: {leads})")
     assert again <= bound + SLACK_S
@@ -50,13 +50,13 @@ def test_a_run_whose_worker_was_killed_is_claimed_again_in_time_and_settled_once
     (_, (second, _)) = events(db, run, "start")
     assert [token for token, _ in events(db, run, "end")] == [second]
     evidence = db.execute("SELECT attempt, outcome, error FROM pgsched.attempts WHERE run_id = %s", [run]).fetchall()
-    # one that was killed before its next heartbeat is not known to have begun: it costs no attempt
+    # A worker that is killed before its next heartbeat has not reported the start, so the attempt is not charged.
     assert [row[:2] for row in evidence] in ([(1, "crashed")], [(1, "interrupted")])
     assert "worker lost" in evidence[0][2]
     assert unaccounted(db) == []
 
 
-def test_every_late_write_of_a_frozen_worker_hits_nothing(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_late_writes_of_a_frozen_worker_change_nothing(fleet: Fleet, db: psycopg.Connection) -> None:
     (victim,) = fleet.start(1, *QUICK, "--no-leader")
     runs = [enqueue(db, "hold", gate="g") for _ in range(3)]
     for run in runs:
@@ -75,7 +75,7 @@ def test_every_late_write_of_a_frozen_worker_hits_nothing(fleet: Fleet, db: psyc
     late = "SELECT count(*) FROM ledger WHERE pid = %s AND event IN ('refused', 'stopped')"
     wait_until(lambda: one(db, late, victim.pid) == 3, what="the zombie's handlers to end")
     wait_until(lambda: victim.log.read_text().count("claim lost") >= 3, what="the zombie to notice")
-    # it has written everything that it had to write: what it does next comes after that
+    # The frozen worker makes its late writes before its next run: when that run has succeeded, they are over.
     other.signal(signal.SIGTERM)
     assert other.ended() == 0
     last = enqueue(db, "note")

@@ -1,4 +1,4 @@
-"""Many workers, each a candidate for leader: every slot gets one row, every run is run once."""
+"""With many workers, each a candidate for leader, every slot gets one row and every run is made once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers that fail, tasks that nobody knows, databases that a worker cannot work on."""
+"""Failing runs are retried until they are dead, unknown tasks wait, and a worker that cannot work says why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 BASE_S, JITTER = 0.8, 0.5
 
 
-def test_a_failing_handler_backs_off_with_jitter_until_it_is_dead_and_is_revived(
+def test_a_failing_run_is_retried_with_jitter_until_dead_and_can_be_revived(
     fleet: Fleet, db: psycopg.Connection
 ) -> None:
     db.execute(
@@ -63,7 +63,7 @@ def test_a_failing_handler_backs_off_with_jitter_until_it_is_dead_and_is_revived
     assert state(db, 2) == "dead", "the others stay"
 
 
-def test_a_task_that_nobody_knows_waits_and_holds_up_nobody(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_run_of_an_unknown_task_waits_and_delays_no_other_run(fleet: Fleet, db: psycopg.Connection) -> None:
     stranger = enqueue(db, "nobody.knows_it")
     fleet.start(1)
     known = enqueue(db, "note")

@@ -1,4 +1,7 @@
-"""Every fault, each on a server of its own or a fresh database: one of each kind, and the others with `-m long`."""
+"""All promises hold under every chaos fault, each on its own server or a fresh database.
+
+By default one or two short faults of each kind are made; `-m long` makes the others.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pgsched.chaos.runner import run_fault
 from pgsched.chaos.site import requirements
 from pgsched.chaos.site.site import ChaosSites, open_sites
 
-# Of each kind of fault (a module of pgsched/chaos/faults) one or two that do not take long.
+# One or two short faults of each kind. A kind is a module of pgsched/chaos/faults.
 SHORT = {
     "claim-unanswered", "enqueue-unanswered", "worker-clock", "leader-killed-after-insert", "silence-of-two-leases",
     "server-crash", "table-locked", "standby-first", "worker-killed-after-work",
@@ -32,7 +35,7 @@ def where() -> Iterator[ChaosSites]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_promise_holds_under(name: str, where: ChaosSites) -> None:
+def test_every_promise_holds_under_the_fault(name: str, where: ChaosSites) -> None:
     fault = registry.load_faults()[name]
     if why := requirements.missing(fault.needs):
         pytest.skip(f"{name}: {why}")
@@ -47,7 +50,7 @@ def test_every_kind_of_fault_has_a_short_one() -> None:
     assert {known[name].run.__module__ for name in SHORT} == kinds
 
 
-def test_every_fault_says_what_it_does_and_is_small_enough_to_be_listed() -> None:
+def test_every_fault_has_a_summary_that_is_short_enough_for_a_list() -> None:
     for fault in registry.load_faults().values():
         assert fault.summary.endswith("."), fault.name
         assert len(fault.summary) < 160, fault.name

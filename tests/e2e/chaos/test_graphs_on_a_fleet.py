@@ -1,6 +1,6 @@
-"""Graphs on a fleet: every run once, no run before those that it waits for, also while workers and leaders are killed.
+"""A fleet makes each run of a graph once and after its parents, also while workers and leaders are killed.
 
-GRAPH_RUNS=10000 makes them as large as the product promises.
+GRAPH_RUNS=10000 makes the graphs as large as the product promises.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOO_EARLY = (
 
 
 def make_graph(dsn: str) -> list[int]:
-    """Layers of runs, each of which waits for three of the layer before."""
+    """Enqueue layers of runs, each of which waits for three runs of the layer before. Return the ids."""
     app = App("graphs", dsn=dsn)
     note = app.task(name="note")(ledger.note.function)
     choose = random.Random(1)
@@ -47,7 +47,7 @@ def left(db: psycopg.Connection) -> int:
 
 
 @pytest.mark.slow
-def test_a_graph_runs_to_its_end_on_four_workers_each_run_once_and_after_its_parents(
+def test_four_workers_make_each_run_of_a_graph_once_and_after_its_parents(
     fleet: Fleet, dsn: str, db: psycopg.Connection
 ) -> None:
     fleet.start(4)
@@ -66,7 +66,7 @@ def test_a_graph_runs_to_its_end_on_four_workers_each_run_once_and_after_its_par
 @pytest.mark.slow
 def test_a_graph_survives_killed_workers_and_leaders(fleet: Fleet, dsn: str, db: psycopg.Connection) -> None:
     fleet.start(4, *QUICK)
-    for share in (3, 2):  # the leader, while so much is left; a killed one is replaced
+    for share in (3, 2):  # when this many quarters are left, kill the leader and a worker, and start one worker
         if share == 3:
             make_graph(dsn)
         wait_until(lambda share=share: left(db) < RUNS * share / 4, 150, "a part of the graph to end")  # type: ignore[misc]

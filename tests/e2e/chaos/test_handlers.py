@@ -1,4 +1,4 @@
-"""The handler's contract in real worker processes: time limits, snoozes, deaths, and exits that nobody can hold up."""
+"""Handlers in real worker processes: time limits, snoozes, crashes, hooks, and exits that no handler can delay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tables(db: psycopg.Connection) -> None:
 
 
 def add(db: psycopg.Connection, task: str, args: str = "{}", **policies: Any) -> int:
-    """Enqueue with policies; they are read when a run is claimed."""
+    """Enqueue a run with policies, which are read when the run is claimed."""
     names = "".join(f", {name}" for name in policies)
     marks = ", %s" * len(policies)
     query = f"INSERT INTO pgsched.runs (task, args{names}) VALUES (%s, %s{marks}) RETURNING id"
@@ -35,12 +35,10 @@ def of(db: psycopg.Connection, run_id: int, column: str) -> Any:
     return one(db, f"SELECT {column} FROM pgsched.runs WHERE id = %s", run_id)
 
 
-def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
-    fleet: Fleet, db: psycopg.Connection
-) -> None:
+def test_a_stuck_thread_is_abandoned_and_counted_and_delays_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--concurrency", "2")
     stuck = [add(db, "stuck.thread", timeout="1 s", kill_after="0", max_attempts=1) for _ in range(3)]
-    for run_id in stuck:  # the third one has a slot, although the first two still sit in their threads
+    for run_id in stuck:  # the third run gets a place although the first two still occupy their threads
         wait_until(lambda run=run_id: state(db, run) == "dead", 60, "the end of the run")  # type: ignore[misc]
         assert of(db, run_id, "error") == "timed out after 1 s"
     wait_until(lambda: one(db, "SELECT abandoned FROM pgsched.workers") == 3, 30, "the count")
@@ -50,7 +48,7 @@ def test_a_thread_that_does_not_stop_is_abandoned_counted_and_holds_up_no_exit(
 
 
 @pytest.mark.parametrize("task", ["forks.thread", "forks.loop", "forks.process", "forks.process_async"])
-def test_what_a_handler_forks_ends_by_a_sigterm_and_its_worker_does_not(
+def test_sigterm_ends_a_process_forked_by_a_handler_but_not_its_worker(
     task: str, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     (worker,) = fleet.start(1, *APP)
@@ -62,7 +60,7 @@ def test_what_a_handler_forks_ends_by_a_sigterm_and_its_worker_does_not(
 
 
 @pytest.mark.long
-def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_worker_whose_event_loop_stays_blocked_can_be_stopped(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--grace", "1")
     run_id = add(db, "blocks.loop")
     wait_until(lambda: one(db, "SELECT blocked_by FROM pgsched.workers"), 60, "the worker to be blocked")
@@ -75,10 +73,10 @@ def test_a_worker_whose_loop_is_blocked_for_good_ends_all_the_same(fleet: Fleet,
     assert of(db, run_id, "attempt") == 2
 
 
-@pytest.mark.long  # by default: tests/integration/worker/test_leaving.py, and what is handed back in test_stopping.py
+@pytest.mark.long  # by default: tests/integration/worker/test_leaving.py; for what is handed back: test_stopping.py
 @pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["alone", "supervised"])
 @pytest.mark.parametrize("task", ["stays.loop", "stays_below.loop"])
-def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
+def test_an_async_handler_or_thread_that_does_not_end_delays_no_exit(
     task: str, options: tuple[str, ...], fleet: Fleet, db: psycopg.Connection
 ) -> None:
     worker = fleet.launch(*APP, "--grace", "1", *options)
@@ -93,9 +91,9 @@ def test_what_an_async_handler_leaves_behind_holds_up_no_exit(
 
 
 @pytest.mark.long
-def test_handlers_that_sit_in_all_threads_of_the_loop_hold_up_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_handlers_in_all_threads_of_the_event_loop_delay_no_exit(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, *APP, "--grace", "1", "--concurrency", "40")
-    for _ in range(40):  # the loop has 32 threads at most
+    for _ in range(40):  # more than the event loop's threads, of which there are at most 32
         add(db, "stays_below.loop", kill_after="0", max_attempts=1)
     wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 40, 60, "the start")
     worker.signal(signal.SIGTERM)
@@ -105,7 +103,7 @@ def test_handlers_that_sit_in_all_threads_of_the_loop_hold_up_no_exit(fleet: Fle
 
 
 @pytest.mark.parametrize("place", ["loop", "thread", "process"])
-def test_a_run_snoozes_until_it_is_time_and_has_used_one_attempt(
+def test_a_run_that_snoozes_until_it_is_ready_uses_one_attempt(
     place: str, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     fleet.start(1, *APP)
@@ -129,11 +127,12 @@ def test_a_run_whose_process_keeps_dying_is_quarantined(fleet: Fleet, db: psycop
 
 @pytest.mark.parametrize("why", ["timeout", "cancel"])
 @pytest.mark.parametrize("place", ["thread", "process"])
-def test_a_handler_is_told_of_its_end_wherever_it_runs(
+def test_a_handler_learns_of_a_timeout_or_cancel_wherever_it_runs(
     place: str, why: str, fleet: Fleet, db: psycopg.Connection
 ) -> None:
     fleet.start(1, *APP)
-    before = add(db, f"extends.{place}", '{"seconds": 1}')  # the timeout takes in the start of a process
+    # A timeout includes the start of a child process, so another run starts the child process first.
+    before = add(db, f"extends.{place}", '{"seconds": 1}')
     wait_until(lambda: state(db, before) == "succeeded", 60, "the one before")
     run_id = add(db, f"obeys.{place}", max_attempts=1, timeout="4 s" if why == "timeout" else None)
     wait_until(lambda: one(db, "SELECT count(*) FROM public.written") == 1, 30, "the start")
@@ -145,7 +144,9 @@ def test_a_handler_is_told_of_its_end_wherever_it_runs(
     assert outcome == ("timed_out" if why == "timeout" else "cancelled")
 
 
-def test_hooks_in_a_real_worker(fleet: Fleet, db: psycopg.Connection, tmp_path: Path, monkeypatch: Any) -> None:
+def test_hooks_are_called_in_a_real_worker(
+    fleet: Fleet, db: psycopg.Connection, tmp_path: Path, monkeypatch: Any
+) -> None:
     notes = tmp_path / "notes"
     monkeypatch.setenv("HOOKED_NOTES", str(notes))
     (worker,) = fleet.start(1, "--app", "tests.support.apps.hooked:app", "--lease", "6")

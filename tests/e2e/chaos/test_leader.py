@@ -1,4 +1,7 @@
-"""The leader dies or freezes: another one leads, and no slot is lost or doubled meanwhile. Default settings."""
+"""When the leader dies or freezes, another process leads, and no slot is lost or doubled.
+
+The workers have default settings.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.support.waiting import wait_until
 
 
 def start_with_slots(fleet: Fleet, db: psycopg.Connection) -> tuple[Member, int]:
-    """Two workers and a job a second; the leading one and its term."""
+    """Start two workers and a job that is due each second. Return the leading worker and its term."""
     fleet.start(2)
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task, overlap) VALUES ('j', '@every 1s', 'note', 'allow')")
     wait_until(lambda: one(db, "SELECT count(*) FROM ledger") >= 1, what="the first slot")
@@ -24,7 +27,7 @@ def elected_at(db: psycopg.Connection, term: int) -> object:
 
 
 def check_slots(db: psycopg.Connection, at_least_after: object) -> None:
-    """Slots go on after this instant, none is missing, none is there twice, each ran once."""
+    """Check that slots go on after this instant, that none is missing or doubled, and that each ran once."""
     later = "SELECT count(*) FROM pgsched.runs WHERE scheduled_at > %s AND state = 'succeeded'"
     wait_until(lambda: one(db, later, at_least_after) >= 2, what="slots after the change")
     gaps = db.execute(
@@ -65,7 +68,7 @@ def test_another_leads_within_twelve_seconds_of_the_leader_s_freezing(fleet: Fle
     check_slots(db, elected_at(db, term + 1))
     assert one(db, "SELECT seen_at FROM pgsched.leader WHERE term = %s", term) == seen, "it wrote nothing any more"
     assert one(db, "SELECT max(term) FROM pgsched.leader") == term + 1
-    # it is a candidate as good as any
+    # The thawed process is a candidate again: it leads when the new leader is killed.
     fleet.by_pid(wait_for_leader(db)).kill()
     assert (
         wait_for_leader(db, other_than=one(db, "SELECT pid FROM pgsched.leader WHERE term = %s", term + 1))

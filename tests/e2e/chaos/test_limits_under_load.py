@@ -1,6 +1,6 @@
-"""Limits under random load while workers and leaders are killed: the recorded history proves that none was exceeded.
+"""No limit is exceeded under random load while workers and leaders are killed: the recorded history proves it.
 
-`PGSCHED_CHAOS_S=60 pytest -m long` makes the load last a minute; CI gives it less.
+`PGSCHED_CHAOS_S=60 pytest -m long` makes the load last a minute; in CI it is shorter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLACES = (
 
 
 def add(db: psycopg.Connection, dice: random.Random, n: int) -> None:
-    """So many random runs."""
+    """Enqueue `n` random runs."""
     rows = []
     for _ in range(n):
         queue, prefix, keys = dice.choice(PLACES)
@@ -56,7 +56,10 @@ def add(db: psycopg.Connection, dice: random.Random, n: int) -> None:
 
 
 def hurt(fleet: Fleet, db: psycopg.Connection, dice: random.Random) -> None:
-    """Kill, freeze for longer than a lease, or stop a worker: the leader's, or any; and start another one."""
+    """Kill, stop or freeze a worker, in half of the cases the leader. A freeze may outlast a lease.
+
+    A killed or stopped worker is replaced. With fewer than three live workers, only start another one.
+    """
     alive = [member for member in fleet.members if member.alive]
     if len(alive) < 3:
         fleet.launch(*OPTIONS)

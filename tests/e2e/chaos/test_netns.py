@@ -1,4 +1,4 @@
-"""Packets vanish in a namespace, in the direction that was asked for, and nothing of it stays behind."""
+"""A network namespace drops packets in the chosen direction, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ except TimeoutError:
 
 
 class Echo:
-    """Answers each byte with itself, in a namespace's reach; `heard` is what arrived."""
+    """A server, reachable from a namespace, that sends each byte back. `heard` is what arrived."""
 
     def __init__(self, host: str) -> None:
         self.listener = socket.create_server((host, 0))
@@ -51,7 +51,7 @@ def net() -> Iterator[Namespace]:
 
 
 def asked(net: Namespace, echo: Echo, drop: str | None) -> str:
-    """What a process inside reads after packets have begun to vanish."""
+    """Return what a process inside the namespace reads after packets have begun to vanish."""
     command = [*net.prefix, sys.executable, "-c", ASK, net.host, str(echo.port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
         assert inside.stdin is not None and inside.stdout is not None
@@ -73,7 +73,7 @@ def test_packets_vanish_in_one_direction(net: Namespace, drop: str | None, answe
     assert asked(net, Echo(net.host), None) == "b"
 
 
-def test_nothing_of_it_stays_behind() -> None:
+def test_nothing_of_a_namespace_stays_behind() -> None:
     with pytest.raises(NetworkFailed), Namespace() as net:
         run_program("ip", "link", "show", net.outside)
         run_program("ip", "no-such-thing")
@@ -83,7 +83,7 @@ def test_nothing_of_it_stays_behind() -> None:
     assert net.name not in names
 
 
-def test_what_a_killed_process_left_is_swept_away_and_no_more() -> None:
+def test_only_namespaces_of_killed_processes_are_swept_away() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     with Namespace() as mine, Namespace(gone.pid, 1) as left:

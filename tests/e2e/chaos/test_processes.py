@@ -1,4 +1,7 @@
-"""Handlers in child processes of real workers are settled as what they are. (Nobody is left: test_ended_children.)"""
+"""Runs in child processes of real workers are settled with the outcome of their handler.
+
+tests/integration/execute/process_pool/test_ended_children.py checks that no child process is left.
+"""
 
 from __future__ import annotations
 

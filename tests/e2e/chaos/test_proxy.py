@@ -1,4 +1,4 @@
-"""The proxy does to connections what its faults say, and nothing else."""
+"""The chaos proxy does to connections exactly what its faults say."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def proxy(empty_dsn: str) -> Iterator[Proxy]:
 
 @pytest.fixture
 def near(empty_dsn: str) -> Iterator[psycopg.Connection]:
-    """A connection beside the proxy."""
+    """A connection that does not use the proxy."""
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         yield db
 
 
 @pytest.fixture
 def far(proxy: Proxy) -> Iterator[Connect]:
-    """Opens connections by way of the proxy."""
+    """A function that opens connections through the proxy."""
     opened: list[psycopg.Connection] = []
 
     def open_one(**options: str) -> psycopg.Connection:
@@ -51,7 +51,7 @@ def count(db: psycopg.Connection) -> int:
     return int(row[0])
 
 
-def test_it_passes_everything_on(far: Connect) -> None:
+def test_the_proxy_passes_everything_on(far: Connect) -> None:
     conn = far()
     text = "x" * 1_000_000
     assert conn.execute("SELECT %s || ''", [text]).fetchone() == (text,)
@@ -64,7 +64,7 @@ def test_it_passes_everything_on(far: Connect) -> None:
         assert [c.fetchone() for c in cursors] == [(n,) for n in range(500)]
 
 
-def test_the_last_words_of_the_server_arrive(far: Connect, near: psycopg.Connection) -> None:
+def test_the_last_error_of_the_server_reaches_the_client(far: Connect, near: psycopg.Connection) -> None:
     conn = far()
     near.execute("SELECT pg_terminate_backend(%s)", [conn.info.backend_pid])
     with pytest.raises(psycopg.errors.AdminShutdown):
@@ -93,7 +93,7 @@ def test_a_cut_ends_chosen_connections_on_both_sides(proxy: Proxy, far: Connect,
     far().execute("SELECT 1")
 
 
-def test_when_it_refuses_nobody_gets_in_and_those_inside_stay(proxy: Proxy, far: Connect) -> None:
+def test_a_refusing_proxy_takes_no_new_connections_and_keeps_open_ones(proxy: Proxy, far: Connect) -> None:
     inside = far()
     proxy.refuse()
     with pytest.raises(psycopg.OperationalError, match="refused"):
@@ -117,7 +117,7 @@ def in_thread(call: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_what_goes_up_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
+def test_requests_to_the_server_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     conn, other = far(application_name="held"), far()
     proxy.silence("up", which=with_application_name("held"))
     asking = in_thread(lambda: conn.execute("INSERT INTO t VALUES (1)"))
@@ -129,7 +129,7 @@ def test_what_goes_up_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Conn
     assert not asking.is_alive() and count(near) == 1
 
 
-def test_what_comes_down_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
+def test_answers_to_the_client_can_be_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     conn = far()
     proxy.silence("down")
     asking = in_thread(lambda: conn.execute("INSERT INTO t VALUES (1)"))
@@ -141,18 +141,18 @@ def test_what_comes_down_can_be_held(proxy: Proxy, far: Connect, near: psycopg.C
     assert not asking.is_alive()
 
 
-def test_the_end_of_a_held_direction_is_held(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
+def test_a_close_in_a_held_direction_is_held_too(proxy: Proxy, far: Connect, near: psycopg.Connection) -> None:
     conn = far(application_name="mute")
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mute' AND datname = current_database()"
     proxy.silence("up")
     conn.close()
-    time.sleep(0.2)  # it would be gone by now
+    time.sleep(0.2)  # long enough for the session to end if the proxy passed the close on
     assert near.execute(sessions).fetchone() == (1,)
     proxy.heal()
     wait_until(lambda: near.execute(sessions).fetchone() == (0,))
 
 
-def test_a_slow_link_takes_its_time_there_and_back(proxy: Proxy, far: Connect) -> None:
+def test_a_delay_applies_in_both_directions(proxy: Proxy, far: Connect) -> None:
     conn = far()
     proxy.delay(0.1)
     began = time.monotonic()
@@ -221,7 +221,7 @@ def test_only_chosen_connections_lose_their_answers(proxy: Proxy, far: Connect) 
         far(application_name="claim").execute("SELECT 7")
 
 
-def test_nothing_of_it_outlives_its_stop(empty_dsn: str) -> None:
+def test_a_stopped_proxy_leaves_no_connection_or_thread(empty_dsn: str) -> None:
     before = threading.active_count()
     proxy = Proxy(empty_dsn).start()
     conn = psycopg.connect(proxy.dsn)
@@ -236,7 +236,7 @@ def test_nothing_of_it_outlives_its_stop(empty_dsn: str) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
-def test_messages_are_found_however_they_are_cut(step: int) -> None:
+def test_messages_are_found_however_their_bytes_are_split(step: int) -> None:
     start = b"\x00\x03\x00\x00user\0me\0application_name\0pgsched claim\0\0"
     sent = (len(start) + 4).to_bytes(4, "big") + start
 

@@ -1,4 +1,4 @@
-"""PostgreSQL crashes under load and comes back: everybody reconnects, nothing is lost, nothing is settled twice."""
+"""After PostgreSQL crashes under load, all workers reconnect, nothing is lost, and nothing is settled twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FINISHED = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"
 
 
 def load(dsn: str) -> None:
-    """A queue full of runs that fail over to another attempt soon, and ten jobs a second."""
+    """Enqueue runs whose next attempt comes soon after a failure, and add ten jobs that are due each second."""
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute("ALTER SYSTEM SET synchronous_commit = on")  # what was committed must be there after the crash
         db.execute("SELECT pg_reload_conf()")
@@ -34,7 +34,7 @@ def load(dsn: str) -> None:
         )
 
 
-@pytest.mark.long  # by default: the fault server-crash in test_faults.py
+@pytest.mark.long  # by default, the fault server-crash in test_faults.py tests this
 @pytest.mark.timeout(150)
 def test_a_crash_of_the_server_under_load_loses_nothing(private_cluster: PrivateCluster, tmp_path: Path) -> None:
     dsn = private_cluster.dsn
@@ -86,7 +86,7 @@ def check(db: psycopg.Connection) -> None:
     assert len(per_job) == 10
     for job, rows, distinct, span in per_job:
         assert rows == distinct == span, f"job {job}: {rows} rows, {distinct} slots, a span of {span} s"
-    # at least once: every run that succeeded has been run; exactly once: every attempt has one settlement
+    # At least once: the ledger has every run. Exactly once: every attempt has one settlement.
     missing = "SELECT count(*) FROM pgsched.runs r WHERE NOT EXISTS (SELECT FROM ledger l WHERE l.run_id = r.id)"
     assert one(db, missing) == 0
     assert unaccounted(db) == []

@@ -1,4 +1,7 @@
-"""SIGTERM drains: no new claims, the grace time for what runs, the rest handed back; the second one hurries."""
+"""SIGTERM drains a worker: it claims nothing more, gives running handlers their grace time and hands back the rest.
+
+A second SIGTERM ends the grace time at once.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from tests.support.waiting import wait_until
 
 
 def busy(fleet: Fleet, db: psycopg.Connection, grace: str, gates: list[str]) -> tuple[Member, list[int]]:
-    """A worker with one slot for each of these gates, all of them taken."""
+    """Start a worker with one place for each of these gates, all of them taken. Return the worker and its runs."""
     (worker,) = fleet.start(1, "--concurrency", str(len(gates)), "--grace", grace)
     runs = [enqueue(db, "hold", gate=gate) for gate in gates]
     for run in runs:
@@ -38,7 +41,7 @@ def test_a_stopped_worker_claims_no_more_and_finishes_what_runs(fleet: Fleet, db
     assert one(db, "SELECT resigned_at IS NOT NULL FROM pgsched.leader") is True
 
 
-def test_what_the_grace_time_does_not_suffice_for_is_handed_back_free_of_charge(
+def test_runs_that_outlast_the_grace_time_are_handed_back_without_a_charge(
     fleet: Fleet, db: psycopg.Connection
 ) -> None:
     worker, runs = busy(fleet, db, "1", ["a", "b", "c"])
@@ -57,7 +60,7 @@ def test_what_the_grace_time_does_not_suffice_for_is_handed_back_free_of_charge(
     assert row_of(db, runs[0])["attempt"] == 1
 
 
-def test_a_second_signal_hurries(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_second_signal_ends_the_grace_time(fleet: Fleet, db: psycopg.Connection) -> None:
     worker, (run,) = busy(fleet, db, "120", ["a"])
     worker.signal(signal.SIGTERM)
     wait_until(lambda: worker.logged("draining"), what="the drain to begin")

@@ -1,4 +1,4 @@
-"""`pgsched worker --processes N`: N workers under a parent that replaces them, passes stops on, and leaves nobody."""
+"""`pgsched worker --processes N`: a parent replaces its N workers, passes stops on to them, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 40.0
 
 
 def workers(db: psycopg.Connection) -> list[int]:
-    """The processes that say that they are at work."""
+    """Return the pids of the live processes whose rows say that they are at work."""
     return [row[0] for row in db.execute(ALIVE) if lives(row[0])]
 
 
@@ -37,7 +37,7 @@ def children(parent: Member) -> list[str]:
 
 
 def supervised(fleet: Fleet, db: psycopg.Connection, count: int, *options: str) -> tuple[Member, list[int]]:
-    """A parent whose workers are all at work."""
+    """Start a parent and wait until all its workers are at work. Return the parent and the pids of the workers."""
     parent = fleet.launch("--processes", str(count), *options)
     wait_until(lambda: len(workers(db)) == count or not parent.alive, PATIENCE_S, "all workers")
     assert parent.alive
@@ -55,7 +55,9 @@ def test_a_worker_that_dies_is_replaced(fleet: Fleet, db: psycopg.Connection) ->
     assert one(db, "SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NOT NULL") == 2
 
 
-def test_the_first_stop_drains_every_worker_and_the_second_hurries(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_the_first_stop_drains_every_worker_and_the_second_ends_the_grace_time(
+    fleet: Fleet, db: psycopg.Connection
+) -> None:
     parent, _ = supervised(fleet, db, 2, "--concurrency", "1", "--grace", "600")
     runs = [enqueue(db, "hold", gate=gate) for gate in "ab"]
     for run in runs:
@@ -71,7 +73,7 @@ def test_the_first_stop_drains_every_worker_and_the_second_hurries(fleet: Fleet,
 
 
 def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycopg.Connection) -> None:
-    """As a service manager sends it."""
+    """Service managers send the signal to the parent and its workers at the same time."""
     parent, pids = supervised(fleet, db, 2, "--concurrency", "1", "--grace", "600")
     run = enqueue(db, "hold", gate="a")
     wait_until(lambda: events(db, run, "start"), what="the start")
@@ -84,7 +86,7 @@ def test_a_signal_to_every_process_at_once_still_drains(fleet: Fleet, db: psycop
     assert events(db, run, "stopped") == []
 
 
-def test_nobody_outlives_a_parent_that_was_killed(fleet: Fleet, db: psycopg.Connection, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_parent(fleet: Fleet, db: psycopg.Connection, tmp_path: Path) -> None:
     on = tmp_path / "on"
     app = ("--app", "tests.support.apps.processes:app")
     parent, pids = supervised(fleet, db, 2, *app, "--concurrency", "1")
@@ -95,7 +97,7 @@ def test_nobody_outlives_a_parent_that_was_killed(fleet: Fleet, db: psycopg.Conn
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_what_a_handler_started_does_not_outlive_its_worker(
+def test_a_process_that_a_handler_started_does_not_outlive_its_worker(
     number: signal.Signals, fleet: Fleet, db: psycopg.Connection, tmp_path: Path
 ) -> None:
     on = tmp_path / "on"
@@ -113,7 +115,7 @@ def test_the_parent_gives_up_with_one_line_when_no_worker_can_start(fleet: Fleet
     assert parent.log.read_text().count("error: app: there is no module 'no'") == 1
 
 
-def test_the_parent_gives_up_when_workers_can_start_no_more(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_the_parent_gives_up_when_workers_can_no_longer_start(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, pids = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     os.kill(pids[0], signal.SIGKILL)
@@ -124,9 +126,7 @@ def test_the_parent_gives_up_when_workers_can_start_no_more(fleet: Fleet, db: ps
     assert parent.logged("giving up")
 
 
-def test_workers_that_have_had_their_runs_are_replaced_and_nothing_is_lost(
-    fleet: Fleet, db: psycopg.Connection
-) -> None:
+def test_workers_are_replaced_after_max_runs_and_no_run_is_lost(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, _ = supervised(fleet, db, 1, "--max-runs", "5", "--concurrency", "2")
     runs = [enqueue(db, "note") for _ in range(12)]
     for run in runs:
@@ -138,7 +138,7 @@ def test_workers_that_have_had_their_runs_are_replaced_and_nothing_is_lost(
     assert parent.ended(PATIENCE_S) == 0
 
 
-def test_a_worker_that_had_its_runs_waits_for_the_last_one_however_long(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_worker_that_reached_max_runs_waits_for_its_last_run(fleet: Fleet, db: psycopg.Connection) -> None:
     (worker,) = fleet.start(1, "--max-runs", "2", "--grace", "0")
     run, _ = enqueue(db, "hold", gate="a"), enqueue(db, "note")
     wait_until(lambda: worker.logged("retiring") and events(db, run, "start"), what="the worker to take no more")
@@ -165,7 +165,7 @@ def test_a_worker_that_grows_too_large_ends_with_a_code_of_its_own(fleet: Fleet,
     assert worker.logged("more than --max-memory 400")
 
 
-def test_its_parent_replaces_it(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_parent_replaces_a_worker_that_grew_too_large(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, (pid,) = supervised(fleet, db, 1, "--max-memory", "400")
     enqueue(db, "grow", mb="500")
     wait_until(lambda: workers(db) not in ([], [pid]), PATIENCE_S, "the next worker")
@@ -179,7 +179,7 @@ def test_a_memory_limit_below_what_a_worker_takes_at_its_start_is_refused(fleet:
     assert worker.logged("max memory: 5 MB is less than the ")
 
 
-def test_a_hang_up_replaces_the_workers_one_by_one(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_sighup_replaces_the_workers(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, before = supervised(fleet, db, 2)
     parent.signal(signal.SIGHUP)
     wait_until(lambda: len(workers(db)) == 2 and not {*before} & {*workers(db)}, PATIENCE_S, "new workers")
@@ -188,7 +188,7 @@ def test_a_hang_up_replaces_the_workers_one_by_one(fleet: Fleet, db: psycopg.Con
     assert parent.ended(PATIENCE_S) == 0
 
 
-def test_hang_ups_while_workers_are_replaced_make_for_one_more_turn(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_sighups_during_a_replacement_cause_exactly_one_more_replacement(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, _ = supervised(fleet, db, 2)
     parent.signal(signal.SIGHUP)
     wait_until(lambda: len(children(parent)) == 3, PATIENCE_S, "a new worker to be started")
@@ -201,7 +201,7 @@ def test_hang_ups_while_workers_are_replaced_make_for_one_more_turn(fleet: Fleet
     assert parent.log.read_text().count("renewing") == 2
 
 
-def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_sighup_keeps_the_workers_when_new_ones_cannot_start(fleet: Fleet, db: psycopg.Connection) -> None:
     parent, before = supervised(fleet, db, 2)
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     parent.signal(signal.SIGHUP)
@@ -213,7 +213,7 @@ def test_a_hang_up_leaves_the_workers_there_when_new_ones_cannot_start(fleet: Fl
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 0.999])
-def test_pauses_grow_to_a_bound_and_differ(chance: float) -> None:
+def test_pauses_between_restarts_grow_to_a_bound(chance: float) -> None:
     assert restart_pause_s(0, chance) == 0
     pauses = [restart_pause_s(failures, chance) for failures in range(1, 40)]
     assert pauses == sorted(pauses)

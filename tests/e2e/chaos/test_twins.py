@@ -1,4 +1,4 @@
-"""The checker on real histories: with a guard taken out of the product it reports what that guard is there for."""
+"""The chaos checker on real histories: when a guard is taken out of the product, the checker reports its violation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Violated = Callable[..., set[str]]
 
 @pytest.fixture
 def violated(where: ChaosSites, tmp_path: Path) -> Violated:
-    """The checks that report something after a fault, on processes with a guard cut out of a statement of theirs."""
+    """A function that makes a fault with a guard cut out of a statement, and returns the checks that report it."""
 
     def run(what: Callable[[Stage], None], cut: tuple[str, str, str] | None = None, **env: str) -> set[str]:
         if cut is not None:
@@ -58,7 +58,7 @@ def violated(where: ChaosSites, tmp_path: Path) -> Violated:
 
 
 def cripple(copy: Path, name: str, guard: str, instead: str) -> Path:
-    """The statements with one of them changed."""
+    """Copy the statements with one of them changed, and return the folder of the copy."""
     shutil.copytree(folder("sql"), copy)
     (path,) = (path for path in copy.glob("*.sql") if f"-- name: {name}\n" in path.read_text())
     before, after = path.read_text().split(f"-- name: {name}\n")
@@ -69,13 +69,13 @@ def cripple(copy: Path, name: str, guard: str, instead: str) -> Path:
 
 
 def load_alone(stage: Stage) -> None:
-    """Nothing but load."""
+    """Apply load and no fault."""
     stage.wait(lambda: stage.one(SLOTS) > 20, 60, "some slots")
     stage.enqueue("brief", 3, seconds=1)
 
 
 def let_a_lease_end(stage: Stage) -> None:
-    """A worker is frozen past its lease while others hold runs."""
+    """Freeze a worker past its lease while other workers hold runs."""
     run = stage.enqueue("hold", gate="go")
     stage.wait(lambda: stage.events(run), 20, "the first start")
     victim = stage.fleet.by_pid(stage.events(run)[0])
@@ -87,7 +87,7 @@ def let_a_lease_end(stage: Stage) -> None:
 
 
 def forget_marks(stage: Stage) -> None:
-    """The high-water marks of all jobs fall back by three seconds."""
+    """Set the high-water marks of all jobs back by three seconds."""
     load_alone(stage)
     with stage.db.transaction():
         stage.db.execute(FORGET)
@@ -95,13 +95,13 @@ def forget_marks(stage: Stage) -> None:
 
 
 def forget_marks_without_index(stage: Stage) -> None:
-    """The same without the constraint."""
+    """Drop the unique index of slots, then set the high-water marks back."""
     stage.db.execute("DROP INDEX pgsched.runs_slot")
     forget_marks(stage)
 
 
 def raise_limits(stage: Stage) -> None:
-    """The limit is another one than the checker is told."""
+    """Raise the limit above the one that the checker knows."""
     stage.db.execute("UPDATE pgsched.limits SET concurrency = 50")
     for _ in range(3):
         stage.enqueue("brief", 8, key="tenant:0", seconds=0.5)
@@ -109,12 +109,12 @@ def raise_limits(stage: Stage) -> None:
 
 
 def crowd_of_leaders(stage: Stage) -> None:
-    """All believe that they lead."""
+    """Wait while every process believes that it leads."""
     time.sleep(3)
 
 
 def leave_a_session(stage: Stage) -> None:
-    """A session and its lock stay behind."""
+    """Leave a session and its lock behind."""
     load_alone(stage)
     conn = psycopg.connect(stage.dsn, autocommit=True, application_name="pgsched left over")
     conn.execute("SELECT pg_advisory_lock(1)")
@@ -124,7 +124,7 @@ def leave_a_session(stage: Stage) -> None:
 left: list[psycopg.Connection] = []
 
 
-@pytest.mark.long  # the faults of test_faults.py, which report nothing either, are on histories like this one
+@pytest.mark.long  # by default, test_faults.py has such histories, and nothing is reported either
 def test_nothing_is_reported_when_every_guard_is_there(violated: Violated) -> None:
     assert violated(load_alone) == set()
 
@@ -137,13 +137,13 @@ def test_slots_that_are_decided_twice_are_reported_without_the_constraint(violat
 
 
 def test_a_claim_of_a_run_that_has_an_owner_is_reported(violated: Violated) -> None:
-    # a second time and no more: otherwise runs might be claimed for ever and never end
+    # Allow one more claim and no more, because otherwise runs might be claimed for ever and never end.
     cut = ("claim_start", " AND state = 'queued'", " AND (state = 'queued' OR attempt = 1)")
     assert "one-owner" in violated(load_alone, cut)
 
 
 @pytest.mark.long
-def test_a_claim_that_is_taken_before_its_lease_ended_is_reported(violated: Violated) -> None:
+def test_a_claim_that_is_reaped_before_its_lease_ended_is_reported(violated: Violated) -> None:
     found = "id = ANY (%(ids)s::text::bigint[]) AND state = 'running'\n      AND lease_until"
     cut = ("reap", found, "phase = 2 AND state = 'running' AND lease_until IS NOT NULL OR lease_until")
     assert "taken-early" in violated(let_a_lease_end, cut)
@@ -161,7 +161,8 @@ def test_a_leader_that_does_not_see_the_clock_move_is_reported(where: ChaosSites
         pytest.skip(why)
     blind = "from pgsched.leader.timing import clock_step\nclock_step.DatabaseClock.stepped_s = lambda *_: 0.0\n"
     (tmp_path / "sitecustomize.py").write_text(blind)
-    short = replace(fault, options=replace(fault.options, lease_s=6.0))  # renewed seldom against half-second reaps
+    # Leases are renewed seldom, compared with a reap every half second.
+    short = replace(fault, options=replace(fault.options, lease_s=6.0))
     result = run_fault(short, where, 1, print, env={"PYTHONPATH": str(tmp_path)})
     assert any("claims lost by healthy workers" in one.text for one in result.violations), result.violations
 
@@ -171,7 +172,7 @@ def test_a_limit_that_does_not_hold_is_reported(violated: Violated) -> None:
 
 
 @pytest.mark.long
-def test_what_is_left_in_the_server_is_reported(violated: Violated) -> None:
+def test_a_session_that_is_left_in_the_server_is_reported(violated: Violated) -> None:
     try:
         assert violated(leave_a_session) == {"leaks"}
     finally:

@@ -1,4 +1,4 @@
-"""`pgsched demo` when its worker does not live, and on a database that is not pgsched's own."""
+"""`pgsched demo` says why its worker ended, and does not migrate a database that was given with --dsn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_demo_whose_worker_died_says_why(
     assert "due slots succeeded" not in said.out
 
 
-def test_a_demo_migrates_no_database_that_is_named(
+def test_a_demo_does_not_migrate_a_database_given_with_dsn(
     empty_dsn: str, pgsched: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))

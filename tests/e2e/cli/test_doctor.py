@@ -1,4 +1,4 @@
-"""`pgsched doctor` names who is to blame."""
+"""`pgsched doctor` finds what is wrong, and names the session, worker, object or setting that causes it."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def test_a_healthy_system_is_ok(pgsched: Pgsched) -> None:
     assert [one for one in said.json["findings"] if one["level"] == "fail"] == []
 
 
-def test_without_a_schema_it_says_what_check_says(pgsched: Pgsched, empty_dsn: str) -> None:
+def test_without_a_schema_doctor_ends_with_the_code_of_check(pgsched: Pgsched, empty_dsn: str) -> None:
     assert pgsched("doctor", "--dsn", empty_dsn).code == 5
 
 
-def test_what_cannot_run_fails(pgsched: Pgsched, db: psycopg.Connection) -> None:
+def test_a_run_without_a_live_worker_is_a_failure(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     said = pgsched("doctor")
     assert said.code == 1
     assert "no live worker, and 1 run is queued" in said.out
 
 
-def test_who_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
+def test_a_session_that_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
     reader = connect(autocommit=False, application_name="a long report")
     reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     reader.execute("SELECT 'report' FROM pgsched.runs")
@@ -76,7 +76,7 @@ def test_who_pins_xmin_is_named(db: psycopg.Connection, connect: Open) -> None:
     assert told(living(connect), "xmin") == ""
 
 
-def test_who_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -> None:
+def test_a_session_that_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -> None:
     thief = connect(application_name="thief")
     thief.execute("SELECT pg_advisory_lock(hashtextextended('pgsched.leader', 0))")
     assert f"held by another session (pid {thief.info.backend_pid}" in told(living(connect), "leader", "warn")
@@ -92,7 +92,7 @@ def test_who_blocks_the_leader_is_named(db: psycopg.Connection, connect: Open) -
         wait_until(lambda: "transaction has gone on" in told(living(connect), "leader"), 20, "the term to be slow")
 
 
-def test_while_tables_are_locked_it_names_who_has_locked_them(
+def test_a_session_that_locks_tables_is_named(
     dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '@daily')")
@@ -116,7 +116,7 @@ def test_while_tables_are_locked_it_names_who_has_locked_them(
     assert told(found, "blocked") == "" and "not checked" not in told(found, "work")
 
 
-def test_status_says_who_to_ask_while_a_table_is_locked(
+def test_status_refers_to_doctor_while_a_table_is_locked(
     pgsched: Pgsched, db: psycopg.Connection, connect: Open
 ) -> None:
     locker = connect(autocommit=False)
@@ -126,7 +126,7 @@ def test_status_says_who_to_ask_while_a_table_is_locked(
     assert "`pgsched doctor` names the session that is in the way" in said.err
 
 
-def test_a_role_that_sees_only_its_own_sessions_does_not_call_the_others_fine(
+def test_a_role_that_sees_only_its_own_sessions_reports_xmin_as_unknown(
     db: psycopg.Connection, connect: Open, logins: Logins
 ) -> None:
     reader = connect(autocommit=False, application_name="a long report")
@@ -154,7 +154,7 @@ def test_a_check_that_fails_reports_itself_and_the_others_go_on(db: psycopg.Conn
     ]  # fmt: skip
 
 
-def test_who_holds_a_lock_that_pgsched_waits_for_is_named(db: psycopg.Connection, connect: Open) -> None:
+def test_a_session_that_holds_a_lock_pgsched_waits_for_is_named(db: psycopg.Connection, connect: Open) -> None:
     locker, waiter = connect(application_name="locker"), connect(application_name="pgsched settle here")
     waiter.execute("SET lock_timeout = '20s'")
     with locker.transaction():
@@ -199,7 +199,7 @@ def test_missing_checks_keys_and_row_security_are_named(db: psycopg.Connection, 
         assert part in text
 
 
-def test_functions_and_triggers_that_somebody_changed_are_named(db: psycopg.Connection, connect: Open) -> None:
+def test_missing_or_changed_functions_and_triggers_are_named(db: psycopg.Connection, connect: Open) -> None:
     db.execute("DROP TRIGGER b_plan_again ON pgsched.jobs")
     db.execute("DROP FUNCTION pgsched.first_result(text)")
     db.execute(
@@ -219,7 +219,7 @@ def test_a_real_invalid_index_is_named_with_its_cure(db: psycopg.Connection, con
     assert "index mine of runs is not ready: REINDEX INDEX CONCURRENTLY" in text
 
 
-def test_who_fills_the_notification_queue_is_named(private_cluster: PrivateCluster) -> None:
+def test_a_session_that_fills_the_notification_queue_is_named(private_cluster: PrivateCluster) -> None:
     if int((private_cluster.cluster.data / "PG_VERSION").read_text()) < 17:
         pytest.skip("before 17 the queue has 8 GB, which cannot be set")
     private_cluster.stop("fast")
@@ -323,7 +323,7 @@ def test_workers_that_are_gone_or_differ_are_named(db: psycopg.Connection, conne
     assert f"{pgsched.__version__} (this program)" in told(found, "version")
 
 
-def test_the_trend_of_dead_rows_is_told() -> None:
+def test_the_trend_of_dead_rows_is_reported() -> None:
     row = {"name": "runs", "live": 10, "limit": 1000.0, "vacuumed_s": None, "off": False}
     found = list(doctor.dead_rows([row | {"dead": 80_000}], [row | {"dead": 90_000}], 2.0))
     assert "90000 dead rows (+5000/s) beside 10 live ones, vacuumed never" in told(found, "vacuum", "warn")
@@ -337,7 +337,7 @@ def test_asynchronous_standbys_are_warned_of() -> None:
     assert [one.level for one in doctor.replication({"standbys": 2, "synchronous": 1})] == []
 
 
-def test_where_there_is_no_pooler_none_is_told_of(db: psycopg.Connection[Any]) -> None:
+def test_no_pooler_is_reported_where_there_is_none(db: psycopg.Connection[Any]) -> None:
     assert list(doctor.poolers(db)) == []
 
 

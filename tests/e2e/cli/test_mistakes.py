@@ -1,7 +1,8 @@
-"""What people do at a prompt: pipes that end early, terminals without UTF-8, words given twice, typing mistakes."""
+"""Typical situations at a prompt: pipes that end early, terminals without UTF-8, repeated options, misspelled words."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -29,15 +30,19 @@ def shell(line: str, dsn: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("command", ["status", "job list", "run list --limit 10000", "--help"])
-def test_a_reader_that_leaves_early_ends_it_quietly(command: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_a_pipe_that_is_closed_early_ends_a_command_quietly(
+    command: str, dsn: str, db: psycopg.Connection[Any]
+) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT repeat('t', 200) FROM generate_series(1, 1000)")
     done = shell(f'"$1" -m pgsched {command} | head -c 10', dsn)
     assert done.stderr == ""
 
 
-def test_a_full_disk_under_the_output_is_no_bug(dsn: str) -> None:
+def test_output_to_a_full_disk_is_an_error_and_not_a_bug(dsn: str) -> None:
     done = shell('"$1" -m pgsched status --json > /dev/full', dsn)
-    assert (done.returncode, done.stderr) == (1, "error: the output cannot be written: No space left on device\n")
+    error = json.loads(done.stderr)["error"]
+    assert (done.returncode, error["code"]) == (1, "output")
+    assert error["message"] == "the output cannot be written: No space left on device"
 
 
 @pytest.mark.parametrize("command", ["status", "job list", "job show 'NAME'", "job preview 'NAME'", "doctor"])
@@ -49,13 +54,13 @@ def test_a_terminal_without_utf_8_shows_names_as_escapes(command: str, dsn: str,
     assert done.returncode in (0, 1) and "error" not in done.stderr, done.stderr
 
 
-def test_an_option_of_one_value_is_refused_twice(pgsched: Program) -> None:
+def test_an_option_with_one_value_is_refused_when_it_is_repeated(pgsched: Program) -> None:
     said = pgsched("run", "list", "--queue", "a", "--queue", "b")
     assert (said.code, "Option '--queue' is given 2 times" in said.err) == (2, True)
     assert pgsched("run", "list", "--json", "--json").code == 0
 
 
-def test_states_may_be_repeated_and_kinds_too(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+def test_the_options_state_and_allow_may_be_repeated(pgsched: Program, db: psycopg.Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.runs (task, state) SELECT 't', unnest('{queued,queued}'::text[])")
     db.execute(
         "UPDATE pgsched.runs SET state = 'dead', finished_at = now() WHERE id = (SELECT min(id) FROM pgsched.runs)"

@@ -1,4 +1,4 @@
-"""status, doctor, top, the console, metrics and /readyz say the same of a system, whatever is wrong with it."""
+"""status, doctor, top, the console, metrics and /readyz report the same problems of a system."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core import health as rules
+from pgsched.core import problems as rules
 from pgsched.services import doctor, top
-from pgsched.telemetry.health import Health
+from pgsched.telemetry.liveness import Health
 from pgsched.telemetry.system_health import SystemHealth
 from tests.support.cli.rolled_back import take_release_back
 from tests.support.db.leading import lead
@@ -36,7 +36,7 @@ AHEAD = "UPDATE pgsched.jobs SET decided_until = clock_timestamp() + interval '1
 
 
 class Scene:
-    """A database in which somebody leads and a worker waits for work."""
+    """A database with a live leader and a worker that waits for work."""
 
     def __init__(self, db: Db, connect: Open, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch) -> None:
         self.db, self.connect, self.pgsched, self.monkeypatch = db, connect, pgsched, monkeypatch
@@ -55,7 +55,7 @@ class Scene:
         self.db.execute(RUNS.encode(), [ago, n])
 
     def run(self, ago: str) -> None:
-        """What is queued has been started."""
+        """Mark the queued runs as started this long ago."""
         self.db.execute("UPDATE pgsched.runs SET state = 'running', token = gen_random_uuid(), attempt = 1,"
                         " started_at = clock_timestamp() - %s::interval, lease_until = now() + interval '1 minute'",
                         [ago])  # fmt: skip
@@ -96,7 +96,7 @@ def runs_that_wait_for_a_limit(scene: Scene) -> None:
 
 
 def a_paused_queue(scene: Scene) -> None:
-    assert scene.pgsched("queue", "pause", "default", "--reason", "provider is down").code == 0
+    assert scene.pgsched("pause", "--queue", "default", "--reason", "provider is down").code == 0
     scene.db.execute("UPDATE pgsched.pauses SET paused_at = paused_at - interval '400 s'")
     scene.queued("400 s")
 
@@ -116,7 +116,7 @@ def a_queue_that_is_shut(scene: Scene) -> None:
 
 
 def a_duty_that_fails(scene: Scene) -> None:
-    """A trigger of somebody's keeps the pruner from deleting."""
+    """Add a foreign trigger that keeps the pruner from deleting."""
     scene.monkeypatch.setattr(rules, "FAILING_S", 0.0)
     db = scene.db
     db.execute('UPDATE pgsched.retention SET keep = \'{"any": "1 second"}\'')
@@ -202,7 +202,7 @@ STATES: list[tuple[Callable[[Scene], None], set[str], str]] = [
 
 
 def timeless(text: str) -> str:
-    """Two looks are never at the same moment."""
+    """Replace time spans, because two readings are never made at the same moment."""
     return SPAN.sub("#", text)
 
 
@@ -229,7 +229,7 @@ def in_top(scene: Scene) -> list[str]:
 
 
 def in_metrics(scene: Scene) -> tuple[list[str], set[str]]:
-    """The lines of /readyz, and the kinds that are counted."""
+    """Return the problems in /readyz, and the kinds of problems that the metrics count."""
     system = SystemHealth(lambda: True)
     with closing(scene.connect()) as conn:
         system.look(conn)
@@ -245,7 +245,7 @@ def scene(db: Db, connect: Open, pgsched: Pgsched, monkeypatch: pytest.MonkeyPat
     return Scene(db, connect, pgsched, monkeypatch)
 
 
-def test_nothing_is_said_of_a_system_that_does_its_work(scene: Scene) -> None:
+def test_a_system_that_does_its_work_has_no_problems(scene: Scene) -> None:
     scene.db.execute(JOB)
     scene.queued("10 s")
     assert in_status(scene) == in_doctor(scene) == in_top(scene) == []
@@ -253,7 +253,9 @@ def test_nothing_is_said_of_a_system_that_does_its_work(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("state", "kinds", "text"), STATES, ids=[state.__name__ for state, _, _ in STATES])
-def test_all_say_the_same(scene: Scene, dsn: str, state: Callable[[Scene], None], kinds: set[str], text: str) -> None:
+def test_every_command_and_page_reports_the_same_problems(
+    scene: Scene, dsn: str, state: Callable[[Scene], None], kinds: set[str], text: str
+) -> None:
     state(scene)
     expected = [timeless(one) for one in in_status(scene)]
     assert any(text in one for one in expected), expected
@@ -280,7 +282,7 @@ def console(dsn: str, path: str) -> str:
         return str(client.get(path).text)
 
 
-def test_a_lost_worker_is_told_of_by_all_and_leaves_the_rest_healthy(scene: Scene, dsn: str) -> None:
+def test_a_lost_worker_is_noted_everywhere_and_is_no_problem(scene: Scene, dsn: str) -> None:
     scene.worker(name="gone:2", running=4, seen="90 s")
     note = "worker gone:2 was lost # ago; it held 4 runs"
     assert in_status(scene) == in_top(scene) == in_doctor(scene) == []
@@ -293,7 +295,7 @@ def test_a_lost_worker_is_told_of_by_all_and_leaves_the_rest_healthy(scene: Scen
     assert "was lost" not in scene.pgsched("status").out
 
 
-def test_what_a_lost_worker_held_is_known_once_it_is_taken_back(scene: Scene) -> None:
+def test_status_names_the_runs_of_a_lost_worker_once_they_are_reaped(scene: Scene) -> None:
     scene.db.execute("DELETE FROM pgsched.leader")
     scene.worker(name="gone:2", running=4, seen="90 s")
     scene.queued(n=4)
@@ -310,7 +312,7 @@ def test_what_a_lost_worker_held_is_known_once_it_is_taken_back(scene: Scene) ->
     assert "it held 3 x t, 1 x u" in scene.pgsched("status").out
 
 
-def test_a_duty_that_goes_through_again_is_a_problem_no_more(scene: Scene) -> None:
+def test_a_duty_that_succeeds_again_is_no_longer_a_problem(scene: Scene) -> None:
     a_duty_that_fails(scene)
     assert in_status(scene) != []
     scene.db.execute("DROP TRIGGER mine ON pgsched.runs")
@@ -325,7 +327,7 @@ def test_a_duty_that_goes_through_again_is_a_problem_no_more(scene: Scene) -> No
     wait_until(over, 30, "the next prune")
 
 
-def test_how_long_runs_may_wait_is_settable(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_allowed_wait_of_queued_runs_can_be_set(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.queued("100 s")
     assert in_status(scene) == []
     monkeypatch.setenv("PGSCHED_BACKLOG_S", "300,default=90")
@@ -339,7 +341,7 @@ def test_how_long_runs_may_wait_is_settable(scene: Scene, monkeypatch: pytest.Mo
         assert "PGSCHED_BACKLOG_S: 'soon': expected SECONDS or QUEUE=SECONDS" in said.out + said.err
 
 
-def test_a_role_that_may_not_read_alerts_is_told_the_rest(scene: Scene, logins: Any) -> None:
+def test_a_role_that_may_not_read_alerts_gets_the_other_problems(scene: Scene, logins: Any) -> None:
     a_limit_of_0(scene)
     logins.connect("alice").execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     said = scene.pgsched("status", "--json", "--dsn", logins.dsn("alice"))

@@ -1,4 +1,4 @@
-"""The process of a command: what it does beside the command itself."""
+"""Garbage collection in the processes of commands: short commands avoid it, long-running ones tune it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ main()
 
 
 @pytest.mark.parametrize("command", ["status", "job list", "run list", "doctor"])
-def test_a_short_command_looks_for_no_garbage(command: str, dsn: str) -> None:
+def test_a_short_command_never_collects_garbage(command: str, dsn: str) -> None:
     words = [sys.executable, "-c", WATCHED, *command.split(), "--dsn", dsn]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode in (0, 1) and done.stdout, done.stderr
@@ -45,7 +45,7 @@ def test_a_short_command_looks_for_no_garbage(command: str, dsn: str) -> None:
 
 @pytest.fixture
 def frozen() -> Iterator[list[int]]:
-    """How many objects were frozen each time, and after it everything as it was."""
+    """A list for the numbers of frozen objects. Afterwards the settings of the garbage collector are restored."""
     before = gc.get_threshold()
     gc.unfreeze()
     gc_tuning.tune_for_command()
@@ -55,7 +55,7 @@ def frozen() -> Iterator[list[int]]:
 
 
 class Began(Exception):
-    """It would go on for long now."""
+    """Raised at the point where the process would begin its long work."""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ class Began(Exception):
     ],
     ids=["worker", "leader", "supervisor", "web"],
 )
-def test_one_that_lasts_does(
+def test_a_long_running_command_sets_thresholds_and_freezes_its_imports(
     module: Any,
     where: str,
     begin: Callable[[str], object],
@@ -92,8 +92,8 @@ def test_one_that_lasts_does(
     assert frozen[0] > 10_000
 
 
-def test_only_a_command_ends_without_a_look_at_what_is_left(frozen: list[int]) -> None:
-    """In a process that lasts that may be a handler's."""
+def test_only_a_short_command_skips_the_last_collection(frozen: list[int]) -> None:
+    """In a long-running process the remaining objects may belong to a handler."""
     gc_tuning.tune_for_long_run()
     count = gc.get_freeze_count()
     new = [[] for _ in range(10_000)]

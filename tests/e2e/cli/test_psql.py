@@ -1,4 +1,4 @@
-"""`pgsched psql` and the embedded server: found by a second terminal, migrated, stopped by the last one."""
+"""`pgsched psql`, and the embedded server that commands start, migrate, share, and stop when the last one ends."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def test_without_a_dsn_the_embedded_server_is_started_migrated_and_stopped(proce
     assert not [*home.glob("pg*/postmaster.pid")]
 
 
-def test_the_home_is_where_it_says(home: Path) -> None:
+def test_the_data_directory_is_that_of_pgsched_home(home: Path) -> None:
     assert data_dir() == home.resolve()

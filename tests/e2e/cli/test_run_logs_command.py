@@ -1,4 +1,4 @@
-"""Reading and following what runs print."""
+"""`pgsched run logs`, `run watch` and `run show` print and follow the output and progress of runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOR_KEPT = ", or its worker keeps no output (--log-bytes 0)\n"
 
 @contextmanager
 def started(dsn: str, *args: str) -> Iterator[subprocess.Popen[str]]:
-    """A command line that goes on by itself."""
+    """Run a command line in its own process, which is killed at the end of the block."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "pgsched", *args], cwd=ROOT, env=os.environ | {"PGSCHED_DSN": dsn},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -39,7 +39,7 @@ def started(dsn: str, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def is_connected(db: psycopg.Connection) -> Callable[[], object]:
-    """Is a command line connected to the test's database?"""
+    """Return a check whether a command line is connected to the test's database."""
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE %s"
     return lambda: db.execute(query.encode(), ["pgsched cli%"]).fetchone() != (0,)
 
@@ -50,7 +50,7 @@ def shell(db: psycopg.Connection, dsn: str, line: str, **columns: object) -> str
     return str(run_id)
 
 
-def test_output_is_shown_as_it_was(pgsched: Pgsched, dsn: str, db: psycopg.Connection) -> None:
+def test_output_is_shown_unchanged(pgsched: Pgsched, dsn: str, db: psycopg.Connection) -> None:
     run_id = shell(db, dsn, r"printf 'a\tb\n\nc'; sleep 0.2; echo oops >&2")
     assert pgsched("run", "logs", run_id, "--stream", "stdout").out == "a\tb\n\nc"
     assert pgsched("run", "logs", run_id, "--stream", "stderr").out == "oops\n"
@@ -85,14 +85,14 @@ def test_each_attempt_has_its_own_output(pgsched: Pgsched, dsn: str, db: psycopg
 
 
 @pytest.mark.parametrize("verb", ["logs", "watch"])
-def test_a_run_that_is_not_there_is_one_line_and_a_code(verb: str, pgsched: Pgsched) -> None:
+def test_an_unknown_run_ends_with_one_line_and_code_8(verb: str, pgsched: Pgsched) -> None:
     said = pgsched("run", verb, "999")
     assert (said.code, said.out, said.err.count("\n")) == (8, "", 1)
     assert said.err.startswith("error: there is no run 999")
     assert pgsched("run", verb, "x").code == 2
 
 
-def test_a_wrong_stream_is_refused_and_a_silent_run_said_to_be_one(
+def test_a_wrong_stream_is_refused_and_missing_output_is_explained(
     pgsched: Pgsched, dsn: str, db: psycopg.Connection
 ) -> None:
     run_id = shell(db, dsn, "true")
@@ -113,7 +113,7 @@ def test_a_wrong_stream_is_refused_and_a_silent_run_said_to_be_one(
     assert pgsched("run", "logs", quiet).err.endswith("a task's is kept with capture=True, and what run.log() says\n")
 
 
-def test_a_follow_that_begins_before_the_run_sees_all_of_it_as_it_comes_and_ends_with_it(
+def test_follow_prints_the_output_of_a_run_as_it_comes_and_ends_with_the_run(
     dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
@@ -134,7 +134,7 @@ def test_a_follow_that_begins_before_the_run_sees_all_of_it_as_it_comes_and_ends
     assert (got, out, follower.returncode) == (["begun\n"], "over", 0)
 
 
-def test_a_follow_in_json_is_an_object_a_line(dsn: str, db: psycopg.Connection) -> None:
+def test_follow_in_json_prints_one_object_per_line(dsn: str, db: psycopg.Connection) -> None:
     run_id = add(db, "shell", "echo one; sleep 1.2; echo two")
     with started(dsn, "run", "logs", str(run_id), "--follow", "--json") as follower:
         wait_until(is_connected(db), 30, "the follower")
@@ -153,8 +153,8 @@ def test_ctrl_c_ends_a_follow_cleanly(dsn: str, db: psycopg.Connection) -> None:
 
 
 def steps(db: psycopg.Connection) -> tuple[App, int]:
-    """A handler that tells how far it is, twice."""
-    app = App()
+    """Return an app whose handler reports its progress twice, and the id of a run of it."""
+    app = App("test")
 
     @app.task(name="steps")
     def steps(run: Run) -> None:
@@ -187,7 +187,7 @@ def test_watch_of_a_failure_ends_with_one(pgsched: Pgsched, dsn: str, db: psycop
     assert (looks[0]["text"], looks[-1]["state"]) == ("bad\n", "dead")
 
 
-def test_show_tells_the_progress(pgsched: Pgsched, dsn: str, db: psycopg.Connection) -> None:
+def test_show_prints_the_progress(pgsched: Pgsched, dsn: str, db: psycopg.Connection) -> None:
     app, run_id = steps(db)
     work(dsn, app, lambda: all_ended(db))
     assert "progress      100% (4/4) last" in pgsched("run", "show", str(run_id)).out

@@ -1,4 +1,4 @@
-"""`pgsched top` on a real terminal, database and worker, used as an operator would."""
+"""`pgsched top` on a real terminal with a real database and worker, used as an operator would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
 
-RESTORED = {"7", "25"}  # the modes of a terminal nobody has changed: it wraps, and shows the cursor
+RESTORED = {"7", "25"}  # the modes of an unchanged terminal: it wraps lines and shows the cursor
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def screen(dsn: str, tmp_path: Path) -> Iterator[Terminal]:
 
 
 def quits(screen: Terminal, code: int = 0) -> None:
-    """It has ended, and the terminal is as it was."""
+    """Check that top has ended and that the terminal is as it was before."""
     screen.until(f"ended {code}, terminal restored")
     assert screen.screen.modes - {"2004"} == RESTORED
     assert "2004" not in screen.screen.modes
@@ -56,7 +56,7 @@ def quits(screen: Terminal, code: int = 0) -> None:
 
 
 def pid_of_top(shell: int) -> int:
-    """The process id of the command that a shell runs."""
+    """Return the process id of the command that a shell runs."""
     found = Path(f"/proc/{shell}/task/{shell}/children").read_text().split()
     return int(found[-1])
 
@@ -123,7 +123,7 @@ def test_an_operator_pauses_a_job_and_a_queue_and_resumes_them(db: psycopg.Conne
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 
-def test_a_viewer_sees_everything_and_is_told_that_it_may_not_change_it(
+def test_a_viewer_sees_everything_and_gets_an_error_for_each_change(
     dsn: str, db: psycopg.Connection, tmp_path: Path
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
@@ -162,7 +162,7 @@ def test_a_viewer_sees_everything_and_is_told_that_it_may_not_change_it(
     [("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), ("\x1c", 131)],
     ids=["q", "ctrl-c", "SIGTERM", "SIGHUP", "ctrl-backslash"],
 )
-def test_the_terminal_is_given_back_whatever_ends_it(screen: Terminal, how: str | signal.Signals, code: int) -> None:
+def test_the_terminal_is_restored_however_top_ends(screen: Terminal, how: str | signal.Signals, code: int) -> None:
     assert {"1049"} <= screen.screen.modes
     assert "25" not in screen.screen.modes
     if isinstance(how, str):
@@ -173,16 +173,16 @@ def test_the_terminal_is_given_back_whatever_ends_it(screen: Terminal, how: str 
 
 
 def fill(screen: Terminal) -> None:
-    """Have it draw until the terminal, which nobody reads, has no room for more."""
+    """Make top draw until the terminal, which is not read, has no room for more."""
     waits_in = Path(f"/proc/{pid_of_top(screen.shell.pid)}/wchan")
-    for _ in range(1000):  # where the kernel does not tell in what a process waits, that is enough as well
+    for _ in range(1000):  # 1000 draws also fill the terminal where the kernel hides what a process waits for
         screen.send("\x0c")
         if screen.unread(0.01) and "wait_woken" in waits_in.read_text():
             return
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_terminal_that_takes_nothing_keeps_nobody_from_ending_it(screen: Terminal, number: signal.Signals) -> None:
+def test_a_signal_ends_top_although_its_terminal_is_full(screen: Terminal, number: signal.Signals) -> None:
     fill(screen)
     pid = pid_of_top(screen.shell.pid)
     os.kill(pid, number)
@@ -190,14 +190,14 @@ def test_a_terminal_that_takes_nothing_keeps_nobody_from_ending_it(screen: Termi
     screen.until(f"ended {128 + number}, terminal restored")
 
 
-def test_ctrl_s_does_not_stop_it(screen: Terminal) -> None:
+def test_ctrl_s_does_not_stop_top(screen: Terminal) -> None:
     screen.send("\x13?")
     screen.until("any key goes back")
 
 
 @pytest.mark.parametrize("what", ["loop.frame", "reader.Reader._once"])
-def test_the_terminal_is_given_back_after_a_bug(dsn: str, tmp_path: Path, what: str) -> None:
-    """Of what draws, and of what reads: an old look must not stay there as if it were new."""
+def test_the_terminal_is_restored_after_a_bug(dsn: str, tmp_path: Path, what: str) -> None:
+    """A bug in the drawing or reading code ends top, so that old figures do not stay there as if they were new."""
     with terminal(tmp_path, dsn) as screen:
         broken = tmp_path / "broken.py"
         broken.write_text(
@@ -210,15 +210,17 @@ def test_the_terminal_is_given_back_after_a_bug(dsn: str, tmp_path: Path, what: 
         )
         before = tmp_path / "before"
         screen.send(f"clear; stty -g > {before}\n{sys.executable} {broken}; echo ended $?\n")
-        screen.until("ended 70\nREADY>")  # before that, what is typed may be pressed in top
-        screen.send(f"stty -g | cmp - {before} && echo sa''me\n")  # the echo of the command is no answer
+        screen.until("ended 70\nREADY>")  # before that, top may take typed text as keys
+        screen.send(
+            f"stty -g | cmp - {before} && echo sa''me\n"
+        )  # the split word keeps the echo of the command from matching
         shown = screen.until("same")
         assert "ended 70" in shown
         assert "ZeroDivisionError: a bug" in shown
         assert screen.screen.modes == RESTORED
 
 
-def test_it_is_suspended_and_goes_on(db: psycopg.Connection, screen: Terminal) -> None:
+def test_top_can_be_suspended_and_resumed(db: psycopg.Connection, screen: Terminal) -> None:
     screen.send("\x1a")
     screen.until("Stopped")
     assert screen.screen.modes == RESTORED
@@ -236,7 +238,7 @@ def test_it_is_suspended_and_goes_on(db: psycopg.Connection, screen: Terminal) -
     assert screen.screen.modes == RESTORED
 
 
-def test_it_follows_the_size_of_the_window(screen: Terminal) -> None:
+def test_top_follows_the_size_of_the_window(screen: Terminal) -> None:
     for width, height in ((120, 40), (50, 12), (80, 24)):
         screen.resize(width, height)
         shown = screen.until(lambda shown: "q quit" in shown and "1 overview" in shown)
@@ -244,7 +246,7 @@ def test_it_follows_the_size_of_the_window(screen: Terminal) -> None:
         assert len(shown.splitlines()[height - 1]) == width
 
 
-def test_without_utf_8_the_blocks_are_plain_characters(dsn: str, tmp_path: Path) -> None:
+def test_without_utf_8_the_bars_are_plain_characters(dsn: str, tmp_path: Path) -> None:
     with terminal(tmp_path, dsn, PYTHONIOENCODING="ascii") as screen:
         screen.send("top\n")
         screen.until("throughput ____")
@@ -254,7 +256,7 @@ def test_without_utf_8_the_blocks_are_plain_characters(dsn: str, tmp_path: Path)
         screen.until(lambda shown: "throughput ____" in shown and "ended 0" in shown)
 
 
-def test_without_colours_when_asked(dsn: str, tmp_path: Path) -> None:
+def test_no_color_turns_colours_off(dsn: str, tmp_path: Path) -> None:
     for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with terminal(tmp_path, dsn, **environment) as screen:
             screen.send("top\n")
@@ -277,7 +279,7 @@ def test_errors_with_control_characters_do_nothing_to_the_terminal(db: psycopg.C
     screen.until("error      \\x1b[2J\\x1b]0;title\\x07gone")
 
 
-def test_a_database_that_goes_and_comes_back(private_cluster: PrivateCluster, tmp_path: Path) -> None:
+def test_top_goes_on_when_a_stopped_database_comes_back(private_cluster: PrivateCluster, tmp_path: Path) -> None:
     upgrade(private_cluster.dsn)
     with terminal(tmp_path, private_cluster.dsn) as screen:
         screen.send("top\n")
@@ -311,7 +313,7 @@ def test_keys_work_while_the_database_does_not_answer(private_cluster: PrivateCl
             quits(screen)
 
 
-def test_who_sees_only_their_own_is_told_what_is_hidden(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
+def test_a_producer_is_told_that_alerts_are_hidden(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
     alone(lambda: roles.apply(db))
     with terminal(tmp_path, make_conninfo(dsn, options="-c role=pgsched_producer")) as screen:
         screen.send("top\n")

@@ -1,4 +1,4 @@
-"""Where people run it."""
+"""Fixtures of the container tests: command lines, run in this process or in one of their own."""
 
 from tests.support.fixtures import no_settings, pgsched, process
 

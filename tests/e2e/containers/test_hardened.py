@@ -1,4 +1,4 @@
-"""Containers as hardened clusters start them: nothing can be written, and the user is a number without a name."""
+"""pgsched works in hardened containers: nothing can be written, and the user is a number without a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORKER = "--allow task,shell,command,sql --app tests.support.apps.contained:app 
 
 
 def queued(dsn: str) -> int:
-    """A run of each kind; how many there are."""
+    """Enqueue runs of several kinds, and return how many there are."""
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute("SELECT pgsched.enqueue('thread'), pgsched.enqueue('process')")
         db.execute(

@@ -14,7 +14,7 @@ Program = Callable[..., Said]
 
 @pytest.fixture
 def worker() -> Iterator[str]:
-    """The endpoint of a worker that lives, but drains."""
+    """The address of the endpoint of a worker that is alive but drains."""
     listening = listen("health", "127.0.0.1:0")
     endpoint = Endpoint(
         listening,
@@ -25,14 +25,14 @@ def worker() -> Iterator[str]:
     endpoint.close()
 
 
-def test_it_says_what_the_endpoint_says(worker: str, process: Program) -> None:
+def test_health_prints_the_answer_of_the_endpoint(worker: str, process: Program) -> None:
     alive = process("health", worker)
     assert (alive.code, alive.out, alive.err) == (0, "alive\n", "")
     drains = process("health", worker, "--ready")
     assert (drains.code, drains.out, drains.err) == (1, "", "it drains\\x1b[2J\n")
 
 
-def test_no_answer_is_no_health(process: Program) -> None:
+def test_health_fails_without_an_answer(process: Program) -> None:
     nobody = process("health", "127.0.0.1:1")
     assert nobody.code == 1 and "no answer from 127.0.0.1:1/healthz" in nobody.err
     assert process("health", "nonsense").code == 2

@@ -1,4 +1,4 @@
-"""A worker as the first process of a container: nothing stays a zombie, signals and exit codes get through."""
+"""A worker as process 1 of a container leaves no zombies, obeys signals and passes its exit code on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def stat(pid: int) -> list[str]:
-    """State, parent ... of a process, as /proc has them; empty if it is gone."""
+    """Return the state, the parent and other fields of a process from /proc, or an empty list if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -44,7 +44,7 @@ def zombies(pid: int) -> list[int]:
 
 @contextmanager
 def contained(dsn: str, log: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """`pgsched ...` as process 1 of a namespace; its process outside, and unshare's."""
+    """Run `pgsched ...` as process 1 of a namespace. Yield the process of unshare, and the outer pid of process 1."""
     with log.open("wb") as sink:
         outer = subprocess.Popen(
             ["unshare", *FLAGS, sys.executable, "-m", "pgsched", *words],
@@ -74,10 +74,10 @@ def test_nothing_stays_a_zombie_and_a_stop_drains(dsn: str, tmp_path: Path) -> N
         assert zombies(first) == [] and zombies(children(first)[0]) == []
         os.kill(first, signal.SIGTERM)
         assert outer.wait(30) == 0, log.read_text()
-    assert "succeeded=6" in log.read_text(), "it stopped in good order"
+    assert "stopped: 6 succeeded" in log.read_text(), "it stopped in good order"
 
 
-def test_its_exit_code_is_that_of_the_worker(dsn: str, tmp_path: Path) -> None:
+def test_the_exit_code_of_the_container_is_that_of_the_worker(dsn: str, tmp_path: Path) -> None:
     with contained(dsn, tmp_path / "log", "worker", "--lease", "0") as (outer, _):
         assert outer.wait(30) == 2
     assert "lease: 0 is out of range" in (tmp_path / "log").read_text()

@@ -1,4 +1,7 @@
-"""Nothing of the caller's environment reaches a page, and tests in which hours pass keep off the full hour."""
+"""Fixtures of the docs tests.
+
+No setting of the caller's environment reaches a page. Tests that let hours pass do not begin near a full hour.
+"""
 
 from tests.support.fixtures import no_full_hour, no_settings, pgsched, process
 

@@ -1,4 +1,4 @@
-"""Every code block and command line of README.md and docs/ is executed: each page from its top to its end."""
+"""Every code block and command line of README.md and docs/ is executed, each page from top to end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL = {name: read(name) for name in PAGES}
 
 @pytest.fixture
 def played(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """The page, played from its top to its end. A fault that it declares is forgotten."""
+    """The page after all its blocks were executed in order. A fault that the page declares is removed afterwards."""
     monkeypatch.setattr(registry, "FAULTS", registry.load_faults())
     stage = STAGES.get(request.param, Stage())
     with contextlib.ExitStack() as opened:
@@ -50,7 +50,7 @@ def own_server() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # on a machine with other things to do
+@pytest.mark.timeout(400)  # long enough for a busy machine
 @pytest.mark.parametrize("played", [name for name, page in ALL.items() if page.blocks], indirect=True)
 def test_every_block_of_the_page_runs(played: Play) -> None:
     failed = [f"{played.page.name}:{line}: {trace(error)}" for line, error in played.outcomes.items()

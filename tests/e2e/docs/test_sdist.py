@@ -1,4 +1,4 @@
-"""The source distribution holds what its tests need: pages, examples, figures, the lock."""
+"""The source distribution contains every file that its tests need: pages, examples, figures, the lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OUTSIDE = {".gitignore"}
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="this is no checkout")
-def test_it_holds_every_file_of_the_checkout(tmp_path: Path) -> None:
+def test_the_sdist_holds_every_file_of_the_checkout(tmp_path: Path) -> None:
     pytest.importorskip("build")
     command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The wheel alone, outside the checkout, runs a job: nothing of pgsched is taken from the source tree."""
+"""The installed wheel runs a job outside the checkout, without any file of the source tree."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty virtualenv that holds the wheel and sees our dependencies, without network."""
+    """A virtualenv with only the wheel. It sees the installed dependencies, and needs no network."""
     place = tmp_path_factory.mktemp("elsewhere") / "env"
     venv.create(place, with_pip=False)
     python = place / "bin" / "python"
     run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    # A .pth file inside a directory that a .pth file names is not read: the editable pgsched stays invisible.
+    # Python reads no .pth file in a directory that another .pth file names: the editable pgsched stays invisible.
     paths = sysconfig.get_paths(vars={"base": str(place), "platbase": str(place)})
     (Path(paths["purelib"]) / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     return place
@@ -90,7 +90,7 @@ def test_pytest_finds_the_test_kit_of_the_wheel(installed: Path, tmp_path: Path)
         "from pgsched import App\nfrom pgsched.testing import record\n"
         "def test_it(pytestconfig):\n"
         "    assert pytestconfig.pluginmanager.has_plugin('pgsched')\n"
-        "    with record(App()) as recorder:\n        assert recorder.drain() == []\n"
+        "    with record(App('test')) as recorder:\n        assert recorder.drain() == []\n"
     )
     told = run(str(installed / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path))
     assert "1 passed" in told

@@ -1,4 +1,4 @@
-"""Tests in which hours pass keep off the full hour."""
+"""Fixture of the examples' tests: tests that let hours pass do not begin near a full hour."""
 
 from tests.support.fixtures import no_full_hour
 

@@ -1,4 +1,4 @@
-"""sql/examples: each program runs as it stands, does what it says, and prints the same in every language."""
+"""Each program in sql/examples runs unchanged, does what it says, and prints the same in every language."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from pgsched import App
-from tests.support.db.passing import lead, pass_time
+from tests.support.db.passing import keep_next_slots, lead, pass_time
 from tests.support.docs.languages import EXAMPLES, LANGUAGES, Programs, said
 from tests.support.working import all_ended, work
 
-PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "errors")
+PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors")
 SUFFIX = {"psql": ".sql", "node": ".mjs", "ruby": ".rb"}
 
 DB = psycopg.Connection[Any]
@@ -27,7 +27,7 @@ def programs(request: pytest.FixtureRequest, dsn: str, db: DB, tmp_path: Path) -
 
 
 def shop(dsn: str, declined: list[str]) -> App:
-    """What the workers run: cards.charge fails for as long as `declined` says why."""
+    """Return the app of the workers. Its task cards.charge fails while `declined` holds a reason."""
     app = App("shop", dsn=dsn)
 
     @app.task(name="orders.total")
@@ -155,7 +155,32 @@ def test_a_slot_of_a_stretch_is_explained_by_the_row_that_stands_for_it(programs
     assert programs.run("explain", job="hourly", at=row[0]) == [f"missed {row[1]}"]
 
 
-def test_refusals_are_told_apart(programs: Programs, request: pytest.FixtureRequest, db: DB) -> None:
+def test_a_job_is_read_with_its_slots_and_runs(programs: Programs, db: DB) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, schedule, timezone, task, overlap)"
+        " VALUES ('hourly', '@hourly', 'Asia/Tokyo', 't', 'allow')"
+    )
+    pass_time(db, 10 * 86400)
+    lead(db)
+    keep_next_slots(db)
+    row = db.execute(
+        "SELECT covers_from::text, reason, covers_count FROM pgsched.runs WHERE state = 'missed' AND covers_count > 6"
+    ).fetchone()
+    assert row is not None
+    at, reason, count = row
+    lines = programs.run("read", job="hourly", at=at)
+    assert lines[0] == "active t queued  0 1 0"
+    assert [re.search(r" \w{3} [-0-9]{10} [0-9]{2}:00:00 \+09:00", line) is not None for line in lines[1:4]] == [
+        True
+    ] * 3
+    assert " queued" in lines[4] and " missed" in lines[5]
+    (missed,) = [line for line in lines[6:-1] if f" {count} missed {reason}" in line]
+    assert missed.startswith(at)
+    assert f" of job hourly: it lies in a stretch of {count} slots from " in lines[-1]
+    assert reason in lines[-1]
+
+
+def test_each_refusal_has_its_own_error_code(programs: Programs, request: pytest.FixtureRequest, db: DB) -> None:
     db.execute("INSERT INTO pgsched.queues (name, max_depth) VALUES ('narrow', 1)")
     enqueue(db, "orders.total", queue="narrow")
     lines = programs.run("errors")

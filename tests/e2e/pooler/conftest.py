@@ -1,4 +1,4 @@
-"""A database behind a PgBouncer, and real workers that reach it only through that."""
+"""Fixtures of the pooler tests: a database behind PgBouncer, and real workers that reach it only through PgBouncer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Bouncing = Callable[..., AbstractContextManager[Bouncer]]
 
 @pytest.fixture
 def pooled(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bouncer]]:
-    """Starts a PgBouncer in front of the test's database; the keywords are its settings."""
+    """A function that starts a PgBouncer in front of the test's database. Its keywords are settings of PgBouncer."""
     if BINARY is None:
         pytest.skip("PgBouncer is not installed (apt-get install pgbouncer): poolers are not tested")
     monkeypatch.setattr(routes, "known", {})
@@ -31,13 +31,13 @@ def pooled(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., 
 
 @pytest.fixture
 def bouncer(pooled: Callable[..., Bouncer]) -> Bouncer:
-    """One in transaction mode."""
+    """A PgBouncer in transaction mode."""
     return pooled()
 
 
 @pytest.fixture
 def fleet_through(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Bouncer], Fleet]]:
-    """Worker processes behind a PgBouncer; what their handlers note goes round it."""
+    """A function that makes a fleet behind a PgBouncer. What handlers write into the ledger bypasses PgBouncer."""
     ledger.install(dsn)
     monkeypatch.setenv("LEDGER_DSN", dsn)
     with contextlib.ExitStack() as started:
@@ -51,6 +51,6 @@ def fleet(bouncer: Bouncer, fleet_through: Callable[[Bouncer], Fleet]) -> Fleet:
 
 @pytest.fixture
 def foreign(bouncer: Bouncer) -> Iterator[psycopg.Connection[Any]]:
-    """Somebody else's connection, who shares the pool."""
+    """A connection of another client that shares the pool."""
     with psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None, application_name="foreign") as conn:
         yield conn

@@ -1,4 +1,4 @@
-"""Session mode is as good as no pooler, statement mode is refused, and the console is served through one."""
+"""A pooler in session mode is as good as none, statement mode is refused, and the console works through a pooler."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ def test_in_session_mode_workers_listen_and_the_leader_holds_its_lock(
     fleet.start(2, "--app", "tests.support.apps.pooled:app", "--poll", "30", "--allow", "task,sql")
     leader = wait_for_leader(db)
     db.execute(SECONDLY.encode())
-    runs = [enqueue(db, task) for task in ("own", "own_async", "talk", "spawn")]  # a poll would come much later
+    runs = [
+        enqueue(db, task) for task in ("own", "own_async", "talk", "spawn")
+    ]  # a poll alone would find them much later
     assert {ended(db, run_id, 20) for run_id in runs} == {"succeeded"}
     assert one(db, LOCKS) >= 1
     assert "in session mode" in cli(bouncer, "status").stdout
     assert "in session mode: as good as none" in cli(bouncer, "doctor").stdout
-    fleet.by_pid(leader).signal(signal.SIGSTOP)  # its session ends by itself, as a direct one does
+    fleet.by_pid(leader).signal(signal.SIGSTOP)  # its session ends by itself, as without a pooler
     wait_for_leader(db, other_than=leader, timeout=20)
     wait_until(
         lambda: one(db, "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL AND phase >= 3") > 3, 30, "slots"
@@ -64,7 +66,7 @@ def test_in_statement_mode_every_command_ends_with_one_clear_line(pooled: Pooled
         assert len(said) == 1 and "Traceback" not in done.stderr
 
 
-def test_the_console_is_served(bouncer: Bouncer, db: Db, tmp_path: Path) -> None:
+def test_the_console_works_through_a_pooler(bouncer: Bouncer, db: Db, tmp_path: Path) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '0 2 * * *', 't')")
     said = tmp_path / "err"
     command = [sys.executable, "-m", "pgsched", "web", "--no-auth", "--port", "0"]
@@ -83,7 +85,7 @@ def test_the_console_is_served(bouncer: Bouncer, db: Db, tmp_path: Path) -> None
     assert "Traceback" not in said.read_text()
 
 
-def test_a_start_through_a_pooler_does_not_take_longer_than_a_blink(bouncer: Bouncer, dsn: str) -> None:
+def test_the_first_connection_through_a_pooler_takes_less_than_two_seconds(bouncer: Bouncer, dsn: str) -> None:
     from pgsched.db.connection import routes
     from pgsched.db.connection.connect import connect
 

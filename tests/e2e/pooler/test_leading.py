@@ -1,4 +1,4 @@
-"""Without a session there is still one leader: two can do no harm, and a frozen one is replaced."""
+"""Behind a pooler, without a session lock, there is one leader: a second one cannot write, a frozen one is replaced."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def slots_after(db: Db, at: object) -> None:
     assert overlapping == []
 
 
-# A silent leader is replaced after ten seconds. By default, the tests below show without that wait that its term has
-# ended, that another leader begins the next one, and that the old one writes nothing any more.
+# A silent leader is replaced after ten seconds. By default, the tests below do not wait for that. They show that its
+# term has ended, that another leader begins the next term, and that the old leader writes nothing any more.
 SILENT = [pytest.param(how, marks=pytest.mark.long) for how in (signal.SIGKILL, signal.SIGSTOP)]
 
 
@@ -52,7 +52,7 @@ def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal
     wait_for_leader(db, other_than=leader.pid, timeout=20)
     took_s = (one(db, "SELECT max(elected_at) FROM pgsched.leader") - gone_at).total_seconds()
     print(f"{how.name}: another leads after {took_s:.2f} s")
-    assert took_s <= (12 if how != signal.SIGTERM else 5)  # who resigns is not waited for
+    assert took_s <= (12 if how != signal.SIGTERM else 5)  # a leader that resigned is replaced without a wait
     if how == signal.SIGSTOP:
         leader.signal(signal.SIGCONT)
         wait_until(
@@ -61,7 +61,7 @@ def test_another_leads_when_the_leader_is_gone(fleet: Fleet, db: Db, how: signal
     slots_after(db, clock(db))
 
 
-def test_of_two_that_believe_to_lead_only_the_newest_writes(bouncer: Bouncer, db: Db) -> None:
+def test_of_two_processes_that_believe_they_lead_only_the_newest_writes(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
         with old.transaction():
             leadership.fence(old, None)
@@ -93,8 +93,8 @@ def test_a_term_that_is_alive_is_left_alone(bouncer: Bouncer, db: Db) -> None:
         assert leadership.is_vacant(conn, 10)
 
 
-def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bouncer, db: Db) -> None:
-    """It would keep everybody from leading until the clock has come as far as it was."""
+def test_a_term_last_seen_far_in_the_future_is_not_waited_for(bouncer: Bouncer, db: Db) -> None:
+    """Such a term would keep every process from leading until the clock has caught up."""
     with connect(bouncer.dsn) as conn:
         with conn.transaction():
             leadership.fence(conn, None)
@@ -105,8 +105,8 @@ def test_a_term_seen_after_the_clock_went_back_is_not_waited_for(bouncer: Bounce
         assert leadership.is_vacant(conn, 10)
 
 
-def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(bouncer: Bouncer, db: Db) -> None:
-    """Whoever stands meanwhile begins a new term, and the old one writes nothing any more."""
+def test_a_clock_that_goes_back_under_a_live_leader_leaves_one_leader(bouncer: Bouncer, db: Db) -> None:
+    """A candidate then begins a new term, and the old leader writes nothing any more."""
     with connect(bouncer.dsn, settings=BY_INDEX) as old, connect(bouncer.dsn, settings=BY_INDEX) as new:
         with old.transaction():
             leadership.fence(old, None)
@@ -127,7 +127,7 @@ def test_a_clock_that_goes_back_below_a_leader_that_is_alive_leaves_one_leader(b
             pass
 
 
-def test_after_a_failover_to_a_clock_that_is_back_somebody_leads(bouncer: Bouncer, db: Db) -> None:
+def test_after_a_failover_to_a_server_with_an_earlier_clock_a_candidate_leads(bouncer: Bouncer, db: Db) -> None:
     with connect(bouncer.dsn) as gone, gone.transaction():
         leadership.fence(gone, None)
         leadership.elect(gone, "gone without a word")
@@ -158,11 +158,11 @@ def test_eight_candidates_behind_a_pooler_elect_one(bouncer: Bouncer, db: Db) ->
     assert one(db, "SELECT count(*) FROM pgsched.leader WHERE resigned_at IS NULL") == 0
 
 
-@pytest.mark.long  # by default: test_a_term_that_is_alive_is_left_alone, and in tests/hostile, who gets the lock late
+@pytest.mark.long  # by default: test_a_term_that_is_alive_is_left_alone, and a test of late locks in tests/hostile
 def test_a_direct_leader_and_a_pooled_candidate_agree(
     bouncer: Bouncer, fleet: Fleet, db: Db, dsn: str, tmp_path_factory: Any
 ) -> None:
-    """The pooled one waits for the direct one's term to end, and the other way round nothing is doubled."""
+    """The pooled candidate waits until the direct leader's term ends. A direct candidate then doubles nothing."""
     with fleet_on(dsn, tmp_path_factory.mktemp("direct")) as direct:
         (first,) = direct.start(1)
         wait_for_leader(db)
@@ -172,11 +172,11 @@ def test_a_direct_leader_and_a_pooled_candidate_agree(
         assert one(db, "SELECT max(term) FROM pgsched.leader") == 1
         first.kill()
         wait_for_leader(db, other_than=first.pid, timeout=20)
-        direct.start(1)  # it gets the session's lock, and leaves alone who leads without it
+        direct.start(1)  # it gets the session lock, and leaves the leader without the lock alone
         slots_after(db, clock(db))
 
 
-def test_a_candidate_behind_the_fence_does_not_end_a_term(bouncer: Bouncer, db: Db) -> None:
+def test_a_candidate_that_holds_the_fence_does_not_end_a_term(bouncer: Bouncer, db: Db) -> None:
     leader = Leader(bouncer.dsn, LeaderSettings(), "leader")
     thread = threading.Thread(target=leader.run, daemon=True)
     thread.start()

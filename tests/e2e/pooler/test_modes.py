@@ -1,4 +1,4 @@
-"""What is between us and the server is found out at the start, and each mode is used as far as it goes."""
+"""pgsched detects a pooler and its mode when it connects, and uses as much as each mode allows."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_each_mode_is_seen_and_every_statement_has_its_settings(pooled: Pooled, 
     assert asyncio.run(ask()) == (Pooler(mode), OURS)
 
 
-def test_a_pool_of_one_connection_is_no_mode_of_its_own(pooled: Pooled) -> None:
+def test_a_pool_of_one_connection_is_detected_as_transaction_mode(pooled: Pooled) -> None:
     with connect(pooled(default_pool_size=1).dsn) as conn:
         assert pooler.pooler_of(conn) is Pooler.TRANSACTION
 
 
-def test_a_busy_pool_is_seen_as_well(pooled: Pooled) -> None:
+def test_transaction_mode_is_detected_in_a_busy_pool(pooled: Pooled) -> None:
     bouncer = pooled(default_pool_size=4, server_round_robin=1)
     others = [psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) for _ in range(3)]
     for other in others:
@@ -104,7 +104,7 @@ def test_a_pooler_that_is_down_is_a_database_that_cannot_be_reached(pooled: Pool
     connect(bouncer.dsn).close()
 
 
-def test_a_session_that_is_believed_in_is_looked_for_again(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_from_session_to_transaction_mode_is_detected(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
     bouncer = pooled(pool_mode="session")
     with connect(bouncer.dsn) as conn:
@@ -116,19 +116,21 @@ def test_a_session_that_is_believed_in_is_looked_for_again(pooled: Pooled, monke
         assert pooler.pooler_of(conn) is Pooler.TRANSACTION
 
 
-def test_statements_are_prepared_only_where_the_pooler_keeps_count_of_them(pooled: Pooled) -> None:
+def test_statements_are_prepared_only_where_the_pooler_tracks_them(pooled: Pooled) -> None:
     bouncer = pooled(default_pool_size=3)
     version = str(bouncer.ask("SHOW VERSION")[0]["version"]).split()[1]
     counts = tuple(int(part) for part in version.split(".")[:2]) >= (1, 21)
     with connect(bouncer.dsn) as one, connect(bouncer.dsn) as two:
         assert routes.known[bouncer.dsn].prepares is (counts and bouncer.counts_statements())
-        for number in range(20):  # the two take turns with the sessions of the pool
+        for number in range(20):  # the two connections take turns with the sessions of the pool
             with two.transaction():
                 two.execute("SELECT %s::int", [number])
                 assert one.execute("SELECT %s::int", [number]).fetchone() == (number,)
 
 
-def test_a_session_is_believed_in_while_no_other_is_to_be_had(pooled: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_mode_is_still_assumed_while_no_other_session_is_free(
+    pooled: Pooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pooler, "SESSION_HOLDS_S", -1.0)
     bouncer = pooled(pool_mode="session", default_pool_size=3)
     with connect(bouncer.dsn) as conn, psycopg.connect(bouncer.dsn, autocommit=True, prepare_threshold=None) as other:
@@ -138,7 +140,7 @@ def test_a_session_is_believed_in_while_no_other_is_to_be_had(pooled: Pooled, mo
             assert pooler.pooler_of(last) is Pooler.SESSION
 
 
-def test_a_kept_session_is_as_new_each_time_a_handler_gets_it(pooled: Pooled, db: psycopg.Connection[Any]) -> None:
+def test_a_kept_session_is_reset_each_time_a_handler_gets_it(pooled: Pooled, db: psycopg.Connection[Any]) -> None:
     db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET IntervalStyle = 'iso_8601'".encode())
     idle = IdleConnections(pooled(pool_mode="session").dsn)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What we send leaves nothing in sessions that others use after us."""
+"""pgsched leaves nothing behind in pooled sessions that other clients use after it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WATCHED = (
 SHOW = "SELECT " + ", ".join(f"current_setting('{name}')" for name in WATCHED)
 LEFT = (
     "SELECT (SELECT count(*) FROM pg_listening_channels()), (SELECT count(*) FROM pg_prepared_statements"
-    "  WHERE name NOT LIKE 'PGBOUNCER%'),"  # what it keeps count of, and gives whoever asks for the same text
+    "  WHERE name NOT LIKE 'PGBOUNCER%'),"  # PgBouncer's own: it shares them between clients that send the same text
     " (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())"
 )
 
 
 class Watcher(threading.Thread):
-    """Somebody else in the same pool, who looks at his session again and again."""
+    """Another client of the same pool, which reads the state of its session again and again."""
 
     def __init__(self, conn: psycopg.Connection[Any]) -> None:
         super().__init__(daemon=True)
@@ -53,10 +53,10 @@ class Watcher(threading.Thread):
                 self.sessions.add(self.conn.execute("SELECT pg_backend_pid()").fetchone()[0])  # type: ignore[index]
 
 
-def test_a_foreign_client_never_sees_a_setting_of_ours(
+def test_a_foreign_client_never_sees_a_setting_of_pgsched(
     bouncer: Bouncer, fleet: Fleet, foreign: psycopg.Connection[Any], db: psycopg.Connection[Any]
 ) -> None:
-    foreign.execute("SET TimeZone TO 'Asia/Tokyo'")  # one that poolers keep apart: his own
+    foreign.execute("SET TimeZone TO 'Asia/Tokyo'")  # poolers keep this setting apart for each client
     watcher = Watcher(foreign)
     watcher.start()
     fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "task,sql")
@@ -75,7 +75,7 @@ def test_a_foreign_client_never_sees_a_setting_of_ours(
     assert watcher.left == {(0, 0, 0)}
 
 
-def test_every_session_of_the_pool_is_as_it_was_when_all_of_ours_have_gone(
+def test_sessions_of_the_pool_are_unchanged_after_pgsched_has_disconnected(
     bouncer: Bouncer, db: psycopg.Connection[Any]
 ) -> None:
     name = sql.Identifier(db.info.dbname)
@@ -96,7 +96,7 @@ def test_every_session_of_the_pool_is_as_it_was_when_all_of_ours_have_gone(
         psycopg.connect(make_conninfo(bouncer.dsn), autocommit=True, prepare_threshold=None) for _ in range(5)
     ]
     for foreign in foreigners:
-        foreign.execute("BEGIN")  # each has a session for itself
+        foreign.execute("BEGIN")  # so that each has its own session
     assert {foreign.execute(SHOW.encode()).fetchone() for foreign in foreigners} == {before}
     assert {foreign.execute(LEFT.encode()).fetchone() for foreign in foreigners} == {(0, 0, 0)}
     for foreign in foreigners:

@@ -1,4 +1,4 @@
-"""Few connections, a pooler that is restarted, and what polling costs in time."""
+"""Workers behind a pooler manage with few connections, survive its restart, and find runs by polling."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_three_workers_share_two_connections(pooled: Pooled, fleet_through: Call
     assert one(db, "SELECT count(*) FROM pgsched.attempts") == 0
 
 
-def test_a_restart_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
+def test_a_restart_of_the_pooler_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
     fleet.start(2, "--lease", "3")
     db.execute(SECONDLY.encode())
     wait_for_leader(db)
@@ -59,7 +59,7 @@ def test_a_restart_under_load_loses_nothing(bouncer: Bouncer, fleet: Fleet, db: 
 
 
 @pytest.mark.long
-def test_a_run_is_found_within_a_poll_period(fleet: Fleet, db: Db) -> None:
+def test_a_run_is_found_within_two_poll_periods(fleet: Fleet, db: Db) -> None:
     fleet.start(1, "--poll", "1")
     wait_for_leader(db)
     waits = []
@@ -76,7 +76,7 @@ def test_a_run_is_found_within_a_poll_period(fleet: Fleet, db: Db) -> None:
                 )
             )
         )
-        # long enough for the worker to go back to sleep: one poll period later
+        # wait for more than a poll period, so that the worker sleeps again
         idle_from = one(db, "SELECT clock_timestamp()")
         wait_until(lambda at=idle_from: one(db, "SELECT clock_timestamp() - %s > interval '1.3 s'", at), 10, "rest")  # type: ignore[misc]
     print(f"found after: median {statistics.median(waits):.2f} s, longest {max(waits):.2f} s, poll period 1 s")

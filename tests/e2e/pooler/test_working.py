@@ -1,4 +1,4 @@
-"""Workers, the leader and whoever enqueues do through a pooler what they do without one."""
+"""Workers, the leader, producers and commands work through a pooler as without one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.scram
 
 
-def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
+def test_runs_that_are_enqueued_in_any_way_through_a_pooler_are_made(bouncer: Bouncer, fleet: Fleet, db: Db) -> None:
     app = App("producer", dsn=bouncer.dsn)
 
     @app.task(name="note")
@@ -45,7 +45,7 @@ def test_every_way_to_enqueue_passes_and_is_run(bouncer: Bouncer, fleet: Fleet, 
     app.close()
 
 
-def test_a_worker_with_a_leader_does_everything_that_it_does_without_one(fleet: Fleet, db: Db) -> None:
+def test_handlers_sql_runs_logs_progress_and_slots_work_through_a_pooler(fleet: Fleet, db: Db) -> None:
     fleet.start(2, "--app", "tests.support.apps.pooled:app", "--allow", "task,sql")
     db.execute(SECONDLY.encode())
     own, own_async, talk, spawn = (enqueue(db, task) for task in ("own", "own_async", "talk", "spawn"))
@@ -139,7 +139,7 @@ def test_commands_work_and_say_that_there_is_a_pooler(
                     ["resume", "--queue", "q"]):  # fmt: skip
         code = run([*command, "--dsn", bouncer.dsn])
         told, complaints = capsys.readouterr()
-        assert code in (0, 1, 2, 8) and "Traceback" not in complaints, (command, code, told, complaints)
+        assert code == 0, (command, code, told, complaints)
     refused = cli(bouncer, "migrate")
     assert (
         refused.returncode == 2 and "goes round the pooler" in refused.stderr and len(refused.stderr.splitlines()) == 1

@@ -1,4 +1,4 @@
-"""The console in tests: asked in this process, without a network."""
+"""Fixtures of the console's tests: consoles that are called in this process, without a network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.web.console import Browser
 
 @pytest.fixture
 def console(dsn: str) -> Iterator[Callable[..., Browser]]:
-    """Starts consoles on the test's database."""
+    """A function that starts a console on the test's database and returns a browser for it."""
     with contextlib.ExitStack() as opened:
 
         def start(peer: str = "127.0.0.1", **settings: Any) -> Browser:

@@ -1,4 +1,4 @@
-"""The console with the rights of a viewer shows everything, and with those of an operator does what people do."""
+"""With the rights of a viewer the console shows every page; with those of an operator its usual changes work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGES = ("/", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/edit/nightly"
 
 @pytest.fixture
 def run_id(db: psycopg.Connection) -> Any:
-    """A job, a run, and roles in force."""
+    """The id of a run, in a database with a job and a worker, in which roles are in force."""
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '0 2 * * *')")
     row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
@@ -35,13 +35,13 @@ def run_id(db: psycopg.Connection) -> Any:
 
 
 def as_role(dsn: str, role: str) -> TestClient:
-    """A client of a console whose sessions have this role."""
+    """Return a client of a console whose database sessions have this role."""
     app = make_console(Settings(make_conninfo(dsn, options=f"-c role=pgsched_{role}")))
     return TestClient(app, base_url="http://localhost")
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator"])
-def test_every_page_can_be_read(dsn: str, run_id: int, role: str) -> None:
+def test_viewers_and_operators_can_read_every_page(dsn: str, run_id: int, role: str) -> None:
     with as_role(dsn, role) as client:
         for page in PAGES:
             answer = client.get(page.format(run=run_id))
@@ -55,7 +55,7 @@ def test_a_viewer_changes_nothing_and_is_told_so(dsn: str, db: psycopg.Connectio
     assert db.execute("SELECT state FROM pgsched.runs").fetchall() == [("queued",)]
 
 
-def test_an_operator_does_what_people_do(dsn: str, db: psycopg.Connection, run_id: int) -> None:
+def test_an_operator_can_make_the_usual_changes(dsn: str, db: psycopg.Connection, run_id: int) -> None:
     changes: dict[str, dict[str, Any]] = {
         "/job/pause/nightly": {}, "/job/resume/nightly": {},
         "/job/run/nightly": {}, f"/runs/{run_id}/cancel": {}, f"/runs/{run_id}/retry": {},

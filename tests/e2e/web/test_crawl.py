@@ -1,4 +1,4 @@
-"""A crawl of the console on an odd database: every link is followed, and nothing is a bug."""
+"""A crawl of the console on a database with odd rows: links are followed, and no page has a bug."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BEGINNINGS = (
 
 
 def alike(path: str) -> str:
-    """Days of one calendar are one page."""
+    """Return the path without its dates: the days of one calendar count as one page."""
     return re.sub(r"[0-9]{4}-[0-9]{2}(-[0-9]{2})?", "D", path)
 
 
 def kind(path: str) -> tuple[str, ...]:
-    """Which page it is, and what it is asked for, but not for which row and value."""
+    """Return the route of a path and the names of its parameters, without the row and the values."""
     place, _, asked = path.partition("?")
     scope = {"type": "http", "method": "GET", "path": unquote(place)}
     route = next((one.path for one in ROUTES if one.matches(scope)[0] is Match.FULL), "")  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ def kind(path: str) -> tuple[str, ...]:
 
 
 def problems(path: str, status: int, text: str) -> list[str]:
-    """What is wrong with an answer: a bug, or a control character that a browser would obey."""
+    """Return what is wrong with an answer: a server error, or a control character that a browser would obey."""
     shown = re.sub(r'value="[^"]*"|<textarea[^>]*>[^<]*', "", text).replace("\n", "").replace("\t", "")
     found = [f"{path[:200]}: {status} {re.sub('<[^>]*>', ' ', text)[-300:]}"] if status >= 500 else []
     return found + [f"{path[:200]}: {one[0]!r}" for one in [CONTROL.search(shown)] if one]
@@ -47,7 +47,7 @@ def problems(path: str, status: int, text: str) -> list[str]:
 
 @pytest.mark.parametrize("most", [300, pytest.param(600, marks=pytest.mark.long)])
 def test_every_page_of_an_odd_database_is_shown(most: int, browser: Browser, db: psycopg.Connection) -> None:
-    """`most`: so many addresses, the first of each kind before others of that kind."""
+    """Request at most `most` addresses, the first of each kind before others of that kind."""
     build(db)
     todo, seen, kinds = deque(BEGINNINGS), {alike(path) for path in BEGINNINGS}, {kind(path) for path in BEGINNINGS}
     wrong: list[str] = []
@@ -67,7 +67,7 @@ def test_every_page_of_an_odd_database_is_shown(most: int, browser: Browser, db:
     assert asked > 200, asked
 
 
-def test_json_that_python_cannot_read_is_said_to_be_such(browser: Browser, db: psycopg.Connection) -> None:
+def test_json_that_python_cannot_read_is_marked_as_unreadable(browser: Browser, db: psycopg.Connection) -> None:
     build(db)
     run_id = one(db, "SELECT id FROM pgsched.runs WHERE length(args::text) > 5000 LIMIT 1")
     assert "cannot be read" in browser.get(f"/runs/{run_id}").text
@@ -75,7 +75,7 @@ def test_json_that_python_cannot_read_is_said_to_be_such(browser: Browser, db: p
     assert found.status_code == 200 and "cannot be read" in json.dumps(found.json())
 
 
-def test_an_output_says_that_its_beginning_is_left_out(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_long_output_says_that_only_its_end_is_shown(browser: Browser, db: psycopg.Connection) -> None:
     build(db)
     run_id = one(db, "SELECT max(run_id) FROM pgsched.run_logs")
     text = browser.get(f"/runs/{run_id}").text

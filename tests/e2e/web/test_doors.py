@@ -1,4 +1,4 @@
-"""Connections to the console that say nothing keep nobody out, and are closed."""
+"""Silent connections to the console are closed, and keep no other client out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import uvicorn
 
 from pgsched.web import serving
-from pgsched.web.security import guard
+from pgsched.web.security import request_guard
 from pgsched.web.settings import Settings
 from tests.support.waiting import wait_until
 from tests.support.web.console import TOKEN
@@ -25,9 +25,9 @@ pytestmark = pytest.mark.packages
 
 @pytest.fixture
 def port(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A console that is served as `pgsched web` does, with short limits."""
+    """The port of a console that is served as by `pgsched web`, with short time limits."""
     monkeypatch.setattr(serving, "HEAD_S", 1.5)
-    monkeypatch.setattr(guard, "BODY_S", 1.0)
+    monkeypatch.setattr(request_guard, "BODY_S", 1.0)
     servers: list[uvicorn.Server] = []
     run = uvicorn.Server.run
 
@@ -58,7 +58,7 @@ def ask(port: int) -> int:
 
 
 def closed(peer: socket.socket, within_s: float) -> bool:
-    """Does the console close the connection in time?"""
+    """Return whether the console closes the connection in time."""
     peer.settimeout(within_s)
     try:
         while peer.recv(4096):
@@ -71,8 +71,8 @@ def closed(peer: socket.socket, within_s: float) -> bool:
 
 
 @pytest.mark.parametrize("boundless", ["MAX_PER_PEER", "MAX_WITHOUT_HEAD"])
-def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of the two limits makes room without the other, and long before the time for a head is over."""
+def test_half_sent_heads_keep_no_client_out(boundless: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of the two limits makes room without the other, long before the time limit of a head ends."""
     monkeypatch.setattr(serving, "HEAD_S", 60.0)
     monkeypatch.setattr(serving, boundless, 10_000)
     with contextlib.ExitStack() as opened:
@@ -82,7 +82,7 @@ def test_halves_of_heads_keep_nobody_out(boundless: str, port: int, monkeypatch:
 
 
 class Peer:
-    """A connection, for what counts them."""
+    """A stand-in for a connection, which ConnectionLimits counts."""
 
     def __init__(self, doors: serving.ConnectionLimits, peer: str, *, says: bool) -> None:
         self.peer, self.transport, self.open = peer, self, True
@@ -97,7 +97,7 @@ class Peer:
         self.open = False
 
 
-def test_one_address_does_not_take_the_connections_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_address_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "MAX_PER_PEER", 3)
     doors = serving.ConnectionLimits(lambda peer: peer == "192.0.2.1")
     one, silent, two = (Peer(doors, "192.0.2.7", says=says) for says in (True, False, True))
@@ -108,14 +108,14 @@ def test_one_address_does_not_take_the_connections_of_all(monkeypatch: pytest.Mo
     assert all(Peer(doors, "192.0.2.1", says=True).open for _ in range(9)), "many people share the proxy"
 
 
-def test_a_head_that_does_not_come_ends_the_connection(port: int) -> None:
+def test_a_missing_head_ends_the_connection(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 20) as silent:
         assert closed(silent, 15)
     with socket.create_connection(("127.0.0.1", port), 20) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(12) == b"HTTP/1.1 200"
         begun = time.monotonic()
-        while time.monotonic() - begun < 15:  # the next head, a letter at a time
+        while time.monotonic() - begun < 15:  # send the next head one letter at a time
             try:
                 slow.sendall(b"G")
             except ConnectionError:
@@ -125,7 +125,7 @@ def test_a_head_that_does_not_come_ends_the_connection(port: int) -> None:
         assert time.monotonic() - begun < 12
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
+def test_a_missing_body_ends_the_connection(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 20) as slow:
         slow.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
                      b"Content-Length: 1000\r\n\r\ncsrf=")  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(port: int) -> None:
         assert closed(slow, 10)
 
 
-def test_an_answer_that_takes_long_is_not_cut_off(port: int) -> None:
+def test_a_long_event_stream_is_not_cut_off(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port), 20) as live:
         live.sendall(b"GET /runs HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\nAuthorization: Bearer "
                      + TOKEN.encode() + b"\r\n\r\n")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Who gets in, who may change something, and from where."""
+"""Access to the console: logins, the origin of changes, readers, and trusted proxies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Console = Callable[..., Browser]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "console.example"])
-def test_it_does_not_listen_beyond_this_machine_without_authentication(host: str) -> None:
+def test_the_console_listens_beyond_loopback_only_with_authentication(host: str) -> None:
     with pytest.raises(InputError, match="can be reached from elsewhere"):
         Settings("", host)
     Settings("", host, token=TOKEN)
@@ -27,11 +27,11 @@ def test_it_does_not_listen_beyond_this_machine_without_authentication(host: str
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost"])
-def test_on_loopback_it_needs_none(host: str) -> None:
+def test_on_loopback_the_console_needs_no_authentication(host: str) -> None:
     assert not Settings("", host).authenticates
 
 
-def test_what_protects_nothing_is_refused() -> None:
+def test_settings_that_protect_nothing_are_refused() -> None:
     with pytest.raises(InputError, match="shorter than 16"):
         Settings("", token="short")
     with pytest.raises(InputError, match="need each other"):
@@ -43,7 +43,7 @@ def test_what_protects_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "localhost.evil.example", "[::2]"])
-def test_a_name_that_was_made_to_lead_here_is_not_served(browser: Browser, host: str) -> None:
+def test_a_foreign_host_name_that_resolves_to_this_machine_is_not_served(browser: Browser, host: str) -> None:
     assert browser.get("/", headers={"host": host}).status_code == 421
 
 
@@ -60,7 +60,7 @@ def test_every_answer_forbids_scripts_of_others_and_frames(browser: Browser) -> 
         assert browser.get(path).headers["x-content-type-options"] == "nosniff"
 
 
-def test_who_guesses_too_often_gets_the_same_headers(console: Console) -> None:
+def test_an_answer_to_too_many_guesses_has_the_same_headers(console: Console) -> None:
     browser = console(token=TOKEN, hosts=("localhost",))
     guess = {"authorization": "Bearer wrong"}
     while (answer := browser.get("/jobs", headers=guess)).status_code != 429:
@@ -71,7 +71,7 @@ def test_who_guesses_too_often_gets_the_same_headers(console: Console) -> None:
 
 
 @pytest.mark.parametrize("referer", ["http://[", "http://[::1", "//[x]/", "http://localhost/[", "\\\\[", ""])
-def test_whatever_the_browser_says_where_it_came_from_the_page_is_shown(browser: Browser, referer: str) -> None:
+def test_a_malformed_referer_changes_no_answer(browser: Browser, referer: str) -> None:
     assert browser.get("/jobs", headers={"referer": referer}).status_code == 200
     assert browser.get("/nothing", headers={"referer": referer}).status_code == 404
     assert browser.post("/job/pause/none", referer=referer).status_code == 404
@@ -86,7 +86,7 @@ def test_the_cookie_is_for_this_site_and_not_for_scripts(browser: Browser) -> No
 
 
 def change(browser: Browser, form: dict[str, str] | None = None, **headers: str) -> int:
-    """The status that a change which nobody may refuse gets: /logout changes nothing else."""
+    """Return the status of a change. It is /logout, which every visitor may call and which changes nothing else."""
     token = {"csrf": browser.csrf()}
     given = {"origin": "http://localhost"} | {name.replace("_", "-"): value for name, value in headers.items()}
     answer = browser.client.post("/logout", data=token | (form or {}), headers=given, follow_redirects=False)
@@ -134,10 +134,10 @@ def test_a_form_of_more_fields_than_any_page_has_is_refused_unread(browser: Brow
     assert change(browser, many) == 413
 
 
-# ---- who
+# ---- logins
 
 
-def test_without_a_token_nobody_sees_anything(console: Console) -> None:
+def test_without_a_token_no_page_is_shown(console: Console) -> None:
     browser = console(token=TOKEN)
     answer = browser.get("/runs?state=dead")
     assert (answer.status_code, answer.headers["location"]) == (303, "/login?next=%2Fruns%3Fstate%3Ddead")
@@ -145,7 +145,7 @@ def test_without_a_token_nobody_sees_anything(console: Console) -> None:
     assert browser.get("/api/v1/status").headers["www-authenticate"] == "Bearer"
 
 
-def test_a_token_gets_in_and_back_to_the_page_that_was_asked_for(console: Console) -> None:
+def test_a_login_with_the_token_leads_to_the_requested_page(console: Console) -> None:
     browser = console(token=TOKEN)
     answer = browser.client.post("/login", data={"csrf": browser.csrf(), "secret": TOKEN, "next": "/?range=6h"},
                                  headers={"origin": "http://localhost"}, follow_redirects=False)  # fmt: skip
@@ -163,7 +163,7 @@ def test_the_login_leads_to_no_other_site(console: Console, place: str) -> None:
     assert answer.headers["location"] == "/"
 
 
-def test_the_session_is_a_new_one_after_the_login(console: Console) -> None:
+def test_a_login_begins_a_new_session(console: Console) -> None:
     browser = console(token=TOKEN)
     before = browser.csrf()
     browser.post("/login", {"secret": TOKEN})
@@ -171,13 +171,13 @@ def test_the_session_is_a_new_one_after_the_login(console: Console) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "x", TOKEN[:-1], TOKEN + "x", "ü"])
-def test_a_wrong_token_does_not(console: Console, wrong: str) -> None:
+def test_a_wrong_token_does_not_log_in(console: Console, wrong: str) -> None:
     browser = console(token=TOKEN)
     assert browser.post("/login", {"secret": wrong}).status_code == 403
     assert browser.get("/").status_code == 303
 
 
-def test_a_password_gets_in_and_a_wrong_one_does_not(console: Console) -> None:
+def test_only_the_right_password_logs_in(console: Console) -> None:
     browser = console(password=HASH)
     assert browser.post("/login", {"secret": "incorrect horse"}).status_code == 403
     assert browser.post("/login", {"secret": "correct horse"}).status_code == 200
@@ -189,14 +189,14 @@ def signer(browser: Browser) -> secrets.Signer:
     return found
 
 
-def test_guessing_is_stopped_and_then_the_right_one_waits_too(console: Console) -> None:
+def test_too_many_guesses_block_the_right_token_too(console: Console) -> None:
     browser = console(token=TOKEN)
     answers = [browser.post("/login", {"secret": f"guess {n}"}).status_code for n in range(11)]
     assert answers == [403] * 10 + [429]
     assert browser.post("/login", {"secret": TOKEN}).status_code == 429
 
 
-def test_a_cookie_that_somebody_made_or_changed_is_not_believed(console: Console) -> None:
+def test_a_forged_changed_or_expired_cookie_is_refused(console: Console) -> None:
     browser = console(token=TOKEN)
     mine, mark = signer(browser), signer(browser).mark("write", TOKEN)
     forged = secrets.Signer(b"another key").cookie(secrets.new_session(mark))
@@ -209,7 +209,7 @@ def test_a_cookie_that_somebody_made_or_changed_is_not_believed(console: Console
     assert browser.get("/", headers={"cookie": f"pgsched_session={good}"}).status_code == 200
 
 
-def test_who_may_only_look_changes_nothing(console: Console) -> None:
+def test_a_reader_changes_nothing(console: Console) -> None:
     browser = console(token=TOKEN, reader_token=READER)
     browser.post("/login", {"secret": READER})
     assert "read only" in browser.get("/").text
@@ -219,13 +219,13 @@ def test_who_may_only_look_changes_nothing(console: Console) -> None:
     )
 
 
-def test_a_console_that_is_read_only_changes_nothing_for_anybody(console: Console) -> None:
+def test_a_read_only_console_refuses_every_change(console: Console) -> None:
     browser = console(read_only=True)
     assert browser.get("/").status_code == 200
     assert browser.post("/job/pause/x").status_code == 403
 
 
-def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
+def test_the_user_header_counts_only_from_the_trusted_proxy(console: Console) -> None:
     settings = {"proxy_header": "x-user", "proxies": (ipaddress.ip_network("10.0.0.0/8"),)}
     says = {"headers": {"x-user": "ada"}}
     assert console("10.1.2.3", **settings).get("/", **says).status_code == 200
@@ -236,7 +236,7 @@ def test_the_proxys_word_counts_only_from_the_proxy(console: Console) -> None:
     assert console("192.0.2.1", **settings).get("/", **says).status_code == 401
 
 
-def test_who_has_the_readers_token_cannot_make_a_cookie_that_may_write(console: Console) -> None:
+def test_the_reader_s_token_cannot_forge_a_cookie_that_may_write(console: Console) -> None:
     for settings in ({"reader_token": READER}, {"reader_token": READER, "password": HASH}):
         browser = console(**settings)
         forged = secrets.Signer(hashlib.sha256(READER.encode()).digest()).cookie(secrets.new_session(READER))

@@ -1,4 +1,4 @@
-"""Live pages: what is sent, and that no look can end a stream."""
+"""Live pages: the content of events, and that no failed reading of the database ends a stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.packages
 
 @pytest.fixture
 def request_of(browser: Browser) -> Callable[..., Request]:
-    """A request for a path of the console."""
+    """A function that makes a request for a path of the console."""
 
     def asked(path: str, **params: Any) -> Request:
         app: Any = browser.client.app
@@ -37,7 +37,7 @@ def request_of(browser: Browser) -> Callable[..., Request]:
 
 
 def shown(before: list[str], name: str, value: Any) -> list[str]:
-    """The lines that the browser has after an event."""
+    """Return the lines that the browser has after an event."""
     if name == "part":
         return str(value).split("\n")
     if name == "still":
@@ -48,7 +48,7 @@ def shown(before: list[str], name: str, value: Any) -> list[str]:
     return lines
 
 
-def test_a_live_page_is_made_by_the_function_that_made_the_page(
+def test_events_bring_the_same_text_as_the_page_itself(
     request_of: Callable[..., Request], browser: Browser, db: psycopg.Connection
 ) -> None:
     looks = Looks(request_of("/runs"), runs.index)
@@ -61,7 +61,7 @@ def test_a_live_page_is_made_by_the_function_that_made_the_page(
     assert live.AGE.sub("<", "\n".join(shown(before.split("\n"), name, pieces))) == live.AGE.sub("<", whole)
 
 
-def test_time_that_passes_is_nothing_new(request_of: Callable[..., Request], db: psycopg.Connection) -> None:
+def test_passing_time_alone_sends_no_change(request_of: Callable[..., Request], db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, created_at) VALUES ('t', now() - interval '1 hour')")
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
                " VALUES ('w:1', 'w', 1, '0', 1, '{task}', '{t}', '1 min')")  # fmt: skip
@@ -74,7 +74,9 @@ def test_time_that_passes_is_nothing_new(request_of: Callable[..., Request], db:
     ['{"done": 3, "attempt": 1}', '{"done": 3, "total": 40, "attempt": 1}', '{"attempt": 1}', '"half"', "[1]",
      '{"done": "x", "total": {}}'],
 )  # fmt: skip
-def test_a_run_that_reports_progress_has_a_page(browser: Browser, db: psycopg.Connection, progress: str) -> None:
+def test_the_page_of_a_run_is_shown_whatever_its_progress_holds(
+    browser: Browser, db: psycopg.Connection, progress: str
+) -> None:
     run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id")
     db.execute("UPDATE pgsched.runs SET state = 'running', attempt = 1, started_at = now(), token = gen_random_uuid(),"
                " lease_until = now() + interval '1 h', progress = %s::jsonb WHERE id = %s",
@@ -84,7 +86,7 @@ def test_a_run_that_reports_progress_has_a_page(browser: Browser, db: psycopg.Co
     assert ("<progress" in answer.text) == ('"done": 3' in progress)
 
 
-def test_a_look_that_fails_is_said_and_the_stream_goes_on(
+def test_a_failed_reading_is_reported_and_the_stream_goes_on(
     request_of: Callable[..., Request], db: psycopg.Connection
 ) -> None:
     fails = [True]
@@ -120,17 +122,17 @@ def test_an_event_is_one_line_whatever_the_page_holds() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [("", "a"), ("a\nb\nc", "a\nx\nc"), ("a\na\nb", "b\na\na\n\na"), ("a\nb\nc\nd", "b\nc\nd\ne")]
 )
-def test_a_delta_leads_from_one_text_to_the_next(before: str, after: str) -> None:
+def test_a_delta_turns_the_old_text_into_the_new_one(before: str, after: str) -> None:
     assert shown(before.split("\n"), "delta", line_delta(before.split("\n"), after.split("\n"))) == after.split("\n")
 
 
-def test_what_has_not_changed_is_not_sent_again() -> None:
+def test_unchanged_lines_are_not_sent_again() -> None:
     before = [f"line {n} of many, which is rather long" for n in range(1000)]
     assert len(json.dumps(line_delta(before, [*before[1:], "new"]))) < 40
 
 
 async def opened(app: Any, over: asyncio.Event, *headers: tuple[bytes, bytes]) -> tuple[int, dict[bytes, bytes], bytes]:
-    """The answer to a stream that is asked for, up to its first event, held open until `over`."""
+    """Request a stream that stays open until `over` is set. Return its answer up to the first event."""
     got: dict[str, Any] = {"body": b""}
     begun_ = asyncio.Event()
 
@@ -156,13 +158,13 @@ async def opened(app: Any, over: asyncio.Event, *headers: tuple[bytes, bytes]) -
 
 
 async def ended(app: Any) -> None:
-    """All streams have ended; what belongs to this event loop is forgotten."""
+    """Wait until all streams have ended, and drop what belongs to this event loop."""
     while app.app.state.streams:  # noqa: ASYNC110 - the console has no event for it
         await asyncio.sleep(0.01)
     app.app.state.looks = None
 
 
-def test_no_more_streams_are_open_than_may_be(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_open_streams_is_limited(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_LIVE", 3)
     app: Any = browser.client.app
 
@@ -176,7 +178,7 @@ def test_no_more_streams_are_open_than_may_be(browser: Browser, monkeypatch: pyt
     assert asyncio.run(main()) == [200] * 3 + [503] * 5
 
 
-def test_a_stream_is_compressed_for_who_reads_that(browser: Browser) -> None:
+def test_a_stream_is_compressed_for_clients_that_accept_it(browser: Browser) -> None:
     app: Any = browser.client.app
 
     async def main() -> tuple[int, dict[bytes, bytes], bytes]:
@@ -191,9 +193,7 @@ def test_a_stream_is_compressed_for_who_reads_that(browser: Browser) -> None:
     assert b"event: part" in zlib.decompressobj(31).decompress(body)
 
 
-def test_a_page_that_stands_still_sends_nothing_of_the_overview(
-    request_of: Callable[..., Request], db: psycopg.Connection
-) -> None:
+def test_an_unchanged_overview_sends_almost_nothing(request_of: Callable[..., Request], db: psycopg.Connection) -> None:
     request = request_of("/")
     sent = 0
     looks = Looks(request, overview.overview)

@@ -1,4 +1,4 @@
-"""The audit knows for whom the console changed what, whatever page or operation it was."""
+"""The audit records the person for whom the console made a change, for every page and API operation."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_change_is_noted_with_the_person_that_the_proxy_named(
     assert one(db, "SELECT for_user FROM pgsched.audit ORDER BY id DESC LIMIT 1") is None
 
 
-def test_a_token_of_somebody_says_who_it_was(console: Callable[..., Browser], db: psycopg.Connection) -> None:
+def test_a_named_token_records_its_name(console: Callable[..., Browser], db: psycopg.Connection) -> None:
     named = (("carol", "a-token-that-is-carols"), ("dave", "a-token-that-is-daves"))
     browser = console(named_tokens=named)
     db.execute(JOB, ["nightly"])
@@ -71,6 +71,6 @@ def test_a_token_file_has_one_token_or_names(text: str | None, found: object) ->
 
 
 @pytest.mark.parametrize("text", ["a b c", "carol abc\ndef", "carol abc\ncarol def", "carol abc\ndave abc"])
-def test_a_token_file_that_is_neither_is_refused(text: str) -> None:
+def test_a_malformed_token_file_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="token: "):
         parse_tokens(text)

@@ -1,4 +1,4 @@
-"""The pages of runs: found by filters, changed one by one or many at a time."""
+"""The pages of runs: filters find runs, and buttons change one run or many."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_runs_are_found_by_the_text_of_their_error(browser: Browser, db: psycopg
     assert browser.get("/runs?state=undead").status_code == 422
 
 
-def test_a_run_that_waits_for_others_is_not_said_to_be_due_in_thousands_of_years(
+def test_a_run_that_waits_for_others_shows_no_due_time_of_the_far_future(
     browser: Browser, db: psycopg.Connection
 ) -> None:
     parent = one(db, "SELECT pgsched.enqueue('extract')")
@@ -45,7 +45,7 @@ def test_pages_of_runs_follow_each_other(browser: Browser, db: psycopg.Connectio
     assert browser.get(older[1].replace("&amp;", "&")).text.count('id="run-') == 10
 
 
-def test_many_are_retried_only_after_a_page_has_said_which(browser: Browser, db: psycopg.Connection) -> None:
+def test_many_runs_are_retried_only_after_a_confirmation(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 3, "refused")
     dead(db, 1, "row 17")
     asked = browser.post("/runs/many", {"verb": "retry-all", "error": "refused"})
@@ -71,7 +71,7 @@ def test_ticked_runs_are_cancelled_and_no_others(browser: Browser, db: psycopg.C
         assert browser.post("/runs/many", nothing).status_code == 422
 
 
-def test_a_run_tells_of_its_attempts_and_is_retried_and_cancelled(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_run_shows_its_attempts_and_can_be_retried_and_cancelled(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 1, "ValueError: row 17")
     run_id = one(db, "SELECT id FROM pgsched.runs")
     db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, finished_at, worker, error,"
@@ -94,7 +94,7 @@ def test_dependencies_are_shown_on_both_sides(browser: Browser, db: psycopg.Conn
     assert "load" in browser.get(f"/runs/{second}/tree").text
 
 
-def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
+def test_a_page_that_stops_reading_early_links_to_the_next_part(
     browser: Browser, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pgsched.services.runs.pages.READ", 3)
@@ -113,7 +113,7 @@ def test_a_page_says_what_it_did_not_look_at_and_goes_on_from_there(
         assert found == (2 if start == "/runs?task=rare" else 1) and pages > 1, start
 
 
-def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psycopg.Connection) -> None:
+def test_the_runs_of_a_job_are_paged(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, finished_at)"
                " SELECT j.id, '2026-05-01'::timestamptz + n * interval '1 h', 't', 'succeeded', now()"
@@ -125,7 +125,7 @@ def test_the_runs_of_a_job_follow_each_other_by_slot(browser: Browser, db: psyco
 
 
 async def ask(app: Any, path: str, begun: asyncio.Semaphore, may_go_on: asyncio.Event) -> tuple[int, bytes]:
-    """What a browser gets that takes the first piece of a body, which is told, and the rest when it may."""
+    """Return the answer to a slow browser: it takes the rest of the body only after `may_go_on` is set."""
     got: dict[str, Any] = {"status": 0, "body": b""}
 
     async def receive() -> dict[str, Any]:
@@ -147,7 +147,7 @@ async def ask(app: Any, path: str, begun: asyncio.Semaphore, may_go_on: asyncio.
     return got["status"], got["body"]
 
 
-def test_however_many_read_an_output_slowly_others_are_served(
+def test_slow_readers_of_an_output_do_not_block_other_requests(
     console: Callable[..., Browser], db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web, "TIMEOUT_S", 2.0)
@@ -171,19 +171,17 @@ def test_however_many_read_an_output_slowly_others_are_served(
     assert asyncio.run(main()) == [(200, whole)] * web.CONNECTIONS
 
 
-def test_a_filter_that_means_nothing_stays_and_names_what_may_be_meant(
-    browser: Browser, db: psycopg.Connection
-) -> None:
+def test_a_wrong_filter_stays_in_the_form_and_gets_suggestions(browser: Browser, db: psycopg.Connection) -> None:
     for name in ("Orders-import", "orders-export", "mail"):
         db.execute(JOB, [name])
     answer = browser.get("/runs?job=order&state=dead&queue=heavy")
     assert answer.status_code == 404 and 'name="job" value="order"' in answer.text and 'value="heavy"' in answer.text
     assert "Did you mean" in answer.text and "job=Orders-import" in answer.text and "job=mail" not in answer.text
-    wrong = browser.get("/runs?job=mail&since=yesterday")
-    assert wrong.status_code == 422 and 'value="yesterday"' in wrong.text and 'name="job" value="mail"' in wrong.text
+    wrong = browser.get("/runs?job=mail&since=someday")
+    assert wrong.status_code == 422 and 'value="someday"' in wrong.text and 'name="job" value="mail"' in wrong.text
 
 
-def test_a_filter_that_finds_nothing_names_what_may_be_meant(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_filter_that_finds_nothing_gets_suggestions(browser: Browser, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, queue, tags) VALUES ('shop.send', 'mail', '{customer:7}')")
     found = browser.get("/runs?queue=mial&tag=custmer:7&state=dead")
     assert found.status_code == 200
@@ -193,7 +191,7 @@ def test_a_filter_that_finds_nothing_names_what_may_be_meant(browser: Browser, d
     assert "Did you mean" not in browser.get("/runs?queue=mail&state=dead").text
 
 
-def test_a_run_that_nobody_takes_names_the_task_that_may_be_meant(browser: Browser, db: psycopg.Connection) -> None:
+def test_an_unroutable_run_gets_a_suggestion_for_its_task(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
         " VALUES ('w', 'h', 1, '0', 1, '{task}', '{app.touch}', '1 minute')"
@@ -203,7 +201,7 @@ def test_a_run_that_nobody_takes_names_the_task_that_may_be_meant(browser: Brows
     assert "No live worker offers task touch on queue default; did you mean app.touch? It waits until one does." in text
 
 
-def test_reloading_after_a_button_sends_nothing_again(browser: Browser, db: psycopg.Connection) -> None:
+def test_reloading_a_page_after_a_button_repeats_no_change(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 2, "x")
     ids = [row[0] for row in db.execute("SELECT id FROM pgsched.runs").fetchall()]
     for path, form, came in [
@@ -211,7 +209,7 @@ def test_reloading_after_a_button_sends_nothing_again(browser: Browser, db: psyc
         ("/runs/many", {"verb": "retry-all", "state": "dead"}, "/runs?state=dead"),
         ("/runs/many", {"verb": "retry"}, "/runs"),
         (f"/runs/{ids[0]}/retry", {}, f"/runs/{ids[0]}"),
-        (f"/runs/{ids[0]}/retry", {}, f"/runs/{ids[0]}"),  # it is queued already
+        (f"/runs/{ids[0]}/retry", {}, f"/runs/{ids[0]}"),  # the run is queued already
         ("/runs/4711/cancel", {}, "/runs?state=queued"),
         ("/job/pause/nobody", {}, "/jobs"),
         ("/queues/save", {"name": "q", "concurrency": "many"}, "/queues"),
@@ -223,7 +221,7 @@ def test_reloading_after_a_button_sends_nothing_again(browser: Browser, db: psyc
         assert "That did not work" not in reloaded.text or path == "/runs/many"
 
 
-def test_a_refused_button_says_why_where_it_was(browser: Browser) -> None:
+def test_a_refused_button_shows_the_reason_on_its_own_page(browser: Browser) -> None:
     answer = browser.post("/queues/save", {"name": "q", "concurrency": "many"}, referer="http://localhost/queues")
     assert answer.status_code == 200 and answer.request.url.path == "/queues"
     assert "That did not work: concurrency" in answer.text
@@ -231,7 +229,7 @@ def test_a_refused_button_says_why_where_it_was(browser: Browser) -> None:
     assert elsewhere.status_code == 422 and elsewhere.request.method == "POST"
 
 
-def test_only_what_can_be_done_is_offered(browser: Browser, db: psycopg.Connection) -> None:
+def test_only_possible_actions_are_offered(browser: Browser, db: psycopg.Connection) -> None:
     dead(db, 2, "x")
     assert "Retry all…" in browser.get("/runs?state=dead").text
     assert "Cancel all…" not in browser.get("/runs?state=dead").text
@@ -242,7 +240,7 @@ def test_only_what_can_be_done_is_offered(browser: Browser, db: psycopg.Connecti
     assert "Retry 2 runs?" in asked and "1 of those that were ticked cannot be retried: it is queued." in asked
 
 
-def test_a_run_says_what_holds_it(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_run_names_the_pause_that_holds_it(browser: Browser, db: psycopg.Connection) -> None:
     run_id = one(db, "INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'etl') RETURNING id")
     assert 'id="held"' not in browser.get(f"/runs/{run_id}").text
     db.execute("INSERT INTO pgsched.pauses (what, name, reason, paused_by) VALUES ('queue', 'etl', 'migration', 'bob')")

@@ -1,8 +1,9 @@
-"""Sessions and guesses: what a login is worth, how long, and how often somebody may try."""
+"""Sessions and logins: where and how long a session counts, and how often a secret may be guessed."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ Console = Callable[..., Browser]
 
 
 def logged_in(browser: Browser, secret: str = TOKEN) -> str:
-    """The cookie of somebody who has come in."""
+    """Log in, and return the cookie of the session."""
     browser.post("/login", {"secret": secret})
     return str(browser.client.cookies["pgsched_session"])
 
@@ -29,13 +30,13 @@ def with_cookie(browser: Browser, cookie: str) -> int:
     return int(browser.get("/", headers={"cookie": f"pgsched_session={cookie}"}).status_code)
 
 
-def test_no_cookie_is_keyed_by_the_token(console: Console) -> None:
+def test_cookies_are_not_signed_with_the_token(console: Console) -> None:
     first, second = console(token=TOKEN), console(token=TOKEN)
     cookie = logged_in(first)
     assert with_cookie(second, cookie) == 303, "the same token, another key"
 
 
-def test_two_consoles_of_one_user_forget_no_logout_of_each_other(console: Console, tmp_path: Path) -> None:
+def test_two_consoles_with_one_home_keep_the_logouts_of_both(console: Console, tmp_path: Path) -> None:
     both = [console(token=TOKEN, home=tmp_path / "home") for _ in range(2)]
     cookies = [logged_in(each) for each in both]
     for each in both:
@@ -44,7 +45,7 @@ def test_two_consoles_of_one_user_forget_no_logout_of_each_other(console: Consol
     assert [with_cookie(later, cookie) for cookie in cookies] == [303, 303]
 
 
-def test_a_console_that_starts_again_knows_its_visitors_and_their_forms(console: Console, tmp_path: Path) -> None:
+def test_sessions_and_forms_survive_a_restart_of_the_console(console: Console, tmp_path: Path) -> None:
     first = console(token=TOKEN, home=tmp_path / "home")
     cookie, csrf = logged_in(first), first.csrf("/")
     second = console(token=TOKEN, home=tmp_path / "home")
@@ -56,7 +57,7 @@ def test_a_console_that_starts_again_knows_its_visitors_and_their_forms(console:
     assert stat.S_IMODE((tmp_path / "home" / "web.key").stat().st_mode) == 0o600
 
 
-def test_who_logged_out_is_out_also_with_a_copy_of_the_cookie(console: Console, tmp_path: Path) -> None:
+def test_a_logout_also_ends_copies_of_the_cookie(console: Console, tmp_path: Path) -> None:
     browser = console(token=TOKEN, home=tmp_path / "home")
     cookie = logged_in(browser)
     browser.post("/logout")
@@ -64,7 +65,7 @@ def test_who_logged_out_is_out_also_with_a_copy_of_the_cookie(console: Console, 
     assert with_cookie(console(token=TOKEN, home=tmp_path / "home"), cookie) == 303, "after a restart"
 
 
-def test_a_changed_token_ends_the_sessions_that_it_began(console: Console, tmp_path: Path) -> None:
+def test_a_changed_token_ends_the_sessions_of_the_old_token(console: Console, tmp_path: Path) -> None:
     settings = {"token": TOKEN, "reader_token": READER, "home": tmp_path / "home"}
     reader = logged_in(console(**settings), READER)
     assert with_cookie(console(**settings), reader) == 200
@@ -90,12 +91,22 @@ def test_a_key_that_others_may_know_is_not_used(tmp_path: Path, spoil: str) -> N
     assert len(keys.key_of(home)) == keys.SIZE
 
 
-def test_two_consoles_that_start_at_once_have_one_key(tmp_path: Path) -> None:
+def test_consoles_with_one_home_share_one_key(tmp_path: Path) -> None:
     assert keys.key_of(tmp_path / "home") == keys.key_of(tmp_path / "home")
     assert keys.key_of(None) != keys.key_of(None)
 
 
-def test_a_folder_that_cannot_be_made_costs_only_the_memory(tmp_path: Path) -> None:
+def test_the_folder_of_the_key_may_be_entered_by_the_account_of_the_embedded_server(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        keys.key_of(tmp_path / "home")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o755
+    assert stat.S_IMODE((tmp_path / "home" / "web.key").stat().st_mode) == 0o600
+
+
+def test_without_a_usable_folder_there_is_still_a_key(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert len(keys.key_of(tmp_path / "file" / "home")) == keys.SIZE
 
@@ -104,7 +115,7 @@ def test_a_folder_that_cannot_be_made_costs_only_the_memory(tmp_path: Path) -> N
 
 
 async def guess(app: Any, secret: str, client: tuple[str, int] = ("192.0.2.7", 1)) -> int:
-    """The status that a login gets, without a thread of this test in between."""
+    """Return the status of a login, without a thread of this test in between."""
     got: dict[str, int] = {}
 
     async def receive() -> dict[str, Any]:
@@ -125,7 +136,7 @@ async def guess(app: Any, secret: str, client: tuple[str, int] = ("192.0.2.7", 1
     return got["status"]
 
 
-def test_guesses_at_once_are_no_more_than_those_in_turn(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_guesses_are_limited_like_guesses_in_turn(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     app: Any = console(password=HASH).client.app
     now, most, hashed = [0], [0], []
 
@@ -137,7 +148,7 @@ def test_guesses_at_once_are_no_more_than_those_in_turn(console: Console, monkey
         return False
 
     monkeypatch.setattr(secrets.Password, "fits", fits)
-    monkeypatch.setattr(login, "MOST_WAITING", 1000)  # another limit, which must not stand in for this one
+    monkeypatch.setattr(login, "MOST_WAITING", 1000)  # so that this other limit has no effect here
 
     async def main() -> list[int]:
         return await asyncio.gather(*(guess(app, f"guess{n}") for n in range(100)))
@@ -158,13 +169,13 @@ def test_one_address_that_guesses_locks_out_no_other(console: Console) -> None:
     assert wrong == [403] * 10 + [429] and (same, other) == (429, 303)
 
 
-def test_right_ones_are_no_guesses(console: Console) -> None:
+def test_successful_logins_do_not_count_as_guesses(console: Console) -> None:
     browser = console(token=TOKEN)
     for _ in range(12):
         assert browser.post("/login", {"secret": TOKEN}).status_code == 200
 
 
-def test_tokens_of_programs_are_not_guessed_either(console: Console) -> None:
+def test_guesses_of_bearer_tokens_are_limited_too(console: Console) -> None:
     browser = console(token=TOKEN)
 
     def ask(token: str) -> int:
@@ -184,15 +195,15 @@ STRONG = "3f9c0a7be24d5816" * 2  # as `openssl rand -hex 16` makes them
         ({"token": STRONG}, STRONG, 303),
         ({"named_tokens": (("ann", STRONG),), "password": HASH}, STRONG, 303),
         ({"token": TOKEN, "reader_token": STRONG}, STRONG, 303),
-        ({"token": TOKEN}, TOKEN, 429),  # short, so perhaps somebody's words
-        ({"token": "letmein" * 8}, "letmein" * 8, 429),  # long, and still no random one
+        ({"token": TOKEN}, TOKEN, 429),  # short, so perhaps chosen by a person
+        ({"token": "letmein" * 8}, "letmein" * 8, 429),  # long, but not random
         ({"password": HASH}, "correct horse", 429),
     ],
 )
-def test_others_guesses_keep_out_only_what_can_be_guessed(
+def test_guesses_of_other_clients_block_only_secrets_that_can_be_guessed(
     console: Console, settings: dict[str, Any], secret: str, then: int
 ) -> None:
-    """Behind a proxy that ends TLS everybody has the proxy's address."""
+    """Behind a proxy that ends TLS all clients have the proxy's address."""
     app: Any = console(**settings).client.app
 
     async def main() -> tuple[list[int], int, int]:
@@ -202,14 +213,14 @@ def test_others_guesses_keep_out_only_what_can_be_guessed(
     assert asyncio.run(main()) == ([403] * 10 + [429], then, 429)
 
 
-def test_a_right_strong_token_waits_for_no_hash(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strong_token_does_not_wait_for_password_hashes(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     app: Any = console(token=STRONG, password=HASH).client.app
     monkeypatch.setattr(login, "MOST_WAITING", 0)
     assert asyncio.run(guess(app, "wrong")) == 429
     assert asyncio.run(guess(app, STRONG)) == 303
 
 
-def test_others_guesses_keep_out_no_program_with_a_strong_token(console: Console) -> None:
+def test_guesses_of_other_clients_do_not_block_a_strong_bearer_token(console: Console) -> None:
     browser = console(token=STRONG)
 
     def ask(token: str) -> int:
@@ -220,20 +231,20 @@ def test_others_guesses_keep_out_no_program_with_a_strong_token(console: Console
     assert ask(f"wrong{STRONG}") == 429, "and it made no place for further guesses"
 
 
-def test_hosts_of_ipv6_share_what_is_theirs_alone() -> None:
+def test_ipv6_addresses_of_one_network_count_as_one_address() -> None:
     assert address_of(("2001:db8::1", 1)) == address_of(("2001:db8::2", 1)) != address_of(("2001:db8:1::1", 1))
     assert address_of(("::ffff:192.0.2.1", 1)) == address_of(("192.0.2.1", 9)) == "192.0.2.1"
     assert address_of(None) == ""
 
 
-def test_many_addresses_cost_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_addresses_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgsched.web.security.guesses.MOST_ADDRESSES", 3)
     guesses = Guesses(1)
     assert [guesses.begin(f"192.0.2.{n}") for n in range(5)] == [True] * 5
     assert guesses.begin("192.0.2.0") and not guesses.begin("192.0.2.4")
 
 
-def test_a_token_in_the_printed_address_lets_in_once_it_was_looked_at(console: Console) -> None:
+def test_the_token_in_the_printed_address_logs_in(console: Console) -> None:
     browser = console(token=TOKEN)
     assert browser.get("/login?token=wrong").status_code == 403
     answer = browser.get(f"/login?token={TOKEN}&next=/runs")
@@ -241,7 +252,7 @@ def test_a_token_in_the_printed_address_lets_in_once_it_was_looked_at(console: C
     assert browser.get("/runs").status_code == 200
 
 
-def test_an_old_pages_button_is_offered_again_with_what_was_sent(console: Console) -> None:
+def test_a_form_of_an_old_page_is_offered_again_with_its_fields(console: Console) -> None:
     browser = console(token=TOKEN)
     logged_in(browser)
     form = {"csrf": "of another console", "what": "all", "reason": 'a "fire" & <smoke>\r\nsince noon'}
@@ -256,7 +267,7 @@ def test_an_old_pages_button_is_offered_again_with_what_was_sent(console: Consol
     assert unknown.status_code == 403 and "Send it again" not in unknown.text, "it may be another site's"
 
 
-def test_an_error_leads_back_to_where_one_was(console: Console) -> None:
+def test_an_error_leads_back_to_the_page_before(console: Console) -> None:
     browser = console()
     answer = browser.post("/queues/save", {"name": "mail", "rate": "often"}, referer="http://localhost/queues?x=1")
     assert str(answer.request.url).endswith("/queues?x=1") and "That did not work: rate" in answer.text

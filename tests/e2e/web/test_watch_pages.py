@@ -1,4 +1,4 @@
-"""The pages of what people should hear of and set: alerts, the audit, retention, excluded dates, jobs after jobs."""
+"""The pages of alerts, the audit, retention, excluded dates, calendars, graphs, and jobs that wait for jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.web.console import Browser, edited, one
 DAILY = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES (%s, 't', '30 2 * * *', 'Europe/Berlin')"
 
 
-def test_alerts_are_listed_with_who_was_told_and_how_they_ended(browser: Browser, db: psycopg.Connection) -> None:
+def test_alerts_are_listed_with_their_deliveries_and_their_end(browser: Browser, db: psycopg.Connection) -> None:
     assert "None is open" in browser.get("/alerts").text
     db.execute(DAILY, ["nightly"])
     alert = one(
@@ -50,7 +50,7 @@ def test_the_audit_is_filtered_and_paged(browser: Browser, db: psycopg.Connectio
     assert browser.get("/audit?since=soon").status_code == 422
 
 
-def test_how_long_things_are_kept_is_seen_and_set(browser: Browser, db: psycopg.Connection) -> None:
+def test_retention_is_shown_and_set(browser: Browser, db: psycopg.Connection) -> None:
     fields = {"keep": "any=7d", "keep_minutes": "3d", "keep_hours": "400d", "keep_audit": "400d"}
     assert "Nothing was changed" in browser.post("/retention/save", fields).text
     changed = browser.post(
@@ -75,7 +75,7 @@ def test_how_long_things_are_kept_is_seen_and_set(browser: Browser, db: psycopg.
         (None, ""),
     ],
 )
-def test_one_notation_says_how_long_runs_are_kept(keep: dict[str, str] | None, text: str) -> None:
+def test_retention_of_runs_is_written_in_one_notation(keep: dict[str, str] | None, text: str) -> None:
     assert keep_text(keep) == text
     assert keep_text(None if not text.startswith("d") else keep_of(text)) == (text if text.startswith("d") else "")
     assert keep_of('{"any": "1 mon"}') == '{"any": "1 mon"}', "the database reads it"
@@ -96,7 +96,7 @@ def test_dates_are_excluded_and_allowed_again(browser: Browser, db: psycopg.Conn
     assert one(db, "SELECT count(*) FROM pgsched.job_calendars") == 0
 
 
-def test_the_preview_keeps_to_the_first_and_the_last_instant(browser: Browser) -> None:
+def test_the_preview_respects_starts_at_and_ends_at(browser: Browser) -> None:
     asked = "/preview?schedule=0+0+*+*+*&starts_at=2031-05-01T00:00Z&ends_at=2031-05-03T12:00Z"
     text = browser.get(asked).text
     assert text.count("<li") == 3 and "2031-05-01" in text and "2031-05-03" in text
@@ -124,7 +124,7 @@ def test_jobs_that_wait_for_jobs_are_named_on_both_sides_and_in_the_form(
     assert one(db, "SELECT after_jobs FROM pgsched.jobs WHERE name = 'report'") is None
 
 
-def test_a_jobs_durations_stay_when_its_rows_are_gone(browser: Browser, db: psycopg.Connection) -> None:
+def test_the_durations_of_a_job_stay_after_its_runs_are_deleted(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(DAILY, ["nightly"])
     db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, attempt, available_at, started_at,"
@@ -150,7 +150,7 @@ def test_the_graph_leads_to_its_runs(browser: Browser, db: psycopg.Connection) -
     assert "lo&lt;b&gt;ad" in text and '<span class="state queued">' in text
 
 
-def test_the_calendar_counts_a_late_run_once_and_marks_what_is_excluded_and_to_come(
+def test_the_calendar_shows_late_runs_once_excluded_dates_and_coming_slots(
     browser: Browser, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule, timezone)"

@@ -1,4 +1,4 @@
-"""`pgsched web` as a command."""
+"""`pgsched web` refuses unsafe options, prints its address, serves the console and ends with a signal."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ pytestmark = pytest.mark.scram
         (["--no-auth", "--trusted-proxy-header", "x-user", "--trusted-proxy", "10.0.0.0/8"], "contradicts"),
         (["--no-auth", "--host", "0.0.0.0"], "can be reached from elsewhere"),
         (["--trusted-proxy-header", "x-user", "--trusted-proxy", "here"], "trusted proxy"),
+        (["--root-path", "jobs"], "root path"),
     ],
 )
-def test_what_protects_nothing_is_bad_input(
+def test_options_that_protect_nothing_are_bad_input(
     flags: list[str], why: str, dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["web", "--dsn", dsn, *flags]) == 2
@@ -63,7 +64,7 @@ def test_a_port_that_is_taken_is_bad_input(dsn: str, capsys: pytest.CaptureFixtu
     assert "cannot listen" in capsys.readouterr().err
 
 
-def test_it_says_where_it_listens_serves_and_ends_with_a_signal(dsn: str, tmp_path: Path) -> None:
+def test_web_prints_its_address_serves_and_ends_with_a_signal(dsn: str, tmp_path: Path) -> None:
     said = tmp_path / "err"
     command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0"]
     env = os.environ | {"PGSCHED_HOME": str(tmp_path / "home")}
@@ -84,7 +85,7 @@ def test_it_says_where_it_listens_serves_and_ends_with_a_signal(dsn: str, tmp_pa
     assert "Traceback" not in said.read_text()
 
 
-def test_the_address_of_a_console_that_only_looks_leads_into_no_other_one(
+def test_the_token_of_a_read_only_console_opens_no_other_console(
     dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))
@@ -96,18 +97,19 @@ def test_the_address_of_a_console_that_only_looks_leads_into_no_other_one(
     assert write == again != read
 
 
-def test_it_ends_the_pages_that_are_followed_when_it_is_told_to_stop(dsn: str, tmp_path: Path) -> None:
+def test_a_stop_ends_open_event_streams(dsn: str, tmp_path: Path) -> None:
     said = tmp_path / "err"
-    command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0", "--no-auth"]
+    command = [sys.executable, "-m", "pgsched", "web", "--dsn", dsn, "--port", "0", "--no-auth", "--root-path", "/jobs"]
     env = os.environ | {"PGSCHED_HOME": str(tmp_path / "home")}
     with said.open("w") as err, subprocess.Popen(command, cwd=ROOT, stderr=err, env=env) as process:
         try:
             found = wait_until(lambda: re.search(r"pgsched web: (\S+)\n", said.read_text()), 60, "the address")
+            assert found[1].endswith("/jobs/")
             asked = urllib.request.Request(found[1], headers={"Accept": "text/event-stream"})
             with urllib.request.urlopen(asked, timeout=30) as stream:
                 assert stream.readline() == b"retry: 1000\n"
                 process.send_signal(signal.SIGTERM)
-                stream.read()  # to its end, which a stream that is cut off has not
+                stream.read()  # to its regular end, which a stream that is cut off does not have
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -123,8 +125,22 @@ print("ended in good order")
 """
 
 
-def test_a_signal_that_comes_before_the_first_request_is_heard(dsn: str) -> None:
-    """The address is announced, and the server does not handle the signal yet."""
+def test_a_producer_s_token_alone_lets_no_person_in(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """People still get the address with the token that the console makes."""
+    monkeypatch.setenv("PGSCHED_HOME", str(tmp_path))
+    monkeypatch.setenv("PGSCHED_WEB_PRODUCER_TOKEN", "a-token-of-the-shop")
+    began: list[Settings] = []
+    monkeypatch.setattr(serving, "serve_console", lambda settings, *_: began.append(settings))
+    assert run(["web", "--dsn", dsn]) == 0
+    assert began[0].token is not None and began[0].by_token("a-token-of-the-shop") == ("produce", "")
+    monkeypatch.setenv("PGSCHED_WEB_PRODUCER_TOKEN", "shop a-token-of-the-shop\nbilling another-token-of-ours")
+    assert run(["web", "--dsn", dsn]) == 0
+    assert began[1].by_token("another-token-of-ours") == ("produce", "billing")
+    assert run(["web", "--dsn", dsn, "--read-only"]) == 2
+
+
+def test_a_signal_before_the_first_request_ends_the_console(dsn: str) -> None:
+    """The signal comes after the address is printed, and before the server handles signals."""
     done = subprocess.run(
         [sys.executable, "-c", STOPPED_AT_ONCE, dsn], capture_output=True, text=True, timeout=60, check=False
     )

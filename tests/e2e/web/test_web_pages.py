@@ -1,4 +1,4 @@
-"""The pages: each shows what is there, and does what its buttons say."""
+"""The pages of the console show what is in the database, and their buttons do what they say."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.packages
 SCRIPT = "<script>alert(1)</script>\"'&"
 
 
-def test_an_empty_database_has_every_page(browser: Browser) -> None:
+def test_every_page_is_shown_for_an_empty_database(browser: Browser) -> None:
     for path in ("/", "/?range=24h", "/jobs", "/job/new", "/runs", "/queues", "/workers", "/doctor"):
         assert browser.get(path).status_code == 200, path
 
 
-def test_what_others_wrote_is_text_on_every_page(browser: Browser, db: psycopg.Connection) -> None:
+def test_markup_in_rows_is_shown_as_text_on_every_page(browser: Browser, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule, description, queue) VALUES (%(x)s, %(x)s, '@daily',"
                " %(x)s, 'q')", {"x": SCRIPT})  # fmt: skip
     db.execute("UPDATE pgsched.jobs SET paused = true, paused_by = %(x)s, paused_reason = %(x)s", {"x": SCRIPT})
@@ -62,9 +62,7 @@ def test_control_characters_are_shown_and_not_obeyed(browser: Browser, db: psyco
     assert browser.get(f"/runs/{run_id}/log").text == "a\x1b[31mb\u202ec\n"
 
 
-def test_a_job_is_made_from_the_form_and_its_fields_are_kept_when_it_is_refused(
-    browser: Browser, db: psycopg.Connection
-) -> None:
+def test_a_form_makes_a_job_and_keeps_its_fields_when_it_is_refused(browser: Browser, db: psycopg.Connection) -> None:
     form = {"name": "a/b c", "task": "reports.build", "kind": "task", "schedule": "0 99 * * *", "args": '{"x": 1}',
             "timezone": "Europe/Berlin", "tags": "eu, slow", "timeout": "90 seconds"}  # fmt: skip
     refused = browser.post("/job/new", form)
@@ -98,7 +96,9 @@ def test_saving_a_job_unchanged_changes_nothing(browser: Browser, db: psycopg.Co
     assert db.execute("SELECT * FROM pgsched.jobs").fetchone() == before
 
 
-def test_only_the_changed_fields_are_set_and_not_over_somebody_elses(browser: Browser, db: psycopg.Connection) -> None:
+def test_an_edit_sets_only_changed_fields_and_overwrites_no_other_edit(
+    browser: Browser, db: psycopg.Connection
+) -> None:
     db.execute(JOB, ["nightly"])
     mine = edited(browser, "/job/edit/nightly")
     assert "Changed: schedule." in browser.post("/job/edit/nightly", mine | {"schedule": "0 4 * * *"}).text
@@ -125,7 +125,7 @@ def test_a_conflict_is_about_the_fields_that_both_changed(browser: Browser, db: 
     assert one(db, "SELECT description FROM pgsched.jobs") == "mine"
 
 
-def test_a_job_that_was_deleted_meanwhile_leaves_the_form(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_form_is_kept_when_its_job_was_deleted_meanwhile(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
     mine = edited(browser, "/job/edit/nightly")
     db.execute("DELETE FROM pgsched.jobs")
@@ -135,7 +135,7 @@ def test_a_job_that_was_deleted_meanwhile_leaves_the_form(browser: Browser, db: 
     assert one(db, "SELECT description FROM pgsched.jobs") == "a long text"
 
 
-def test_the_preview_tells_of_the_clocks(browser: Browser, db: psycopg.Connection) -> None:
+def test_the_preview_shows_changes_of_the_clocks(browser: Browser, db: psycopg.Connection) -> None:
     assert "At 02:30 every day" in browser.get("/preview?schedule=30+2+*+*+*&timezone=Europe/Berlin").text
     assert "is not a known IANA zone" in browser.get("/preview?schedule=@daily&timezone=Nowhere").text
     db.execute(JOB, ["nightly"])
@@ -159,7 +159,7 @@ def test_a_job_is_paused_resumed_run_and_deleted(browser: Browser, db: psycopg.C
 
 @pytest.mark.parametrize("name", [".", "..", "~.", "~~..", "a/../b", "~", "..."])
 def test_a_job_has_its_pages_whatever_its_name_is(name: str, browser: Browser, db: psycopg.Connection) -> None:
-    """A browser takes the pieces `.` and `..` out of a path, as urljoin does."""
+    """A browser removes the segments `.` and `..` from a path, as urljoin does."""
     for one_name in (".", "..", "~.", "~~..", "a/../b", "~", "..."):
         db.execute(JOB, [one_name])
     listed = browser.get("/jobs").text
@@ -178,7 +178,7 @@ def test_a_job_has_its_pages_whatever_its_name_is(name: str, browser: Browser, d
         assert one(db, f"SELECT name FROM pgsched.jobs WHERE {change} ORDER BY updated_at DESC LIMIT 1") == name
 
 
-def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db: psycopg.Connection) -> None:
+def test_the_calendar_shows_the_state_and_the_reason_of_each_slot(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
     db.execute("""
         INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, started_at, finished_at, attempt, origin, reason)
@@ -197,7 +197,7 @@ def test_the_calendar_says_what_became_of_each_slot_and_why(browser: Browser, db
     assert browser.get("/jobs/nightly?month=0001-01").status_code == 422
 
 
-def test_what_is_cut_on_a_page_says_that_it_goes_on(browser: Browser, db: psycopg.Connection) -> None:
+def test_shortened_texts_end_with_an_ellipsis(browser: Browser, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule, kind) VALUES ('a', %s, '@daily', 'shell')", ["x" * 90])
     db.execute(
         "INSERT INTO pgsched.runs (task, state, finished_at, error) VALUES ('t', 'dead', now(), %s)", ["y" * 300]
@@ -213,7 +213,7 @@ def test_a_slot_is_explained(browser: Browser, db: psycopg.Connection) -> None:
     assert "&#34;soon&#34; is not" in browser.get("/jobs/nightly?at=soon").text
 
 
-def test_a_backfill_is_shown_dry_and_asked_for(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_backfill_can_be_tried_without_effect_started_and_cancelled(browser: Browser, db: psycopg.Connection) -> None:
     db.execute(JOB, ["nightly"])
     db.execute("UPDATE pgsched.jobs SET decided_until = now(), anchor_at = '2026-01-01'")
     dry = browser.get("/job/backfill/nightly?from=2026-05-01&to=2026-05-04&mode=missing")
@@ -241,7 +241,7 @@ def test_queues_limits_and_pauses_are_edited(browser: Browser, db: psycopg.Conne
     assert browser.post("/pauses/begin", {"what": "queue"}).status_code == 422
 
 
-def test_what_is_noted_of_the_depth_is_drawn(browser: Browser, db: psycopg.Connection) -> None:
+def test_the_recorded_queue_depth_is_drawn(browser: Browser, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 7)")
     noted = browser.client.app.app.state.depths.records  # type: ignore[attr-defined]
     wait_until(lambda: noted, what="the first note")
@@ -249,7 +249,7 @@ def test_what_is_noted_of_the_depth_is_drawn(browser: Browser, db: psycopg.Conne
     assert "no live worker, and 7 runs are queued" in browser.get("/").text
 
 
-def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db: psycopg.Connection) -> None:
+def test_a_lost_connection_is_replaced(browser: Browser, db: psycopg.Connection) -> None:
     assert browser.get("/").status_code == 200
     db.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -258,6 +258,6 @@ def test_a_database_that_is_gone_is_said_and_is_found_again(browser: Browser, db
     assert browser.get("/jobs").status_code == 200
 
 
-def test_the_list_of_jobs_is_also_there_with_a_slash(browser: Browser) -> None:
+def test_the_list_of_jobs_with_a_trailing_slash_is_redirected(browser: Browser) -> None:
     answer = browser.get("/jobs/")
     assert (answer.status_code, answer.headers["location"]) == (308, "/jobs")

@@ -1,4 +1,4 @@
-"""Where the database is, and as whom the console logs in there, is shown only to those who may change things."""
+"""Only visitors that may make changes see where the database is, and by which login the console connects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Console = Callable[..., Browser]
 
 @contextmanager
 def nowhere(secret: str) -> Iterator[Browser]:
-    """A browser of somebody who has logged in to a console whose database is not there."""
+    """Yield a logged-in browser of a console whose database cannot be reached."""
     app = make_console(Settings(NOWHERE, token=TOKEN, reader_token=READER))
     with TestClient(app, base_url="http://localhost", client=("127.0.0.1", 50_000)) as client:
         browser = Browser(client)
@@ -34,7 +34,7 @@ def nowhere(secret: str) -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize(("secret", "sees"), [(READER, False), (TOKEN, True)])
-def test_an_error_tells_no_reader_where_the_database_is(secret: str, sees: bool) -> None:
+def test_an_error_hides_from_readers_where_the_database_is(secret: str, sees: bool) -> None:
     with nowhere(secret) as browser:
         answers = [browser.get(path) for path in ("/jobs", "/", "/api/v1/jobs")]
     assert {answer.status_code for answer in answers} == {503}
@@ -44,7 +44,7 @@ def test_an_error_tells_no_reader_where_the_database_is(secret: str, sees: bool)
 
 
 @pytest.mark.parametrize(("secret", "sees"), [(READER, False), (TOKEN, True)])
-def test_the_doctor_tells_no_reader_where_the_database_is(
+def test_the_doctor_page_hides_from_readers_where_the_database_is(
     console: Console, dsn: str, db: psycopg.Connection[Any], secret: str, sees: bool
 ) -> None:
     browser = console(token=TOKEN, reader_token=READER)
@@ -60,8 +60,8 @@ def test_the_doctor_tells_no_reader_where_the_database_is(
         assert [word for word in words if word in text] == (words if sees else [])
 
 
-def test_every_check_whose_text_names_a_place_is_known(dsn: str, db: psycopg.Connection[Any]) -> None:
-    """By what they say here and where there is nothing: a new one has to be in the list."""
+def test_every_check_whose_text_names_a_place_is_listed(dsn: str, db: psycopg.Connection[Any]) -> None:
+    """The checks run with and without a database. A new check that names a place must be listed."""
     found = [*doctor.doctor(dsn, {}, trend_s=0.1), *check.check(NOWHERE, {}), *check.check(None, {})]
     places = (f"database {db.info.dbname}", f"role {db.info.user}", str(conninfo_to_dict(dsn)["host"]), *HIDDEN)
     names = {one.name for one in found if any(place in one.text for place in places)}

@@ -1,4 +1,4 @@
-"""`assert_claim` on SQLAlchemy's connections and sessions, whatever driver they have."""
+"""`assert_claim` on SQLAlchemy connections and sessions, with each driver: psycopg, psycopg2 and asyncpg."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ASYNC_WAYS = [
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
 @pytest.mark.parametrize("way", WAYS)
-def test_the_owner_passes_and_everybody_else_is_stopped(
+def test_only_the_current_owner_of_a_claim_passes(
     way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
     pytest.importorskip(driver)
@@ -63,7 +63,9 @@ def test_the_owner_passes_and_everybody_else_is_stopped(
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 @pytest.mark.parametrize("way", ASYNC_WAYS)
-def test_so_with_await(way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_only_the_current_owner_passes_on_async_connections(
+    way: Callable[[Any], Any], driver: str, dsn: str, db: psycopg.Connection[Any]
+) -> None:
     pytest.importorskip(driver)
     old, new = zombie(db)
 
@@ -98,7 +100,7 @@ def test_autocommit_is_refused(way: Callable[[Any], Any], driver: str, dsn: str,
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-def test_autocommit_is_refused_with_await(driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_autocommit_is_refused_on_async_connections(driver: str, dsn: str, db: psycopg.Connection[Any]) -> None:
     pytest.importorskip(driver)
     _, new = zombie(db)
 
@@ -113,7 +115,7 @@ def test_autocommit_is_refused_with_await(driver: str, dsn: str, db: psycopg.Con
 
 
 @pytest.mark.parametrize("what", [object(), None, sa.text("x"), sa.create_engine("sqlite://")])
-def test_what_is_no_connection_is_refused(what: Any, db: psycopg.Connection[Any]) -> None:
+def test_an_object_that_is_no_connection_is_refused(what: Any, db: psycopg.Connection[Any]) -> None:
     _, new = zombie(db)
     with pytest.raises(InputError, match="expected a psycopg or SQLAlchemy connection"):
         assert_claim(what, new.id, new.token)

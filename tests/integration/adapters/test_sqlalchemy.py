@@ -1,4 +1,4 @@
-"""Enqueueing on SQLAlchemy's connections and sessions, in the transaction they are in."""
+"""Enqueueing on a SQLAlchemy connection or session: the run is part of its transaction."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from pgsched import App, InputError
+from pgsched import AlreadyEnqueued, App, InputError, QueueFull
+from pgsched.app.release import releases
 from pgsched.app.task import Task
+from pgsched.db.queries.runs import tasks
+from tests.support.db.engines import url
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
 
@@ -23,7 +26,7 @@ ENDS = pytest.mark.parametrize("commits", [True, False])
 
 @pytest.fixture
 def greet(dsn: str) -> Iterator[Any]:
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
 
     @app.task(name="t")
     def greet(name: str) -> None: ...
@@ -57,7 +60,7 @@ ORDER = sa.text("INSERT INTO orders VALUES ('order')")
 
 @ENDS
 @pytest.mark.parametrize("first", ["order", "run"])
-def test_on_a_connection_the_run_shares_its_transaction(
+def test_a_run_enqueued_on_a_connection_is_part_of_its_transaction(
     first: str, commits: bool, greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any]
 ) -> None:
     with engine.connect() as conn:
@@ -70,7 +73,7 @@ def test_on_a_connection_the_run_shares_its_transaction(
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_alone_on_a_connection_it_commits_with_it(
+def test_a_transaction_that_only_enqueues_commits_or_rolls_back_the_runs(
     commits: bool, greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any]
 ) -> None:
     with engine.connect() as conn:
@@ -82,14 +85,14 @@ def test_alone_on_a_connection_it_commits_with_it(
 
 def sessions(engine: sa.Engine) -> list[Any]:
     class Mine(Session):
-        """As SQLModel derives its own."""
+        """A subclass of Session, such as the one of SQLModel."""
 
     return [Session(engine), Mine(engine), scoped_session(sessionmaker(engine))]
 
 
 @ENDS
 @pytest.mark.parametrize("kind", range(3))
-def test_on_a_session_too(
+def test_a_run_enqueued_on_a_session_is_part_of_its_transaction(
     kind: int, commits: bool, greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any]
 ) -> None:
     session = sessions(engine)[kind]
@@ -100,7 +103,7 @@ def test_on_a_session_too(
     assert names(db) == (["order", "run"] if commits else [])
 
 
-def test_a_savepoint_that_is_rolled_back_takes_the_run_with_it(
+def test_a_rollback_to_a_savepoint_removes_the_run(
     greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any]
 ) -> None:
     with Session(engine) as session, session.begin():
@@ -111,7 +114,7 @@ def test_a_savepoint_that_is_rolled_back_takes_the_run_with_it(
     assert names(db) == ["kept"]
 
 
-def test_under_autocommit_it_is_there_at_once(
+def test_a_run_enqueued_under_autocommit_is_visible_at_once(
     greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any]
 ) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
@@ -121,7 +124,7 @@ def test_under_autocommit_it_is_there_at_once(
 
 @ENDS
 @pytest.mark.parametrize("kind", ["connection", "session", "scoped"])
-def test_the_async_ones_as_well(
+def test_runs_enqueued_on_async_connections_are_part_of_their_transaction(
     kind: str, commits: bool, greet: Task[Any, Any], engine: sa.Engine, db: psycopg.Connection[Any], dsn: str
 ) -> None:
     async def main() -> None:
@@ -145,19 +148,21 @@ def test_the_async_ones_as_well(
     assert names(db) == (["order", "run", "run"] if commits else [])
 
 
-def test_unique_keys_hold_there(greet: Task[Any, Any], engine: sa.Engine) -> None:
+def test_unique_keys_hold_on_a_session(greet: Task[Any, Any], engine: sa.Engine) -> None:
     with Session(engine) as session, session.begin():
         unique = greet.options(unique_key="k", connection=session)
         assert [unique.enqueue("a").how, unique.enqueue("b").how] == ["created", "existing"]
 
 
-def test_the_wrong_form_is_refused(greet: Task[Any, Any], engine: sa.Engine, dsn: str) -> None:
+def test_a_connection_of_the_wrong_kind_is_refused(greet: Task[Any, Any], engine: sa.Engine, dsn: str) -> None:
     async def main() -> None:
         mine = async_engine(dsn)
         async with mine.connect() as conn:
-            with pytest.raises(InputError, match=r"expected a psycopg\.Connection, got a sqlalchemy\.AsyncConnection"):
+            with pytest.raises(
+                InputError, match=r"expected a psycopg, .* connection, got a sqlalchemy\.AsyncConnection"
+            ):
                 greet.enqueue("x", connection=conn)  # type: ignore[call-overload]
-        refused = pytest.raises(InputError, match=r"expected a psycopg\.AsyncConnection, got a sqlalchemy\.Session")
+        refused = pytest.raises(InputError, match=r"expected an asyncio .*, got a sqlalchemy\.Session")
         with Session(engine) as session, refused:
             await greet.enqueue_async("x", connection=session)  # type: ignore[call-overload]
         await mine.dispose()
@@ -167,28 +172,91 @@ def test_the_wrong_form_is_refused(greet: Task[Any, Any], engine: sa.Engine, dsn
         greet.enqueue("x", connection=engine)  # type: ignore[call-overload]
 
 
-def test_another_database_is_refused(greet: Task[Any, Any]) -> None:
-    with sa.create_engine("sqlite://").connect() as conn:
-        with pytest.raises(InputError, match=r"SQLAlchemy speaks sqlite\+pysqlite here, pgsched psycopg 3") as raised:
-            greet.enqueue("x", connection=conn)
-        assert "SELECT" not in str(raised.value)
+def test_a_connection_to_sqlite_is_refused(greet: Task[Any, Any]) -> None:
+    with (
+        sa.create_engine("sqlite://").connect() as conn,
+        pytest.raises(InputError, match="connection: it is of sqlite, and runs are in PostgreSQL"),
+    ):
+        greet.enqueue("x", connection=conn)
 
 
-def test_another_driver_is_refused_with_what_to_do(
-    greet: Task[Any, Any], engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+@ENDS
+@pytest.mark.parametrize("kind", ["Connection", "Session"])
+def test_a_run_is_enqueued_with_another_driver(
+    greet: Task[Any, Any], dsn: str, db: psycopg.Connection[Any], commits: bool, kind: str
 ) -> None:
-    monkeypatch.setattr(engine.dialect, "driver", "asyncpg")
-    refused = pytest.raises(InputError, match=r"postgresql\+asyncpg here.* or send SELECT pgsched\.enqueue\(\.\.\.\)")
-    with Session(engine) as session, refused:
-        greet.enqueue("x", connection=session)
+    engine = sa.create_engine(url("psycopg2", dsn))
+    with engine.connect() if kind == "Connection" else Session(engine) as mine:
+        run = greet.options(tags=["a"], delay=60, unique_key="k", connection=mine).enqueue("x")
+        again = greet.options(unique_key="k", connection=mine).enqueue("y")
+        assert (again, again.how, run.created) == (run, "existing", True)
+        with pytest.raises(AlreadyEnqueued):
+            greet.options(unique_key="k", on_conflict="reject", connection=mine).enqueue("y")
+        assert greet.enqueue_many([{"name": "z"}] * 2, connection=mine) == 2
+        many = greet.options(unique_by=True, connection=mine).enqueue_many([["z"], ["z"]], return_ids=True)
+        assert [one.how for one in many] == ["created", "existing"]
+        assert greet.enqueue_many([["k"], ["k"]], connection=mine, idempotency_keys=["1", "1"]) == 1
+        mine.commit() if commits else mine.rollback()
+    found = db.execute("SELECT args->>'name', tags, state FROM pgsched.runs ORDER BY id").fetchall()
+    assert found == (
+        [("x", ["a"], "scheduled"), *[("z", None, "queued")] * 3, ("k", None, "queued")] if commits else []
+    )
+    engine.dispose()
 
 
-def test_nothing_imports_sqlalchemy_to_enqueue(dsn: str) -> None:
+def test_the_key_that_a_task_declares_holds_by_name_with_another_driver(dsn: str, db: psycopg.Connection[Any]) -> None:
+    shop, other = App("shop"), App("other", dsn=dsn)
+    shop.task(name="once", unique_by=True)(lambda n: None)
+    assert tasks.register(db, "shop", releases(shop.tasks.values())) is None
+    engine = sa.create_engine(url("psycopg2", dsn))
+    with engine.begin() as mine:
+        first, again = (other.enqueue("once", {"n": 1}, connection=mine) for _ in range(2))
+        plain = [other.enqueue("plain", {"n": 1}, connection=mine) for _ in range(2)]
+    assert (first.created, again, again.how) == (True, first, "existing")
+    assert plain[0] != plain[1] and plain[1].created
+    engine.dispose()
+    other.close()
+
+
+@ENDS
+def test_a_run_is_enqueued_with_another_asyncio_driver(
+    greet: Task[Any, Any], dsn: str, db: psycopg.Connection[Any], commits: bool
+) -> None:
+    async def main() -> None:
+        engine = create_async_engine(url("asyncpg", dsn))
+        async with AsyncSession(engine) as mine:
+            run = await greet.options(tags=["a"], priority=1, connection=mine).enqueue_async("x")
+            assert run.created and (await run.info_async(connection=mine)).tags == ["a"]
+            assert await greet.enqueue_many_async([["x"]], connection=mine) == 1
+            assert await greet.enqueue_many_async([["k"], ["k"]], connection=mine, idempotency_keys=["1", "1"]) == 1
+            await (mine.commit() if commits else mine.rollback())
+        await engine.dispose()
+
+    asyncio.run(main())
+    found = db.execute("SELECT args->>'name', priority FROM pgsched.runs ORDER BY id").fetchall()
+    assert found == ([("x", 1), ("x", 5), ("k", 5)] if commits else [])
+
+
+def test_a_refusal_and_a_failure_of_another_driver_are_raised_as_they_are(
+    greet: Task[Any, Any], dsn: str, db: psycopg.Connection[Any]
+) -> None:
+    db.execute("INSERT INTO pgsched.queues (name, max_depth) VALUES ('full', 1)")
+    greet.options(queue="full").enqueue("x")
+    engine = sa.create_engine(url("psycopg2", dsn))
+    with engine.connect() as mine:
+        with pytest.raises(QueueFull):
+            greet.options(queue="full", connection=mine).enqueue("x")
+        with pytest.raises(sa.exc.DBAPIError, match="current transaction is aborted"):
+            greet.options(connection=mine).enqueue("x")
+    engine.dispose()
+
+
+def test_enqueueing_does_not_import_sqlalchemy(dsn: str) -> None:
     import subprocess
     import sys
 
     code = (
-        "import sys, pgsched; app = pgsched.App(dsn=sys.argv[1]); app.task(name='t')(lambda: None).enqueue();"
+        "import sys, pgsched; app = pgsched.App('test', dsn=sys.argv[1]); app.task(name='t')(lambda: None).enqueue();"
         "sys.exit('sqlalchemy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code, dsn], timeout=60).returncode == 0

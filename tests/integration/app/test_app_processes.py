@@ -1,4 +1,4 @@
-"""An app in a process of its own: what its tasks are called, and what importing pgsched costs."""
+"""The names of tasks in a module that is run as the program, and what importing pgsched loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_module_run_as_the_program_names_its_tasks_as_if_it_were_imported(tmp_
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "tasks.py").write_text(
-        "from pgsched import App\napp = App()\n@app.task\ndef pay(): ...\nprint(pay.name)\n"
+        "from pgsched import App\napp = App('test')\n@app.task\ndef pay(): ...\nprint(pay.name)\n"
     )
     for command in (["-m", "shop.tasks"], ["shop/tasks.py"], ["-c", "import shop.tasks"]):
         shown = subprocess.run(

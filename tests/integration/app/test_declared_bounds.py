@@ -1,4 +1,4 @@
-"""What `@app.job` takes is what the database takes: each bound, and what columns must be to each other."""
+"""`@app.job` accepts and refuses the same values as the database: bounds, and combinations of policies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgsched.db.schema.tables import jobs
 from pgsched.errors import InputError
 
 MICROSECOND = timedelta(microseconds=1)
-TEN_YEARS = timedelta(days=3600)  # as PostgreSQL compares intervals: a month has 30 days
+TEN_YEARS = timedelta(days=3600)  # PostgreSQL compares intervals as if a month had 30 days
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 LENGTHS = (1, 2, 100, 101, 200, 201, 500, 501, 10_000, 10_001, 65_536, 65_537)
 BOUNDS = (0, 1, 9, 10, 100, 1000, 10_000, 100_000, 1_000_000, 2**31 - 1)
@@ -36,7 +36,7 @@ ALIASES = {"SMALLINTEGER": "INTEGER", "DOUBLE": "FLOAT", "DATETIME": "TIMESTAMP"
 
 
 def answer(db: psycopg.Connection, **columns: Any) -> str | None:
-    """What the database says against a job with these columns; None: it takes it."""
+    """Return the database's error for a job with these columns, or None if the job is accepted."""
     given = {"name": "j", "task": "t", "schedule": "@hourly"} | columns
     into = sql.SQL("INSERT INTO pgsched.jobs ({}) VALUES ({})").format(
         sql.SQL(", ").join(map(sql.Identifier, given)), sql.SQL(", ").join(sql.Placeholder() for _ in given)
@@ -51,9 +51,9 @@ def answer(db: psycopg.Connection, **columns: Any) -> str | None:
 
 
 def declared(**policies: Any) -> str | None:
-    """What the declaration says against a job with these policies; None: it takes them."""
+    """Return the declaration's error for a job with these policies, or None if they are accepted."""
     try:
-        App().job(schedule="@hourly", name="j", **policies)(lambda: None)
+        App("test").job(schedule="@hourly", name="j", **policies)(lambda: None)
     except InputError as error:
         return str(error)
     return None
@@ -65,7 +65,7 @@ def values_for(name: str) -> list[Any]:
 
 
 def value_declared(value: Any) -> Any:
-    """The value as code writes it: `keep` has lengths of time where its column has text."""
+    """Return the value as code declares it: `keep` takes durations where its column holds text."""
     return {key: timedelta(days=1) for key in value} if isinstance(value, dict) else value
 
 
@@ -97,14 +97,14 @@ HOUR, NOON = timedelta(hours=1), datetime(2030, 1, 1, 12, tzinfo=UTC)
         {"start_deadline": HOUR},
     ],
 )
-def test_policies_that_exclude_each_other_are_refused_in_the_words_of_the_database(
+def test_conflicting_policies_give_the_same_error_as_the_database(
     db: psycopg.Connection, policies: dict[str, Any]
 ) -> None:
     assert declared(**policies) == answer(db, **policies)
 
 
 @pytest.mark.parametrize("count", [100, 101])
-def test_a_job_waits_for_as_many_jobs_as_the_database_takes(db: psycopg.Connection, count: int) -> None:
+def test_after_jobs_has_the_same_bound_as_the_database(db: psycopg.Connection, count: int) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task) SELECT 'a' || n, 't' FROM generate_series(1, %s) n", [count])
     ids = [number for (number,) in db.execute("SELECT id FROM pgsched.jobs")]
     assert declared(after_jobs=[f"a{n + 1}" for n in range(count)]) == answer(db, after_jobs=ids)

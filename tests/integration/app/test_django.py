@@ -1,4 +1,4 @@
-"""Handlers that use Django's connections: they outlive a restart of the database, and enqueue in its transactions."""
+"""Handlers that use Django's connections: they survive a database restart, and enqueue in Django's transactions."""
 
 from __future__ import annotations
 
@@ -8,37 +8,23 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict
 
 from pgsched import App
 from pgsched.core.model import Result
 from pgsched.execute.python.executor import PythonExecutor
+from tests.support.django_orm import django_connection
 from tests.support.executing import claim
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
 
-django = pytest.importorskip("django")
+pytest.importorskip("django")
 
 
 @pytest.fixture
 def orm(dsn: str) -> Iterator[Any]:
-    """Django's default connection, to the test's database."""
-    from django.conf import settings
-    from django.db import connections
-
-    given = conninfo_to_dict(dsn)
-    database = {
-        "ENGINE": "django.db.backends.postgresql", "NAME": given["dbname"], "USER": given.get("user", ""),
-        "PASSWORD": given.get("password", ""), "HOST": given.get("host", ""), "PORT": given.get("port", ""),
-        "CONN_MAX_AGE": 600,
-    }  # fmt: skip
-    if not settings.configured:
-        settings.configure(DATABASES={"default": database})
-        django.setup()
-    connections.settings["default"].update(database)  # in place: every thread's connection looks there
-    connections.close_all()
-    yield connections["default"]
-    connections.close_all()
+    """Yield Django's default connection, set to the test's database."""
+    with django_connection(dsn) as connection:
+        yield connection
 
 
 def count() -> int:
@@ -58,7 +44,7 @@ async def count_async() -> int:
 @pytest.mark.usefixtures("orm")
 @pytest.mark.parametrize("helped", [True, False])
 @pytest.mark.parametrize("handler", [count, count_async])
-def test_a_restart_of_the_database_costs_one_attempt_at_most(
+def test_close_connections_limits_a_database_restart_to_one_failed_attempt(
     handler: Any, helped: bool, db: psycopg.Connection
 ) -> None:
     from asgiref.sync import sync_to_async
@@ -72,8 +58,8 @@ def test_a_restart_of_the_database_costs_one_attempt_at_most(
         close_connections(app)
 
     async def main() -> list[Result]:
-        await sync_to_async(connections.close_all)()  # in the thread that asgiref keeps beyond a test
-        executor = PythonExecutor(app.tasks, 2, hooks=app.hooks)
+        await sync_to_async(connections.close_all)()  # asgiref keeps its thread from one test to the next
+        executor = PythonExecutor(app.tasks, 1, hooks=app.hooks)  # each attempt in the same thread
         found = [(await executor.execute(claim("task", "count"))).result]
         db.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -89,7 +75,9 @@ def test_a_restart_of_the_database_costs_one_attempt_at_most(
     assert healed is helped, f"{found}: without it the connection stays dead for ever"
 
 
-def test_django_s_connection_takes_the_run_into_its_transaction(orm: Any, app: App, db: psycopg.Connection) -> None:
+def test_a_run_enqueued_on_django_s_connection_is_part_of_its_transaction(
+    orm: Any, app: App, db: psycopg.Connection
+) -> None:
     from django.db import connection, transaction
 
     @app.task(name="mail")

@@ -1,4 +1,4 @@
-"""Hooks: middleware around handlers in each place, on_error, and what a failing hook does."""
+"""Hooks: middleware around handlers wherever they run, `on_error`, start and shutdown, and hooks that fail."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def run(place: str, what: str) -> Outcome:
 
 
 def notes(path: Path) -> list[str]:
-    """What was noted of the run; the process's own start and end are left out."""
+    """Return the notes about the run, without those of the process's start and shutdown hooks."""
     return [line for line in path.read_text().splitlines() if line not in ("start", "shutdown")]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_middleware_goes_around_the_handler_in_order(place: str, notes_file: Path) -> None:
+def test_middleware_wraps_the_handler_in_order(place: str, notes_file: Path) -> None:
     assert run(place, "hi").value == "<hi>"
     plain = [] if "async" in place or place == "loop" else [f"plain in {HANDLER_IN[place]}"]
     handler = f"handler in {HANDLER_IN[place]}"
@@ -64,7 +64,7 @@ def test_a_plain_handler_below_async_middleware_may_run_a_loop_of_its_own(task: 
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_middleware_may_make_a_success_of_a_failure(place: str, notes_file: Path) -> None:
+def test_middleware_can_turn_a_failure_into_a_success(place: str, notes_file: Path) -> None:
     outcome = run(place, "key")
     assert (outcome.result, outcome.value) == (Result.SUCCEEDED, "rescued")
     assert not any(line.startswith("told") for line in notes(notes_file))
@@ -72,14 +72,14 @@ def test_middleware_may_make_a_success_of_a_failure(place: str, notes_file: Path
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(("what", "said"), [("value", "ValueError: no"), ("exit", "SystemExit: 3")])
-def test_who_wants_to_know_is_told_of_failures(place: str, what: str, said: str, notes_file: Path) -> None:
+def test_every_on_error_hook_is_called_although_one_fails(place: str, what: str, said: str, notes_file: Path) -> None:
     outcome = run(place, what)
     assert (outcome.result, outcome.error, outcome.retry) == (Result.FAILED, said, True)
     assert notes(notes_file)[-2:] == [f"told {place} {said}", "told last"], "the hook between them failed"
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_snooze_is_no_failure(place: str, notes_file: Path) -> None:
+def test_a_snooze_calls_no_on_error_hook(place: str, notes_file: Path) -> None:
     assert run(place, "snooze").result is Result.SNOOZED
     assert not any(line.startswith("told") for line in notes(notes_file))
 
@@ -94,7 +94,7 @@ def test_a_cancelled_attempt_unwinds_through_its_middleware(place: str, notes_fi
     assert time.monotonic() - began < 50
 
 
-def test_a_thread_that_does_not_stop_is_abandoned_with_middleware_too(notes_file: Path) -> None:
+def test_a_thread_below_middleware_that_does_not_stop_is_abandoned(notes_file: Path) -> None:
     executor = made()
     given = claim("task", "thread", {"what": "sleeps"})
     cancel_when(executor, given, lambda: notes_file.exists() and "handler in" in notes_file.read_text())
@@ -102,14 +102,14 @@ def test_a_thread_that_does_not_stop_is_abandoned_with_middleware_too(notes_file
     assert notes(notes_file)[-1] == "outer ends cancelled"
 
 
-def test_a_child_process_starts_and_ends_with_its_hooks(notes_file: Path) -> None:
+def test_a_child_process_runs_start_and_shutdown_hooks(notes_file: Path) -> None:
     run("process", "hi")
     lines = notes_file.read_text().splitlines()
     assert (lines[0], lines[-1]) == ("start", "shutdown")
 
 
 @pytest.mark.parametrize("result", [Result.TIMED_OUT, Result.CRASHED])
-def test_timeouts_and_crashes_are_told_as_exceptions_of_their_own(result: Result, notes_file: Path) -> None:
+def test_on_error_gets_timeouts_and_crashes_as_exceptions(result: Result, notes_file: Path) -> None:
     async def main() -> None:
         executor = made()
         executor.ended_badly(claim("task", "loop", {}), Outcome(result, error="it was bad"))
@@ -138,13 +138,13 @@ def generator(run: Run, call_next: Any) -> Any:
         ("on_start", takes_too_little, r"must take \(\)"),
     ],
 )
-def test_a_hook_that_could_not_be_called_is_refused(event: str, hook: Any, reason: str) -> None:
+def test_a_hook_that_cannot_be_called_is_refused(event: str, hook: Any, reason: str) -> None:
     with pytest.raises(TaskError, match=reason):
-        getattr(App(), event)(hook)
+        getattr(App("test"), event)(hook)
 
 
-def test_a_start_hook_that_fails_says_which(notes_file: Path) -> None:
-    one = App()
+def test_the_error_of_a_start_hook_names_the_hook(notes_file: Path) -> None:
+    one = App("test")
 
     @one.on_start
     async def connects() -> None:
@@ -154,8 +154,8 @@ def test_a_start_hook_that_fails_says_which(notes_file: Path) -> None:
         asyncio.run(one.hooks.start([]))
 
 
-def test_every_shutdown_hook_is_called_and_none_holds_up_the_exit(capfd: pytest.CaptureFixture[str]) -> None:
-    one, called = App(), []
+def test_every_shutdown_hook_is_called_and_none_delays_the_exit(capfd: pytest.CaptureFixture[str]) -> None:
+    one, called = App("test"), []
     one.on_shutdown(lambda: called.append("first registered"))
 
     @one.on_shutdown
@@ -173,8 +173,8 @@ def test_every_shutdown_hook_is_called_and_none_holds_up_the_exit(capfd: pytest.
     assert called == ["fails", "first registered"]
 
 
-def test_without_hooks_nothing_is_made_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = App()
+def test_no_run_object_is_built_without_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = App("test")
     one.task(name="t")(lambda: 1)
     one.on_start(lambda: None)
     monkeypatch.setattr("pgsched.execute.python.executor.run_of", lambda *_: pytest.fail("a Run was made"))
@@ -203,8 +203,10 @@ def test_a_worker_whose_start_hook_fails_ends_with_its_reason(dsn: str, tmp_path
 
 @pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()])
 @pytest.mark.parametrize("is_async", [True, False])
-def test_nothing_that_a_hook_raises_leaves_it(is_async: bool, raised: BaseException, notes_file: Path) -> None:
-    one, called = App(), []
+def test_an_exception_of_an_on_error_hook_does_not_replace_the_outcome(
+    is_async: bool, raised: BaseException, notes_file: Path
+) -> None:
+    one, called = App("test"), []
 
     def hook(run: Run, error: BaseException) -> None:
         raise type(raised)(*raised.args)

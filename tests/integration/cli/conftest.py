@@ -1,4 +1,4 @@
-"""Command lines in this process, on the test's database."""
+"""Fixtures that run commands: in this process on the test's database, or in a process of their own."""
 
 from tests.support.fixtures import no_settings, pgsched, process
 

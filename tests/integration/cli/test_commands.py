@@ -1,4 +1,4 @@
-"""What the commands do, and how it reads."""
+"""The commands for jobs, runs and migrations: what they do and what they print."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from pgsched.core.policies import PRESETS
 from pgsched.db.schema.version import SCHEMA_VERSION
 
 pytestmark = [pytest.mark.packages, pytest.mark.scram]
 
 Pgsched = Callable[..., object]
+DEFAULTS = {
+    "retry_within": None, "catch_up_window": 86_400, "start_deadline": None,
+}  # fmt: skip
 
 
 def test_a_job_is_added_shown_changed_paused_run_and_deleted(pgsched: Pgsched) -> None:
@@ -41,10 +46,13 @@ def test_a_job_is_added_shown_changed_paused_run_and_deleted(pgsched: Pgsched) -
     assert pgsched("job", "list").out == "no jobs\n"
 
 
-def test_a_state_that_no_job_has_is_refused_instead_of_finding_nothing(pgsched: Pgsched) -> None:
+def test_an_unknown_state_of_jobs_is_refused(pgsched: Pgsched) -> None:
     pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily")
     said = pgsched("job", "list", "--state", "eror")
-    assert (said.code, said.err) == (2, 'error: state: "eror" is not one of active, paused, error, done\n')
+    assert (said.code, said.err) == (
+        2,
+        'error: state: "eror" is not one of active, paused, error, done; did you mean error?\n',
+    )
 
 
 def test_a_paused_job_has_no_next_slot(pgsched: Pgsched) -> None:
@@ -67,13 +75,13 @@ def test_a_job_can_be_renamed(pgsched: Pgsched) -> None:
     assert pgsched("job", "update", "a", "--set", "name=b", "--json").json["name"] == "b"
 
 
-def test_a_job_born_paused_or_for_one_time(pgsched: Pgsched) -> None:
+def test_a_job_can_be_added_paused_or_for_one_time(pgsched: Pgsched) -> None:
     assert pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--paused", "--json").json["paused"]
     said = pgsched("job", "add", "b", "--task", "t", "--run-at", "2040-01-01 10:00")
     assert said.out == "created job b: task t, once, at 2040-01-01 10:00:00 UTC\n"
 
 
-def test_a_long_task_is_said_to_go_on(pgsched: Pgsched) -> None:
+def test_a_long_task_is_shortened_with_an_ellipsis(pgsched: Pgsched) -> None:
     said = pgsched("job", "add", "a", "--kind", "shell", "--task", "echo " + "x" * 90)
     assert f"created job a: shell echo {'x' * 54}…, once" in said.out
 
@@ -95,7 +103,7 @@ def test_changing_a_job_that_code_declares_is_noted(pgsched: Pgsched, db: psycop
     assert "the code of shop declares this job" in said.err
 
 
-def test_lists_go_on_page_by_page(pgsched: Pgsched, db: psycopg.Connection) -> None:
+def test_lists_are_paged(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task) SELECT 'job ' || n, 't' FROM generate_series(1, 5) n")
     first = pgsched("job", "list", "--limit", "3")
     assert first.err == "the next page: --after 'job 3'\n"
@@ -142,7 +150,7 @@ def test_runs_are_filtered(pgsched: Pgsched, runs: psycopg.Connection, options: 
     assert len(table) == max(1, len(expected) + bool(expected))
 
 
-def test_retry_revives_and_cancel_ends(pgsched: Pgsched, runs: psycopg.Connection) -> None:
+def test_retry_queues_a_dead_run_and_cancel_ends_an_open_one(pgsched: Pgsched, runs: psycopg.Connection) -> None:
     dead = pgsched("run", "list", "--state", "dead", "--json").json[0]["id"]
     assert pgsched("run", "retry", str(dead)).out == f"run {dead} is queued again\n"
     assert pgsched("run", "cancel", str(dead), "--reason", "no").out == f"run {dead} is cancelled\n"
@@ -218,7 +226,7 @@ def test_the_dsn_comes_from_the_flag_then_pgsched_dsn_then_database_url(
     assert pgsched("job", "list").code == 5, "DATABASE_URL counts where nothing else is given"
 
 
-def test_the_version(pgsched: Pgsched) -> None:
+def test_the_version_is_printed(pgsched: Pgsched) -> None:
     from pgsched import __version__
 
     assert pgsched("--version").out == f"pgsched {__version__}\n"
@@ -231,3 +239,61 @@ def test_json_is_one_document_in_a_pipe(pgsched: Pgsched, db: psycopg.Connection
     assert out.isascii()
     assert out.count("\n") == 1
     json.loads(out)
+
+
+def values_of(like: str) -> dict[str, Any]:
+    """Return the columns of a job with a preset, as JSON shows them."""
+    given = {column: value for column, value in PRESETS[like].items() if value is not None}
+    seconds = {c: value.total_seconds() for c, value in given.items() if hasattr(value, "total_seconds")}
+    return {column: DEFAULTS.get(column) for column in PRESETS[like]} | given | seconds
+
+
+def columns(job: dict[str, Any]) -> dict[str, Any]:
+    return {column: job[column] for column in PRESETS["cron"]}
+
+
+@pytest.mark.parametrize("like", PRESETS)
+def test_a_job_is_made_with_the_values_of_a_preset(pgsched: Pgsched, like: str) -> None:
+    said = pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--like", like)
+    assert (said.code, said.err[: len(like) + 21]) == (0, f"note: like {like}: overlap ")
+    assert columns(pgsched("job", "show", "a", "--json").json) == values_of(like)
+
+
+def test_options_and_columns_beside_a_preset_win(pgsched: Pgsched) -> None:
+    given = ["--overlap", "skip", "--set", "backoff_jitter=", "--set", "start_deadline=200 seconds"]
+    said = pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--like", "kubernetes", *given)
+    job = pgsched("job", "show", "a", "--json").json
+    assert (job["overlap"], job["backoff_jitter"], job["start_deadline"]) == ("skip", None, 200)
+    assert (job["max_attempts"], job["backoff_max"]) == (7, 360)
+    assert not {"overlap", "backoff_jitter", "start_deadline"} & set(said.err.replace(",", "").split())
+
+
+def test_another_preset_leaves_nothing_of_the_first(pgsched: Pgsched) -> None:
+    pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", "--like", "temporal", "--set", "retry_within=1 h")
+    assert pgsched("job", "update", "a", "--like", "cron").code == 0
+    assert columns(pgsched("job", "show", "a", "--json").json) == values_of("cron")
+
+
+def test_an_unknown_preset_is_refused(pgsched: Pgsched) -> None:
+    said = pgsched("job", "add", "a", "--task", "t", "--like", "corn")
+    assert (said.code, said.err) == (
+        2, 'error: like: "corn" is not one of cron, kubernetes, temporal, celery; did you mean cron?\n'
+    )  # fmt: skip
+    assert pgsched("job", "list").out == "no jobs\n"
+
+
+def test_a_dry_run_shows_columns_and_slots_and_makes_no_job(pgsched: Pgsched) -> None:
+    given = ["job", "add", "a", "--task", "t", "--schedule", "0 2 * * *", "--like", "temporal", "--dry-run"]
+    said = pgsched(*given)
+    assert said.code == 0 and said.out.startswith("would create job a: task t, schedule 0 2 * * * (UTC)\n")
+    assert "catch_up         earliest\n" in said.out and "max_attempts     1000\n" in said.out
+    assert said.out.count(" 02:00:00 UTC  ") == 5
+    assert "like temporal: overlap skip" in said.err
+    assert "id" not in pgsched(*given, "--json").json
+    assert pgsched("job", "list").out == "no jobs\n"
+
+
+def test_a_dry_run_refuses_what_would_be_refused(pgsched: Pgsched) -> None:
+    given = ["--like", "cron", "--set", "retry_within=1 h", "--dry-run"]
+    said = pgsched("job", "add", "a", "--task", "t", "--schedule", "@daily", *given)
+    assert (said.code, said.err) == (2, 'error: retry_within: is for overlap "skip" alone, not "allow"\n')

@@ -1,4 +1,4 @@
-"""The dead letter at the command line: find, look, revive or cancel many, and nothing by a slip."""
+"""Dead runs on the command line: find, show, retry or cancel many of them, and never by accident."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHY = "connection refused"
 
 @pytest.fixture
 def letters(db: psycopg.Connection) -> psycopg.Connection:
-    """Twelve dead runs of `send`, ten minutes old, and one of `build` that was made long ago."""
+    """Add twelve dead runs of `send`, ten minutes old, and one of `build`, five days old."""
     db.execute(
         "INSERT INTO pgsched.runs (task, queue, state, error, finished_at)"
         " SELECT 'send', 'mail', 'dead', %s, now() - interval '10 minutes' FROM generate_series(1, 12)",
@@ -41,7 +41,7 @@ def test_a_dry_run_says_how_many_and_which_and_changes_nothing(pgsched: Pgsched,
     assert queued(letters) == 0
 
 
-def test_many_are_not_retried_without_being_asked_about(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+def test_many_runs_are_retried_only_with_yes(pgsched: Pgsched, letters: psycopg.Connection) -> None:
     said = pgsched("run", "retry", "--state", "dead")
     assert (said.code, said.err) == (2, "error: retry 13 runs? Add --yes, or --dry-run to see them\n")
     assert queued(letters) == 0
@@ -49,13 +49,13 @@ def test_many_are_not_retried_without_being_asked_about(pgsched: Pgsched, letter
     assert queued(letters) == 12
 
 
-def test_the_time_of_death_chooses(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+def test_runs_are_chosen_by_the_time_of_their_end(pgsched: Pgsched, letters: psycopg.Connection) -> None:
     assert pgsched("run", "retry", "--ended-until", "1d").out == "retried 1 of 1 runs\n"
     assert pgsched("run", "retry", "--ended-since", "1h", "--limit", "2", "--json").json["retried"] == 2
     assert len(pgsched("run", "list", "--state", "dead", "--ended-since", "1h", "--json").json) == 10
 
 
-def test_several_by_their_ids_with_what_was_left_alone(pgsched: Pgsched, letters: psycopg.Connection) -> None:
+def test_a_retry_by_ids_reports_the_runs_that_it_left_alone(pgsched: Pgsched, letters: psycopg.Connection) -> None:
     said = pgsched("run", "retry", "1", "2", "99")
     assert said.code == 1
     assert said.out == "retried 2 of 3 runs\nleft alone: 99: there is no such run\n"
@@ -72,10 +72,12 @@ def test_several_by_their_ids_with_what_was_left_alone(pgsched: Pgsched, letters
         (["cancel", "--state", "dead"], "state: a run that is dead cannot be cancelled; waiting, "),
         (["retry", "--state", "lost"], 'state: a run that is lost cannot be retried'),
         (["retry", "--kind", "magic"], 'kind: "magic" is not one of'),
-        (["retry", "--since", "soon"], 'since: "soon" is neither an age'),
+        (["retry", "--since", "soon"], 'since: "soon" is not a time'),
     ],
 )  # fmt: skip
-def test_what_is_meant_must_be_clear(pgsched: Pgsched, letters: psycopg.Connection, args: list[str], said: str) -> None:
+def test_an_unclear_choice_of_runs_is_refused(
+    pgsched: Pgsched, letters: psycopg.Connection, args: list[str], said: str
+) -> None:
     found = pgsched("run", *args)
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(f"error: {said}")
@@ -88,7 +90,7 @@ def test_many_are_cancelled_by_a_filter(pgsched: Pgsched, letters: psycopg.Conne
     assert queued(letters) == 1
 
 
-def test_a_queued_run_that_nobody_offers_says_so(pgsched: Pgsched, db: psycopg.Connection) -> None:
+def test_a_queued_run_that_no_worker_offers_is_shown_as_unroutable(pgsched: Pgsched, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('send', 'task'), ('true', 'command')")
     worker = "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease) VALUES "
     db.execute(worker + "('h:1', 'h', 1, '1', 1, '{task}', '{send}', '1 minute')")
@@ -118,12 +120,12 @@ def test_a_run_that_is_dead_is_not_due_later(pgsched: Pgsched, letters: psycopg.
     letters.execute(
         "UPDATE pgsched.runs SET attempt = 3, started_at = now() - interval '10 minutes 1 second',"
         " available_at = now() + interval '1 hour' WHERE id = 1"
-    )  # the pause before an attempt that it does not get
+    )  # left from the back-off before an attempt that will not be made
     said = pgsched("run", "list", "--state", "dead", "--task", "send").out
     assert "10m 1s ago" in said and "in 59m" not in said
 
 
-def test_what_is_cut_on_a_narrow_terminal_says_so(
+def test_text_that_is_cut_on_a_narrow_terminal_ends_with_an_ellipsis(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from pgsched.cli.output.printing import print_rich
@@ -146,7 +148,7 @@ def test_what_is_cut_on_a_narrow_terminal_says_so(
     assert "2026-05-01 02:00:00 UTC  job nn" in capsys.readouterr().out
 
 
-def test_no_column_but_the_widest_gives_way_on_a_narrow_terminal() -> None:
+def test_a_narrow_terminal_shrinks_only_the_widest_columns() -> None:
     from pgsched.cli.output.printing import shrink_widths
 
     assert shrink_widths([5, 30, 9], 80) == [5, 30, 9]

@@ -1,4 +1,4 @@
-"""What programs read: every list is an array, and a setting is told as it is given."""
+"""`--json` for programs: every list is an array, and a setting is printed as it was given."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LISTS = ("job list", "run list", "queue list", "limit list", "backfill list", "a
 
 @pytest.fixture
 def filled(pgsched: Callable[..., Any]) -> Callable[..., Any]:
-    """Something of each."""
+    """Add a job, a run, a queue and a limit."""
     for line in ("job add nightly --task t --schedule @daily", "job run nightly",
                  "queue set q --concurrency 1", "limit set k --concurrency 1"):  # fmt: skip
         assert pgsched(*line.split()).code == 0, line
@@ -25,7 +25,7 @@ def test_a_list_is_an_array(filled: Callable[..., Any], command: str) -> None:
     assert isinstance(filled(*command.split(), "--json").json, list)
 
 
-def test_how_long_things_are_kept_is_told_as_it_is_set(pgsched: Callable[..., Any]) -> None:
+def test_retention_is_printed_as_it_was_set(pgsched: Callable[..., Any]) -> None:
     asked = {"keep_minutes": "36h", "keep_hours": "800d", "keep_audit": "2000d"}
     options = [word for name, value in asked.items() for word in (f"--{name.replace('_', '-')}", value)]
     for said in (pgsched("retention", "set", *options, "--json").json, pgsched("retention", "show", "--json").json):

@@ -1,4 +1,4 @@
-"""`pgsched limit`, `queue`, `pause` and `resume`, and what status and run show say of them."""
+"""`pgsched limit`, `queue`, `pause` and `resume`, and what `status` and `run show` print about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_limit_is_set_changed_listed_and_removed(pgsched: Callable[..., Any], 
         (("pause", "--all", "--for", "soon"), "for: "),
     ],
 )
-def test_bad_input_is_one_line(args: tuple[str, ...], said: str, pgsched: Callable[..., Any]) -> None:
+def test_bad_input_gives_one_line(args: tuple[str, ...], said: str, pgsched: Callable[..., Any]) -> None:
     found = pgsched(*args)
     assert (found.code, found.out) == (2, "")
     assert said in found.err
@@ -57,12 +57,13 @@ def test_a_queue_is_set_paused_and_listed(pgsched: Callable[..., Any], db: psyco
     assert said == "queue emails: 5 at once, keys take turns, priorities rise every 10m, at most 9 wait, then reject\n"
     db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'emails')")
     assert (
-        pgsched("queue", "pause", "emails", "--reason", "down", "--for", "1h").out == "queue emails is paused for 1h\n"
+        pgsched("pause", "--queue", "emails", "--reason", "down", "--for", "1h").out
+        == "queue emails is paused for 1h\n"
     )
     (row,) = json.loads(pgsched("queue", "list", "--json").out)
     assert (row["depth"], row["paused_reason"], row["max_depth"]) == (1, "down", 9)
     assert "paused" in pgsched("queue", "list").out
-    assert pgsched("queue", "resume", "emails").out.startswith("queue emails goes on")
+    assert pgsched("resume", "--queue", "emails").out.startswith("queue emails goes on")
 
 
 def test_status_and_run_show_say_what_holds_a_run(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:
@@ -107,7 +108,9 @@ def test_explain_says_that_a_slot_waits_for_its_limits(pgsched: Callable[..., An
     assert "limit j: 0 of key job:1 at once" in found["text"]
 
 
-def test_queues_are_listed_for_what_stands_in_them(pgsched: Callable[..., Any], db: psycopg.Connection) -> None:
+def test_a_queue_is_listed_if_it_has_queued_or_limited_runs(
+    pgsched: Callable[..., Any], db: psycopg.Connection
+) -> None:
     put = "INSERT INTO pgsched.runs (task, queue, state, available_at, ready_at)"
     now, later = "clock_timestamp()", "clock_timestamp() + interval '1 hour'"
     db.execute(

@@ -1,4 +1,4 @@
-"""Commands say at once what would be noticed late: names that nobody knows, arguments that can never run."""
+"""Commands note unknown names at once, with a hint, and refuse arguments that can never run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Program = Callable[..., Said]
 
 @pytest.fixture
 def worker(db: psycopg.Connection[Any]) -> None:
-    """One that offers two tasks, on the queue mail."""
+    """Add a live worker that offers two tasks on the queues mail and default."""
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, queues, lease)"
         " VALUES ('w', 'h', 1, '0', 1, '{task}', '{app.touch,app.bank}', '{mail,default}', '1 minute')"
@@ -50,13 +50,13 @@ def test_without_workers_there_is_nothing_to_compare_with(pgsched: Program) -> N
             "queue set mial --concurrency 1",
             "no live worker, job or run has queue mial, and it has no settings; did you mean mail?",
         ),
-        ("queue pause defalt", "did you mean default?"),
+        ("pause --queue defalt", "did you mean default?"),
         ("pause --queue mial", "did you mean mail?"),
         ("pause --task touch", "no live worker offers and no job has task touch; did you mean app.touch?"),
         ("pause --task nosuch.task", "no live worker offers and no job has task nosuch.task"),
     ],
 )
-def test_settings_of_what_nobody_knows_are_made_with_a_note(command: str, note: str, pgsched: Program) -> None:
+def test_settings_for_an_unknown_queue_or_task_are_made_with_a_note(command: str, note: str, pgsched: Program) -> None:
     said = pgsched(*command.split())
     assert said.code == 0
     assert f"note: {note}" in said.err or (note.startswith("did") and note in said.err)
@@ -68,7 +68,9 @@ def test_settings_of_what_nobody_knows_are_made_with_a_note(command: str, note: 
 @pytest.mark.parametrize(
     "command", ["queue set mail --concurrency 1", "pause --all", "pause --task app.bank", "pause --queue q"]
 )
-def test_what_somebody_knows_is_set_without_a_word(command: str, pgsched: Program, db: psycopg.Connection[Any]) -> None:
+def test_settings_for_a_known_name_are_made_without_a_note(
+    command: str, pgsched: Program, db: psycopg.Connection[Any]
+) -> None:
     db.execute("INSERT INTO pgsched.runs (task, queue) VALUES ('t', 'q')")
     said = pgsched(*command.split())
     assert (said.code, said.err) == (0, "")
@@ -78,7 +80,7 @@ def test_what_somebody_knows_is_set_without_a_word(command: str, pgsched: Progra
     "command",
     ["job show", "job run", "job pause", "job delete", "explain", "job preview", "run list --job"],
 )
-def test_a_job_that_is_not_there_may_be_another(command: str, pgsched: Program) -> None:
+def test_an_unknown_job_name_is_refused_with_a_hint(command: str, pgsched: Program) -> None:
     for name in ("nightly-report", "weekly"):
         assert pgsched("job", "add", name, "--task", "t", "--schedule", "@daily").code == 0
     said = pgsched(*command.split(), "nigthly-report")
@@ -106,7 +108,7 @@ def test_a_job_that_is_not_there_may_be_another(command: str, pgsched: Program) 
         ("--queue mail", "no runs"),
     ],
 )
-def test_a_filter_that_finds_nothing_may_be_a_slip(
+def test_a_filter_that_finds_no_run_hints_at_similar_names(
     options: str, said: str, pgsched: Program, db: psycopg.Connection[Any]
 ) -> None:
     db.execute("INSERT INTO pgsched.runs (task, tags) VALUES ('shop.send', '{customer:7}')")
@@ -116,7 +118,9 @@ def test_a_filter_that_finds_nothing_may_be_a_slip(
 
 
 @pytest.mark.usefixtures("worker")
-def test_work_that_nobody_offers_names_what_is_offered(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+def test_an_unroutable_run_hints_at_a_similar_task_that_is_offered(
+    pgsched: Program, db: psycopg.Connection[Any]
+) -> None:
     assert pgsched("job", "add", "a", "--task", "touch", "--schedule", "@daily").code == 0
     db.execute("INSERT INTO pgsched.runs (task, job_id, scheduled_at) SELECT task, id, '2026-01-01Z' FROM pgsched.jobs")
     hint = "did you mean app.touch?"
@@ -146,7 +150,7 @@ def test_arguments_that_can_never_run_are_refused(kind: str, args: str, why: str
     assert pgsched("run", "list", "--json").json == []
 
 
-def test_a_last_page_that_is_full_announces_no_further_one(pgsched: Program, db: psycopg.Connection[Any]) -> None:
+def test_a_last_page_that_is_full_announces_no_next_page(pgsched: Program, db: psycopg.Connection[Any]) -> None:
     for name in ("a", "b"):
         assert pgsched("job", "add", name, "--task", "t", "--schedule", "@daily").code == 0
         db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
@@ -178,7 +182,7 @@ UNRUNNABLE = [
 def test_an_insert_of_arguments_that_can_never_run_is_refused(
     kind: str, args: str, why: str, db: psycopg.Connection[Any]
 ) -> None:
-    """By the database, in the words of the field: as the executor would refuse them."""
+    """The database names the field in its error, and refuses what the executor would refuse."""
     db.execute("INSERT INTO pgsched.jobs (name, kind, task, schedule) VALUES ('j', %s, 'ls', '@daily')", [kind])
     for statement in (
         "INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('k', %(kind)s, 'ls', %(args)s)",
@@ -195,7 +199,7 @@ def test_an_insert_of_arguments_that_can_never_run_is_refused(
 
 
 def executed(kind: str, args: Any) -> None:
-    """Read them as the executor of this kind does."""
+    """Read the arguments as the executor of this kind does."""
     if kind == "command":
         read_program(["ls"], {"argv": args} if isinstance(args, list) else args, tuple(KEYS))
     elif kind == "shell":
@@ -209,7 +213,7 @@ RUNNABLE = [
 
 
 @pytest.mark.parametrize(("kind", "args"), RUNNABLE)
-def test_arguments_that_a_program_takes_are_taken(kind: str, args: str, db: psycopg.Connection[Any]) -> None:
+def test_arguments_that_a_program_can_take_are_accepted(kind: str, args: str, db: psycopg.Connection[Any]) -> None:
     executed(kind, json.loads(args))
     db.execute("INSERT INTO pgsched.runs (kind, task, args) VALUES (%s, 'ls', %s)", [kind, args])
 
@@ -231,6 +235,28 @@ def test_a_command_line_as_a_program_is_noted(pgsched: Program) -> None:
     said = pgsched("job", "add", "a", *base, "certbot renew -q")
     assert (said.code, "a command is one program" in said.err) == (0, True)
     assert pgsched("job", "add", "b", *base, "certbot", "--args", '["renew", "-q"]').err == ""
+
+
+def test_arguments_that_the_task_of_a_job_does_not_take_are_noted(
+    pgsched: Program, db: psycopg.Connection[Any]
+) -> None:
+    """The job may be made before the release that takes them, so it is made."""
+    db.execute(
+        "INSERT INTO pgsched.tasks (app, task, release, options, schema, owner)"
+        " VALUES ('shop', 'add', '1', '{}', %s, 'me')",
+        [json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False})],
+    )
+    base = ("--task", "add", "--schedule", "@daily")
+    note = "note: args: b: there is no such argument: the newest release of task add does not take them"
+    said = pgsched("job", "add", "misfit", *base, "--args", '{"b": 1}')
+    assert (said.code, note in said.err) == (0, True)
+    assert note in pgsched("job", "add", "dry", *base, "--args", '{"b": 1}', "--dry-run").err
+    assert pgsched("job", "add", "fit", *base, "--args", '{"a": 1}').err == ""
+    assert pgsched("job", "add", "by-position", *base, "--args", "[1]").err == ""
+    assert note in pgsched("job", "update", "fit", "--args", '{"b": 1}').err
+    assert note not in pgsched("job", "update", "fit", "--set", "queue=default").err
+    assert pgsched("job", "add", "late", "--task", "other", "--schedule", "@daily", "--args", '{"b": 1}').err == ""
+    assert note in pgsched("job", "update", "late", "--task", "add").err
 
 
 def test_deleting_a_declared_job_says_that_it_comes_back(pgsched: Program, db: psycopg.Connection[Any]) -> None:

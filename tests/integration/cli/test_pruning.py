@@ -24,7 +24,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_what_would_go_is_said_and_stays(pgsched: Call, db: psycopg.Connection) -> None:
+def test_a_dry_run_counts_the_runs_and_deletes_none(pgsched: Call, db: psycopg.Connection) -> None:
     ended(db, "30 days", n=3)
     ended(db, "30 days", "dead", "loud", 2)
     ended(db, "1 hour")
@@ -38,7 +38,9 @@ def test_what_would_go_is_said_and_stays(pgsched: Call, db: psycopg.Connection) 
                                               "gave_up": False}  # fmt: skip
 
 
-def test_runs_go_to_a_file_with_their_attempts_first(pgsched: Call, db: psycopg.Connection, tmp_path: Path) -> None:
+def test_pruned_runs_are_archived_in_a_file_with_their_attempts(
+    pgsched: Call, db: psycopg.Connection, tmp_path: Path
+) -> None:
     file = tmp_path / "runs.jsonl"
     slots_of(db, "hourly", "30 days", 4, "dead")
     db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error)"
@@ -51,7 +53,7 @@ def test_runs_go_to_a_file_with_their_attempts_first(pgsched: Call, db: psycopg.
     assert len(lines(file)) == 4, "a later one is appended"
 
 
-def test_what_was_written_and_not_deleted_is_in_the_file_once(
+def test_a_run_that_was_archived_but_not_deleted_is_in_the_file_once(
     dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "runs.jsonl"
@@ -78,10 +80,10 @@ def test_what_was_written_and_not_deleted_is_in_the_file_once(
     assert (len(ids), len(set(ids)), left(db)) == (7, 7, {})
 
 
-def test_what_was_not_deleted_is_taken_back_whatever_it_was_kept_for(
+def test_lines_of_undeleted_runs_are_removed_for_every_retention_time(
     dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch for each length of time was one transaction: more lines than the next start looks at."""
+    """One transaction may have a batch for each retention time, so its lines can be more than one batch."""
     file = tmp_path / "runs.jsonl"
     set_keep(db, any="1 hour", dead="2 hours")
     ended(db, "31 days", "dead", n=4)
@@ -106,7 +108,7 @@ def test_what_was_not_deleted_is_taken_back_whatever_it_was_kept_for(
     assert (len(ids), len(set(ids)), left(db)) == (6, 6, {})
 
 
-def test_a_transaction_that_writes_holds_back_what_it_may_end(
+def test_an_open_transaction_that_writes_runs_delays_the_pruning(
     pgsched: Call, db: psycopg.Connection, connect: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pruning, "PATIENCE_S", 0.2)
@@ -120,12 +122,12 @@ def test_a_transaction_that_writes_holds_back_what_it_may_end(
 
 
 def refer(db: psycopg.Connection, *runs: int, when: str = "") -> None:
-    """A table of somebody's keeps these runs."""
+    """Create a user's table whose foreign key keeps these runs."""
     db.execute(f"CREATE TABLE public.mine (run bigint REFERENCES pgsched.runs {when})".encode())
     db.execute("INSERT INTO public.mine SELECT unnest(%s::bigint[])", [[*runs]])
 
 
-def test_a_run_that_may_not_be_deleted_stops_no_other(pgsched: Call, db: psycopg.Connection) -> None:
+def test_a_run_that_cannot_be_deleted_stops_no_other_run(pgsched: Call, db: psycopg.Connection) -> None:
     ended(db, "30 days", n=40)
     ended(db, "31 days", "dead", n=3)
     refer(db, 7, 42)
@@ -140,7 +142,7 @@ def test_a_run_that_may_not_be_deleted_stops_no_other(pgsched: Call, db: psycopg
     assert pgsched("prune").out == "deleted 2 runs\n"
 
 
-def test_what_a_trigger_says_of_a_run_moves_no_cursor(pgsched: Call, db: psycopg.Connection) -> None:
+def test_control_characters_in_the_error_of_a_trigger_are_escaped(pgsched: Call, db: psycopg.Connection) -> None:
     ended(db, "30 days")
     db.execute("CREATE FUNCTION public.no() RETURNS trigger LANGUAGE plpgsql AS $$"
                " BEGIN RAISE EXCEPTION E'not \\x1b[2J this one'; END $$")  # fmt: skip
@@ -162,10 +164,10 @@ def test_a_run_that_a_commit_refuses_to_delete_is_not_in_the_file(
     assert sum(left(db).values()) == 1
 
 
-def test_of_a_commit_that_was_not_answered_the_lines_stay(
+def test_archived_lines_stay_if_the_answer_to_the_commit_is_lost(
     dsn: str, db: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was done: without the lines nothing would be left of the runs."""
+    """The commit took effect, so the lines are all that is left of the runs."""
     file = tmp_path / "runs.jsonl"
     ended(db, "30 days", n=7)
     monkeypatch.setattr(pruning, "ARCHIVE_BATCH", 3)
@@ -195,7 +197,7 @@ def test_of_a_commit_that_was_not_answered_the_lines_stay(
     assert sorted(run["id"] for run in lines(file)) == list(range(1, 8))
 
 
-def test_where_nothing_may_be_deleted_pruning_ends(pgsched: Call, db: psycopg.Connection) -> None:
+def test_pruning_gives_up_if_the_first_runs_are_all_refused(pgsched: Call, db: psycopg.Connection) -> None:
     ended(db, "30 days", n=40)
     refer(db, *range(1, 41))
     said = pgsched("prune")
@@ -208,8 +210,8 @@ def test_where_nothing_may_be_deleted_pruning_ends(pgsched: Call, db: psycopg.Co
     assert sum(left(db).values()) == 40
 
 
-def test_what_a_failed_batch_had_deleted_is_looked_at_again(dsn: str, db: psycopg.Connection) -> None:
-    """Its deletions came back with the transaction: those of every length of time."""
+def test_the_runs_of_a_failed_batch_are_pruned_again(dsn: str, db: psycopg.Connection) -> None:
+    """The rollback restores the runs of every retention time, so the pruner reads all of them again."""
     set_keep(db, any="1 hour", dead="2 hours")
     ended(db, "30 days", n=2)
     ended(db, "31 days", "dead")
@@ -225,13 +227,13 @@ def test_what_a_failed_batch_had_deleted_is_looked_at_again(dsn: str, db: psycop
             assert pruner.prune_batch(conn, 100) == 3
 
 
-def test_a_file_that_cannot_be_written_is_said_in_one_line(pgsched: Call) -> None:
+def test_an_archive_file_that_cannot_be_written_gives_one_line(pgsched: Call) -> None:
     said = pgsched("prune", "--archive", "/nowhere/runs.jsonl")
     assert (said.code, said.err) == (2, "error: archive: cannot write /nowhere/runs.jsonl: No such file or directory\n")
 
 
 @pytest.mark.parametrize("held", ["a: 1\nb: 2\n", "no line", '{"name": "x"}\n', '{"id": 1}\nnotes\n'])
-def test_a_file_of_something_else_is_left_as_it_is(
+def test_a_file_that_is_no_archive_is_left_unchanged(
     pgsched: Call, db: psycopg.Connection, tmp_path: Path, held: str
 ) -> None:
     file = tmp_path / "notes.txt"
@@ -283,6 +285,6 @@ def test_settings_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> No
         (("job", "add", "x", "--task", "t", "--expect-every", "1 ms"), "expect_every: "),
     ],
 )
-def test_a_wrong_setting_is_said_in_one_line(pgsched: Call, args: tuple[str, ...], said: str) -> None:
+def test_a_wrong_setting_gives_one_line(pgsched: Call, args: tuple[str, ...], said: str) -> None:
     found = pgsched(*args)
     assert (found.code, said in found.err, found.err.count("\n")) == (2, True, 1), found.err

@@ -1,4 +1,4 @@
-"""What a producer may read of his own he can: no command that only reads fails for want of a grant."""
+"""A producer can read its own jobs and runs: no command that only reads fails for lack of a grant."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from tests.support.logins import Logins, one
 READING = (
     "status", "doctor", "check", "explain a", "job list", "job show a", "run list", "run show 1",
     "run cancel 1 --dry-run", "backfill list", "limit list", "queue list",
+    "worker list --all", "task list", "report --since 20h",
 )  # fmt: skip
 FAULTS = {5, 6, 7, 70}  # exit codes: schema too old or too new, a grant is missing, a bug
 
 
 def paused_job(db: psycopg.Connection[Any], owner: psycopg.Connection[Any]) -> int:
-    """A job with a run, and with slots that a pause passed over; how many stretches the leader is yet to record."""
+    """Make a run, and a job with slots that a pause passed over; return how many stretches are not recorded yet."""
     jobs.add(owner, {"name": "a", "task": "t", "schedule": "0 * * * *"})
     lead(db)
     jobs.pause(owner, "a", "incident 7")
@@ -36,7 +37,7 @@ def paused_job(db: psycopg.Connection[Any], owner: psycopg.Connection[Any]) -> i
 
 
 @pytest.mark.pg14
-def test_a_producer_is_told_of_slots_that_were_passed_over(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_explain_shows_a_producer_slots_that_were_passed_over(logins: Logins, db: psycopg.Connection[Any]) -> None:
     paused_job(db, logins.connect("alice"))
 
     def told(who: str) -> Explanation:
@@ -50,7 +51,7 @@ def test_a_producer_is_told_of_slots_that_were_passed_over(logins: Logins, db: p
 
 
 @pytest.mark.pg14
-def test_slots_that_were_passed_over_are_seen_by_who_sees_the_job(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_passed_over_slots_are_visible_to_roles_that_see_the_job(logins: Logins, db: psycopg.Connection[Any]) -> None:
     n = paused_job(db, logins.connect("alice"))
     assert n > 0
     seen = {who: one(logins.connect(who), "SELECT count(*) FROM passed_over") for who in ("alice", "bob", "eye", "ops")}

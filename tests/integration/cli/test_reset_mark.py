@@ -1,4 +1,4 @@
-"""A mark that lies ahead of the clock is set back, and never so far that a slot could run twice."""
+"""`reset-mark` sets back a high-water mark that is ahead of the clock, but never so far that a slot runs twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLOT = timedelta(days=200)
 
 
 def ahead(db: psycopg.Connection, name: str = "a", by: str = "1 year") -> int:
-    """A job that was decided while the clock was ahead; its id."""
+    """Make a job whose slots were decided while the clock was ahead; return its id."""
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES (%s, 't', '* * * * * *')", [name])
     with db.transaction():
         db.execute("SELECT set_config('pgsched.ticks', 'on', true)")
@@ -30,7 +30,7 @@ def ahead(db: psycopg.Connection, name: str = "a", by: str = "1 year") -> int:
 
 
 def mark(db: psycopg.Connection) -> timedelta:
-    """How far the mark of job a lies ahead of the clock."""
+    """Return how far the high-water mark of job a is ahead of the clock."""
     return one(db, "SELECT decided_until - clock_timestamp() FROM pgsched.jobs WHERE name = 'a'")  # type: ignore[no-any-return]
 
 
@@ -38,7 +38,7 @@ def runs(db: psycopg.Connection) -> list[datetime]:
     return [row[0] for row in db.execute("SELECT scheduled_at FROM pgsched.runs ORDER BY 1").fetchall()]
 
 
-def test_the_job_goes_on_at_once_and_nothing_else_brings_it_back(db: psycopg.Connection, pgsched: Pgsched) -> None:
+def test_only_reset_mark_lowers_the_mark_and_the_job_goes_on_at_once(db: psycopg.Connection, pgsched: Pgsched) -> None:
     ahead(db)
     db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp() WHERE name = 'a'")
     assert mark(db) > SLOT, "whoever writes it, it only rises"
@@ -55,14 +55,14 @@ def test_the_job_goes_on_at_once_and_nothing_else_brings_it_back(db: psycopg.Con
     assert pgsched("job", "reset-mark", "nobody").code == 8
 
 
-def test_it_stays_at_the_newest_slot_that_has_a_row(db: psycopg.Connection, pgsched: Pgsched) -> None:
+def test_the_mark_is_not_set_before_the_newest_slot_that_has_a_row(db: psycopg.Connection, pgsched: Pgsched) -> None:
     job = ahead(db)
     db.execute("INSERT INTO pgsched.runs (job_id, task, scheduled_at, state, finished_at, attempt) VALUES"
                " (%s, 't', now() + %s, 'succeeded', now(), 1)", [job, SLOT])  # fmt: skip
     assert pgsched("job", "reset-mark", "a").code == 0
     assert abs(mark(db) - SLOT) < timedelta(seconds=20)
     assert "its newest slot has a row" in pgsched("job", "reset-mark", "a").out
-    # and so the end of a stretch that the row stands for
+    # if the row stands for a stretch, the end of the stretch counts
     db.execute("DELETE FROM pgsched.jobs")
     job = ahead(db)
     db.execute("INSERT INTO pgsched.runs (job_id, task, scheduled_at, state, finished_at, covers_from, covers_until,"
@@ -73,7 +73,7 @@ def test_it_stays_at_the_newest_slot_that_has_a_row(db: psycopg.Connection, pgsc
 
 
 @pytest.mark.parametrize("wish", ["clock_timestamp() - interval '1 day'", "'-infinity'"])
-def test_whoever_may_lower_it_lowers_it_no_further_than_to_now(db: psycopg.Connection, wish: str) -> None:
+def test_the_mark_cannot_be_lowered_to_before_the_current_time(db: psycopg.Connection, wish: str) -> None:
     ahead(db)
     with db.transaction():
         db.execute("SELECT set_config('pgsched.lowers_mark', 'on', true)")
@@ -82,7 +82,7 @@ def test_whoever_may_lower_it_lowers_it_no_further_than_to_now(db: psycopg.Conne
 
 
 def again(db: psycopg.Connection) -> bool:
-    """Does a slot that ran and whose row was pruned run once more, after somebody lowered the mark to before it?"""
+    """Return whether a slot whose row was pruned runs again after the mark was lowered to before the slot."""
     ahead(db)
     slot = one(db, "SELECT date_trunc('second', clock_timestamp()) - interval '5 seconds'")
     with db.transaction():
@@ -104,7 +104,7 @@ def test_the_bound_of_the_trigger_keeps_a_pruned_slot_from_running_twice(db: psy
     assert again(db), "without it"
 
 
-def test_only_its_owner_and_operators_may(db: psycopg.Connection, logins: Logins) -> None:
+def test_only_the_owner_and_operators_can_reset_the_mark(db: psycopg.Connection, logins: Logins) -> None:
     alice, bob, ops = (logins.connect(who) for who in ("alice", "bob", "ops"))
     alice.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('a', 't', '* * * * * *')")
     db.execute("UPDATE pgsched.jobs SET decided_until = clock_timestamp() + interval '1 year'")

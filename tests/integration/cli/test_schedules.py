@@ -1,4 +1,4 @@
-"""Previews: a sentence, a table, JSON; bad input is one line and ends with two."""
+"""Previews of schedules: a sentence, a table or JSON. Bad input gives one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.db.passing import lead
 EXPRESSION = ["30 2 * * *", "--timezone", "Europe/Berlin", "--from", "2026-10-24T12:00"]
 
 
-def test_a_schedule_is_told_and_its_slots_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schedule", "preview", *EXPRESSION, "--count", "2"]) == 0
+def test_a_preview_describes_the_schedule_and_lists_its_slots(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["job", "preview", "--schedule", *EXPRESSION, "--count", "2"]) == 0
     out, err = capsys.readouterr()
     sentence, gap, header, first, second = out.splitlines()
     assert (sentence, gap, err) == ("At 02:30 every day, Europe/Berlin time", "", "")
@@ -29,7 +29,7 @@ def test_a_schedule_is_told_and_its_slots_are_listed(capsys: pytest.CaptureFixtu
 
 def test_a_preview_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PGSCHED_DSN", "host=/nowhere/at/all")
-    assert run(["schedule", "preview", "@every 90s", "--json", "--count", "3", "--from", "2026-01-01"]) == 0
+    assert run(["job", "preview", "--schedule", "@every 90s", "--json", "--count", "3", "--from", "2026-01-01"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["sentence"] == "Every 90 seconds, counted from the job's start"
     assert [fire["at"][11:19] for fire in found["fires"]] == ["00:01:30", "00:03:00", "00:04:30"]
@@ -43,25 +43,25 @@ def test_a_preview_needs_no_database(monkeypatch: pytest.MonkeyPatch, capsys: py
         (["61 * * * *"], "minute: 61 is out of range 0-59"),
         (["0 0 30 2 *"], "schedule: never fires"),
         (["@daily", "--timezone", "Mars/Phobos"], 'timezone: "Mars/Phobos" is not a known IANA zone'),
-        (["@daily", "--from", "tomorrow"], 'from: "tomorrow" is neither an age'),
+        (["@daily", "--from", "noon"], 'from: "noon" is not a time'),
         (["@daily", "--from", "0001-01-01T00:00+12:00"], "is not an instant between 1970 and 9000"),
         (["@daily", "--from", "999999d"], "is not an instant between 1970 and 9000"),
     ],
 )
-def test_bad_input_is_one_line(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schedule", "preview", *args]) == 2
+def test_bad_input_gives_one_line(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["job", "preview", "--schedule", *args]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1
     assert words in err
 
 
 def test_a_count_is_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["schedule", "preview", "@daily", "--count", "0"]) == 2
-    assert run(["schedule", "preview", "@daily", "--count", "10001"]) == 2
+    assert run(["job", "preview", "--schedule", "@daily", "--count", "0"]) == 2
+    assert run(["job", "preview", "--schedule", "@daily", "--count", "10001"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_jobs_preview_knows_its_columns(pgsched: Callable[..., object], db: psycopg.Connection) -> None:
+def test_the_preview_of_a_job_shows_its_settings(pgsched: Callable[..., object], db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.jobs (name, task, schedule, timezone, jitter, max_runs, paused, paused_reason)"
         " VALUES ('nightly', 't', '@every 10s', 'Asia/Tokyo', '8 seconds', 5, true, E'red\\x1b[31m')"
@@ -81,7 +81,7 @@ def test_a_jobs_preview_knows_its_columns(pgsched: Callable[..., object], db: ps
     assert found["timezone"] == "Asia/Tokyo" and found["fires"][0]["local"].endswith("+09:00")
 
 
-def test_an_unknown_job_ends_with_eight(pgsched: Callable[..., object]) -> None:
+def test_an_unknown_job_exits_with_eight(pgsched: Callable[..., object]) -> None:
     said = pgsched("job", "preview", "nobody")
     assert said.code == 8 and said.err.count("\n") == 1
 
@@ -105,7 +105,7 @@ def test_a_jobs_preview_says_which_slots_an_excluded_date_skips(
 
 @pytest.fixture
 def before_christmas(db: psycopg.Connection) -> None:
-    """A job whose next two slots, and another whose only one, lie on excluded dates; and one that has none."""
+    """Make a job whose next two slots are excluded, one whose only slot is, and one without excluded dates."""
     db.execute(
         "INSERT INTO pgsched.jobs (name, task, schedule, starts_at, run_at) VALUES"
         " ('n', 't', '0 12 * * *', '2098-12-25', NULL), ('once', 't', NULL, NULL, '2098-12-25 13:00Z'),"
@@ -118,7 +118,7 @@ def before_christmas(db: psycopg.Connection) -> None:
     lead(db)
 
 
-def test_a_job_just_made_names_its_first_slot_although_nobody_has_planned_it(pgsched: Callable[..., Said]) -> None:
+def test_a_new_job_shows_its_first_slot_before_a_leader_plans_it(pgsched: Callable[..., Said]) -> None:
     assert pgsched("job", "add", "n", "--task", "t", "--schedule", "30 12 25 12 *").code == 0
     for row in (pgsched("job", "list", "--json").json[0], pgsched("job", "show", "n", "--json").json):
         assert row["next_allowed_at"][4:] == "-12-25T12:30:00+00:00"
@@ -145,7 +145,7 @@ def test_status_names_the_next_slots_that_will_run(pgsched: Callable[..., object
     ]
 
 
-def test_a_jitter_that_makes_slots_end_each_other_is_told_when_the_job_is_made(pgsched: Callable[..., object]) -> None:
+def test_job_add_notes_a_jitter_that_lets_slots_replace_each_other(pgsched: Callable[..., object]) -> None:
     said = pgsched(
         "job", "add", "j", "--task", "t", "--schedule", "* * * * *", "--jitter", "5min", "--overlap", "replace"
     )
@@ -153,12 +153,12 @@ def test_a_jitter_that_makes_slots_end_each_other_is_told_when_the_job_is_made(p
     assert said.err.startswith("note: jitter is longer than the time between some slots: under overlap replace")
 
 
-def test_on_a_terminal_nothing_that_is_said_of_a_slot_is_cut(
+def test_remarks_about_a_slot_are_not_cut_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colours
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert run(["schedule", "preview", *EXPRESSION, "--count", "1"]) == 0
+    assert run(["job", "preview", "--schedule", *EXPRESSION, "--count", "1"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     words = out.split("+0200")[1].split()

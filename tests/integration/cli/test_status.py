@@ -1,4 +1,4 @@
-"""`pgsched status`: every figure is right, and the exit code says whether somebody has to act."""
+"""`pgsched status`: every figure is right, and the exit code says whether an operator must act."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_leader_that_does_not_decide_is_a_problem(db: psycopg.Connection) -> N
     a_leader(db)
     a_job(db)
     with db.transaction():
-        db.execute("SET LOCAL session_replication_role = replica")  # else a slot in the past becomes due now
+        db.execute("SET LOCAL session_replication_role = replica")  # otherwise a trigger sets the past slot to now
         db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 minute'")
     assert "behind with due slots" in problems(db)
 
@@ -184,7 +184,7 @@ def test_abandoned_handlers_are_a_problem(db: psycopg.Connection) -> None:
     assert "2 abandoned handlers" in problems(db)
 
 
-def test_what_ended_is_counted(db: psycopg.Connection) -> None:
+def test_finished_runs_are_counted(db: psycopg.Connection) -> None:
     a_job(db)
     ended = (
         "INSERT INTO pgsched.runs (task, state, attempt, job_id, scheduled_at, origin, started_at, finished_at,"
@@ -237,8 +237,8 @@ def test_a_busy_system_is_sampled(db: psycopg.Connection, monkeypatch: pytest.Mo
     assert found.per_s(15) == pytest.approx(10, rel=0.3)
 
 
-def test_the_rate_of_a_burst_is_what_it_was(db: psycopg.Connection) -> None:
-    """4,000 runs within a second, and then nothing: of these the newest 300 are read."""
+def test_the_rate_of_a_burst_is_right_although_only_a_sample_is_read(db: psycopg.Connection) -> None:
+    """4,000 runs end within one second and then none; only the newest 300 of them are read."""
     now = db.execute("SELECT clock_timestamp()").fetchone()
     assert now is not None
     begin = datetime.fromtimestamp(now[0].timestamp() // 15 * 15 - 30, UTC)
@@ -247,7 +247,7 @@ def test_the_rate_of_a_burst_is_what_it_was(db: psycopg.Connection) -> None:
         " %s + n * interval '250 microseconds' FROM generate_series(1, 4000) n", [begin],
     )  # fmt: skip
     recent = charts.Recent("15m")
-    for _ in range(2):  # the second time from what is known
+    for _ in range(2):  # the second look uses what the first one read
         lately = recent.look(db, now[0])
         (busy,) = [one for one in lately if one.per_s]
         assert (busy.from_at, busy.sampled) == (begin, True)
@@ -257,7 +257,7 @@ def test_the_rate_of_a_burst_is_what_it_was(db: psycopg.Connection) -> None:
     assert found.per_s(1) == pytest.approx(4000 / 60)
 
 
-def test_of_many_that_ended_badly_the_newest_are_counted(
+def test_only_the_newest_of_many_dead_runs_are_counted(
     db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute(
@@ -271,7 +271,7 @@ def test_of_many_that_ended_badly_the_newest_are_counted(
     assert "dead        20+ kept" in pgsched("status").out
 
 
-def test_of_those_that_ended_badly_long_ago_fewer_are_counted(
+def test_fewer_of_the_older_dead_runs_are_counted(
     db: psycopg.Connection, pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute(
@@ -299,7 +299,7 @@ def test_a_long_queue_is_counted_up_to_a_bound(
     assert "only the first ones were counted" in pgsched("status").out
 
 
-def test_the_bound_is_for_the_runs_of_each_phase(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_on_counted_runs_is_for_each_phase(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observe, "MOST_OPEN", 20)
     queued(db, "t", n=15)
     later = "SELECT 't', %s, clock_timestamp() + make_interval(hours => 1) FROM generate_series(1, 15)"
@@ -312,7 +312,7 @@ def test_the_bound_is_for_the_runs_of_each_phase(db: psycopg.Connection, monkeyp
     assert not observe.read_status(db).counted_all
 
 
-def test_no_question_scans_the_history(db: psycopg.Connection) -> None:
+def test_no_statement_of_status_scans_the_history(db: psycopg.Connection) -> None:
     db.execute(
         "INSERT INTO pgsched.runs (task, state, started_at, finished_at) SELECT 't', 'succeeded', now(),"
         " now() - interval '2 days' FROM generate_series(1, 20000)"

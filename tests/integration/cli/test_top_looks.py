@@ -1,4 +1,4 @@
-"""What `pgsched top` reads: the right rows, a bounded part of everything, and nothing for pages that are not shown."""
+"""What `pgsched top` reads: the right rows, a bounded number of them, and nothing for pages that are not shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def asked(conn: Connection[Any], page: Page) -> dict[str, list[dict[str, Any]]]:
     return PAGES[page.name](conn, page)
 
 
-def test_what_runs_longest_comes_first_whatever_is_queued_behind_it(
+def test_the_longest_running_runs_come_first_despite_long_queues(
     db: psycopg.Connection, conn: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(top, "DEEP", 10)
@@ -52,7 +52,9 @@ def test_what_runs_longest_comes_first_whatever_is_queued_behind_it(
     assert found[0]["progress"] is None, "it was of the attempt before"
 
 
-def test_runs_that_will_be_tried_again_are_failing(db: psycopg.Connection, conn: Connection[Any]) -> None:
+def test_runs_that_wait_for_another_attempt_are_listed_as_failing(
+    db: psycopg.Connection, conn: Connection[Any]
+) -> None:
     for attempt, error in ((0, None), (1, "ValueError: it"), (2, "OSError: lost")):
         db.execute(
             "INSERT INTO pgsched.runs (task, state, attempt, error, available_at)"
@@ -62,8 +64,8 @@ def test_runs_that_will_be_tried_again_are_failing(db: psycopg.Connection, conn:
     assert [row["why"] for row in asked(conn, Page("failures"))["failing"]] == ["OSError: lost", "ValueError: it"]
 
 
-def test_jobs_come_in_the_order_of_concern(db: psycopg.Connection, conn: Connection[Any]) -> None:
-    db.execute("SET session_replication_role = replica")  # no leader is there to plan them
+def test_jobs_in_error_come_first_and_paused_jobs_last(db: psycopg.Connection, conn: Connection[Any]) -> None:
+    db.execute("SET session_replication_role = replica")  # there is no leader that would plan the jobs
     for name, minutes in (("late", 9), ("soon", 1), ("Stopped", 2), ("broken", 3)):
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES (%s, 't', '@daily')", [name])
         db.execute(
@@ -79,22 +81,20 @@ def test_jobs_come_in_the_order_of_concern(db: psycopg.Connection, conn: Connect
     assert asked(conn, Page("jobs", find="%"))["jobs"] == []
 
 
-def test_queues_with_settings_or_a_pause_are_listed_though_nothing_is_in_them(
-    db: psycopg.Connection, conn: Connection[Any]
-) -> None:
+def test_empty_queues_with_settings_or_a_pause_are_listed(db: psycopg.Connection, conn: Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('mail', 20)")
     db.execute("INSERT INTO pgsched.pauses (what, name, paused_by) VALUES ('queue', 'bulk', 'eve'), ('all', '', 'eve')")
     found = asked(conn, Page("queues"))["queues"]
     assert [(row["name"], row["concurrency_limit"]) for row in found] == [("bulk", None), ("mail", 20)]
 
 
-def test_a_queue_is_shown_as_it_is_claimed(db: psycopg.Connection, conn: Connection[Any]) -> None:
+def test_the_runs_of_a_queue_are_shown_in_the_order_of_claims(db: psycopg.Connection, conn: Connection[Any]) -> None:
     for task, queue, priority in (("second", "mail", 5), ("first", "mail", 1), ("other", "default", 0)):
         db.execute("INSERT INTO pgsched.runs (task, queue, priority) VALUES (%s, %s, %s)", [task, queue, priority])
     assert [row["task"] for row in asked(conn, Page("queue", "mail"))["runs"]] == ["first", "second"]
 
 
-def test_of_long_output_the_end_is_read(db: psycopg.Connection, conn: Connection[Any]) -> None:
+def test_only_the_end_of_long_output_is_read(db: psycopg.Connection, conn: Connection[Any]) -> None:
     run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id")
     db.execute(
         "INSERT INTO pgsched.run_logs (run_id, attempt, seq, stream, chunk)"
@@ -106,7 +106,7 @@ def test_of_long_output_the_end_is_read(db: psycopg.Connection, conn: Connection
     assert max(len(row["chunk"]) for row in log) == top.LOG_CHARACTERS
 
 
-def test_what_is_gone_is_said_in_its_place(conn: Connection[Any]) -> None:
+def test_the_page_of_a_missing_run_or_job_says_so(conn: Connection[Any]) -> None:
     look = TopReader().look(conn, Page("run", 4711))
     assert look.refused is not None
     assert "there is no run 4711" in look.refused
@@ -114,7 +114,7 @@ def test_what_is_gone_is_said_in_its_place(conn: Connection[Any]) -> None:
     assert TopReader().look(conn, Page("queue", "x")).rows == {"runs": []}
 
 
-def test_only_the_page_that_is_shown_is_asked_about(conn: Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_page_that_is_shown_is_read(conn: Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     for name in PAGES:
         monkeypatch.setitem(PAGES, name, lambda conn, page, name=name: called.append(name) or {})
@@ -122,7 +122,7 @@ def test_only_the_page_that_is_shown_is_asked_about(conn: Connection[Any], monke
     assert called == ["jobs"]
 
 
-def test_stretches_that_are_over_are_not_read_again(
+def test_past_intervals_of_the_chart_are_not_read_again(
     db: psycopg.Connection, conn: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts: list[int] = []
@@ -147,7 +147,7 @@ def test_stretches_that_are_over_are_not_read_again(
     assert gaps == {15.0}
 
 
-def test_what_is_done_is_what_the_commands_do(db: psycopg.Connection, conn: Connection[Any]) -> None:
+def test_actions_give_the_messages_of_the_commands(db: psycopg.Connection, conn: Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('nightly', 't', '@daily')")
     run_id = one(db, "INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id")
     assert act(conn, Change("cancel", "run", run_id, "why")) == f"run {run_id} is cancelled"
@@ -161,7 +161,7 @@ def test_what_is_done_is_what_the_commands_do(db: psycopg.Connection, conn: Conn
 
 
 def test_a_long_history_is_not_read(db: psycopg.Connection, conn: Connection[Any]) -> None:
-    """Each question is answered by an index, or by a bounded part of one."""
+    """Each statement uses an index, or a bounded part of one."""
     db.execute("SET session_replication_role = replica")
     db.execute(
         "INSERT INTO pgsched.runs (task, queue, state, attempt, available_at, started_at, finished_at)"
@@ -179,10 +179,10 @@ def test_a_long_history_is_not_read(db: psycopg.Connection, conn: Connection[Any
 
 
 def flush(conn: Connection[Any]) -> None:
-    """Have what this session counted be seen by others."""
+    """Make the statistics of this session visible to other sessions."""
     if conn.info.server_version >= 150_000:
         conn.execute("SELECT pg_stat_force_next_flush()")
-    else:  # at most once in half a second
+    else:  # before PostgreSQL 15, statistics are sent at most twice a second
         time.sleep(0.6)
         conn.execute("SELECT")
 

@@ -1,4 +1,4 @@
-"""docs/how-to, retention.md and alerts.md: their commands and statements run, and they name what there is."""
+"""docs/how-to/retention.md and alerts.md: their examples run, and they explain every figure and kind of alert."""
 
 from __future__ import annotations
 

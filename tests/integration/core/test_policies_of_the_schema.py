@@ -1,4 +1,4 @@
-"""What a person can choose is what the database takes: every list of values equals the check of its column."""
+"""Every list of choices in the code has the same values as the check constraint of its column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgsched.core import policies
 from pgsched.core.model import Kind
 from pgsched.core.planning.backfill import MODES
 from pgsched.db.queries.reports.audit import KINDS
-from pgsched.web.pages import job_form
+from pgsched.web.pages.forms import job_form
 
 LISTS = {
     ("jobs", "overlap"): policies.OVERLAP, ("jobs", "catch_up"): policies.CATCH_UP,
@@ -22,7 +22,7 @@ LISTS = {
 
 
 def checked(db: psycopg.Connection, table: str, column: str) -> set[str]:
-    """The values that the check of a column names."""
+    """Return the values that the check constraint of a column names."""
     found = db.execute(
         "SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid"
         " WHERE c.conrelid = %s::regclass AND c.contype = 'c' AND a.attname = %s AND c.conkey = ARRAY[a.attnum]",
@@ -34,13 +34,13 @@ def checked(db: psycopg.Connection, table: str, column: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("place", "values"), LISTS.items(), ids=lambda value: ".".join(map(str, value[:2])))
-def test_a_list_of_values_is_that_of_its_check(
+def test_a_list_of_choices_equals_its_check_constraint(
     db: psycopg.Connection, place: tuple[str, str], values: tuple[str, ...]
 ) -> None:
     assert checked(db, *place) == set(values)
 
 
-def test_every_choice_of_the_job_form_is_checked_and_every_check_is_a_choice(db: psycopg.Connection) -> None:
+def test_choices_of_the_job_form_equal_their_check_constraints(db: psycopg.Connection) -> None:
     for field in job_form.FIELDS.values():
         if field.choices:
             assert set(field.choices) == checked(db, "jobs", field.name), field.name

@@ -1,4 +1,4 @@
-"""What looks for rows whose time has come reads those alone, not all whose time is still to come."""
+"""A statement that looks for rows whose time has come does not read the rows whose time is still to come."""
 
 from __future__ import annotations
 

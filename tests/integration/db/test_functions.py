@@ -1,4 +1,4 @@
-"""The functions that a client in any language may call."""
+"""SQL functions that a client in any language may call: cancel, retry, trigger, enqueue, assert_claim."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_trigger_many_times_in_one_statement_makes_that_many_runs(db: psycopg.Co
     assert value(db, "SELECT count(DISTINCT pgsched.trigger('a')) FROM generate_series(1, 200)") == 200
 
 
-def test_trigger_of_an_unknown_job_says_so(db: psycopg.Connection) -> None:
+def test_trigger_refuses_an_unknown_job(db: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.NoDataFound, match='job: there is no job named "nobody"'):
         db.execute("SELECT pgsched.trigger('nobody')")
 
@@ -152,10 +152,10 @@ def test_enqueue_makes_a_run_that_sleeping_workers_hear_of(db: psycopg.Connectio
     assert row == (run, "queued", "send", {"to": 1}, "mail", 1, "enqueue", None)
 
 
-def test_enqueue_for_later_is_born_scheduled(db: psycopg.Connection) -> None:
+def test_enqueue_for_later_makes_a_scheduled_run(db: psycopg.Connection) -> None:
     delayed = value(db, "SELECT pgsched.enqueue('a', delay => '1 hour')")
-    at = value(db, "SELECT pgsched.enqueue('a', available_at => now() + interval '1 day')")
-    past = value(db, "SELECT pgsched.enqueue('a', available_at => now() - interval '1 day')")
+    at = value(db, "SELECT pgsched.enqueue('a', at => now() + interval '1 day')")
+    past = value(db, "SELECT pgsched.enqueue('a', at => now() - interval '1 day')")
     assert [state(db, run) for run in (delayed, at, past)] == ["scheduled", "scheduled", "queued"]
 
 
@@ -176,7 +176,7 @@ def test_enqueue_with_a_key_gives_the_unfinished_run_that_has_it(db: psycopg.Con
         ("''", "task: must not be empty"),
     ],
 )
-def test_enqueue_refuses_what_does_not_fit(db: psycopg.Connection, call: str, message: str) -> None:
+def test_enqueue_refuses_bad_values(db: psycopg.Connection, call: str, message: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match=message):
         db.execute(f"SELECT pgsched.enqueue({call})".encode())
 
@@ -186,7 +186,7 @@ def claimed(db: psycopg.Connection) -> tuple[int, UUID]:
     return make(db, "running", token=token), token
 
 
-def test_assert_claim_passes_the_owner_and_stops_everybody_else(db: psycopg.Connection) -> None:
+def test_assert_claim_accepts_the_owner_and_refuses_all_others(db: psycopg.Connection) -> None:
     run, token = claimed(db)
     db.execute("SELECT pgsched.assert_claim(%s, %s)", [run, token])
     for number, other in ((run, uuid4()), (run + 1, token), (run, None)):
@@ -209,9 +209,7 @@ def test_assert_claim_undoes_a_zombies_writes(db: psycopg.Connection, connect: C
     assert value(db, "SELECT count(*) FROM effects") == 0
 
 
-def test_assert_claim_holds_off_who_takes_claims_away_but_not_the_heartbeat(
-    db: psycopg.Connection, connect: Connect
-) -> None:
+def test_assert_claim_blocks_the_reaper_but_not_the_heartbeat(db: psycopg.Connection, connect: Connect) -> None:
     run, token = claimed(db)
     owner, other = connect(autocommit=False), connect()
     owner.execute("SELECT pgsched.assert_claim(%s, %s)", [run, token])

@@ -1,4 +1,4 @@
-"""Whatever any function is called with, it answers, or refuses with a documented error."""
+"""Fuzz test: any call of any SQL function returns, or is refused with a documented error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fuzz.profile import FUNCTION, fuzz
 from tests.support.fuzz.setting import answer, furnish
 from tests.support.fuzz.values import value
 
-# What docs and clients name; the others are parts of them, which their users may call as well.
+# The functions that docs and clients name. All others are parts of these; users may call them as well.
 PUBLIC = {
     "enqueue",
     "enqueue_result",
@@ -28,6 +28,11 @@ PUBLIC = {
     "assert_claim",
     "schedule_error",
     "timezone_error",
+    "preview",
+    "explain",
+    "recent_runs",
+    "job_status",
+    "slots",
 }
 FUNCTIONS = """
 SELECT p.proname::text, coalesce(p.proargnames, '{}'), ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) t)
@@ -48,7 +53,7 @@ def functions(db: psycopg.Connection[Any]) -> list[tuple[str, list[str], list[st
 
 
 def argument(kind: str) -> str:
-    """The placeholder; a row is any of its table."""
+    """Return the placeholder of an argument. For a row type the argument is any row of its table."""
     if kind in ROWTYPES:
         return f"(SELECT x FROM {kind} x ORDER BY ctid OFFSET abs(%s::text::bigint %% 20) LIMIT 1)"
     return f"%s::text::{kind}"
@@ -76,7 +81,7 @@ def test_a_function_answers_or_says_what_is_wrong(furnished: psycopg.Connection[
 
 
 def asking(db: psycopg.Connection[Any], statement: str, values: st.SearchStrategy[list[str | None]]) -> None:
-    """Call it with all of them."""
+    """Call the statement with many values from the strategy."""
 
     @fuzz(FUNCTION, values=values)
     def ask(values: list[str | None]) -> None:
@@ -119,14 +124,16 @@ def test_a_public_function_answers_or_says_what_is_wrong(furnished: psycopg.Conn
         ("delay => %s::interval", "-178000000 years"),
     ],
 )
-def test_what_no_row_can_hold_is_refused_by_name(db: psycopg.Connection[Any], argument: str, value: Any) -> None:
-    """Found by the above: 22003 and 22008 with no word of what was wrong."""
+def test_enqueue_names_the_argument_that_no_row_can_hold(
+    db: psycopg.Connection[Any], argument: str, value: Any
+) -> None:
+    """The fuzz tests found these: the errors 22003 and 22008 did not name the argument."""
     with pytest.raises(psycopg.errors.CheckViolation, match=rf"^{argument.partition(' ')[0]}: "):
         db.execute(f"SELECT pgsched.enqueue('t', {argument})", [value])
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
-def test_a_reason_to_cancel_that_no_run_can_hold_is_refused_by_name(db: psycopg.Connection[Any], state: str) -> None:
+def test_cancel_refuses_a_reason_that_is_too_long_by_name(db: psycopg.Connection[Any], state: str) -> None:
     db.execute("SELECT pgsched.enqueue('t')")
     db.execute("UPDATE pgsched.runs SET state = %s, token = gen_random_uuid(), lease_until = now()", [state])
     with pytest.raises(psycopg.errors.CheckViolation, match=r"^why: 10001 characters, at most 10000 are allowed"):
@@ -145,7 +152,7 @@ SANE = {
 
 
 def sane(name: str, argument: str) -> list[st.SearchStrategy[str | None]]:
-    """What is accepted, often enough that some whole calls are."""
+    """Return valid values of this argument, repeated so often that some whole calls are accepted."""
     found = SANE.get(argument)
     return [] if found is None or name.endswith("_error") else [st.just(found)] * 6
 

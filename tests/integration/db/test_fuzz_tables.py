@@ -1,4 +1,4 @@
-"""Whatever is written into the tables that people write, it is taken, or refused with a documented error."""
+"""Fuzz test: any row of a table that people write is accepted, or refused with a documented error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLUMNS = """
 SELECT a.attname::text, format_type(a.atttypid, NULL) FROM pg_attribute a
 WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND a.attidentity <> 'a'
 """
-# what a row cannot do without
+# the columns that a row must have
 LEAST = {
     "jobs": {"name": "new", "task": "t"},
     "runs": {"task": "t"},
@@ -27,10 +27,10 @@ LEAST = {
     "dependencies": {"run_id": "9", "parent_id": "3"},
 }
 WRITTEN = [*LEAST, "backfills", "kept_keys", "workers"]
-# A few columns at a time: of many wrong ones only the first is ever told of.
+# A few columns at a time, because only the first of several wrong values is reported.
 SOME = 4
 OFTEN = 4  # inputs for each column, in CI
-WORDED = {"jobs", "job_calendars"}  # whose every refusal is in our words
+WORDED = {"jobs", "job_calendars"}  # tables whose every refusal is in pgsched's own words
 
 
 def columns(db: psycopg.Connection[Any], table: str) -> dict[str, str]:
@@ -38,7 +38,7 @@ def columns(db: psycopg.Connection[Any], table: str) -> dict[str, str]:
 
 
 def some(found: dict[str, str]) -> st.SearchStrategy[dict[str, str | None]]:
-    """Values for a few columns."""
+    """Return a strategy for the values of a few columns."""
 
     def values(names: list[str]) -> st.SearchStrategy[dict[str, str | None]]:
         return st.fixed_dictionaries({name: value(found[name], name) for name in names})
@@ -47,7 +47,7 @@ def some(found: dict[str, str]) -> st.SearchStrategy[dict[str, str | None]]:
 
 
 @pytest.mark.parametrize("table", WRITTEN)
-def test_a_row_is_taken_or_refused(db: psycopg.Connection[Any], table: str) -> None:
+def test_any_insert_is_accepted_or_refused_with_a_documented_error(db: psycopg.Connection[Any], table: str) -> None:
     furnish(db)
     found = columns(db, table)
     seen: set[str | None] = set()
@@ -64,7 +64,7 @@ def test_a_row_is_taken_or_refused(db: psycopg.Connection[Any], table: str) -> N
 
 
 @pytest.mark.parametrize("table", WRITTEN)
-def test_an_edit_is_taken_or_refused(db: psycopg.Connection[Any], table: str) -> None:
+def test_any_update_is_accepted_or_refused_with_a_documented_error(db: psycopg.Connection[Any], table: str) -> None:
     furnish(db)
     found = columns(db, table)
 

@@ -1,4 +1,4 @@
-"""What leaves the database has a name that nothing else has; processes of another fleet are refused."""
+"""A run has a unique name outside its database, and a process of another fleet is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AGAIN = "INSERT INTO pgsched.runs (id, task, state, finished_at) VALUES (1, 't',
 NEW_FLEET = "UPDATE pgsched.identity SET fleet = gen_random_uuid()"
 
 
-def test_a_number_that_comes_again_is_another_name(db: psycopg.Connection) -> None:
+def test_a_run_id_that_is_used_again_gets_another_outside_name(db: psycopg.Connection) -> None:
     db.execute(AGAIN)
     first = one(db, NAME)
     brought_back = "WITH gone AS (DELETE FROM pgsched.runs RETURNING id, created_at) SELECT created_at FROM gone"
@@ -41,14 +41,14 @@ def test_a_number_that_comes_again_is_another_name(db: psycopg.Connection) -> No
 def test_two_databases_give_two_names(db: psycopg.Connection, databases: Databases) -> None:
     at = "SELECT pgsched.outside_name(1, '2026-05-01 12:00:00.000001Z')"
     with databases.one() as dsn, psycopg.connect(dsn, autocommit=True) as other:
-        other.execute("DELETE FROM pgsched.identity")  # the tests' databases are copies of one
+        other.execute("DELETE FROM pgsched.identity")  # the tests' databases are copies of one, with its identity
         upgrade(dsn)
         assert one(db, at) != one(other, at)
     assert one(db, at).endswith("-1-1777636800000001")
 
 
 @pytest.mark.parametrize("state", ["dead", "cancelled"])
-def test_who_asks_again_for_a_run_that_has_ended_asks_for_another_one(state: str, db: psycopg.Connection) -> None:
+def test_a_retried_run_gets_another_outside_name(state: str, db: psycopg.Connection) -> None:
     db.execute(AGAIN)
     db.execute("UPDATE pgsched.runs SET state = %s", [state])
     first = one(db, NAME)
@@ -56,7 +56,7 @@ def test_who_asks_again_for_a_run_that_has_ended_asks_for_another_one(state: str
     assert one(db, NAME) == f"{first}-1"
 
 
-def test_a_claim_of_an_http_run_says_its_name_and_others_do_not(db: psycopg.Connection) -> None:
+def test_only_claims_of_http_runs_hold_the_outside_name(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (kind, task) VALUES ('http', 'https://example.org/'), ('shell', 'true')")
     rows = db.execute(claims.sql("claim_start"), {
         "queue": "default", "n": 9, "places": 9, "token": uuid4(), "worker_id": 1, "lease_s": 30.0, "named": False,
@@ -67,13 +67,13 @@ def test_a_claim_of_an_http_run_says_its_name_and_others_do_not(db: psycopg.Conn
     assert found == {1: one(db, NAME), 2: None}
 
 
-def test_the_key_of_a_request_is_the_name_of_its_run() -> None:
+def test_the_idempotency_key_of_a_request_is_its_runs_outside_name() -> None:
     claim = Claim(7, uuid4(), 2, 3, "q", 5, "http", "https://example.org/", {}, outside_name="d-7-1")
     assert identity_headers(claim)["Idempotency-Key"] == "d-7-1"
     assert identity_headers(claim)["X-Pgsched-Run-Id"] == "7"
 
 
-def test_archives_of_two_runs_with_one_number_stop_no_pruning(db: psycopg.Connection) -> None:
+def test_two_archived_runs_with_one_id_stop_no_pruning(db: psycopg.Connection) -> None:
     for _ in range(2):
         db.execute(AGAIN)
         values = {"ids": "{1}", "archive": True, "tell": False}
@@ -106,7 +106,7 @@ def leads(conn: psycopg.Connection[Any]) -> object:
     ],
 )
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_process_that_finds_itself_at_another_fleet_is_refused(
+def test_a_process_that_reaches_another_fleets_database_is_refused(
     guarded: bool,
     does: Callable[[psycopg.Connection[Any]], object],
     statement: str,
@@ -121,7 +121,8 @@ def test_a_process_that_finds_itself_at_another_fleet_is_refused(
     with ours(dsn, purpose="test") as conn:
         registers(conn)
         does(conn)
-        with ours(dsn, purpose="another") as other:  # the pooler sends it elsewhere, and nobody connects anew
+        # From now on the session is in another fleet's database, as if a pooler had moved it without a new connection.
+        with ours(dsn, purpose="another") as other:
             other.execute(NEW_FLEET)
         if not guarded:
             does(conn)
@@ -146,7 +147,9 @@ def test_an_enqueue_with_a_key_is_refused_by_another_fleet_and_makes_nothing(app
     task.enqueue()
 
 
-def test_the_fleet_of_a_process_may_be_given(app: App, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pgsched_fleet_names_the_fleet_of_a_process(
+    app: App, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     @app.task(name="t")
     def task() -> None: ...
 
@@ -158,7 +161,7 @@ def test_the_fleet_of_a_process_may_be_given(app: App, db: psycopg.Connection, m
     assert one(db, "SELECT count(*) FROM pgsched.runs") == 1
 
 
-def test_a_dump_without_rows_gets_a_name_when_it_is_migrated(dsn: str, db: psycopg.Connection) -> None:
+def test_migrate_gives_a_schema_restored_without_rows_an_identity(dsn: str, db: psycopg.Connection) -> None:
     db.execute("DELETE FROM pgsched.identity")
     assert one(db, "SELECT pgsched.outside_name(1, now())") is None
     registers(db)
@@ -166,6 +169,6 @@ def test_a_dump_without_rows_gets_a_name_when_it_is_migrated(dsn: str, db: psyco
     assert one(db, "SELECT count(*) FROM pgsched.identity") == 1
 
 
-def test_a_claim_has_no_name_where_nobody_needs_it(db: psycopg.Connection) -> None:
+def test_a_claim_of_a_python_task_has_no_outside_name(db: psycopg.Connection) -> None:
     add_runs(db, 1)
     assert take(db)[0].outside_name is None

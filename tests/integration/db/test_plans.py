@@ -1,7 +1,8 @@
-"""With a million finished runs no hot statement reads or sorts the table, whatever the statistics say.
+"""With a million finished runs, no hot statement reads or sorts a whole table, whatever the statistics are.
 
-Each statement is planned on the kind of session that sends it, by the generic plan that a prepared statement ends in,
-once without any statistics and once with those of a quiet moment, when nothing was queued or running.
+Each statement is planned with the settings of the sessions that send it. The plan is the generic plan, which a prepared
+statement gets in the end. Each statement is planned twice: without statistics, and with those of a quiet moment, when
+nothing was queued or running.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pgsched.db.statements import sql
 from pgsched.db.statements import statements as all_statements
 from tests.support.databases import Databases
 from tests.support.db.plans import (
+    ASKED,
     BIG,
+    FEW,
     LEADER,
     WORKER,
     Plan,
@@ -41,7 +44,7 @@ NEEDED = [
     "runs_claim", "runs_scheduled", "runs_waiting", "runs_waiting_of_job", "runs_ready", "runs_of_key", "runs_expiring",
     "runs_held", "runs_open_of_job", "runs_slot", "runs_finished", "runs_backfill", "jobs_due",
     "runs_ended_parents", "jobs_done_once", "jobs_watched", "jobs_declared", "dependencies_parent",
-    "dependencies_backward", "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error",
+    "dependencies_backward", "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error", "jobs_keep",
 ]  # fmt: skip
 CLAIMS = ["claim", "claim_start", "claim_many", "claim_unconfirmed", "limit_queues", "limit_take_back"]
 WORSE = [
@@ -54,7 +57,19 @@ WORSE = [
     ("runs_of_key", "(concurrency_key) WHERE concurrency_key IS NOT NULL AND phase < 3", ["limit_candidates"]),
     ("jobs_due", "(id) WHERE NOT paused AND next_run_at IS NOT NULL", ["tick_due"]),
 ]
-EACH_ONE = [  # what people and clients of other languages send: its triggers and functions ask as well
+READERS = [  # of a job with a history
+    "SELECT * FROM pgsched.preview('j11')",
+    "SELECT pgsched.explain('j11')",
+    "SELECT pgsched.explain('j11', '2020-01-03Z')",
+    "SELECT pgsched.explain('j11', '2019-01-01Z')",
+    "SELECT * FROM pgsched.recent_runs()",
+    "SELECT * FROM pgsched.recent_runs('j11', 1000)",
+    "SELECT * FROM pgsched.job_status('j11')",
+    "SELECT * FROM pgsched.job_status()",
+    "SELECT * FROM pgsched.slots('j11', '2020-01-01Z')",
+    "SELECT * FROM pgsched.slots('j11', '2020-01-01Z', '2020-01-02Z', 3)",
+]
+EACH_ONE = [  # what people and clients in other languages send, with the statements of its triggers and functions
     "SELECT pgsched.enqueue('t', '{}')",
     "SELECT pgsched.enqueue('t', '{}', unique_key => 'k')",
     "SELECT pgsched.enqueue('t', '{}', idempotency_key => 'k')",
@@ -66,13 +81,14 @@ EACH_ONE = [  # what people and clients of other languages send: its triggers an
     "INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('n', '@every 5s', 't')",
     "UPDATE pgsched.jobs SET schedule = '@every 6s', paused = true WHERE name = 'n'",
     "DELETE FROM pgsched.jobs WHERE name = 'n'",
+    *READERS,
 ]
-EMPTY = ("dependencies_backward",)  # there is hardly ever such an edge (migrations/1000_initial/90_indexes.sql)
+EMPTY = ("dependencies_backward",)  # the index is nearly always empty (migrations/1000_initial/90_indexes.sql)
 SCAN = {"Node Type": "Index Scan", "Relation Name": "runs", "Index Name": "runs_claim", "Index Cond": "(queue = $1)"}
 
 
 def fill(db: psycopg.Connection[Any]) -> None:
-    """Finished runs and jobs that are not due, put in past all triggers; never analyzed."""
+    """Insert finished runs and jobs that are not due, without triggers; the tables are never analyzed."""
     with db.transaction():
         db.execute("ALTER TABLE pgsched.runs SET (autovacuum_enabled = off)")
         db.execute("ALTER TABLE pgsched.jobs SET (autovacuum_enabled = off)")
@@ -100,13 +116,13 @@ def filled(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture(scope="module")
 def analyzed(filled: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
-    """The same one, from now on with statistics."""
+    """Return the same database, from now on with statistics."""
     filled.execute("ANALYZE pgsched.runs, pgsched.jobs")
     return filled
 
 
 def plan_of(db: psycopg.Connection[Any], name: str) -> Plan:
-    """The statement's generic plan."""
+    """Return the statement's generic plan."""
     numbered, found = numbering(sql(name))
     db.execute(b"PREPARE planned AS " + numbered)
     try:
@@ -129,7 +145,7 @@ def leading_columns(db: psycopg.Connection[Any]) -> dict[str, str]:
 
 
 def bad_plans(db: psycopg.Connection[Any], only: Collection[str] | None = None) -> dict[str, set[str]]:
-    """What hot statements do that they must not, by name: misdeeds, and indexes that they may not go by."""
+    """Return, by statement, what its plan must not do: misdeeds, and indexes that it may not use."""
     bad, leading = {}, leading_columns(db)
     for settings, statements in SESSIONS:
         with db.transaction(force_rollback=True):
@@ -142,11 +158,11 @@ def bad_plans(db: psycopg.Connection[Any], only: Collection[str] | None = None) 
     return {name: found for name, found in bad.items() if found}
 
 
-# Those without statistics come first: what makes some makes them for all that follow.
+# Tests without statistics come first: once a test has made statistics, all later tests have them.
 
 
 @pytest.mark.slow
-def test_the_hot_statements_go_by_their_indexes_without_statistics(filled: psycopg.Connection[Any]) -> None:
+def test_the_hot_statements_use_their_indexes_without_statistics(filled: psycopg.Connection[Any]) -> None:
     assert not has_statistics(filled)
     assert bad_plans(filled) == {}
 
@@ -158,13 +174,13 @@ def test_triggers_and_functions_read_no_big_table_without_statistics(filled: psy
 
 
 @pytest.mark.slow
-def test_the_hot_statements_go_by_their_indexes_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
+def test_the_hot_statements_use_their_indexes_after_a_quiet_moment(analyzed: psycopg.Connection[Any]) -> None:
     assert bad_plans(analyzed) == {}
 
 
 @contextmanager
 def executed(db: psycopg.Connection[Any]) -> Iterator[list[str]]:
-    """Of all that is executed meanwhile, in triggers and functions too, the plan as JSON."""
+    """Collect the plan, as JSON, of each statement in the block, also of those in triggers and functions."""
     plans: list[str] = []
 
     def told(notice: psycopg.errors.Diagnostic) -> None:
@@ -188,8 +204,10 @@ def executed(db: psycopg.Connection[Any]) -> Iterator[list[str]]:
 
 
 def astray(plan: Plan, leading: Mapping[str, str]) -> set[str]:
-    """What is done to big tables that must not be: misdeeds, and indexes that are read whole. A bitmap of what an index
-    finds will do: who sends these has no session of ours."""
+    """Return what a plan must not do to big tables: misdeeds, and indexes that are read whole.
+
+    Bitmap scans are allowed, because the sessions that send these statements lack pgsched's settings.
+    """
     found = {one for one in misdeeds(plan, leading) if not one.startswith("Bitmap")}
     for scan in nodes(plan):
         index = scan.get("Index Name", "")
@@ -200,7 +218,7 @@ def astray(plan: Plan, leading: Mapping[str, str]) -> set[str]:
 
 
 def nested(db: psycopg.Connection[Any]) -> dict[str, set[str]]:
-    """What is done astray for each one."""
+    """Return, by statement of EACH_ONE, what its plans must not do."""
     bad: dict[str, set[str]] = {statement: set() for statement in EACH_ONE}
     leading = leading_columns(db)
     for mode in ("force_custom_plan", "force_generic_plan"):
@@ -225,7 +243,7 @@ def test_triggers_and_functions_read_no_big_table_after_a_quiet_moment(analyzed:
 
 
 @pytest.mark.slow
-def test_what_a_trigger_reads_is_seen(analyzed: psycopg.Connection[Any]) -> None:
+def test_a_trigger_that_reads_a_whole_table_is_detected(analyzed: psycopg.Connection[Any]) -> None:
     with analyzed.transaction(force_rollback=True):
         analyzed.execute("""
             CREATE FUNCTION pgsched.counts() RETURNS trigger LANGUAGE plpgsql AS
@@ -237,7 +255,7 @@ def test_what_a_trigger_reads_is_seen(analyzed: psycopg.Connection[Any]) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", NEEDED)
-def test_an_index_that_is_missing_is_missed(analyzed: psycopg.Connection[Any], index: str) -> None:
+def test_a_missing_index_is_detected(analyzed: psycopg.Connection[Any], index: str) -> None:
     with analyzed.transaction(force_rollback=True):
         analyzed.execute("SET LOCAL lock_timeout = '5s'")
         analyzed.execute(f"DROP INDEX pgsched.{index}".encode())
@@ -246,7 +264,7 @@ def test_an_index_that_is_missing_is_missed(analyzed: psycopg.Connection[Any], i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("index", "columns", "names"), WORSE)
-def test_an_index_that_is_worse_is_seen(
+def test_a_worse_index_is_detected(
     analyzed: psycopg.Connection[Any], index: str, columns: str, names: list[str]
 ) -> None:
     table = index.partition("_")[0]
@@ -259,7 +277,7 @@ def test_an_index_that_is_worse_is_seen(
 
 @pytest.mark.parametrize("kind", ["Result", "Nested Loop", "Subquery Scan", "LockRows", "Aggregate"])
 @pytest.mark.parametrize("gathering", ["Sort", "Incremental Sort", "Hash"])
-def test_whatever_lies_between_a_sort_and_the_table_the_sort_is_seen(kind: str, gathering: str) -> None:
+def test_a_sort_of_the_table_is_detected_through_any_node_between(kind: str, gathering: str) -> None:
     between = {"Node Type": kind, "Strategy": "Sorted", "Plans": [{"Node Type": "CTE Scan"}, SCAN]}
     plan = {"Node Type": "Limit", "Plans": [{"Node Type": gathering, "Plans": [between]}]}
     assert misdeeds(plan, {"runs_claim": "queue"}) == {f"{gathering}: runs"}
@@ -273,7 +291,7 @@ def test_whatever_lies_between_a_sort_and_the_table_the_sort_is_seen(kind: str, 
         {"Node Type": "Nested Loop", "Parent Relationship": "SubPlan"},
     ],
 )
-def test_a_sort_of_a_batch_is_none_of_the_table(below: Plan) -> None:
+def test_a_sort_of_a_batch_is_allowed(below: Plan) -> None:
     plan = {"Node Type": "Sort", "Plans": [below | {"Plans": [SCAN]}]}
     assert misdeeds(plan, {"runs_claim": "queue"}) == set()
 
@@ -282,7 +300,18 @@ def test_every_statement_has_its_plan_looked_at_or_a_reason_why_not() -> None:
     assert [name for name in sorted(all_statements()) if not is_accounted(name)] == []
 
 
-def test_a_statement_that_reads_the_whole_table_is_seen(db: psycopg.Connection[Any]) -> None:
+def test_a_new_statement_is_not_accounted_for_by_its_beginning() -> None:
+    beginnings = {name.partition("_")[0] for name in ASKED.split()}
+    assert not any(is_accounted(f"{beginning}_new") for beginning in beginnings)
+
+
+def test_each_list_names_statements_that_exist_once() -> None:
+    listed = [*WORKER, *LEADER, *FEW.split(), *ASKED.split()]
+    assert sorted(set(listed) - set(all_statements())) == []
+    assert sorted(name for name in set(listed) if listed.count(name) > 1) == []
+
+
+def test_a_statement_that_reads_the_whole_table_is_detected(db: psycopg.Connection[Any]) -> None:
     with db.transaction():
         for way in ("indexscan", "indexonlyscan", "bitmapscan"):
             db.execute(f"SET LOCAL enable_{way} = off".encode())

@@ -1,4 +1,4 @@
-"""The rule: all versions of a run find room on its page, so that a claim costs no index anything."""
+"""Each page of `runs` has room for all versions of its runs, so that a claim changes no index."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ N, BATCH = 1_000, 250
 
 @pytest.fixture
 def dsn(private_cluster: PrivateCluster) -> str:
-    """On a server that tests share, whoever writes in another database keeps old versions alive here too."""
+    """Return the DSN of a private server.
+
+    On a shared server, a session that writes in another database would keep old row versions alive here.
+    """
     upgrade(private_cluster.dsn)
     return private_cluster.dsn
 
@@ -30,7 +33,7 @@ def moved(before: dict[int, int], after: dict[int, int]) -> int:
 
 
 def work(dsn: str, db: psycopg.Connection) -> tuple[int, int]:
-    """Make, claim and settle runs; how many changed their page by the claim, and by the settlement."""
+    """Make, claim and settle runs; return how many changed their page at the claim, and at the settlement."""
     db.execute(
         "INSERT INTO pgsched.runs (task, args) SELECT 't', jsonb_build_object('i', n) FROM generate_series(1, %s) n",
         [N],
@@ -55,7 +58,7 @@ def test_claimed_and_settled_runs_stay_on_their_page(dsn: str, db: psycopg.Conne
     wait_until(stay, timeout=60, what="a moment when nobody analyzes the table")
 
 
-def test_without_the_room_they_move(dsn: str, db: psycopg.Connection) -> None:
+def test_without_the_room_runs_move_to_another_page(dsn: str, db: psycopg.Connection) -> None:
     db.execute("ALTER TABLE pgsched.runs SET (fillfactor = 60)")
     for _ in range(5):
         by_claim, by_settlement = work(dsn, db)

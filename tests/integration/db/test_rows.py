@@ -1,4 +1,4 @@
-"""Rows become values by the names of their columns, however they are ordered."""
+"""`values_of` builds values by the names of a row's columns, not by their order."""
 
 from __future__ import annotations
 

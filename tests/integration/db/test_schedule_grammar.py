@@ -1,4 +1,7 @@
-"""The rule: the database and the program accept the same schedules and zones, and refuse the rest in the same words."""
+"""The database and the program accept the same schedules and time zones.
+
+They refuse all others in the same words.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_si
 
 @st.composite
 def spliced(draw: st.DrawFn) -> str:
-    """An expression one of whose fields has forms joined to each other by their own signs, as in `1#2#3` or `5L#1`."""
+    """Draw an expression with a field that joins forms by their own signs, as in `1#2#3` or `5L#1`."""
     parts = st.sampled_from(["1", "5", "1", "5", "7", "mon", "x", "L", "1-5", "*", ""])
     signs = st.sampled_from("####/-,LW")
     joined = draw(parts) + draw(signs) + draw(parts) + draw(signs) + draw(parts)
@@ -54,7 +57,7 @@ def spliced(draw: st.DrawFn) -> str:
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """An expression with a few characters replaced, inserted or taken away."""
+    """Draw an expression with a few characters replaced, inserted or removed."""
     text = draw(st.one_of(crons, heads))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(text)))
@@ -83,7 +86,7 @@ def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -
     return [row[0] for row in db.execute(query, [values]).fetchall()]
 
 
-def test_both_grammars_say_the_same_of_any_expression(db: psycopg.Connection) -> None:
+def test_both_grammars_give_the_same_verdict_on_any_expression(db: psycopg.Connection) -> None:
     @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(st.one_of(crons, heads, mutated(), spliced(), anything), min_size=1, max_size=20))
     def hold(expressions: list[str]) -> None:
@@ -94,7 +97,7 @@ def test_both_grammars_say_the_same_of_any_expression(db: psycopg.Connection) ->
     hold()
 
 
-def test_both_grammars_say_the_same_of_every_item_in_every_field(db: psycopg.Connection) -> None:
+def test_both_grammars_give_the_same_verdict_on_every_item_in_every_field(db: psycopg.Connection) -> None:
     expressions = [" ".join(["*"] * at + [item] + ["*"] * (5 - at)) for item in ITEMS for at in range(6)]
     expressions += [f"{head} {interval}" for head in HEADS for interval in INTERVALS]
     expressions += ["", " ", "\t", " 0 0 * * *\t", "0 0 * * *\n", "0 " * 300, "* * * * *" + " " * 503, "*" * 513]
@@ -111,7 +114,8 @@ def test_both_refuse_the_same_zones_in_the_same_words(db: psycopg.Connection) ->
     names = [*ZONES, "", " ", "UTC ", " UTC", "a\nb", "A" * 70, "Europe/" + "B" * 70]
     said = [(zone_said_by_program(name) or "").partition("; did you mean")[0] for name in names]
     assert "" not in said
-    assert said_by_database(db, "timezone_error", names) == said
+    found = [(one or "").partition("; did you mean")[0] for one in said_by_database(db, "timezone_error", names)]
+    assert found == said
 
 
 @pytest.mark.parametrize("name", ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC", "CEST", "Mars/Phobos"])

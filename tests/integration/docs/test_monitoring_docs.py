@@ -1,4 +1,4 @@
-"""docs/how-to/monitoring.md, the dashboard and the alert rules name what is exported, and nothing else."""
+"""docs/how-to/monitoring.md lists every exported metric; the dashboard and the alert rules use no other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = re.compile(r"\bpgsched_\w+")
 SELECTOR = re.compile(r"\b(pgsched_\w+?)(?:_bucket|_sum|_count)?\{([^}]*)\}")
 
 
-def test_the_table_is_the_catalogue() -> None:
+def test_the_table_lists_the_metrics_of_the_catalogue() -> None:
     rows = [
         line.split("|")[1:5] for line in (DOCS / "monitoring.md").read_text().splitlines() if line.startswith("| `pgs")
     ]
@@ -43,7 +43,7 @@ def expressions() -> list[str]:
 
 
 @pytest.mark.parametrize("expression", expressions())
-def test_expressions_name_metrics_and_labels_that_there_are(expression: str) -> None:
+def test_expressions_use_existing_metrics_and_labels(expression: str) -> None:
     for name in NAME.findall(expression):
         metric = BY_NAME.get(name) or BY_NAME[re.sub(r"_(bucket|sum|count)$", "", name)]
         assert (metric.kind == "histogram") == (name not in BY_NAME), name
@@ -52,7 +52,7 @@ def test_expressions_name_metrics_and_labels_that_there_are(expression: str) -> 
         assert set(labels) <= {*BY_NAME[name].labels, "job"}, name
 
 
-def test_each_metric_a_person_would_look_at_is_on_the_dashboard() -> None:
+def test_each_metric_for_people_is_on_the_dashboard() -> None:
     shown = " ".join(expressions())
     beside = {"pgsched_worker_draining", "pgsched_database_read_seconds", "pgsched_database_read_age_seconds"}
     missing = {metric.name for metric in METRICS if metric.name not in shown} - beside
@@ -68,7 +68,7 @@ def test_panels_do_not_overlap() -> None:
         taken |= cells
 
 
-def test_every_alert_says_what_and_why() -> None:
+def test_every_alert_has_a_severity_a_summary_and_a_description() -> None:
     for group in yaml.safe_load(RULES.read_text())["groups"]:
         for rule in group["rules"]:
             assert rule["labels"]["severity"] in ("warning", "critical")

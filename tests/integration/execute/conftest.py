@@ -1,4 +1,4 @@
-"""Real workers that allow every kind, a web server, and a mark by which whatever they start is found again."""
+"""Fixtures: real workers that allow every kind, a web server, and a mark to find the processes they start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.matrix import Table
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> str:
-    """In the environment of every worker and of what inherits it."""
+    """Return a mark that is in the environment of every worker and of the processes it starts."""
     text = uuid.uuid4().hex
     monkeypatch.setenv("MATRIX_MARK", text)
     return text

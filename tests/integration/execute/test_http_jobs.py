@@ -1,4 +1,4 @@
-"""HTTP jobs in the database: a wrong one is refused at INSERT, a right one is run by real workers to every end."""
+"""HTTP jobs: the database refuses invalid ones at INSERT, and real workers run valid ones to every outcome."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RUN = "INSERT INTO pgsched.runs (kind, task, args) VALUES ('http', %s, %s)"
 @pytest.mark.parametrize(("url", "args", "error"), [
     *((url, {}, error) for url, error in WRONG_URLS), *(("http://a.org/", args, error) for args, error in WRONG_ARGS),
 ])  # fmt: skip
-def test_what_no_executor_would_send_is_refused(
+def test_an_invalid_http_job_is_refused_at_the_insert(
     db: psycopg.Connection, statement: str, url: str, args: Any, error: str
 ) -> None:
     with pytest.raises(psycopg.errors.CheckViolation) as refused:
@@ -43,12 +43,12 @@ def test_what_no_executor_would_send_is_refused(
 
 
 @pytest.mark.parametrize(("url", "args"), RIGHT)
-def test_what_is_right_is_taken(db: psycopg.Connection, url: str, args: Any) -> None:
+def test_a_valid_http_job_is_accepted(db: psycopg.Connection, url: str, args: Any) -> None:
     db.execute(JOB.encode(), [url, json.dumps(args)])
     db.execute(RUN.encode(), [url, json.dumps(args)])
 
 
-def test_a_job_is_not_made_wrong_later_either(db: psycopg.Connection) -> None:
+def test_an_update_that_makes_an_http_job_invalid_is_refused(db: psycopg.Connection) -> None:
     db.execute(JOB.encode(), ["http://a.org/", "{}"])
     db.execute(RUN.encode(), ["http://a.org/", "{}"])
     for table in ("jobs", "runs"):
@@ -86,7 +86,7 @@ def add(db: psycopg.Connection, url: str, **columns: Any) -> int:
     return int(row[0])
 
 
-def test_a_worker_sends_a_runs_request_and_keeps_the_answer(
+def test_a_worker_sends_the_request_of_a_run_and_keeps_the_answer(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
     server.answers |= {"/ok": answer(body='{"n": 1}', content_type="application/json"), "/no": answer("404 x", "gone")}
@@ -101,9 +101,7 @@ def test_a_worker_sends_a_runs_request_and_keeps_the_answer(
     assert [seen.path for seen in server.seen if seen.path == "/no"] == ["/no"]
 
 
-def test_a_job_that_is_made_by_a_plain_insert_sends_its_slot(
-    fleet: Fleet, db: psycopg.Connection, server: Server
-) -> None:
+def test_a_job_made_by_a_plain_insert_sends_its_slot(fleet: Fleet, db: psycopg.Connection, server: Server) -> None:
     server.answers["/"] = answer()
     start(fleet)
     db.execute("INSERT INTO pgsched.jobs (name, kind, task, args) VALUES ('j', 'http', %s, %s)",
@@ -114,7 +112,7 @@ def test_a_job_that_is_made_by_a_plain_insert_sends_its_slot(
     assert (seen.method, seen.headers["x-pgsched-scheduled-at"]) == ("GET", slot.isoformat())
 
 
-def test_a_server_that_asks_to_wait_decides_when_the_next_attempt_is(
+def test_retry_after_of_the_server_sets_the_time_of_the_next_attempt(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
     server.answers["/"] = answer("503 x", retry_after="3600")
@@ -161,7 +159,7 @@ def test_the_run_of_a_killed_worker_is_sent_again_with_the_same_key(
     assert [seen.headers["idempotency-key"] for seen in server.seen] == [one(db, NAME, run)] * 2
 
 
-def test_a_worker_that_is_told_to_stop_hands_its_request_back(
+def test_a_stopped_worker_aborts_its_request_and_hands_the_run_back(
     fleet: Fleet, db: psycopg.Connection, server: Server
 ) -> None:
     server.answers["/"] = never
@@ -173,7 +171,7 @@ def test_a_worker_that_is_told_to_stop_hands_its_request_back(
     assert (state(db, run), server.left) == ("queued", 1)
 
 
-def test_a_worker_that_allows_hosts_and_not_the_kind_says_so_and_ends(dsn: str) -> None:
+def test_http_allow_without_the_kind_http_ends_the_worker_with_an_error(dsn: str) -> None:
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--http-allow", "10.0.0.1"]
     for more in ([], ["--allow", "sql,shell"], ["--processes", "2"]):
         done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -189,7 +187,7 @@ def test_a_worker_that_allows_hosts_and_not_the_kind_says_so_and_ends(dsn: str) 
         ([], "allow: http needs the package httpx: pip install 'pgsched[http]', or leave http out"),
     ],
 )
-def test_a_worker_that_cannot_send_requests_says_so_and_ends(dsn: str, options: list[str], said: str) -> None:
+def test_a_worker_that_cannot_send_requests_ends_with_an_error(dsn: str, options: list[str], said: str) -> None:
     missing = "" if options else "sys.modules['httpx'] = None;"
     code = f"import sys; {missing} from pgsched.cli import run; sys.exit(run(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "worker", "--dsn", dsn, "--allow", "http", *options]

@@ -1,4 +1,4 @@
-"""Every executor in every case: what becomes of the run, and nobody is left behind.
+"""Every executor in every case: the run gets the right outcome, and no process or session is left behind.
 
 One worker takes all cells of a test at once, so that the whole table costs a few seconds.
 """
@@ -34,7 +34,7 @@ def tokens(db: psycopg.Connection) -> list[str]:
 
 
 def nobody_left(db: psycopg.Connection, *marks: str) -> None:
-    """Nothing that an attempt started is alive, nor a session of its statements."""
+    """Wait until no process that an attempt started is alive, and no session of its statements."""
     wait_until(lambda: not carrying(*marks, *tokens(db)), 20, "the end of all processes")
     wait_until(lambda: one(db, ASLEEP) == 0, 20, "the end of all sessions")
 
@@ -46,7 +46,9 @@ def outcomes(db: psycopg.Connection, runs: dict[str, int]) -> dict[str, tuple[st
     }
 
 
-def test_what_ends_by_itself(fleet: Fleet, table: Table, db: psycopg.Connection, mark: str) -> None:
+def test_a_run_that_ends_by_itself_gets_the_right_outcome(
+    fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
+) -> None:
     cells = table.settled()
     assert Counter(kind for _, kind in cells) >= Counter(dict.fromkeys(KINDS, 6)), "every kind has its cells"
     (worker,) = fleet.start(1, *ALL)
@@ -62,7 +64,9 @@ def test_what_ends_by_itself(fleet: Fleet, table: Table, db: psycopg.Connection,
     nobody_left(db, mark)
 
 
-def test_timeouts_and_cancellations(fleet: Fleet, table: Table, db: psycopg.Connection, mark: str) -> None:
+def test_timeouts_and_cancellations_stop_every_kind_of_run(
+    fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
+) -> None:
     (worker,) = fleet.start(1, *ALL)
     late = insert(db, table.hanging("late", timeout="1 second"))
     runs = insert(db, table.hanging("asked"))
@@ -85,7 +89,9 @@ def test_timeouts_and_cancellations(fleet: Fleet, table: Table, db: psycopg.Conn
     nobody_left(db, mark)
 
 
-def test_a_cancel_request_is_heard_without_its_notification(fleet: Fleet, table: Table, db: psycopg.Connection) -> None:
+def test_a_cancel_request_takes_effect_without_its_notification(
+    fleet: Fleet, table: Table, db: psycopg.Connection
+) -> None:
     fleet.start(1, *ALL, "--lease", "600")
     runs = insert(db, table.hanging("silent"))
     wait_until(lambda: table.all_on(db, "silent"), PATIENCE_S, "all to begin")
@@ -95,7 +101,7 @@ def test_a_cancel_request_is_heard_without_its_notification(fleet: Fleet, table:
     print(f"cancelled a run of each kind in {time.monotonic() - began:.2f} s, without a notification")
 
 
-def test_a_worker_that_drains_hands_everything_back(
+def test_a_worker_that_drains_hands_all_its_runs_back(
     fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
 ) -> None:
     (worker,) = fleet.start(1, *ALL, "--grace", "0")
@@ -110,7 +116,7 @@ def test_a_worker_that_drains_hands_everything_back(
 
 
 @pytest.mark.parametrize("options", [(), ("--processes", "1")], ids=["worker", "parent"])
-def test_a_worker_that_is_killed_leaves_nobody(
+def test_a_worker_that_is_killed_leaves_no_process(
     options: tuple[str, ...], fleet: Fleet, table: Table, db: psycopg.Connection, mark: str
 ) -> None:
     (worker,) = fleet.start(1, *ALL, *QUICK, *options)
@@ -119,7 +125,7 @@ def test_a_worker_that_is_killed_leaves_nobody(
     assert len(carrying(*tokens(db))) >= 6, "the command and the command line have children of their own"
     worker.kill()
     nobody_left(db, mark)
-    fleet.start(1, *QUICK, "--allow", "http", "--http-allow", "127.0.0.1")  # only to lead
+    fleet.start(1, *QUICK, "--allow", "http", "--http-allow", "127.0.0.1")  # this worker only leads
     wait_until(lambda: {row_of(db, run)["state"] for run in runs.values()} == {"dead"}, PATIENCE_S, "the reaper")
     assert outcomes(db, runs) == dict.fromkeys(KINDS, ("dead", "crashed"))
 

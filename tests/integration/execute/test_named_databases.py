@@ -1,4 +1,4 @@
-"""SQL jobs on other databases, which a worker knows by names."""
+"""SQL jobs on other databases, which a worker knows by name."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def test_a_job_runs_on_the_database_that_it_names_with_the_rights_of_its_login(d
         assert here.execute("SELECT to_regclass('public.here')").fetchone() == (None,)
 
 
-def test_the_name_is_no_parameter(dsn: str, empty_dsn: str) -> None:
+def test_the_name_of_the_database_is_no_parameter_of_the_statement(dsn: str, empty_dsn: str) -> None:
     assert run(dsn, {"w": empty_dsn}, "SELECT 100 % 7", dsn="w").value == {"rowcount": 1}
 
 
 @pytest.mark.parametrize("name", ["nowhere", 5, ["w"]])
-def test_a_name_that_the_worker_does_not_know_is_a_failure_that_says_so(name: Any, dsn: str, empty_dsn: str) -> None:
+def test_an_unknown_database_name_fails_the_attempt_with_a_clear_error(name: Any, dsn: str, empty_dsn: str) -> None:
     outcome = run(dsn, {"w": empty_dsn}, "SELECT 1", dsn=name)
     assert (outcome.result, outcome.retry) == (Result.FAILED, True), "another worker may know it"
     assert outcome.error == f"args.dsn: this worker knows no database {name!r} (--sql-dsn NAME=DSN)"
 
 
-def test_a_database_that_takes_no_writes_will_do(dsn: str, empty_dsn: str, maintenance: psycopg.Connection) -> None:
+def test_a_read_only_database_can_be_used(dsn: str, empty_dsn: str, maintenance: psycopg.Connection) -> None:
     name = psycopg.conninfo.conninfo_to_dict(empty_dsn)["dbname"]
     maintenance.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
     assert run(dsn, {"replica": empty_dsn}, "SELECT 1", dsn="replica").result is Result.SUCCEEDED
@@ -76,7 +76,7 @@ def test_passwords_are_never_shown(dsn: str) -> None:
     assert SECRET not in repr(WorkerSettings(sql_dsns={"w": unreachable}))
 
 
-def test_the_command_line_takes_them(dsn: str) -> None:
+def test_a_wrong_sql_dsn_on_the_command_line_ends_the_worker(dsn: str) -> None:
     options = ["--allow", "sql", "--sql-dsn", f"w=password={SECRET} x", "--dsn", dsn]
     ended = subprocess.run(
         [sys.executable, "-m", "pgsched", "worker", *options],
@@ -88,9 +88,9 @@ def test_the_command_line_takes_them(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("flag", ["w=dbname=x", "w=postgresql://u:hunter2@h/x", None])
-def test_a_worker_that_is_told_of_them_and_not_allowed_the_kind_says_so_and_ends(flag: str | None, dsn: str) -> None:
-    """One of the environment is for all workers of the host, and says nothing of this one."""
-    options = ["--sql-dsn", flag] if flag else ["--max-memory", "2"]  # which is too little for any
+def test_sql_dsn_without_the_kind_sql_ends_the_worker_with_an_error(flag: str | None, dsn: str) -> None:
+    """A DSN in the environment is for all workers of the host, so it does not end this one."""
+    options = ["--sql-dsn", flag] if flag else ["--max-memory", "2"]  # too little for any worker
     ended = subprocess.run(
         [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, *options],
         cwd=Path.cwd(), env=os.environ | {"PGSCHED_SQL_DSN_V": "dbname=y"}, capture_output=True, text=True, timeout=60,
@@ -104,7 +104,7 @@ def test_a_worker_that_is_told_of_them_and_not_allowed_the_kind_says_so_and_ends
 
 
 @pytest.mark.parametrize("args", ['{"dsn": 5}', '{"dsn": "Warehouse"}', '{"dsn": ""}', "[1]"])
-def test_a_wrong_name_is_refused_at_the_insert(args: str, db: psycopg.Connection) -> None:
+def test_a_wrong_database_name_is_refused_at_the_insert(args: str, db: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="args"):
         db.execute(
             "INSERT INTO pgsched.jobs (name, schedule, kind, task, args) VALUES ('j', '@daily', 'sql', 'SELECT 1', %s)",

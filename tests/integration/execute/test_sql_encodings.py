@@ -1,4 +1,4 @@
-"""Statements of SQL jobs in a session that is not spoken to in UTF-8."""
+"""Statements of SQL jobs in a session whose client encoding is not UTF-8."""
 
 from __future__ import annotations
 

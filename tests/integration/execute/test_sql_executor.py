@@ -22,7 +22,7 @@ RUNNING = "FROM pg_stat_activity WHERE application_name LIKE 'pgsched sql run%' 
 
 
 def mine(dsn: str, text: str, args: Any = None, **more: Any) -> Claim:
-    """A claim owned by the role that the tests log in as, unless it says otherwise."""
+    """Return a claim of a run, owned by the tests' login role unless `more` names another owner."""
     with psycopg.connect(dsn) as conn:
         return claim("sql", text, args, **{"owner": conn.info.user} | more)
 
@@ -31,13 +31,13 @@ def sql(dsn: str, text: str, args: Any = None, **more: Any) -> Outcome:
     return execute(SqlExecutor(dsn), mine(dsn, text, args, **more))
 
 
-def test_nobodys_statements_are_not_run(dsn: str) -> None:
+def test_statements_without_an_owner_are_not_run(dsn: str) -> None:
     outcome = sql(dsn, "SELECT 1", owner=None)
     assert outcome.result is Result.FAILED and not outcome.retry
     assert (outcome.error or "").startswith("owner: ")
 
 
-def test_what_cannot_run_in_a_transaction_is_dead_at_once(dsn: str) -> None:
+def test_a_statement_that_cannot_run_in_a_transaction_is_not_retried(dsn: str) -> None:
     outcome = sql(dsn, "VACUUM")
     assert outcome.result is Result.FAILED and not outcome.retry
     assert "cannot run inside a transaction block" in (outcome.error or "")
@@ -50,7 +50,7 @@ def test_what_cannot_run_in_a_transaction_is_dead_at_once(dsn: str) -> None:
         ("SELECT %(y)s", "query parameter missing: y"),
     ],
 )
-def test_arguments_that_do_not_fit_the_text_are_dead_at_once(text: str, error: str, dsn: str) -> None:
+def test_arguments_that_do_not_fit_the_statement_are_not_retried(text: str, error: str, dsn: str) -> None:
     outcome = sql(dsn, text, {"x": 1})
     assert (outcome.result, outcome.retry) == (Result.FAILED, False)
     assert (outcome.error or "").endswith(error)
@@ -114,7 +114,7 @@ def test_statements_run_as_the_jobs_owner(dsn: str, table: psycopg.Connection[An
         table.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_the_own_role_and_unknown_owners(dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_the_login_role_can_be_the_owner_and_an_unknown_role_cannot(dsn: str, db: psycopg.Connection[Any]) -> None:
     assert sql(dsn, "SELECT 1", owner=db.info.user).result is Result.SUCCEEDED
     assert "does not exist" in (sql(dsn, "SELECT 1", owner="nobody_at_all").error or "")
 
@@ -125,7 +125,7 @@ def test_statements_that_end_their_transaction_are_a_failure(dsn: str) -> None:
         assert "ended the transaction" in (outcome.error or "") and not outcome.retry
 
 
-def test_copy_has_nobody_to_talk_to(dsn: str, table: psycopg.Connection[Any]) -> None:
+def test_copy_to_or_from_the_client_fails(dsn: str, table: psycopg.Connection[Any]) -> None:
     assert "COPY" in (sql(dsn, "COPY t FROM STDIN").error or "")
     assert "COPY" in (sql(dsn, "COPY (SELECT generate_series(1, 1000000)) TO STDOUT").error or "")
 
@@ -151,7 +151,7 @@ def test_a_flood_of_rows_is_counted_and_not_kept(dsn: str, db: psycopg.Connectio
     assert count == 30_000 and peak_kb < 200_000  # the rows are 300 MB
 
 
-def test_notices_become_the_log_bounded(dsn: str) -> None:
+def test_notices_become_the_log_and_are_bounded(dsn: str) -> None:
     text = "DO $$ BEGIN FOR i IN 1..20000 LOOP RAISE NOTICE 'step %', i; END LOOP; END $$"
     log = sql(dsn, text).log_tail or ""
     assert log.startswith("step 1\n") and log.endswith("step 20000\n") and "bytes cut" in log
@@ -195,8 +195,8 @@ def test_a_statement_that_traps_its_cancellation_is_terminated(
     wait_until(lambda: db.execute("SELECT 1 " + RUNNING).fetchone() is None, what="the end of the session")
 
 
-def test_what_was_committed_in_spite_of_a_stop_has_succeeded(dsn: str, table: psycopg.Connection[Any]) -> None:
-    """Otherwise a run that timed out during its COMMIT would write everything once more on a named database."""
+def test_a_commit_that_was_made_despite_a_stop_counts_as_a_success(dsn: str, table: psycopg.Connection[Any]) -> None:
+    """Otherwise a run that timed out during its COMMIT would write everything again on a named database."""
     table.execute(
         """CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS $$
             BEGIN PERFORM pg_sleep(3600); EXCEPTION WHEN query_canceled THEN RETURN NULL; END $$;

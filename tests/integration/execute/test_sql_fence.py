@@ -1,4 +1,4 @@
-"""The statements of an SQL run are committed together with its success, and only by the run's present owner."""
+"""The statements of an SQL run are committed together with its success, and only by the run's current owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOST = "claim of run 1 is lost"
 
 @pytest.fixture
 def token(db: psycopg.Connection[Any]) -> UUID:
-    """Of the claim of run 1."""
+    """Make run 1, and return the token of its claim."""
     found = uuid4()
     db.execute(
         "INSERT INTO pgsched.runs (kind, task, state, token, lease_until) VALUES ('sql', 'x', 'running', %s, now())",
@@ -34,7 +34,7 @@ def token(db: psycopg.Connection[Any]) -> UUID:
 
 @pytest.fixture
 def stranger(db: psycopg.Connection[Any]) -> Iterator[str]:
-    """A role with no right on the schema pgsched."""
+    """Yield a role without rights on the schema pgsched."""
     name = f"stranger_{uuid4().hex[:8]}"
     db.execute(f"CREATE ROLE {name}")
     yield name
@@ -50,7 +50,7 @@ def written(db: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in db.execute("SELECT who FROM public.t")]
 
 
-def test_what_is_written_and_the_success_of_the_run_go_together(
+def test_written_rows_and_the_success_of_the_run_are_committed_together(
     dsn: str, db: psycopg.Connection[Any], token: UUID
 ) -> None:
     assert sql(dsn, token, "INSERT INTO t VALUES ('me')", db.info.user).result is Result.SUCCEEDED
@@ -61,7 +61,7 @@ def test_what_is_written_and_the_success_of_the_run_go_together(
     assert LOST in (again.error or "") and written(db) == ["me"]
 
 
-def test_a_zombie_leaves_nothing(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
+def test_a_zombie_commits_nothing(dsn: str, db: psycopg.Connection[Any], token: UUID) -> None:
     outcome = sql(dsn, uuid4(), "INSERT INTO t VALUES ('zombie')", db.info.user)
     assert outcome.result is Result.FAILED and LOST in (outcome.error or "")
     assert written(db) == []
@@ -77,7 +77,7 @@ def test_a_claim_that_is_taken_away_while_the_statements_run_is_lost(
     assert written(db) == []
 
 
-def test_an_owner_without_rights_on_our_schema_commits_with_his_own_rights(
+def test_an_owner_without_rights_on_pgsched_commits_with_its_own_rights(
     dsn: str, db: psycopg.Connection[Any], token: UUID, stranger: str
 ) -> None:
     db.execute(
@@ -94,7 +94,7 @@ def test_an_owner_without_rights_on_our_schema_commits_with_his_own_rights(
     assert written(db) == [stranger]
 
 
-def test_a_stricter_default_isolation_does_not_fail_runs_whose_lease_is_renewed_meanwhile(
+def test_a_lease_renewal_fails_no_run_under_a_stricter_default_isolation(
     dsn: str, db: psycopg.Connection[Any], token: UUID
 ) -> None:
     db.execute(f"ALTER DATABASE {db.info.dbname} SET default_transaction_isolation = 'repeatable read'")
@@ -130,7 +130,7 @@ def test_an_error_after_a_commit_is_not_retried(
 
 
 @pytest.mark.parametrize("ending", ["COMMIT; BEGIN", "ROLLBACK; BEGIN", "COMMIT AND CHAIN", "ROLLBACK AND CHAIN"])
-def test_what_follows_the_end_of_the_transaction_has_no_more_than_the_owners_rights(
+def test_statements_after_the_transaction_have_only_the_owner_s_rights(
     dsn: str, db: psycopg.Connection[Any], token: UUID, stranger: str, ending: str
 ) -> None:
     db.execute(f"GRANT ALL ON public.t TO {stranger}")

@@ -1,4 +1,4 @@
-"""The database's clock is moved: no claim is taken from who can renew it, and none is believed for hours."""
+"""When the database's clock is moved, no healthy worker loses a claim, and no claim stays valid for hours."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from tests.support.db.leading import lead
 from tests.support.db.setting import add_runs, row_of, take
 
 
-def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection) -> None:
+def test_a_clock_moved_ahead_costs_no_worker_its_claim(db: psycopg.Connection) -> None:
     a_worker(db)
     add_runs(db, 1)
     (claim,) = take(db)
     loop = lead(db)
     loop.run_once()
     loop.claims.period.set_due_at(0)
-    db.execute("UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'")  # what the clock does to it
+    db.execute(
+        "UPDATE pgsched.runs SET lease_until = lease_until - interval '2 hours'"
+    )  # seen by a clock that was moved ahead
     moved(loop, 2 * HOUR)
     loop.run_once()
     assert row_of(db, claim.id)["state"] == "running"
@@ -30,7 +32,7 @@ def test_a_clock_moved_ahead_takes_no_claim_from_anybody(db: psycopg.Connection)
     assert row_of(db, claim.id)["state"] == "queued", "who has not renewed by then is gone"
 
 
-def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.Connection) -> None:
+def test_a_clock_step_between_look_and_reap_costs_no_claim(db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second'")
@@ -42,7 +44,7 @@ def test_a_step_between_the_look_and_the_reap_takes_no_claim_either(db: psycopg.
     assert [run["id"] for run in expired_leases.reap(db, [claim.id], 5, before + HOUR)] == [claim.id]
 
 
-def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psycopg.Connection) -> None:
+def test_after_a_clock_step_back_long_leases_are_shortened(db: psycopg.Connection) -> None:
     worker = a_worker(db)
     add_runs(db, 2)
     held, other = take(db, 2)
@@ -57,7 +59,7 @@ def test_after_a_step_back_no_claim_is_believed_for_longer_than_a_lease(db: psyc
     assert 55 < db.execute(left, [other.id]).fetchone()[0] <= 60, "of a worker that nobody knows"  # type: ignore[index]
 
 
-def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
+def test_leases_that_a_conflict_left_long_are_shortened_in_the_next_round(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = a_worker(db)
@@ -79,7 +81,7 @@ def test_leases_that_a_conflict_kept_long_are_shortened_in_the_next_round(
     assert db.execute(left, [claim.id]).fetchone() == (True,)
 
 
-def test_a_new_leader_shortens_leases_that_a_clock_moved_back_before_its_time_left(db: psycopg.Connection) -> None:
+def test_a_new_leader_shortens_leases_left_long_by_an_earlier_clock_step(db: psycopg.Connection) -> None:
     worker = a_worker(db)
     add_runs(db, 1)
     (claim,) = take(db)
@@ -89,7 +91,7 @@ def test_a_new_leader_shortens_leases_that_a_clock_moved_back_before_its_time_le
     assert db.execute(left, [claim.id]).fetchone() == (True,)
 
 
-def test_a_leader_says_that_it_is_alive_although_its_clock_was_moved_back(db: psycopg.Connection) -> None:
+def test_a_leader_updates_seen_at_after_its_clock_was_moved_back(db: psycopg.Connection) -> None:
     loop = lead(db)
     db.execute("UPDATE pgsched.leader SET seen_at = seen_at + interval '1 hour'")
     loop.run_once()

@@ -1,4 +1,4 @@
-"""A look that a conflict kept from its answer costs the leader a round: no term, and nobody a claim."""
+"""A look that fails because of a conflict costs the leader one round: no term ends, and no worker loses a claim."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def conflict(*_: object) -> Any:
 
 
 @pytest.mark.parametrize("table", ["runs", "jobs"])
-def test_a_table_that_is_locked_for_longer_than_the_leader_waits_costs_no_term(
+def test_a_table_locked_for_longer_than_the_leader_waits_ends_no_term(
     table: str, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, said = election.connect, []
@@ -56,7 +56,7 @@ def test_a_table_that_is_locked_for_longer_than_the_leader_waits_costs_no_term(
 
 @pytest.fixture
 def running(db: psycopg.Connection) -> int:
-    """A claim of a worker whose lease is short."""
+    """Add a claim of a worker with a short lease; return the run's id."""
     a_worker(db, LEASE_S)
     add_runs(db, 1)
     (claim,) = take(db)
@@ -64,7 +64,7 @@ def running(db: psycopg.Connection) -> int:
 
 
 def let_renew(db: psycopg.Connection, loop: LeaderLoop, run: int) -> None:
-    """The next round takes no claim, and one a lease later does."""
+    """Check that the next round reaps no claim, and that a round one lease later does."""
     began = time.monotonic()
     loop.run_once()
     assert row_of(db, run)["state"] == "running", "its worker waited as well"
@@ -72,9 +72,7 @@ def let_renew(db: psycopg.Connection, loop: LeaderLoop, run: int) -> None:
     assert time.monotonic() - began > LEASE_S * 0.8
 
 
-def test_looks_in_vain_are_an_outage_as_long_as_all_of_them(
-    db: psycopg.Connection, connect: Open, running: int
-) -> None:
+def test_failed_looks_count_together_as_one_outage(db: psycopg.Connection, connect: Open, running: int) -> None:
     loop = lead(connect(options="-c lock_timeout=100ms"), reap_every_s=0.05)
     loop.run_once()
     let_expire(db)
@@ -87,7 +85,7 @@ def test_looks_in_vain_are_an_outage_as_long_as_all_of_them(
     let_renew(db, loop, running)
 
 
-def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
+def test_an_outage_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = lead(connect(), reap_every_s=0.05)
@@ -100,7 +98,7 @@ def test_an_outage_is_remembered_until_it_is_known_how_long_leases_are(
     let_renew(db, loop, running)
 
 
-def test_a_clock_moved_ahead_is_remembered_until_it_is_known_how_long_leases_are(
+def test_a_clock_step_is_remembered_until_the_lease_lengths_are_known(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = lead(connect(), reap_every_s=0.05)

@@ -1,4 +1,4 @@
-"""The leader's round: no lock and no long batch holds up the rest, and none makes it spin."""
+"""No lock and no long batch delays the rest of the leader's round or makes the leader spin."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_o
 
 @pytest.fixture
 def impatient(connect: Open) -> psycopg.Connection:
-    """A leader's connection that fails the test rather than wait for a lock."""
+    """Return a leader's connection that fails the test instead of waiting for a lock."""
     return connect(options="-c lock_timeout=500ms")
 
 
 def overlapping(db: psycopg.Connection, overlap: str) -> int:
-    """A job whose first slot is running while further ones are due; the running run's id."""
+    """Add a job whose first slot is running while further slots are due; return the id of the running run."""
     add_jobs(db, 1, 3, overlap=overlap)
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-01', 't' FROM pgsched.jobs")
     (claim,) = take(db)
@@ -94,7 +94,9 @@ def test_runs_whose_parent_is_locked_hold_up_no_others(
     assert db.execute("SELECT DISTINCT state FROM pgsched.runs WHERE id > 2").fetchall() == [("queued",)]
 
 
-def test_terminate_takes_a_claim_that_nobody_asserted(db: psycopg.Connection, impatient: psycopg.Connection) -> None:
+def test_terminate_takes_a_claim_that_no_transaction_has_asserted(
+    db: psycopg.Connection, impatient: psycopg.Connection
+) -> None:
     run = overlapping(db, "terminate")
     with impatient.transaction():
         tick(impatient, 100)
@@ -112,7 +114,7 @@ def test_slots_of_one_batch_replace_each_other(overlap: str, db: psycopg.Connect
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE reason LIKE '%replaced%'").fetchone() == (3,)
 
 
-def test_a_due_job_that_somebody_edits_does_not_make_the_leader_spin(
+def test_a_due_job_locked_by_an_edit_does_not_make_the_leader_spin(
     db: psycopg.Connection, connect: Open, impatient: psycopg.Connection
 ) -> None:
     add_jobs(db, 1, 3)
@@ -145,7 +147,7 @@ def test_a_batch_of_schedules_that_take_long_to_read_ends_early_and_goes_on(
 ) -> None:
     monkeypatch.setattr(ticker, "READ_S", 0.0)
     for n in range(4):
-        # by the wall clock of Berlin all of them lie in the hour that is skipped
+        # in Berlin all these times lie in the hour that the clock change skips: no schedule ever fires
         add_job(db, f"*/{n + 2} 2 * 3 0L", timezone="Europe/Berlin")
     ticks = []
     for _ in range(5):
@@ -190,7 +192,7 @@ def test_reaping_more_than_a_batch_does_not_wait_for_the_next_period(
     assert db.execute("SELECT DISTINCT state FROM pgsched.runs").fetchall() == [("queued",)]
 
 
-def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_forgotten(db: psycopg.Connection) -> None:
+def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_pruned(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('j', '@after 10d', 't')")
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
@@ -206,7 +208,7 @@ def test_a_fixed_delay_counts_from_the_mark_once_the_last_run_is_forgotten(db: p
     assert timedelta(hours=23) < row[0] <= timedelta(days=1)
 
 
-def test_an_excluded_stretch_whose_row_is_locked_holds_up_nobody(
+def test_an_excluded_stretch_whose_row_is_locked_holds_up_no_job(
     db: psycopg.Connection, impatient: psycopg.Connection, connect: Open
 ) -> None:
     add_jobs(db, 2, 5)
@@ -227,7 +229,7 @@ def test_an_excluded_stretch_whose_row_is_locked_holds_up_nobody(
 
 
 def three_seconds_later(db: psycopg.Connection) -> None:
-    """Move the jobs and their skipped stretches three seconds into the past; the jobs go on."""
+    """Move the jobs and their skipped stretches three seconds into the past, and make the jobs due again."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         ago = "- interval '3 seconds'"

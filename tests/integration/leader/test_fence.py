@@ -1,4 +1,4 @@
-"""Leadership: one leader at a time writes, whatever the sessions believe."""
+"""Only one leader at a time can write, even if several sessions believe that they lead."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Lead = Callable[[int], list[Leader]]
 
 @pytest.fixture
 def lead(dsn: str) -> Iterator[Lead]:
-    """Starts candidates in threads; all are stopped after."""
+    """Return a function that starts candidates in threads; all are stopped after the test."""
     started: list[tuple[Leader, threading.Thread]] = []
 
     def start(count: int) -> list[Leader]:
@@ -83,7 +83,7 @@ def test_a_second_leader_cannot_enter_while_one_is_inside(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_of_two_who_find_no_term_to_lock_one_begins_the_first(guarded: bool, connect: Open) -> None:
+def test_of_two_candidates_without_a_term_to_lock_one_begins_the_first_term(guarded: bool, connect: Open) -> None:
     one, other = connect(), connect()
     with other.transaction():
         assert fence(other, None) is None
@@ -113,12 +113,12 @@ def test_a_leader_whose_term_has_ended_writes_nothing(
         assert slots(db) == (60, 60)
 
 
-def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
+def test_a_leader_frozen_inside_a_transaction_is_ended_and_rolled_back(
     dsn: str, db: psycopg.Connection, connect: Open
 ) -> None:
     add_jobs(db, 3, 20)
     frozen = Leader(dsn, LeaderSettings(session_timeout_s=0.5), "frozen")
-    control = connect(autocommit=False)  # holds a lock of its own, and nothing limits it
+    control = connect(autocommit=False)  # holds a lock of its own, and has no timeout
     with frozen.session() as conn:
         assert try_lead(conn)
         term = begin_term(conn, "frozen")
@@ -127,7 +127,7 @@ def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
             fence(conn, term)
             assert tick(conn, 100).slots == 60
             new = connect()
-            # as long as the server has not ended the frozen session, nobody else can write
+            # until the server ends the frozen session, no other leader can write
             with pytest.raises(NotLeading), new.transaction():
                 fence(new, None)
             wait_until(lambda: try_lead(new), what="the session lock of the frozen leader")
@@ -135,9 +135,9 @@ def test_a_leader_frozen_inside_a_transaction_is_turned_out_and_leaves_nothing(
             with new.transaction():
                 fence(new, term + 1)
                 assert tick(new, 100).slots == 60
-            conn.execute("SELECT 1")  # the frozen one wakes up
+            conn.execute("SELECT 1")  # the frozen leader wakes up
     assert slots(db) == (60, 60)
-    control.execute("SELECT 1")  # without the timeouts, a session just as idle still lives and holds its lock
+    control.execute("SELECT 1")  # a session that was idle for as long, but without a timeout, still holds its lock
     held = db.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = %s",
                       [control.info.backend_pid]).fetchone()  # fmt: skip
     assert held == (1,)
@@ -158,7 +158,7 @@ def test_an_idle_frozen_leader_loses_its_session_lock(dsn: str, connect: Open) -
 def test_many_leaders_make_no_slot_twice(
     forced: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`forced`: every candidate believes that it has the session lock; the fence and the term must do alone."""
+    """`forced`: every candidate believes that it has the session lock, so only fence and term protect the slots."""
     if forced:
         cut(monkeypatch, "leader_try", SESSION_LOCK, "true")
     add_jobs(db, 300, 20)
@@ -185,7 +185,7 @@ def test_a_resigning_leader_is_followed_at_once(db: psycopg.Connection, lead: Le
 def test_a_new_leader_reaps_nothing_for_a_full_lease(
     guarded: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an outage longer than a lease every claim looks expired, although its worker is well."""
+    """After an outage longer than a lease every claim looks expired, although its worker is healthy."""
     if not guarded:
         monkeypatch.setattr(leadership, "elect", lambda conn, holder, **more: (elect(conn, holder, **more)[0], 0.0))
     lease_s = 3
@@ -207,10 +207,10 @@ def test_a_new_leader_reaps_nothing_for_a_full_lease(
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_a_server_without_room_keeps_its_leader(
+def test_a_full_disk_ends_no_term_unless_the_session_is_closed(
     closed: bool, db: psycopg.Connection, lead: Lead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full made 47 terms in twelve seconds, none of which could write anything."""
+    """A full disk once caused 47 terms in twelve seconds, and no leader of these terms could write anything."""
     look, times = leadership.find_due_work, []
 
     def refuse(conn: psycopg.Connection, *args: Any, **more: Any) -> leadership.DueWork:
@@ -249,7 +249,9 @@ def test_candidates_of_this_database_are_counted(lead: Lead, connect: Open, dsn:
         wait_until(lambda: leadership.count_candidates(conn) == 3, what="the fourth to be gone")
 
 
-def test_a_candidate_heeds_how_many_there_are(dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_candidate_adapts_its_period_to_the_number_of_candidates(
+    dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     holder = connect()
     assert try_lead(holder)
     begin_term(holder, "holder", locked=True)

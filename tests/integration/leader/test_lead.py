@@ -1,4 +1,4 @@
-"""A batch that is prepared ahead of its instant is decided as if at the instant, and seen by nobody before."""
+"""A batch prepared before its instant is decided as if at the instant, and its rows are visible only from then on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def states(db: psycopg.Connection) -> list[tuple[str, str | None]]:
     return db.execute("SELECT state, reason FROM pgsched.runs ORDER BY id").fetchall()
 
 
-def test_what_is_prepared_is_claimable_at_its_commit(db: psycopg.Connection) -> None:
+def test_prepared_runs_are_claimable_at_the_commit(db: psycopg.Connection) -> None:
     at = add_coming_jobs(db, 3, 5)
     with db.transaction():
         done = tick(db, 100, lead_s=10)
@@ -48,7 +48,7 @@ def test_the_leader_commits_no_earlier_than_the_instant(
 
 
 def test_jobs_with_an_unfinished_run_are_decided_at_the_instant(db: psycopg.Connection) -> None:
-    """The run may end until then: prepared ahead, the slot would be skipped for a run that is over."""
+    """The run may end before the instant. A slot prepared ahead would be skipped because of a run that has ended."""
     add_coming_jobs(db, 2, 5)
     db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT min(id), '2020-01-01', 't' FROM pgsched.jobs"
@@ -59,7 +59,7 @@ def test_jobs_with_an_unfinished_run_are_decided_at_the_instant(db: psycopg.Conn
     assert slots(db) == (2, 2)
 
 
-def test_what_is_due_now_is_not_held_up_by_what_comes(db: psycopg.Connection) -> None:
+def test_jobs_that_are_due_now_are_not_delayed_by_coming_jobs(db: psycopg.Connection) -> None:
     add_coming_jobs(db, 1, 5)
     db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('now', 't')")
     with db.transaction():
@@ -93,7 +93,9 @@ def test_a_leader_that_can_prepare_nothing_waits_without_a_lock(
     assert now is not None and now[0] >= at
 
 
-def test_an_edit_waits_for_the_instant_and_counts_from_after_it(db: psycopg.Connection, connect: Open) -> None:
+def test_an_edit_of_a_prepared_job_waits_for_the_commit_and_applies_after_it(
+    db: psycopg.Connection, connect: Open
+) -> None:
     add_coming_jobs(db, 1, 5)
     leader, person = connect(autocommit=False), connect()
     leader.execute("SELECT 1")
@@ -133,7 +135,7 @@ def test_a_run_that_starts_while_a_batch_waits_counts_for_its_overlap(
 def test_a_clock_that_goes_back_does_not_stop_the_leader(
     ahead: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the look for due jobs and the question how far off they are, an hour is taken back."""
+    """The clock goes back an hour between the query for due jobs and the query for the seconds until they are due."""
     add_coming_jobs(db, 2, 0.5 if ahead else -0.5)
     monkeypatch.setattr(preparation, "FIRST_S", 5.0)
     loop = lead(connect())
@@ -146,7 +148,7 @@ def test_a_clock_that_goes_back_does_not_stop_the_leader(
     wait_until(lambda: loop.run_once() >= 0 and slots(db) == (2, 2), what="the slots to have their rows")
 
 
-def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
+def test_a_clock_step_back_stops_preparation_for_the_lead_at_most(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at = add_coming_jobs(db, 1, 5)
@@ -160,7 +162,7 @@ def test_a_clock_that_goes_back_does_not_turn_the_lead_off_for_as_long(
     assert (one.s(time.monotonic()), one.s(time.monotonic() + 11)) == (0.0, FIRST_S)
 
 
-def test_the_lead_follows_what_batches_take() -> None:
+def test_the_lead_follows_the_time_that_batches_take() -> None:
     one = PreparationLead()
     assert one.s(0.0) == FIRST_S
     one.took(0.04)

@@ -1,5 +1,8 @@
-"""What the leader keeps for itself makes nothing late: behind an instant the workers have the machine, and what took
-long is taken off the pause before the next."""
+"""Housekeeping duties (counting, alerts, pruning) make no slot late.
+
+After a tick there is a lull, in which the workers have the machine to themselves. Housekeeping waits until the lull has
+ended, or until it can wait no longer. The time that a slow duty took is taken off the pause that follows.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ KEPT = ["counting", "watching", "pruning"]
 
 @pytest.fixture
 def leader(db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch) -> LeaderLoop:
-    """With a lull that does not end by itself."""
+    """Return a leader whose lull does not end by itself."""
     monkeypatch.setattr(slots_duties, "LULL_S", 3600.0)
     return lead(connect())
 
 
 @pytest.fixture
 def done(leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the leader has done of what it keeps."""
+    """Return the list of the housekeeping duties that the leader has done, in order."""
     done: list[str] = []
 
     def noting(name: str) -> Callable[..., Any]:
@@ -47,13 +50,15 @@ def done(leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def may_be_done(leader: LeaderLoop, by_s: float) -> None:
-    """All of it may be done since a while, and must be in so many seconds."""
+    """Allow all housekeeping duties since a second ago, and require them `by_s` seconds from now."""
     for kind in (FiguresDuty, AlertsDuty, PruningDuty):
         period = duty_of(leader, kind).period
         period.at, period.by = time.monotonic() - 1, time.monotonic() + by_s
 
 
-def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: LeaderLoop, done: list[str]) -> None:
+def test_housekeeping_waits_until_the_lull_after_a_tick_has_ended(
+    db: psycopg.Connection, leader: LeaderLoop, done: list[str]
+) -> None:
     add_jobs(db, 1, 3)
     may_be_done(leader, 60.0)
     leader.run_once()
@@ -62,7 +67,7 @@ def test_what_can_wait_comes_after_what_is_due(db: psycopg.Connection, leader: L
     assert done == []
     leader.term.lull_until = time.monotonic() + 0.05
     assert leader.run_once() <= 0.05, "there is a round for it at the end"
-    time.sleep(0.05)
+    leader.term.lull_until = time.monotonic()
     leader.run_once()
     assert done == KEPT
 
@@ -73,24 +78,26 @@ def test_without_a_tick_there_is_no_lull(leader: LeaderLoop, done: list[str]) ->
     assert done == KEPT
 
 
-def test_ticks_without_end_keep_it_from_nothing(db: psycopg.Connection, leader: LeaderLoop, done: list[str]) -> None:
+def test_housekeeping_that_can_wait_no_longer_is_done_in_the_lull(
+    db: psycopg.Connection, leader: LeaderLoop, done: list[str]
+) -> None:
     add_jobs(db, 1, 3)
     may_be_done(leader, 0.0)
     leader.run_once()
     assert (slots(db), done) == ((3, 3), KEPT)
 
 
-def test_a_tick_alone_asks_nothing_of_admission(
+def test_a_round_with_only_a_tick_makes_no_admission_query(
     db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If one of its slots waits for something, the next round sees that."""
+    """If one of the new slots waits for something, the next round finds it."""
     admitted, really = list[int](), ticks.admit
     monkeypatch.setattr(ticks, "admit", lambda conn, n: admitted.append(n) or really(conn, n))
     add_jobs(db, 1, 3)
     assert (leader.run_once(), admitted) == (0.0, [])
 
 
-def test_what_took_long_does_not_make_the_next_slot_late(
+def test_a_slow_duty_does_not_make_the_next_slot_late(
     db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(*_: Any, **__: Any) -> float:
@@ -103,25 +110,25 @@ def test_what_took_long_does_not_make_the_next_slot_late(
     assert leader.run_once() < 1.4, "and not until then from now"
 
 
-def test_a_tick_alone_makes_no_round_of_its_own_for_what_is_not_due(
+def test_a_tick_causes_no_extra_round_for_housekeeping_that_is_not_due(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots_duties, "LULL_S", 0.3)
     leader = lead(connect())
-    leader.run_once()  # what is due when a term begins
+    leader.run_once()  # do the duties that are due when a term begins
     add_jobs(db, 1, 3)
     assert leader.run_once() == 0.0
     assert leader.run_once() > 0.3
 
 
-def test_admission_that_takes_long_rests_all_the_same(
+def test_slow_admission_still_gets_its_full_pause(
     db: psycopg.Connection, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says for how long when it has ended: what it took itself is not taken off."""
+    """Admission sets its pause when it has ended, so the time that it took is not taken off."""
 
-    def slow(_: object, standing: admission.AdmissionState, *_given: object) -> int:
+    def slow(_: object, admission_state: admission.AdmissionState, *_given: object) -> int:
         time.sleep(0.2)
-        standing.wait_s = 0.05
+        admission_state.wait_s = 0.05
         return 0
 
     really = leadership.find_due_work

@@ -1,4 +1,4 @@
-"""A duty that has to wait makes no round of the leader's follow the last one at once."""
+"""The leader sleeps between its rounds while one of its duties has to wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.db.clocks import moved
 from tests.support.db.leading import duty_of, lead
 
 
-def test_while_the_clock_is_not_believed_the_leader_sleeps(db: psycopg.Connection) -> None:
+def test_while_the_clock_is_not_trusted_the_leader_sleeps(db: psycopg.Connection) -> None:
     loop = lead(db)
     loop.run_once()
     moved(loop, 7200.0)
@@ -24,7 +24,7 @@ def test_while_the_clock_is_not_believed_the_leader_sleeps(db: psycopg.Connectio
     assert min(waits) > 0.5
 
 
-def test_while_a_duty_backs_off_its_period_goes_on(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_duty_backs_off_the_leader_sleeps(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expired_leases, "find_bad_leases", lambda conn, *_, **__: conn.execute("SELECT 1/0").fetchall())
     loop = lead(db, reap_every_s=0.2)
     loop.run_once()

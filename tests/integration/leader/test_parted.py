@@ -1,5 +1,4 @@
-"""A leader that is parted from the server, or frozen, in the middle of a transaction holds its locks no longer than its
-session's time."""
+"""A leader that is cut off or frozen inside a transaction keeps its locks no longer than its session's timeout."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def locks(db: psycopg.Connection, pid: int) -> int:
 
 
 def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From within the admission on, nothing of what the leader says arrives."""
+    """Cut the leader off inside its admission: from then on the server gets nothing from the leader."""
     real = admission.limits.list_waiting_groups
 
     def parted(*args: Any) -> Any:
@@ -52,7 +51,7 @@ def part_in(proxy: Proxy, db: psycopg.Connection, pid: int, monkeypatch: pytest.
     monkeypatch.setattr(admission.limits, "list_waiting_groups", parted)
 
 
-def test_a_leader_parted_while_it_admits_gives_its_locks_back(
+def test_a_leader_cut_off_during_admission_loses_its_locks(
     db: psycopg.Connection, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit(db, "k", 1)
@@ -69,8 +68,8 @@ def test_a_leader_parted_while_it_admits_gives_its_locks_back(
             admitting.result()
 
 
-def test_in_a_pipeline_the_server_keeps_no_time(db: psycopg.Connection, proxy: Proxy) -> None:
-    """Why there is none."""
+def test_in_a_pipeline_the_server_applies_no_session_timeout(db: psycopg.Connection, proxy: Proxy) -> None:
+    """This is why the leader's admission uses no pipeline."""
     with session(proxy) as conn:
         pid = conn.info.backend_pid
         with pytest.raises(DatabaseError), conn.pipeline(), conn.transaction():

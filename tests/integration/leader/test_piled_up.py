@@ -1,4 +1,4 @@
-"""A round of the leader reads the same, whatever has piled up. Rows and pages are counted, and no time is measured."""
+"""A round of the leader reads no more when old rows have piled up. Rows and pages are counted; no time is measured."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ STOPPED = (
 
 @pytest.fixture
 def leading(connect: Open) -> psycopg.Connection:
-    """A session as the leader has it."""
+    """Return a session with the planner settings of a leader's session."""
     return connect(options=" ".join(f"-c {name}={value}" for name, value in BY_INDEX.items()))
 
 
 def read(conn: psycopg.Connection, name: str, table: str, **values: Any) -> float:
-    """How many rows of a table a statement reads, those that a filter leaves out among them."""
+    """Return how many rows of a table a statement reads, including those that a filter removes."""
     found = explained(conn, name, values)
     scans = [node for node in nodes(found) if node.get("Relation Name") == table]
     rows = [scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans]
@@ -42,7 +42,7 @@ def read(conn: psycopg.Connection, name: str, table: str, **values: Any) -> floa
 
 
 def pages(conn: psycopg.Connection, name: str, index: str, **values: Any) -> int:
-    """How many pages a statement looks at by way of an index."""
+    """Return how many pages a statement reads through an index."""
     scans = [node for node in nodes(explained(conn, name, values)) if node.get("Index Name") == index]
     return sum(scan["Shared Hit Blocks"] + scan["Shared Read Blocks"] for scan in scans)
 
@@ -54,13 +54,13 @@ def explained(conn: psycopg.Connection, name: str, values: dict[str, Any]) -> di
 
 
 def looked(since: Instants = EVER, searched_s: float = 0.0) -> dict[str, Any]:
-    """The params of leader_look."""
+    """Return the parameters of the statement leader_look."""
     begins = {"jobs_s": since.job_s, "scheduled_s": since.scheduled_s, "expires_s": since.expires_s}
     begins |= {"held_s": since.held_s, "aside": "{}"}
     return {"term": 1, "searched_s": searched_s, "count": False, "lead_s": 0.01, **begins}
 
 
-# ---- workers that are gone
+# ---- stopped workers
 
 
 def test_a_round_reads_no_workers_that_stopped_long_ago(db: psycopg.Connection, leading: psycopg.Connection) -> None:
@@ -75,7 +75,7 @@ def test_a_round_reads_no_workers_that_stopped_long_ago(db: psycopg.Connection, 
     assert read(leading, "leader_look", "workers", **look) >= 5000, "which is what the index is for"
 
 
-def test_the_rows_of_workers_go_an_hour_after_they_stopped_some_at_a_time(db: psycopg.Connection) -> None:
+def test_rows_of_stopped_workers_are_deleted_after_an_hour_in_batches(db: psycopg.Connection) -> None:
     db.execute(STOPPED, [250, 3600])
     db.execute(STOPPED, [3, 3000])
     left = []
@@ -85,7 +85,7 @@ def test_the_rows_of_workers_go_an_hour_after_they_stopped_some_at_a_time(db: ps
     assert left == [(100, 153), (100, 53), (50, 3)]
 
 
-def test_a_worker_that_declares_jobs_is_remembered_for_as_long_as_they_stay(db: psycopg.Connection) -> None:
+def test_rows_of_stopped_workers_outlive_withdraw_after(db: psycopg.Connection) -> None:
     db.execute(STOPPED, [3, 7000])
     loop = lead(db, prune_every_s=0.0, withdraw_after_s=86400.0)
     loop.run_once()
@@ -95,11 +95,11 @@ def test_a_worker_that_declares_jobs_is_remembered_for_as_long_as_they_stay(db: 
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 0
 
 
-# ---- runs whose start deadline has passed, and which have started
+# ---- started runs whose start deadline has passed
 
 
 def retrying(db: psycopg.Connection, count: int) -> None:
-    """Runs that have started in time and are to be tried again in an hour."""
+    """Add runs that have started in time and are to be tried again in an hour."""
     db.execute(
         "INSERT INTO pgsched.runs (task, state, attempt, started_at, available_at, expires_at)"
         " SELECT 't', 'scheduled', 1, now() - interval '2 hours', now() + interval '1 hour',"
@@ -109,7 +109,7 @@ def retrying(db: psycopg.Connection, count: int) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_deadline_that_does_not_bind_any_more_is_read_once(
+def test_the_deadline_of_a_started_run_is_read_once(
     guarded: bool, db: psycopg.Connection, leading: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -123,13 +123,15 @@ def test_a_deadline_that_does_not_bind_any_more_is_read_once(
         assert columns == [("scheduled", None, None, None)]
 
 
-# ---- a snapshot that keeps what is dead
+# ---- an old snapshot that keeps dead index entries
 
 
 @pytest.fixture
 def pinned(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
-    """Five hundred slots of each of twenty jobs were decided under an old snapshot: each has left a dead entry in the
-    index."""
+    """Decide 500 slots of each of 20 jobs under an old snapshot; return its session.
+
+    Each slot has left a dead entry in the index.
+    """
     add_jobs(db, 20, 1)
     old = connect()
     old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -157,8 +159,8 @@ def test_a_pinned_snapshot_does_not_make_each_round_longer(
     assert pages(leading, "tick_due", "jobs_due", since_s=known.instants.job_s, **due) < 40
 
 
-def test_what_becomes_visible_below_the_floor_is_found(db: psycopg.Connection) -> None:
-    """As a job is whose transaction took long."""
+def test_a_job_that_becomes_visible_below_the_floor_is_found(db: psycopg.Connection) -> None:
+    """A job becomes visible below the floor when its transaction took long."""
     loop = lead(db, floors.Floors())
     loop.run_once()
     add_jobs(db, 3, 1)
@@ -167,21 +169,21 @@ def test_what_becomes_visible_below_the_floor_is_found(db: psycopg.Connection) -
         db.execute("UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - interval '1 minute'")
     loop.run_once()
     assert slots(db)[0] == 0
-    loop.floors.next_at = 0.0  # ten seconds pass
+    loop.floors.next_at = 0.0  # as if ten seconds had passed
     loop.run_once()
     loop.run_once()
     assert slots(db)[0] == 3
 
 
-def test_a_due_job_that_somebody_has_locked_stays_above_the_floor(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_due_job_stays_above_the_floor(db: psycopg.Connection, connect: Open) -> None:
     add_jobs(db, 1, 1)
     other = connect()
     other.execute("BEGIN")
     other.execute("UPDATE pgsched.jobs SET description = 'x'")
     loop = lead(db, floors.Floors())
-    loop.floors.next_at = time.monotonic() + 600  # nobody looks below
+    loop.floors.next_at = time.monotonic() + 600  # no look below the floors
     known = floors.Floors()
-    for ahead_s in (0, 100, 200):  # time passes
+    for ahead_s in (0, 100, 200):  # as if time passed
         look = leadership.find_due_work(db, 1, since=known.instants)
         known.raise_to(look.firsts, look.now_s + ahead_s)
     loop.floors.instants = known.instants
@@ -200,7 +202,7 @@ def test_a_due_job_that_somebody_has_locked_stays_above_the_floor(db: psycopg.Co
         "INSERT INTO pgsched.jobs (name, task, run_at, misfire_after) VALUES ('o', 't', now() - interval '1 d', '2 d')",
     ],
 )
-def test_what_an_edit_makes_due_is_above_the_floor(edit: str, db: psycopg.Connection) -> None:
+def test_a_job_that_an_edit_makes_due_is_above_the_floor(edit: str, db: psycopg.Connection) -> None:
     add_jobs(db, 1, 1)
     db.execute("UPDATE pgsched.jobs SET paused = true")
     with db.transaction():
@@ -217,7 +219,9 @@ def test_what_an_edit_makes_due_is_above_the_floor(edit: str, db: psycopg.Connec
 def test_a_clock_that_is_moved_back_hides_no_job(db: psycopg.Connection) -> None:
     loop = lead(db, floors.Floors())
     loop.run_once()
-    loop.floors.instants = Instants(*(at + 3600.0 for at in loop.floors.instants))  # as it was before
+    loop.floors.instants = Instants(
+        *(at + 3600.0 for at in loop.floors.instants)
+    )  # as they were before the clock was moved back
     loop.floors.next_at = time.monotonic() + 600
     moved(loop, -3600.0)
     add_jobs(db, 2, 1)
@@ -229,7 +233,7 @@ def test_a_clock_that_is_moved_back_hides_no_job(db: psycopg.Connection) -> None
 # ---- a clock that jumps ahead
 
 
-def test_a_clock_that_jumps_ahead_decides_nothing_for_a_minute(db: psycopg.Connection) -> None:
+def test_after_a_clock_jump_ahead_nothing_is_decided_for_a_minute(db: psycopg.Connection) -> None:
     add_jobs(db, 2, 1)
     db.execute("INSERT INTO pgsched.runs (task, state, available_at) VALUES ('t', 'scheduled', now())")
     db.execute(STOPPED, [1, 7000])
@@ -245,7 +249,7 @@ def test_a_clock_that_jumps_ahead_decides_nothing_for_a_minute(db: psycopg.Conne
     assert one(db, "SELECT state FROM pgsched.runs WHERE job_id IS NULL") == "queued"
 
 
-def test_a_jump_that_is_taken_back_stops_nobody(db: psycopg.Connection) -> None:
+def test_the_clock_is_trusted_again_when_a_jump_is_taken_back(db: psycopg.Connection) -> None:
     add_jobs(db, 1, 1)
     loop = lead(db)
     loop.run_once()

@@ -1,4 +1,4 @@
-"""Rules of zones that change: a new leader, whose rules are newer, plans again what the old ones planned otherwise."""
+"""A new leader plans a job again if the leader's own time zone rules give another next slot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR = timedelta(hours=1)
 
 
 def planned(db: psycopg.Connection, count: int = 1, **columns: Any) -> list[datetime]:
-    """Jobs in Berlin that are planned, for years ahead; their next slots."""
+    """Add jobs in Berlin that are due on 29 February, let a leader plan them, and return their next slots."""
     given = {"schedule": "30 6 29 2 *", "timezone": "Europe/Berlin", "task": "t"} | columns
     db.execute(
         f"INSERT INTO pgsched.jobs (name, {', '.join(given)})"
@@ -35,14 +35,14 @@ def next_slots(db: psycopg.Connection) -> list[datetime]:
 
 
 def other_rules(db: psycopg.Connection, moved: timedelta = HOUR) -> None:
-    """Let the leader before have had rules of zones by which the slots lay elsewhere."""
+    """Move the next slots, as if a former leader had planned them by other time zone rules."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET next_run_at = next_run_at + %s", [moved])
 
 
 def perform(db: psycopg.Connection) -> None:
-    """What a new leader does at once."""
+    """Run the rounds that a new leader makes without a pause."""
     loop = lead(db)
     while not loop.run_once():
         pass
@@ -59,7 +59,7 @@ def test_a_slot_that_new_rules_have_moved_is_planned_by_the_new_leader(
     assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
 
 
-def test_however_many_jobs_there_are_all_are_looked_at(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_jobs_are_checked_however_many_there_are(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replanning, "JOBS", 3)
     slots = planned(db, 10)
     other_rules(db)
@@ -67,7 +67,7 @@ def test_however_many_jobs_there_are_all_are_looked_at(db: psycopg.Connection, m
     assert next_slots(db) == slots
 
 
-def test_schedules_that_take_long_are_looked_at_bit_by_bit(
+def test_slow_schedules_are_checked_over_several_rounds(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replanning, "LONGEST_S", 0.0)
@@ -85,7 +85,7 @@ def test_a_paused_job_s_slot_is_corrected_before_the_job_is_resumed(db: psycopg.
     assert db.execute("SELECT next_run_at <= clock_timestamp() FROM pgsched.jobs").fetchone() == (True,)
 
 
-def test_a_job_that_somebody_is_editing_is_looked_at_once_more(db: psycopg.Connection, connect: Open) -> None:
+def test_a_job_locked_by_an_edit_is_checked_again_later(db: psycopg.Connection, connect: Open) -> None:
     slots = planned(db, 2)
     other_rules(db)
     editor = connect(autocommit=False)
@@ -98,7 +98,7 @@ def test_a_job_that_somebody_is_editing_is_looked_at_once_more(db: psycopg.Conne
     wait_until(lambda: loop.run_once() >= 0 and next_slots(db) == slots, what="the other one")
 
 
-def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
+def test_correctly_planned_jobs_are_checked_once_and_left_alone(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slots = planned(db, 3)
@@ -119,7 +119,7 @@ def test_jobs_that_are_planned_rightly_are_asked_about_once_and_left_alone(
         {"schedule": None, "run_at": "2999-01-01"},
     ],
 )
-def test_a_slot_that_no_zone_has_a_say_in_is_not_computed(
+def test_a_slot_that_depends_on_no_time_zone_is_not_computed_again(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]
 ) -> None:
     planned(db, **columns)
@@ -127,7 +127,7 @@ def test_a_slot_that_no_zone_has_a_say_in_is_not_computed(
     lead(db).run_once()
 
 
-def test_a_zone_that_this_host_cannot_read_now_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zone_that_this_host_cannot_read_moves_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(*_: object) -> core.Schedule:
         raise OSError("too many open files")
 

@@ -1,4 +1,4 @@
-"""Retention: what goes, what stays, and that nothing is lost on the way."""
+"""Retention: which ended runs are pruned and which stay, and that pruning loses no figure, archive row or mark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_outcome_may_be_kept_for_a_time_of_its_own(db: psycopg.Connection) 
     assert left(db) == {"succeeded default": 1, "dead default": 2, "cancelled default": 1, "missed default": 2}
 
 
-def test_of_many_that_ended_at_one_instant_none_is_stepped_over(db: psycopg.Connection) -> None:
+def test_runs_that_ended_at_the_same_instant_are_all_pruned(db: psycopg.Connection) -> None:
     db.execute("""INSERT INTO pgsched.queues (name, keep) VALUES ('loud', '{"any": "90 days"}')""")
     ended(db, "3 days", queue="loud", n=20)
     ended(db, "3 days", n=20)
@@ -46,7 +46,7 @@ def test_of_many_that_ended_at_one_instant_none_is_stepped_over(db: psycopg.Conn
     assert left(db) == {"succeeded loud": 20}
 
 
-def test_a_queue_goes_before_everything_and_a_job_before_its_queue(db: psycopg.Connection) -> None:
+def test_the_setting_of_a_job_wins_over_its_queue_and_a_queue_over_the_default(db: psycopg.Connection) -> None:
     ended(db, "3 days")
     ended(db, "3 days", queue="loud")
     ended(db, "3 days", "dead", queue="loud")
@@ -61,7 +61,7 @@ def test_a_queue_goes_before_everything_and_a_job_before_its_queue(db: psycopg.C
     assert left(db) == {"succeeded default": 1, "dead loud": 1, "succeeded loud": 1}, "its newest slot stays"
 
 
-def test_a_setting_that_was_changed_reaches_what_was_read_before(db: psycopg.Connection) -> None:
+def test_a_changed_setting_applies_to_runs_that_were_read_before(db: psycopg.Connection) -> None:
     ended(db, "3 days", n=3)
     pruner = Pruner()
     assert prune(db, 7 * 86_400.0, pruner=pruner) == 0
@@ -70,14 +70,14 @@ def test_a_setting_that_was_changed_reaches_what_was_read_before(db: psycopg.Con
         assert pruner.prune_batch(db, 100) == 3
 
 
-def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
+def test_runs_that_were_read_once_are_not_read_again(db: psycopg.Connection) -> None:
     ended(db, "3 days", "dead", n=50)
     keep(db, any="1 day", dead="30 days")
     count(db)
     pruner = Pruner()
     with db.transaction():
         assert pruner.prune_batch(db, 100) == 0
-    ended(db, "26 hours", n=2)  # later than what was read, and not yet: the pruner stands one day ago
+    ended(db, "26 hours", n=2)  # these ended after all that was read: the pruner has read up to one day ago
     db.execute("UPDATE pgsched.runs SET finished_at = clock_timestamp() - interval '1 day' WHERE state = 'succeeded'")
     with db.transaction():
         picked = retention.lock_expired(
@@ -88,7 +88,7 @@ def test_what_was_read_once_is_not_read_again(db: psycopg.Connection) -> None:
         assert pruner.prune_batch(db, 100) == 2
 
 
-def test_a_batch_need_not_wait_for_the_disk_unless_somebody_was_told_of_it(db: psycopg.Connection) -> None:
+def test_a_batch_waits_for_the_disk_only_if_its_rows_were_handed_on(db: psycopg.Connection) -> None:
     ended(db, "30 days", n=2)
     count(db)
     db.execute("SET synchronous_commit = on")
@@ -108,7 +108,7 @@ def test_the_newest_slot_of_a_job_stays_until_the_job_is_deleted(db: psycopg.Con
     assert prune(db, 60.0) == 1
 
 
-def test_the_row_of_a_long_blackout_is_as_old_as_its_end(db: psycopg.Connection) -> None:
+def test_the_row_of_a_long_stretch_is_as_old_as_its_last_slot(db: psycopg.Connection) -> None:
     slots_of(db, "hourly", "1 hour", 1)
     db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, task, state, origin, finished_at, covers_from, covers_until,"
@@ -143,7 +143,7 @@ def test_attempts_and_output_go_with_their_run(db: psycopg.Connection) -> None:
         assert db.execute(f"SELECT count(*) FROM pgsched.{table}".encode()).fetchone() == (0,)
 
 
-def test_a_locked_run_holds_up_nothing_and_goes_later(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_run_holds_up_nothing_and_is_pruned_later(db: psycopg.Connection, connect: Open) -> None:
     ended(db, "30 days", n=3)
     other = connect(autocommit=False)
     other.execute("SELECT FROM pgsched.runs ORDER BY id LIMIT 1 FOR KEY SHARE")
@@ -155,7 +155,7 @@ def test_a_locked_run_holds_up_nothing_and_goes_later(db: psycopg.Connection, co
     assert prune_all(db) == 1
 
 
-def test_the_archive_gets_what_went_with_its_attempts_and_output(db: psycopg.Connection) -> None:
+def test_the_archive_gets_pruned_runs_with_their_attempts_and_output(db: psycopg.Connection) -> None:
     slots_of(db, "hourly", "30 days", 2, "dead")
     db.execute("INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, error)"
                " SELECT id, gen_random_uuid(), 1, 'failed', 'broke' FROM pgsched.runs")  # fmt: skip
@@ -215,7 +215,7 @@ def test_a_wrong_setting_is_refused_with_its_reason(db: psycopg.Connection, tabl
     assert said in str(refused.value)
 
 
-def test_changing_what_is_kept_is_audited(db: psycopg.Connection) -> None:
+def test_changes_of_retention_settings_are_audited(db: psycopg.Connection) -> None:
     retention.change_settings(db, {"keep": {"any": "1 day"}, "archive": True})
     row: Any = db.execute("SELECT what, name, change FROM pgsched.audit ORDER BY id DESC LIMIT 1").fetchone()
     assert row[:2] == ("retention", "everything")

@@ -1,4 +1,4 @@
-"""The figures that outlive the rows say what the rows said."""
+"""The figures that outlive pruned runs agree with what the runs said."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.db.pruning import count, keep, prune
 
 
 def add(db: psycopg.Connection, seconds: float, **columns: object) -> None:
-    """A run that ended just now and took so long."""
+    """Add a run that ended just now and took this many seconds."""
     given = {"task": "t", "state": "succeeded", "attempt": 1} | columns
     names, marks = ", ".join(given), ", ".join(f"%({name})s" for name in given)
     db.execute(
@@ -20,7 +20,7 @@ def add(db: psycopg.Connection, seconds: float, **columns: object) -> None:
     )
 
 
-def test_they_tell_queues_tasks_jobs_and_outcomes_apart(db: psycopg.Connection) -> None:
+def test_figures_are_kept_by_queue_task_job_and_outcome(db: psycopg.Connection) -> None:
     for _ in range(3):
         add(db, 1.0)
     add(db, 1.0, queue="loud")
@@ -103,7 +103,7 @@ def test_a_year_of_a_busy_job_is_estimated_from_every_eleventh_hour_and_says_so(
     assert all(one.took_50 is not None and 0.512 <= one.took_50 <= 1.024 for one in found if one.runs > 20)
 
 
-def test_what_is_found_in_a_bin_is_never_more_than_the_most_there_was() -> None:
+def test_a_figure_found_in_a_bin_is_capped_at_the_true_maximum() -> None:
     assert long_charts.cap(7.1, 4.3) == 4.3
     assert long_charts.cap(None, 4.3) is None and long_charts.cap(7.1, None) == 7.1
 
@@ -114,7 +114,7 @@ def test_a_percentile_lies_within_its_bin() -> None:
     assert long_charts.percentile([0, 1, 0, 1], 0.95) == 0.004 + 0.004 * (1.9 - 1)
 
 
-def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) -> None:
+def test_minute_figures_are_deleted_after_days_and_hours_after_a_year(db: psycopg.Connection) -> None:
     add(db, 1.0)
     count(db)
     ages = ("2 days", "4 days", "399 days", "401 days")
@@ -131,8 +131,8 @@ def test_minutes_go_after_days_and_hours_after_a_year(db: psycopg.Connection) ->
     assert left == [("hour", 4), ("hour of all", 4), ("minute", 2), ("minute of all", 2)]
 
 
-def test_a_run_whose_wait_is_not_known_any_more_counts_for_no_wait(db: psycopg.Connection) -> None:
-    """Settling what failed for good moves `available_at` behind its start; it counted as if it had not waited."""
+def test_a_run_whose_wait_is_no_longer_known_is_left_out_of_the_waits(db: psycopg.Connection) -> None:
+    """Settling a dead run moves `available_at` to after its start. Such a run once counted as if it had not waited."""
     add(db, 5.0)
     add(db, 5.0, state="dead")
     db.execute("UPDATE pgsched.runs SET available_at = finished_at WHERE state = 'dead'")

@@ -1,4 +1,4 @@
-"""Counting what ended: each ending once, whoever commits late, whoever leads, whatever is cut off."""
+"""Each ended run is counted once, also after a late commit, a change of leaders or a lost session."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def totals(db: psycopg.Connection) -> tuple[int, int]:
 
 
 def passes(db: psycopg.Connection, count: RunCounter, n: int = 3) -> None:
-    """Rounds of a leader's counting."""
+    """Run `n` rounds of a leader's counting."""
     for _ in range(n):
         count.count_batch(db, begin(db))
 
 
 def settle(conn: psycopg.Connection[Any], claims: list[Claim]) -> None:
-    """They have succeeded, in the caller's transaction."""
+    """Settle these claims as succeeded, in the caller's transaction."""
     conn.execute(
         "UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE id = ANY (%s)",
         [[claim.id for claim in claims]],
@@ -44,7 +44,7 @@ def settle(conn: psycopg.Connection[Any], claims: list[Claim]) -> None:
 
 
 def end_some(db: psycopg.Connection, n: int) -> None:
-    """Runs that were claimed and have succeeded."""
+    """Add runs, claim them, and settle them as succeeded."""
     add_runs(db, n)
     settle(db, take(db, n))
 
@@ -53,7 +53,7 @@ def end_some(db: psycopg.Connection, n: int) -> None:
 def test_an_ending_that_commits_late_is_counted_once(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A handler's own transaction: it says that its run has ended, and commits behind later endings."""
+    """A handler's own transaction settles its run, and commits after runs that ended later."""
     if not guarded:
         cut(monkeypatch, "rollup_look", "clock.now IS NOT NULL", "false")
     count = RunCounter()
@@ -69,8 +69,8 @@ def test_an_ending_that_commits_late_is_counted_once(
     assert totals(db) == ((4, 4) if guarded else (3, 3))
 
 
-def test_who_writes_all_the_time_holds_nothing_up(db: psycopg.Connection, connect: Open) -> None:
-    """Another transaction is open at every look, but none for two."""
+def test_transactions_that_overlap_without_end_do_not_stop_the_counting(db: psycopg.Connection, connect: Open) -> None:
+    """At every look a transaction is open, but none stays open for two looks."""
     count = RunCounter()
     one, other = connect(autocommit=False), connect(autocommit=False)
     for turn in range(6):
@@ -88,7 +88,7 @@ def test_who_writes_all_the_time_holds_nothing_up(db: psycopg.Connection, connec
 def test_two_leaders_count_nothing_twice(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark is taken before it is read; without that both count from the same mark on."""
+    """The mark is locked before it is read. Without the lock both leaders count from the same mark on."""
     if not guarded:
         cut(monkeypatch, "rollup_lock", " FOR UPDATE")
     end_some(db, 5)
@@ -103,7 +103,7 @@ def test_two_leaders_count_nothing_twice(
     assert totals(db) == ((5, 5) if guarded else (10, 10))
 
 
-def test_what_is_cut_off_before_the_commit_is_counted_by_the_next_leader(db: psycopg.Connection, connect: Open) -> None:
+def test_a_count_that_was_not_committed_is_made_by_the_next_leader(db: psycopg.Connection, connect: Open) -> None:
     end_some(db, 5)
     gone = connect(autocommit=False)
     assert rollups.count(gone, rollups.find_uncounted(db).now, 1000) == 5
@@ -114,7 +114,7 @@ def test_what_is_cut_off_before_the_commit_is_counted_by_the_next_leader(db: psy
     assert totals(db) == (5, 5)
 
 
-def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
+def test_a_process_that_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
     end_some(db, 5)
 
     @contextmanager
@@ -128,7 +128,7 @@ def test_who_does_not_lead_counts_nothing(db: psycopg.Connection) -> None:
     assert totals(db) == (0, 0)
 
 
-def test_batches_split_nothing_that_ended_at_one_instant(
+def test_batches_do_not_split_runs_that_ended_at_one_instant(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rollup_duty, "BATCH", 2)

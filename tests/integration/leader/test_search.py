@@ -1,4 +1,4 @@
-"""Claims of those who are gone are found in time, however much is queued, and no slot is late for it."""
+"""Expired claims are found in time however many runs are queued, and the search makes no slot late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW_S = 1.5
 
 
 def a_worker(db: psycopg.Connection, silent_s: float = 0.0, lease_s: float = 30.0) -> int:
-    """A worker that has said nothing for so long."""
+    """Register a worker whose last heartbeat was `silent_s` seconds ago; return its id."""
     worker = workers.insert_worker(db, workers.Registration("host:1", "1", None, 1, None, ["task"], ["t"], lease_s))
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - make_interval(secs => %s) WHERE id = %s",
                [silent_s, worker])  # fmt: skip
@@ -35,7 +35,7 @@ def a_worker(db: psycopg.Connection, silent_s: float = 0.0, lease_s: float = 30.
 
 
 def read(db: psycopg.Connection, name: str, **values: Any) -> float:
-    """How many rows of runs a statement reads."""
+    """Return how many rows of pgsched.runs a statement reads."""
     text = b"EXPLAIN (ANALYZE, FORMAT JSON) " + leadership.sql(name)
     with db.transaction(force_rollback=True):
         ((found,),) = db.execute(text, values).fetchall()
@@ -46,7 +46,7 @@ def read(db: psycopg.Connection, name: str, **values: Any) -> float:
 
 @pytest.fixture
 def backlog(db: psycopg.Connection) -> psycopg.Connection:
-    """Very many runs are queued."""
+    """Return a connection to a database in which 200,000 runs are queued."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("INSERT INTO pgsched.runs (task) SELECT 'other' FROM generate_series(1, %s)", [QUEUED])
@@ -56,7 +56,7 @@ def backlog(db: psycopg.Connection) -> psycopg.Connection:
 
 @pytest.fixture
 def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
-    """A leader that may look for claims in a session of its own."""
+    """Return a leader that may search for expired claims in a session of its own."""
     loop = lead(connect(), reap_every_s=0.2)
     loop.claims.search = LeaseSearch(dsn)
     yield loop
@@ -69,7 +69,7 @@ def loop(connect: Open, dsn: str) -> Iterator[LeaderLoop]:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Looks for claims take long; when they began."""
+    """Make searches for claims slow; return the list of the instants at which they began."""
     really, began = expired_leases.find_bad_leases, []
 
     def astray(conn: psycopg.Connection, *given: Any, **more: Any) -> tuple[list[int], list[int]]:
@@ -82,7 +82,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def rounds(loop: LeaderLoop, seconds: float, until: Callable[[], bool] = bool) -> list[float]:
-    """What the rounds took, in so many seconds or until something holds."""
+    """Run rounds for `seconds` or until `until` holds; return how long each round took."""
     took, ends = [], time.monotonic() + seconds
     while time.monotonic() < ends and not until():
         began = time.monotonic()
@@ -92,7 +92,7 @@ def rounds(loop: LeaderLoop, seconds: float, until: Callable[[], bool] = bool) -
     return took
 
 
-def test_a_round_of_the_leader_reads_nothing_of_what_is_queued(backlog: psycopg.Connection, connect: Open) -> None:
+def test_a_round_of_the_leader_does_not_read_the_queued_runs(backlog: psycopg.Connection, connect: Open) -> None:
     conn = connect(options="-c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off")
     look: dict[str, Any] = {"term": 1, "searched_s": 0.0, "count": True, "lead_s": 0.01, "aside": "{}"}
     look |= dict.fromkeys(("jobs_s", "scheduled_s", "expires_s", "held_s"), 0.0)
@@ -111,7 +111,9 @@ def test_claims_are_found_behind_very_many_queued_runs(backlog: psycopg.Connecti
     assert loop.claims.search.uses_thread
 
 
-def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, loop: LeaderLoop, slow: list[float]) -> None:
+def test_a_slow_search_for_claims_makes_no_slot_late(
+    db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
+) -> None:
     add_runs(db, 1)
     (claim,) = take(db)
     let_expire(db)
@@ -123,14 +125,14 @@ def test_a_slow_look_for_claims_makes_no_slot_late(db: psycopg.Connection, loop:
     assert max(took) < SLOW_S / 2
 
 
-def test_without_a_session_of_its_own_a_slow_look_holds_up_the_leader(
+def test_without_a_session_of_its_own_a_slow_search_delays_the_leader(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
     loop.claims.search = LeaseSearch()
     assert max(rounds(loop, 1)) > SLOW_S
 
 
-def test_slow_looks_take_a_small_share_of_the_time(
+def test_slow_searches_take_a_small_share_of_the_time(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 1.0)
@@ -141,7 +143,7 @@ def test_slow_looks_take_a_small_share_of_the_time(
     assert len(others) == 1
 
 
-def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
+def test_a_quick_search_is_made_every_period_only_while_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really, made = expired_leases.find_bad_leases_within, []
@@ -152,7 +154,7 @@ def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
 
     monkeypatch.setattr(expired_leases, "find_bad_leases_within", counted)
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
-    rounds(loop, 3)  # of 15 periods
+    rounds(loop, 3)  # 15 periods
     assert len(made) == 2
     made.clear()
     a_worker(db, silent_s=31)
@@ -160,10 +162,10 @@ def test_a_quick_look_is_made_every_period_only_while_a_worker_is_silent(
     assert len(made) >= 5
 
 
-def test_a_worker_that_is_gone_is_looked_for_at_once(
+def test_claims_of_a_silent_worker_are_searched_for_at_once(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float]
 ) -> None:
-    """Its claims end within two leases of its last sign of life: until then slow looks follow each other."""
+    """The worker's claims end within two leases of its last heartbeat. Until then slow searches come every period."""
     add_runs(db, 1)
     (claim,) = take(db)
     rounds(loop, 20, lambda: loop.claims.search.next_at > time.monotonic() + 3)
@@ -174,13 +176,13 @@ def test_a_worker_that_is_gone_is_looked_for_at_once(
     assert time.monotonic() - began < SLOW_S + 1.5
 
 
-def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(
+def test_a_new_leader_searches_at_once_only_if_a_worker_is_silent(
     db: psycopg.Connection, loop: LeaderLoop, dsn: str
 ) -> None:
-    """All that is queued is read for it, at the very moment at which a fleet starts."""
+    """A search reads all queued runs, and this is the very moment at which a fleet starts."""
     loop.claims.search = LeaseSearch(dsn, time.monotonic() + 600)
     a_worker(db)
-    rounds(loop, 1)  # of five periods
+    rounds(loop, 1)  # five periods
     assert loop.claims.search.last_reap_search_s == 0.0
     a_worker(db, silent_s=31)
     rounds(loop, 20, lambda: loop.claims.search.last_reap_search_s > 0)
@@ -192,10 +194,10 @@ def test_a_new_leader_looks_at_once_only_if_a_worker_is_gone(
     [(0, 0, False), (29, 0, False), (31, 0, True), (59, 0, True), (59, 1, True), (61, 2, True), (61, 0, False),
      (63, 2, False), (58, 0, True), (70, 20, True)],
 )  # fmt: skip
-def test_until_when_a_worker_that_is_gone_is_looked_for(
+def test_claims_of_a_silent_worker_are_searched_for_until_they_have_ended(
     silent_s: float, searched_s: float, silent: bool, db: psycopg.Connection
 ) -> None:
-    """`searched_s`: so long ago was the last look."""
+    """`searched_s`: the seconds since the last search."""
     a_worker(db, silent_s)
     assert leadership.find_due_work(db, 0, searched_s=time.time() - searched_s).silent is silent
 
@@ -204,7 +206,7 @@ def test_until_when_a_worker_that_is_gone_is_looked_for(
     ("silent_s", "searched_s", "silent"),
     [(0, 0, False), (29, 29, False), (31, 0, False), (31, 2, True), (59, 0, False), (59, 28, False), (59, 30, True)],
 )
-def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_ended(
+def test_claims_of_a_stopped_worker_are_searched_for_once_they_have_ended(
     silent_s: float, searched_s: float, silent: bool, db: psycopg.Connection
 ) -> None:
     worker = a_worker(db, silent_s)
@@ -212,9 +214,7 @@ def test_a_worker_that_has_signed_off_is_looked_for_once_when_its_claims_have_en
     assert leadership.find_due_work(db, 0, searched_s=time.time() - searched_s).silent is silent
 
 
-def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_period(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_claims_left_by_a_stopped_worker_are_reaped_in_the_next_period(db: psycopg.Connection, connect: Open) -> None:
     loop = lead(connect(), reap_every_s=0.2)
     worker = a_worker(db, lease_s=1.0)
     add_runs(db, 1)
@@ -226,7 +226,7 @@ def test_what_a_worker_leaves_behind_when_it_signs_off_is_reaped_in_the_next_per
     assert row_of(db, claim.id)["state"] == "queued"
 
 
-def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
+def test_the_leader_searches_itself_if_no_thread_can_be_started(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: object) -> None:
@@ -242,7 +242,7 @@ def test_a_thread_that_cannot_be_started_makes_the_leader_look_itself(
 
 
 @pytest.mark.parametrize("expired", [0, 1])
-def test_leases_that_are_too_long_are_looked_for_until_none_is_left(
+def test_leases_that_are_too_long_are_searched_for_until_none_is_left(
     expired: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claims_duty, "BATCH", 1)
@@ -257,10 +257,10 @@ def test_leases_that_are_too_long_are_looked_for_until_none_is_left(
     assert db.execute(long).fetchone() == (0,)
 
 
-def test_claims_that_were_shortened_are_looked_for_when_they_have_ended(
+def test_shortened_claims_are_searched_for_when_they_have_ended(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And not just before, which would be in vain, and the next look a minute later."""
+    """A search just before that would find nothing, and the next one would come a minute later."""
     monkeypatch.setattr(claims_duty, "SELDOM", 10_000)
     worker = a_worker(db, lease_s=1.0)
     add_runs(db, 1)
@@ -275,7 +275,7 @@ def test_claims_that_were_shortened_are_looked_for_when_they_have_ended(
     assert row_of(db, claim.id)["state"] == "queued"
 
 
-def test_what_was_found_before_the_clock_moved_is_forgotten(
+def test_the_result_of_a_search_from_before_a_clock_step_is_ignored(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "FIRST_PAUSE_S", 0.5)
@@ -284,7 +284,7 @@ def test_what_was_found_before_the_clock_moved_is_forgotten(
     (claim,) = take(db)
     let_expire(db)
     rounds(loop, 20, lambda: loop.claims.search.busy)
-    moved(loop, 30)  # seconds: a lease for everybody to renew
+    moved(loop, 30)  # 30 s: all workers get one lease to renew
     rounds(loop, SLOW_S + 1)
     assert row_of(db, claim.id)["state"] == "running"
     loop.claims.period.set_due_at(0)
@@ -306,7 +306,7 @@ def test_leases_that_are_too_long_are_found_before_anything_is_reaped(
     assert row_of(db, other.id)["state"] == "running", "no time to reap"
 
 
-def test_where_no_session_is_to_be_had_the_leader_looks_itself(
+def test_the_leader_searches_itself_if_it_gets_no_further_session(
     db: psycopg.Connection, dsn: str, loop: LeaderLoop, slow: list[float]
 ) -> None:
     loop.claims.search = LeaseSearch(make_conninfo(dsn, dbname="not_there"))
@@ -317,7 +317,7 @@ def test_where_no_session_is_to_be_had_the_leader_looks_itself(
     assert row_of(db, claim.id)["state"] == "queued"
 
 
-def test_a_quick_look_stays_in_the_leader_s_session(
+def test_a_quick_search_stays_in_the_leader_s_session(
     db: psycopg.Connection, loop: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "QUICK_S", 5.0)
@@ -326,18 +326,7 @@ def test_a_quick_look_stays_in_the_leader_s_session(
     assert found == ReapResult(query, [], [])
 
 
-def test_a_lease_longer_than_its_worker_s_is_left_alone_once_all_were_shortened(db: psycopg.Connection) -> None:
-    """Of a worker that nobody knows, a long one may be right: it is asked to renew once, not all the time."""
-    add_runs(db, 1)
-    loop = lead(db, reap_every_s=0.05)
-    loop.run_once()
-    take(db, 1, lease_s=600)
-    left = "SELECT lease_until > clock_timestamp() + interval '500 s' FROM pgsched.runs"
-    rounds(loop, 0.5)
-    assert db.execute(left).fetchone() == (True,)
-
-
-def test_a_look_that_is_ended_gets_more_time_the_next_time(
+def test_a_search_that_timed_out_gets_more_time_the_next_time(
     db: psycopg.Connection, loop: LeaderLoop, slow: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reaper, "TIMEOUT_S", SLOW_S / 2)

@@ -1,4 +1,4 @@
-"""An outage that the leader's session survives must not cost healthy workers their claims."""
+"""An outage that the leader's session survives costs no healthy worker its claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEASE_S = 0.8
 
 @pytest.fixture
 def running(db: psycopg.Connection) -> int:
-    """A run that a worker with a short lease has claimed."""
+    """Add a run that a worker with a short lease has claimed; return its id."""
     db.execute(
         "INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
         " VALUES ('w', 'h', 1, '0', 1, '{}', '{}', make_interval(secs => %s))",
@@ -35,7 +35,7 @@ def running(db: psycopg.Connection) -> int:
 
 @contextmanager
 def away(db: psycopg.Connection, connect: Open, conn: psycopg.Connection, seconds: float) -> Iterator[None]:
-    """The leader's next statement waits so long, and meanwhile leases end."""
+    """Make the leader's next statement wait this many seconds; meanwhile leases end."""
     let_expire(db)
     db.execute("UPDATE pgsched.leader SET seen_at = clock_timestamp() - interval '1 minute'")
     holder = connect(autocommit=False)
@@ -56,7 +56,7 @@ def after_an_outage(db: psycopg.Connection, connect: Open, seconds: float = LEAS
     return loop
 
 
-def test_a_leader_that_had_to_wait_lets_the_others_speak_first(
+def test_after_an_outage_workers_get_one_lease_to_renew_their_claims(
     db: psycopg.Connection, connect: Open, running: int
 ) -> None:
     loop = after_an_outage(db, connect)
@@ -67,7 +67,7 @@ def test_a_leader_that_had_to_wait_lets_the_others_speak_first(
     assert time.monotonic() - began > LEASE_S * 0.8, "one lease to be renewed, and no longer than that"
 
 
-def test_without_that_grace_every_claim_is_taken(
+def test_without_the_grace_every_claim_is_reaped(
     db: psycopg.Connection, connect: Open, running: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stall_detector, "NOTICED_S", float("inf"))
@@ -80,7 +80,7 @@ def test_a_short_wait_is_no_outage(db: psycopg.Connection, connect: Open, runnin
     assert row_of(db, running)["state"] == "queued"
 
 
-def test_where_every_round_is_slow_claims_end_all_the_same(db: psycopg.Connection, connect: Open, running: int) -> None:
+def test_claims_still_expire_where_every_round_is_slow(db: psycopg.Connection, connect: Open, running: int) -> None:
     let_expire(db)
     conn = connect()
     loop = lead(conn, reap_every_s=0.05)
@@ -100,7 +100,7 @@ def test_an_outage_in_the_middle_of_a_round_counts_too(db: psycopg.Connection, c
     assert row_of(db, running)["state"] == "running"
 
 
-def test_a_fleet_without_workers_has_nothing_to_wait_for(connect: Open) -> None:
+def test_a_fleet_without_workers_needs_no_grace(connect: Open) -> None:
     conn = connect()
     loop = LeaderLoop(Term(conn, 1, LeaderSettings()), reap_from=0.0)
     assert loop.stall.grace_s(conn, time.monotonic() - 5) == 0

@@ -1,4 +1,4 @@
-"""The tick: no slot twice, whoever ticks and however many, and each of its guards is needed."""
+"""The tick makes no slot twice, however many processes tick at once, and each of its guards is needed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_many_leaders_without_a_fence_make_no_slot_twice(tickers: int, db: psyco
 
 
 def two_at_once(db: psycopg.Connection, connect: Open) -> None:
-    """Two ticks that both believe that all slots are undecided: the second meets the first's uncommitted rows."""
+    """Run two ticks that both see all slots as undecided: the second meets the uncommitted rows of the first."""
     first, second = in_transaction(connect), in_transaction(connect)
     tick(first, 100)
     other = Aside(lambda: tick(second, 100))
@@ -79,12 +79,12 @@ def test_without_the_row_lock_and_the_index_a_slot_gets_two_rows(
     cut(monkeypatch, "tick_due", LOCK)
     cut(monkeypatch, "tick_insert", CONFLICT)
     db.execute("DROP INDEX pgsched.runs_slot")
-    two_at_once(db, connect)  # the second waits for the jobs' rows: its own rows are in already
+    two_at_once(db, connect)  # the second tick waits for the rows of jobs, after it has inserted its runs
     assert slots(db) == (200, 100)
     assert run_counts(db) == [40]
 
 
-def test_without_the_index_nothing_is_made(db: psycopg.Connection) -> None:
+def test_without_the_index_no_run_is_made(db: psycopg.Connection) -> None:
     add_jobs(db, 5, 20)
     db.execute("DROP INDEX pgsched.runs_slot")
     with db.transaction():
@@ -93,7 +93,7 @@ def test_without_the_index_nothing_is_made(db: psycopg.Connection) -> None:
     assert (len(done.failed), slots(db)) == (5, (0, 0))
 
 
-def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connection) -> None:
+def test_if_the_mark_fell_back_only_the_index_prevents_a_second_run(db: psycopg.Connection) -> None:
     add_jobs(db, 5, 20)
     tick_all(db, 100)
     before = slots(db)
@@ -103,7 +103,7 @@ def test_only_the_index_stops_a_slot_when_the_mark_fell_back(db: psycopg.Connect
     assert run_counts(db) == [20], "what has its row already is not counted again"
 
 
-def test_without_the_index_a_slot_runs_twice_when_the_mark_fell_back(
+def test_without_the_index_a_slot_runs_twice_if_the_mark_fell_back(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 5, 20)
@@ -127,7 +127,7 @@ def test_the_mark_only_rises_even_when_the_history_is_gone(guarded: bool, db: ps
     assert slots(db) == ((0, 0) if guarded else (100, 100))
 
 
-def test_a_job_that_cannot_be_evaluated_stops_nobody_else(db: psycopg.Connection) -> None:
+def test_a_job_that_cannot_be_evaluated_stops_no_other_job(db: psycopg.Connection) -> None:
     add_jobs(db, 3, 20)
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
@@ -139,14 +139,14 @@ def test_a_job_that_cannot_be_evaluated_stops_nobody_else(db: psycopg.Connection
     assert "schedule" in bad[0][2]
 
 
-# ---- what is triggered between the tick's snapshot and its lock
+# ---- runs that are triggered between the tick's snapshot and its lock
 
 
 @pytest.mark.parametrize("later", [True, False])
 def test_a_run_triggered_while_the_tick_waits_is_seen(
     later: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`later`: unfinished runs are counted once the lock is there. In the statement that locks they are too few."""
+    """`later`: unfinished runs are counted after the lock. A count in the locking statement finds too few."""
     add_jobs(db, 1, 1, overlap="skip")
     cut(monkeypatch, "tick_due", "(SELECT clock_timestamp() AS now,",
         "(SELECT clock_timestamp() AS now, (SELECT true FROM pg_advisory_lock(7)) AS got,")  # fmt: skip
@@ -171,14 +171,14 @@ def test_a_run_triggered_while_the_tick_waits_is_seen(
     assert queued == ((1,) if later else (2,))
 
 
-# ---- what is decided for many is decided for each
+# ---- one decision for all jobs of a shape
 
 OTHERWISE: dict[str, Any] = {
     "schedule": "*/7 * * * *", "timezone": "Asia/Kolkata", "ends_at": "2100-01-01Z", "max_runs": 99,
     "jitter": "3 seconds", "overlap": "allow", "max_buffer": 7, "misfire_after": "2 hours", "catch_up": "all",
     "max_catch_up": 3, "catch_up_window": "3 days", "start_deadline": "1 hour", "retry_within": "1 hour",
 }  # fmt: skip
-# what decides without being in the shape: read together with it, or by itself
+# columns that matter to a decision but are not part of the shape: read with it, or separately
 BESIDE = {"id", "excluded", "anchor_at", "starts_at", "run_count", "run_at"}
 
 
@@ -209,7 +209,7 @@ def test_jobs_of_one_shape_have_calendars_of_their_own(db: psycopg.Connection) -
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_what_is_not_due_is_not_read(ends: bool, db: psycopg.Connection) -> None:
+def test_jobs_that_are_not_due_are_not_read(ends: bool, db: psycopg.Connection) -> None:
     add_jobs(db, 3, 5)
     db.execute("INSERT INTO pgsched.jobs (name, run_at, task)"
                " SELECT 'later' || n, '2100-01-01Z', 't' FROM generate_series(1, 500) n")  # fmt: skip
@@ -247,7 +247,7 @@ def test_the_end_of_the_last_run_is_found_without_the_history(db: psycopg.Connec
 
 
 def most_rows(plan: Any, what: str = "Actual Rows") -> float:
-    """The most rows that any node of an EXPLAIN ANALYZE gave (or left out)."""
+    """Return the most rows that any node of an EXPLAIN ANALYZE returned (or removed)."""
     if isinstance(plan, list):
         return max((most_rows(node, what) for node in plan), default=0)
     if not isinstance(plan, dict):

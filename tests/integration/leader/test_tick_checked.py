@@ -1,4 +1,4 @@
-"""Slots that the tick's own statement has judged: what the trigger would have done to their rows has been done."""
+"""The tick's own statement checks the rows of plain slots, with the same result as the trigger on runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = """pgsched.is_plain(j.task, j.args, coalesce(j.queue, h.queue), coalesce
 
 
 def ticked(db: psycopg.Connection) -> int:
-    """Tick once; how many jobs got an error."""
+    """Tick once; return how many jobs got an error."""
     with db.transaction():
         return tick(db, 100).errors
 
@@ -29,7 +29,7 @@ def ticked(db: psycopg.Connection) -> int:
     [{}, {"tags": ["a"]}, {"timeout": "5 min"}, {"start_deadline": "1 day"}, {"max_attempts": 1, "priority": 0}],
     ids=str,
 )
-def test_plain_slots_are_judged_by_their_statement(columns: dict[str, Any], db: psycopg.Connection) -> None:
+def test_plain_slots_are_checked_by_the_ticks_statement(columns: dict[str, Any], db: psycopg.Connection) -> None:
     add_jobs(db, 3, 4, **columns)
     assert ticked(db) == 0
     assert one(db, CHECKED) == 12
@@ -52,7 +52,7 @@ def test_plain_slots_are_judged_by_their_statement(columns: dict[str, Any], db: 
     ],
     ids=str,
 )
-def test_what_is_not_plain_is_left_to_the_trigger(
+def test_slots_that_are_not_plain_are_left_to_the_trigger(
     columns: dict[str, Any], state: str | None, db: psycopg.Connection
 ) -> None:
     add_jobs(db, 3, 4, **({"task": "t"} | columns))
@@ -74,7 +74,7 @@ def test_slots_that_wait_for_other_jobs_are_left_to_the_trigger(db: psycopg.Conn
     assert one(db, CHECKED) == 4
 
 
-def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
+def test_slots_of_a_limited_queue_wait(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 1)")
     add_jobs(db, 3, 4)
     assert ticked(db) == 0
@@ -83,14 +83,14 @@ def test_a_limited_queue_holds_them(db: psycopg.Connection) -> None:
 
 
 def told(db: psycopg.Connection, connect: Open) -> list[str]:
-    """Tick; of which queues a sleeping worker was told, by their marks."""
+    """Tick once; return the marks of the queues of which sleeping workers were notified."""
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
     assert ticked(db) == 0
     return heard(db, listener)
 
 
-def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect: Open) -> None:
+def test_sleeping_workers_are_notified_of_each_queue(db: psycopg.Connection, connect: Open) -> None:
     db.execute(ASLEEP, [600_000])
     add_jobs(db, 4, 4)
     db.execute("UPDATE pgsched.jobs SET queue = 'other' WHERE name IN ('j1', 'j2')")
@@ -99,15 +99,15 @@ def test_sleeping_workers_are_told_of_each_queue(db: psycopg.Connection, connect
     assert one(db, CHECKED) == 16
 
 
-def test_no_other_transaction_silences_a_tick(db: psycopg.Connection, connect: Open) -> None:
-    """As it does an enqueue: whom the other wakes looks again for some milliseconds, and a tick may take longer."""
+def test_a_tick_notifies_even_if_another_transaction_just_did(db: psycopg.Connection, connect: Open) -> None:
+    """An enqueue may rely on a notification sent some milliseconds before. A tick may take longer than that."""
     db.execute(ASLEEP, [600_000])
     db.execute("CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
     add_jobs(db, 4, 4)
     assert told(db, connect) == [mark("default")]
 
 
-def test_nobody_is_told_while_nobody_sleeps(db: psycopg.Connection, connect: Open) -> None:
+def test_no_notification_is_sent_while_no_worker_sleeps(db: psycopg.Connection, connect: Open) -> None:
     db.execute(ASLEEP, [-1000])
     add_jobs(db, 4, 4)
     assert told(db, connect) == []
@@ -127,7 +127,7 @@ BAD = [
 
 
 def bad_job(db: psycopg.Connection, bad: dict[str, Any]) -> None:
-    """Three jobs, of which `j2` has what no trigger was asked about."""
+    """Add three jobs, of which `j2` has values that no trigger has checked."""
     add_jobs(db, 3, 4)
     columns = ", ".join(f"{name} = %({name})s" for name in bad)
     with db.transaction():
@@ -143,7 +143,7 @@ def test_a_row_that_the_trigger_would_refuse_is_refused(bad: dict[str, Any], db:
     assert one(db, "SELECT error FROM pgsched.jobs WHERE name = 'j2'").startswith("the database refuses its row: ")
 
 
-def test_without_being_judged_it_would_run(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_check_a_bad_slot_would_run(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     bad_job(db, {"queue": " a"})
     cut(monkeypatch, "tick_insert", PLAIN, "true")
     assert ticked(db) == 0

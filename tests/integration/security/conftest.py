@@ -1,4 +1,4 @@
-"""Commands in this process."""
+"""Fixtures that run commands in this process."""
 
 from tests.support.fixtures import no_settings, pgsched
 

@@ -1,4 +1,4 @@
-"""Alerts: each role may do its part and no more, and who may only connect hears no error's text."""
+"""Alerts: each role can do its part and no more. A role that can only connect learns no text of an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.db.alerting import check, job, slot
 from tests.support.logins import Logins
 
 
-def test_who_may_only_connect_hears_that_there_is_an_incident_and_not_of_which_job(
+def test_a_role_that_can_only_connect_learns_only_that_an_alert_exists(
     logins: Logins, db: psycopg.Connection[Any]
 ) -> None:
     """LISTEN needs no grant."""
@@ -33,7 +33,9 @@ def test_who_may_only_connect_hears_that_there_is_an_incident_and_not_of_which_j
 
 
 @pytest.mark.parametrize("who", ["worker", "leader"])
-def test_a_worker_and_a_leader_look_and_tell(logins: Logins, db: psycopg.Connection[Any], who: str) -> None:
+def test_workers_and_leaders_can_check_jobs_and_deliver_alerts(
+    logins: Logins, db: psycopg.Connection[Any], who: str
+) -> None:
     mine = job(db, alert_after_failures=1, max_lateness="1 minute", max_duration="1 minute", expect_every="1 minute")
     slot(db, mine, 1, "dead")
     slot(db, mine, 0.5, "running")
@@ -52,7 +54,7 @@ def test_a_worker_and_a_leader_look_and_tell(logins: Logins, db: psycopg.Connect
     assert len(alerts.list_alerts(conn)) == (0 if who == "leader" else 1)
 
 
-def test_nobody_else_says_that_something_was_told(logins: Logins) -> None:
+def test_no_other_role_can_change_alerts_or_deliveries(logins: Logins) -> None:
     for who in ("alice", "ops", "eye"):
         conn = logins.connect(who)
         for statement in ("UPDATE pgsched.alert_deliveries SET delivered_at = now()", "DELETE FROM pgsched.alerts",

@@ -1,4 +1,4 @@
-"""What people change is noted in the same transaction, with who, when and what; what the leader writes is not."""
+"""Changes made by people are in the audit, from the same transaction; changes made by the leader are not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgsched.db.queries.jobs import calendars, jobs, queues
 from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import runs, workers
 from pgsched.errors import InputError
-from pgsched.services.changes import changes
+from pgsched.services.audit import changes
 from tests.support.db.leading import lead
 from tests.support.logins import Logins
 
@@ -74,14 +74,14 @@ def test_settings_and_pauses_are_noted(conn: psycopg.Connection[Any]) -> None:
     assert changes(conn, "queue")[0]["change"] == {"concurrency_limit": [2, 3]}
 
 
-def test_what_is_rolled_back_was_not_done(conn: psycopg.Connection[Any]) -> None:
+def test_a_change_that_is_rolled_back_is_not_noted(conn: psycopg.Connection[Any]) -> None:
     with conn.transaction():
         jobs.add(conn, {"name": "never", "task": "t"})
         raise psycopg.Rollback
     assert noted(conn) == []
 
 
-def test_what_the_leader_writes_is_not_noted(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
+def test_changes_made_by_the_leader_are_not_noted(conn: psycopg.Connection[Any], db: psycopg.Connection[Any]) -> None:
     jobs.add(conn, {"name": "tick", "schedule": "@every 1s", "task": "t"})
     jobs.add(conn, {"name": "once", "task": "t", "delete_after_run": True})
     queues.set_queue(conn, "q", {"concurrency_limit": 2})
@@ -107,7 +107,7 @@ def test_a_long_value_is_noted_by_its_beginning(conn: psycopg.Connection[Any]) -
     assert len(kept) < 600
 
 
-def test_who_it_was_is_the_login_and_the_role_it_acted_as(
+def test_the_login_and_the_role_it_acted_as_are_noted(
     logins: Logins, db: psycopg.Connection[Any], conn: psycopg.Connection[Any]
 ) -> None:
     alice, group = logins.connect("alice"), logins.name("group")
@@ -124,12 +124,12 @@ def test_who_it_was_is_the_login_and_the_role_it_acted_as(
         db.execute(f'DROP ROLE "{group}"'.encode())
 
 
-def test_what_is_asked_for_is_checked(conn: psycopg.Connection[Any]) -> None:
+def test_an_unknown_kind_of_object_is_refused(conn: psycopg.Connection[Any]) -> None:
     with pytest.raises(InputError, match="not one of job"):
         changes(conn, "jobs")
 
 
-def test_the_command_lists_and_pages(conn: psycopg.Connection[Any], dsn: str, capsys: Any) -> None:
+def test_the_audit_command_lists_changes(conn: psycopg.Connection[Any], dsn: str, capsys: Any) -> None:
     from pgsched.cli import run
 
     jobs.add(conn, {"name": "a", "task": "t"})
@@ -144,9 +144,7 @@ def test_the_command_lists_and_pages(conn: psycopg.Connection[Any], dsn: str, ca
     assert said("nonsense") == 2
 
 
-def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
-    logins: Logins, db: psycopg.Connection[Any]
-) -> None:
+def test_old_entries_are_pruned_and_only_the_owner_sets_their_age(logins: Logins, db: psycopg.Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.audit (at, action, what, name) SELECT now() - make_interval(days => d), 'created',"
                " 'job', 'j' || d FROM generate_series(0, 800, 100) d")  # fmt: skip
     kept = "SELECT count(*) FROM pgsched.audit WHERE name LIKE 'j%'"
@@ -170,9 +168,7 @@ def test_what_is_older_than_the_setting_goes_and_only_the_owner_says_how_old(
     assert changes(db, "retention")[0]["change"]["keep_audit"] == ["400 days", "50 days"]
 
 
-def test_the_person_for_whom_a_console_acts_is_noted_and_nobody_elses_word_for_it(
-    logins: Logins, db: psycopg.Connection[Any]
-) -> None:
+def test_only_a_console_can_name_the_person_for_whom_it_acts(logins: Logins, db: psycopg.Connection[Any]) -> None:
     for who in ("alice", "ops", "desk"):
         with connect(logins.dsn(who)) as opened:
             opened.acting_for = "carol@example.com"
@@ -185,7 +181,7 @@ def test_the_person_for_whom_a_console_acts_is_noted_and_nobody_elses_word_for_i
     }  # fmt: skip
 
 
-def test_without_the_question_who_says_so_anybody_could_name_anybody(
+def test_without_the_check_of_the_role_any_login_could_name_any_person(
     logins: Logins, db: psycopg.Connection[Any]
 ) -> None:
     row = db.execute("SELECT pg_get_functiondef('pgsched.acting_for()'::regprocedure)").fetchone()

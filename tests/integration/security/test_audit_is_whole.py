@@ -1,6 +1,7 @@
-"""What an operator may change is in the audit: every column and every function of his grants, found in the catalog.
+"""The audit is complete: it notes every column and every function by which an operator can change something.
 
-Invariant: a grant that is added is tried here as well: a column or function that is not known fails the test.
+Invariant: the grants are read from the catalog, so a new grant is tested as well. A new column is written with a value
+of its type. A new function fails the test until it is listed here.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ FUNCTIONS = """
 SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = 'pgsched'::regnamespace AND p.prokind = 'f'
     AND p.prosecdef AND p.provolatile = 'v' AND has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1
 """
-# That work was made is no change to what is there; who made it, the run's owner says.
+# New work changes nothing that exists; the owner of the run says which role made it.
 WORK = {"runs", "dependencies"}
 ROWS = """
 INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('j', 't', '@every 1h'), ('other', 't', '@every 1h');
@@ -44,8 +45,8 @@ INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
 """
-WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # of several rows
-# Another value than the one that a row of ROWS has, by column, else by type.
+WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # for tables with several rows
+# Values that differ from those in ROWS: by column here, by type in TYPES.
 VALUES = {
     "kind": "'command'",
     "timezone": "'Europe/Berlin'",
@@ -97,7 +98,7 @@ TYPES = {
     "text": "'another'", "integer": "7", "smallint": "7", "boolean": "true", "interval": "'2 hours'", "bigint": "7",
     "timestamp with time zone": "'2027-01-01Z'", "double precision": "0.25", "jsonb": """'{"a": 1}'""", "name": "'x'",
 }  # fmt: skip
-# The database's own, or of a limit's state: written with each change, or of no meaning to who reads the audit.
+# Columns that the database itself writes with a change, or that hold the state of a limit: of no use in the audit.
 NOT_CHANGES = {
     ("pauses", "paused_at"),
     ("limits", "applied_at"),
@@ -113,9 +114,10 @@ INSERTS = {
     "pauses": "(what, name) VALUES ('task', 'new')",
     "alerts": "(job_id, kind, details) VALUES (0, 'test', 'd')",
 }
-# What each of those that change something is called with.
+# The arguments for each function that changes something.
 CALLS = {
     "cancel": "(1, 'why')",
+    "update_run": "(5, 7)",
     "retry": "(3)",
     "retry_now": "(3)",
     "retry_tree": "(3)",
@@ -131,16 +133,25 @@ CALLS = {
 FOR_CALLS = """
 INSERT INTO pgsched.runs (id, task, state, started_at, finished_at) OVERRIDING SYSTEM VALUE
     VALUES (3, 't', 'dead', now(), now());
+INSERT INTO pgsched.runs (id, task) OVERRIDING SYSTEM VALUE VALUES (5, 't');
 UPDATE pgsched.jobs SET decided_until = now() + interval '1 day' WHERE name = 'other';
 INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at)
     SELECT id, name, schedule, timezone, anchor_at, '2026-01-01Z', '2026-01-02Z' FROM pgsched.jobs WHERE name = 'j';
 """
-# With its owner's rights, and yet no change that a person makes to something: keys, places, traces and locks of work
-# that is made, and notifications.
-# (A function without those rights changes only what its caller may: the columns above.)
+# Functions with the rights of their owner that still change nothing for a person: keys, places, traces and locks of
+# new work, and notifications. Without those rights, a function changes only what its caller may: the columns above.
 OTHERS = {
-    *("take_key", "bind_key", "run_of_key", "entry_state", "hold_run", "assert_claim", "carry_trace"),
-    *("tell_once", "workers_asleep"),
+    *(
+        "take_key",
+        "take_queued_key",
+        "bind_key",
+        "run_of_key",
+        "entry_state",
+        "hold_run",
+        "assert_claim",
+        "carry_trace",
+    ),
+    *("tell_once", "workers_asleep", "await_runs", "forget_slots"),
 }
 
 
@@ -151,7 +162,7 @@ def ops(logins: Logins, db: psycopg.Connection[Any]) -> Iterator[psycopg.Connect
 
 
 def noted(ops: psycopg.Connection[Any], statement: str) -> str:
-    """What became of a change that is taken back: so many rows in the audit, or the error."""
+    """Make a change and roll it back; return the number of its rows in the audit, or the error."""
     try:
         with ops.transaction(force_rollback=True):
             before = one(ops, "SELECT count(*) FROM pgsched.audit")
@@ -175,7 +186,7 @@ def test_every_column_that_an_operator_may_write_is_in_the_audit(ops: psycopg.Co
     assert wrong == {}
 
 
-def test_what_an_operator_adds_or_deletes_is_in_the_audit(ops: psycopg.Connection[Any]) -> None:
+def test_every_insert_and_delete_of_an_operator_is_in_the_audit(ops: psycopg.Connection[Any]) -> None:
     tables = {table for table, _, _ in ops.execute(COLUMNS, ["INSERT"]).fetchall()} - WORK
     assert tables == INSERTS.keys()
     found = {f"INSERT {table}": noted(ops, f"INSERT INTO pgsched.{table} {INSERTS[table]}") for table in tables}
@@ -187,7 +198,7 @@ def test_what_an_operator_adds_or_deletes_is_in_the_audit(ops: psycopg.Connectio
     assert "DELETE kept_keys" in found
 
 
-def test_every_function_that_changes_something_notes_it(
+def test_every_function_that_changes_something_is_in_the_audit(
     ops: psycopg.Connection[Any], db: psycopg.Connection[Any]
 ) -> None:
     db.execute(FOR_CALLS.encode())
@@ -198,7 +209,7 @@ def test_every_function_that_changes_something_notes_it(
     assert names - CALLS.keys() - OTHERS == set(), "new ones: do they change something that a person should answer for?"
 
 
-def test_the_leader_s_incidents_are_not_noted_and_nobody_else_can_say_that_he_leads(
+def test_only_the_leader_can_change_alerts_without_a_row_in_the_audit(
     ops: psycopg.Connection[Any], logins: Logins, db: psycopg.Connection[Any]
 ) -> None:
     close = "UPDATE pgsched.alerts SET closed_at = clock_timestamp()"

@@ -1,4 +1,4 @@
-"""Text that others wrote reaches neither a terminal nor a page as it is, whichever command shows it."""
+"""Control characters in stored text are escaped by every command and every metric that shows the text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pgsched.cli import run
 from pgsched.errors import BUG
 from pgsched.telemetry import exposition
 
-NAME = "b\x9b31md\u202ee\u200bf\u2066g\ufeffh\u200di\U000e0041"  # what a name may hold
+NAME = "b\x9b31md\u202ee\u200bf\u2066g\ufeffh\u200di\U000e0041"  # characters that a name may have
 EVIL = f"a\x1b[2J\x07{NAME}"
 FORBIDDEN = ("\x1b[2J", "\x07", *(char for char in NAME if not char.isalnum()))
 
 
 @pytest.fixture
 def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
-    """A database in which whatever takes such text has it."""
+    """Write hostile text to every column that takes it; return the DSN."""
     for statement, values in (
         ("INSERT INTO pgsched.jobs (name, schedule, task, description) VALUES ('nightly', '* * * * *', %s, %s)",
          [EVIL, EVIL]),
@@ -51,7 +51,7 @@ def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
         ("SELECT pgsched.backfill(%s, now() - interval '1 minute', now())", [NAME]),
         ("INSERT INTO pgsched.leader (term, holder, hostname, pid) VALUES (1, %s, %s, 1)", [EVIL, EVIL]),
     ):  # fmt: skip
-        with contextlib.suppress(psycopg.errors.CheckViolation), db.transaction():  # refused: so much the better
+        with contextlib.suppress(psycopg.errors.CheckViolation), db.transaction():  # a column may refuse the text
             db.execute(statement.encode(), values)
     return dsn
 
@@ -61,9 +61,11 @@ def hostile(dsn: str, db: psycopg.Connection[Any]) -> str:
     ["status", "doctor", "run list", "run show 1", "run logs 1", "run tree 1", "job list", "job show nightly", "audit",
      "queue list", "run retry 1", "job pause nightly --reason x", "retention show", "limit list", "run cancel 2",
      "job show N", "job update N --timezone UTC", "job pause N", "job resume N", "job run N", "explain N",
-     "queue set N --concurrency 1", "queue pause N", "queue resume N", "limit set N --concurrency 1", "limit remove N",
-     "pause --queue N", "resume --task N", "backfill list", "backfill N --from -1m --to 0s", "alerts", "job delete N",
-     "run list --queue N", "schedule preview N", "job show xN", "check"],
+     "queue set N --concurrency 1", "pause --queue N", "resume --queue N", "limit set N --concurrency 1",
+     "limit remove N", "resume --task N", "backfill list", "backfill start N --from 1m --to 0s --dry-run", "backfill N",
+     "alerts",
+     "job delete N", "run list --queue N", "job preview --schedule N", "job show xN", "check", "task list",
+     "task show N", "worker list", "worker drain N", "enqueue N", "run update 1 --queue N", "report"],
 )  # fmt: skip
 def test_no_command_shows_a_control_character(
     hostile: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -42,9 +42,7 @@ HOOK = "https://hooks.example/T0/hunter2"
          {"PGSCHED_SQL_DSN_DWH": DSN}),
     ],
 )  # fmt: skip
-def test_what_has_a_password_goes_through_the_environment(
-    args: list[str], kept: list[str], moved: dict[str, str]
-) -> None:
+def test_options_with_a_secret_move_to_the_environment(args: list[str], kept: list[str], moved: dict[str, str]) -> None:
     assert move_secrets(args, {"HOME": "/"}) == (kept, {"HOME": "/", **moved})
 
 
@@ -53,12 +51,12 @@ def test_what_has_a_password_goes_through_the_environment(
     [[], ["status"], ["status", "--dsn"], ["status", "--dsn", "host=h user=u"], ["psql", "--", "--dsn", DSN],
              ["worker", "--alert-webhook", "http://h/a b"], ["worker", "--alert-webhook"]],
 )  # fmt: skip
-def test_what_has_none_stays_as_it_is(args: list[str]) -> None:
+def test_a_command_line_without_a_secret_stays_unchanged(args: list[str]) -> None:
     assert move_secrets(args, {}) is None
 
 
 def test_every_option_that_may_hold_a_secret_is_known() -> None:
-    """Whatever takes a connection string, a password or a URL that others tell nobody."""
+    """These are the options for a connection string, a password or a secret URL."""
     assert {*CONNECTION_OPTIONS, *SECRET_OPTIONS, *NAMED_CONNECTION_OPTIONS} == {*MAY_HOLD_SECRETS}
     told = {
         option: f"{parameter.help} {parameter.metavar}"
@@ -70,12 +68,12 @@ def test_every_option_that_may_hold_a_secret_is_known() -> None:
     words = re.compile(r"\b(DSN|URL|[Pp]assword|[Tt]oken|[Ss]ecret|webhook)\b")
     found = {option for option, text in told.items() if words.search(text) or words.search(option)}
     files = {option for option in found if option.endswith("-file")}
-    # what is to be run, which is kept in the database, and switches
+    # --task is stored in the database anyway, and the other two are switches
     assert found - files - {"--task", "--hash-password", "--no-auth"} == {*MAY_HOLD_SECRETS}
 
 
 def commands(group: Any) -> Iterator[Any]:
-    """The command and all below it."""
+    """Yield the command and all commands below it."""
     yield group
     for one in getattr(group, "commands", {}).values():
         yield from commands(one)
@@ -83,7 +81,7 @@ def commands(group: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def secret_dsn(dsn: str, db: psycopg.Connection[Any]) -> Iterator[str]:
-    """The test's database with the secret as password."""
+    """Yield a DSN of the test's database with the secret as the password."""
     with superuser(db, dsn, "hunter2") as secret:
         yield secret
 

@@ -1,4 +1,7 @@
-"""What names a run outside of the database, and whose the database is, only the owner and the leader write."""
+"""Columns that identify a run outside of the database: the owner and the leader write them, no other role does.
+
+The columns that identify the database itself are for its owner alone.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ WRITABLE = (
 )
 
 
-def test_what_names_a_run_is_for_nobody_to_write(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_only_the_leader_s_role_can_write_columns_that_identify_a_run(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
     roles = ["pgsched_producer", "pgsched_operator", "pgsched_worker", "pgsched_viewer"]
     columns = ["runs.created_at", "runs.reruns", "identity.database", "identity.fleet"]
     assert db.execute(WRITABLE, [roles, columns]).fetchall() == []

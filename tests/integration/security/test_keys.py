@@ -1,4 +1,4 @@
-"""A kept key belongs to the role that took it: another one neither uses, writes nor reads it, and is told so."""
+"""A kept key belongs to one role: another role is refused when it uses or writes the key, and cannot read it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Db = psycopg.Connection[Any]
 
 
 def end(db: Db, run_id: int) -> None:
-    """The run has ended with a result, and is pruned."""
+    """End the run with a result, and prune it."""
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now(), result = '\"secret\"',"
                " error = 'a secret' WHERE id = %s", [run_id])  # fmt: skip
     assert prune(db, 0) == 1
 
 
-# ---- whose key it is
+# ---- the owner of a key
 
 
 @WAYS
@@ -43,7 +43,7 @@ def test_a_key_that_another_owner_has_is_refused(key: str, policy: str, logins: 
 
 
 @WAYS
-def test_a_key_is_its_owners_also_after_its_run_was_pruned(key: str, logins: Logins, db: Db) -> None:
+def test_a_key_keeps_its_owner_after_its_run_was_pruned(key: str, logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     first = one(alice, f"SELECT enqueue('t', {key})")
     end(db, first)
@@ -53,7 +53,7 @@ def test_a_key_is_its_owners_also_after_its_run_was_pruned(key: str, logins: Log
 
 
 @WAYS
-def test_a_key_that_has_expired_is_anybodys(key: str, logins: Logins, db: Db) -> None:
+def test_an_expired_key_is_free_for_any_role(key: str, logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     first = one(alice, f"SELECT enqueue('t', {key})")
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
@@ -65,7 +65,9 @@ def test_a_key_that_has_expired_is_anybodys(key: str, logins: Logins, db: Db) ->
 
 @WAYS
 @pytest.mark.parametrize("undone", [False, True])
-def test_who_waits_for_anothers_key_is_refused_or_has_it(undone: bool, key: str, logins: Logins, db: Db) -> None:
+def test_an_enqueue_that_waits_for_a_key_gets_it_only_after_a_rollback(
+    undone: bool, key: str, logins: Logins, db: Db
+) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     enqueue = f"SELECT how FROM enqueue_result('t', {key})"
     with alice.transaction(force_rollback=undone):
@@ -92,7 +94,7 @@ def test_the_members_of_a_role_share_its_keys(key: str, logins: Logins, db: Db) 
 
 
 @WAYS
-def test_in_a_function_with_its_owners_rights_a_key_is_the_callers(key: str, logins: Logins, db: Db) -> None:
+def test_a_key_taken_in_a_security_definer_function_is_the_caller_s(key: str, logins: Logins, db: Db) -> None:
     db.execute("CREATE FUNCTION public.ask() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS"
                f" $$ SELECT pgsched.enqueue('t', {key}) $$".encode())  # fmt: skip
     db.execute(f'ALTER FUNCTION public.ask() OWNER TO "{logins.name("bob")}"'.encode())
@@ -106,13 +108,13 @@ def test_in_a_function_with_its_owners_rights_a_key_is_the_callers(key: str, log
 
 
 @WAYS
-def test_an_operator_meets_the_run_of_any_key(key: str, logins: Logins) -> None:
+def test_an_operator_can_use_the_key_of_any_role(key: str, logins: Logins) -> None:
     first = one(logins.connect("alice"), f"SELECT enqueue('t', {key})")
     assert one(logins.connect("ops"), f"SELECT enqueue('t', {key})") == first
 
 
 @WAYS
-def test_a_rejected_or_undone_enqueue_leaves_no_key_in_the_way(key: str, logins: Logins, db: Db) -> None:
+def test_a_rejected_or_rolled_back_enqueue_keeps_no_key(key: str, logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     with alice.transaction(force_rollback=True):
         alice.execute(f"SELECT enqueue('t', {key})".encode())
@@ -122,10 +124,10 @@ def test_a_rejected_or_undone_enqueue_leaves_no_key_in_the_way(key: str, logins:
     assert one(bob, f"SELECT enqueue('t', {key})")
 
 
-# ---- nobody forges one
+# ---- no role forges a key
 
 
-def test_nobody_writes_kept_keys_but_by_enqueueing(logins: Logins, db: Db) -> None:
+def test_kept_keys_are_written_only_by_enqueueing(logins: Logins, db: Db) -> None:
     alice = logins.connect("alice")
     one(alice, "SELECT enqueue('t', idempotency_key => 'i')")
     write = [
@@ -142,7 +144,7 @@ def test_nobody_writes_kept_keys_but_by_enqueueing(logins: Logins, db: Db) -> No
     assert not_refused(logins.connect("eye"), take, "SELECT bind_key('idempotency', 'i', 7)") == {}
 
 
-def test_an_operator_frees_a_key_that_is_in_somebodys_way(logins: Logins) -> None:
+def test_an_operator_can_free_a_key(logins: Logins) -> None:
     alice, bob, ops = logins.connect("alice"), logins.connect("bob"), logins.connect("ops")
     one(alice, "SELECT enqueue('t', idempotency_key => 'i')")
     assert not_refused(bob, "SELECT enqueue('t', idempotency_key => 'i')") == {}
@@ -152,7 +154,7 @@ def test_an_operator_frees_a_key_that_is_in_somebodys_way(logins: Logins) -> Non
 
 @pytest.mark.parametrize("bound", [False, True])
 def test_the_functions_that_keep_keys_give_no_more_than_an_enqueue(bound: bool, logins: Logins, db: Db) -> None:
-    """One that was only taken stands for no run, and is in nobody's way; one that is kept cannot be bound anew."""
+    """A key that was only taken stands for no run and blocks no other role. A bound key cannot be bound again."""
     alice, bob = logins.connect("alice"), logins.connect("bob")
     if bound:
         bobs = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
@@ -165,8 +167,8 @@ def test_the_functions_that_keep_keys_give_no_more_than_an_enqueue(bound: bool, 
     assert one(db, "SELECT owner FROM pgsched.kept_keys") == logins.name("bob")
 
 
-def test_a_key_belongs_to_who_bound_it_and_not_to_who_only_took_it(logins: Logins, db: Db) -> None:
-    """What is in bob's way is never said to be his: he would take another one's run for his own."""
+def test_a_key_belongs_to_the_role_that_bound_it_not_to_one_that_took_it(logins: Logins, db: Db) -> None:
+    """Otherwise the role that only took the key would take the run of another role for its own."""
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bob.execute("SELECT take_key('idempotency', 'i', 't', '8000-01-01Z')")
     alice.execute("SELECT bind_key('idempotency', 'i', %s)", [one(alice, "SELECT enqueue('t')")])
@@ -175,7 +177,7 @@ def test_a_key_belongs_to_who_bound_it_and_not_to_who_only_took_it(logins: Login
 
 
 @pytest.mark.parametrize("key", ["i", "hers"], ids=["the run's key", "a key of her own"])
-def test_a_key_bound_to_anothers_run_learns_nothing_of_it(key: str, logins: Logins, db: Db) -> None:
+def test_a_key_bound_to_the_run_of_another_role_shows_nothing_of_the_run(key: str, logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bobs = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
@@ -188,10 +190,10 @@ def test_a_key_bound_to_anothers_run_learns_nothing_of_it(key: str, logins: Logi
         assert found == [(bobs, None, None, None)]
 
 
-# ---- nobody reads another's
+# ---- no role reads the key of another role
 
 
-def test_what_became_of_a_pruned_run_is_read_by_whom_its_run_was(logins: Logins, db: Db) -> None:
+def test_only_roles_that_saw_a_pruned_run_can_read_its_result(logins: Logins, db: Db) -> None:
     bob = logins.connect("bob")
     first = one(bob, "SELECT enqueue('t', idempotency_key => 'i')")
     end(db, first)

@@ -1,4 +1,4 @@
-"""What a producer does not learn of others: the names of their jobs, also where something else tells of these."""
+"""A producer does not learn the names of other roles' jobs, not even from the rows of workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pgsched.services.status import read_status
 from tests.support.logins import Logins, not_refused, one
 
 
-def test_the_jobs_that_a_worker_declares_are_not_for_producers(logins: Logins) -> None:
+def test_a_producer_cannot_read_the_jobs_that_a_worker_declares(logins: Logins) -> None:
     logins.connect("worker").execute(
         "INSERT INTO workers (name, hostname, pid, version, concurrency, kinds, tasks, lease, declares)"
         " VALUES ('w', 'h', 1, '1', 1, '{task}', '{t}', '30 s', '{salaries}')"

@@ -1,4 +1,4 @@
-"""Each role of people can do its whole work and nothing else: what is forbidden is tried, and refused with 42501."""
+"""Each role for people can do all of its work and nothing else: forbidden statements are tried and refused (42501)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched import App
+from pgsched.app.options import OPTIONS
+from pgsched.app.release import releases
 from pgsched.db.queries.jobs import jobs
-from pgsched.db.queries.runs import enqueue, graphs
+from pgsched.db.queries.runs import enqueue, graphs, tasks
 from pgsched.db.queries.runs import runs as run_rows
 from pgsched.db.schema import migrate
 from tests.support.logins import Logins, alone, not_refused, one
@@ -17,13 +20,10 @@ from tests.support.schema.releases import next_release, run
 
 pytestmark = [pytest.mark.pg14, pytest.mark.scram]
 
-VALUES: dict[str, Any] = dict.fromkeys(
-    ("queue", "priority", "max_attempts", "timeout", "at", "delay", "tags", "unique_key", "unique_scope", "on_conflict",
-     "idempotency_key", "idempotency_retention", "after", "after_any", "on_failure", "concurrency_key")
-)  # fmt: skip
+VALUES: dict[str, Any] = dict.fromkeys(OPTIONS)
 
 
-def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_a_producer_can_do_all_of_its_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
     alice = logins.connect("alice")
     jobs.add(alice, {"name": "nightly", "schedule": "0 2 * * *", "task": "t"})
     jobs.update(alice, "nightly", {"schedule": "0 3 * * *", "concurrency_limit": 1})
@@ -42,6 +42,8 @@ def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[A
         == enqueue.enqueue(alice, **keyed)
         == enqueue.enqueue(alice, **keyed | {"args": '{"a": 1}', "idempotency_key": None})
     )
+    queued = VALUES | {"task": "t", "args": "{}", "unique_by": ["*"], "unique_scope": "while_queued", "keep": "1 h"}
+    assert enqueue.enqueue(alice, **queued) == enqueue.enqueue(alice, **queued | {"on_conflict": "merge"})
     assert enqueue.enqueue(alice, **VALUES | {"task": "t", "args": "{}", "after": [plain]}) > plain
     assert (
         enqueue.enqueue_many(alice, ['{"n": 1}', '{"n": "a\\tb"}'], VALUES | {"task": "many", "tags": ["x", "y"]}) == 2
@@ -57,7 +59,19 @@ def test_a_producer_does_its_whole_work(logins: Logins, db: psycopg.Connection[A
     jobs.delete(alice, "nightly")
 
 
-def test_a_producer_touches_no_state_token_lease_or_attempt(logins: Logins) -> None:
+def test_a_producer_enqueues_by_name_and_many_with_their_keys(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    shop, mine = App("shop"), App("mine")
+    shop.task(name="once", unique_by=True)(lambda n: None)
+    assert tasks.register(db, "shop", releases(shop.tasks.values())) is None
+    plain = mine.task(name="plain")(lambda n: None)
+    alice = logins.connect("alice")
+    first, again = (mine.enqueue("once", {"n": 1}, connection=alice) for _ in range(2))
+    assert (again, again.how) == (first, "existing")
+    assert mine.enqueue("other", {"n": 1}, connection=alice).created
+    assert plain.enqueue_many([[1], [2]], connection=alice, idempotency_keys=["b", "a"]) == 2
+
+
+def test_a_producer_changes_no_state_token_lease_or_attempt(logins: Logins) -> None:
     alice = logins.connect("alice")
     alice.execute("INSERT INTO runs (task) VALUES ('t')")
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
@@ -110,7 +124,7 @@ def test_a_producer_touches_no_state_token_lease_or_attempt(logins: Logins) -> N
     ) == {}  # fmt: skip
 
 
-def test_a_producer_does_not_see_or_change_what_is_another_owners(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_a_producer_neither_sees_nor_changes_rows_of_another_owner(logins: Logins, db: psycopg.Connection[Any]) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     bobs = one(bob, "SELECT enqueue('t', unique_key => 'k')")
     bobs_job = one(bob, "INSERT INTO jobs (name, schedule, task) VALUES ('bobs', '@daily', 't') RETURNING id")
@@ -179,7 +193,7 @@ def test_rows_of_a_group_belong_to_each_of_its_members(logins: Logins, db: psyco
         db.execute(f'DROP ROLE "{group}"'.encode())
 
 
-def test_an_operator_has_everything_but_the_state_of_runs(logins: Logins) -> None:
+def test_an_operator_can_change_everything_except_the_state_of_runs(logins: Logins) -> None:
     alice, ops = logins.connect("alice"), logins.connect("ops")
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('hers', '@daily', 't')")
     hers = one(alice, "SELECT enqueue('t')")
@@ -227,7 +241,7 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
         "DELETE FROM jobs",
         "SELECT enqueue('t')",
         *(f"SELECT {call}({hers})" for call in ("cancel", "retry", "retry_now")),
-        *("SELECT pgsched.trigger('hers')", f"SELECT assert_claim({hers}, gen_random_uuid())"),  # he reads all tokens
+        *("SELECT pgsched.trigger('hers')", f"SELECT assert_claim({hers}, gen_random_uuid())"),  # viewers read tokens
         "INSERT INTO pauses (what) VALUES ('all')",
         "DELETE FROM audit",
         "SELECT pgsched.entry_state('mail', NULL)",
@@ -236,12 +250,12 @@ def test_a_viewer_sees_everything_and_changes_nothing(logins: Logins) -> None:
     ) == {}  # fmt: skip
 
 
-def test_a_login_without_a_role_has_nothing(logins: Logins) -> None:
+def test_a_login_without_a_role_has_no_rights(logins: Logins) -> None:
     assert not_refused(logins.connect("nobody"), "SELECT * FROM pgsched.runs", "SELECT pgsched.enqueue('t')",
                        "SELECT pgsched.cancel(1)", "SELECT pgsched.workers_asleep(1)") == {}  # fmt: skip
 
 
-def test_a_migration_puts_the_roles_in_force_again(
+def test_a_migration_restores_the_grants_of_the_roles(
     logins: Logins, db: psycopg.Connection[Any], dsn: str, tmp_path: Path
 ) -> None:
     db.execute("GRANT SELECT ON pgsched.audit TO PUBLIC")
@@ -254,23 +268,25 @@ def test_a_migration_puts_the_roles_in_force_again(
     assert db.execute(f"{owner} WHERE proname = 'note_of'").fetchall() == [("pgsched_owner", False)]
 
 
-def test_functions_with_anothers_rights_pin_their_search_path(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_security_definer_functions_pin_their_search_path(logins: Logins, db: psycopg.Connection[Any]) -> None:
     functions = db.execute(
         "SELECT proname, prosecdef, coalesce(proconfig::text LIKE '%search_path=pg_catalog, pg_temp%', false)"
         " FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace AND prokind <> 'a'"
     ).fetchall()
     assert len([name for name, definer, _ in functions if definer]) > 20
     assert [name for name, definer, pinned in functions if definer and not pinned] == []
-    # these are inlined or too hot for it; they run with the rights of who calls them
+    # these are inlined or called too often to pin it; they run with the rights of their caller
     assert {name for name, _, pinned in functions if not pinned} <= {
-        "after_jobs_of", "back_in_line", "bin_of", "has_options", "is_limited", "is_plain", "job_options", "keep_of",
-        "limit_of", "may_be_asleep", "notify", "phase_of", "queue_mark", "queue_of", "runs_before_insert",
-        "settled_state", "tell_workers", "waits_in_turn",
+        "after_jobs_of", "back_in_line", "bin_of", "has_options", "is_limited", "is_own_key", "is_plain",
+        "is_unclaimed", "job_options", "keep_of", "limit_of", "may_be_asleep", "notify", "phase_of", "queue_mark",
+        "queue_of", "runs_before_insert", "settled_state", "tell_workers", "waits_in_turn",
     }  # fmt: skip
 
 
-def test_nobody_makes_a_trigger_of_ours_on_rows_of_his_own(logins: Logins, db: psycopg.Connection[Any]) -> None:
-    """The types of such rows are his, and so are their casts: code of his would run with the owner's rights."""
+def test_no_role_can_use_trigger_functions_of_pgsched_on_its_own_table(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    """The role owns the types of its rows and their casts, so its code would run with the rights of pgsched's owner."""
     functions = [
         name
         for (name,) in db.execute(
@@ -300,7 +316,7 @@ def test_check_says_what_a_role_is_for(logins: Logins) -> None:
     assert [level for level, _ in grants("nobody")] == ["fail"]
 
 
-def test_every_table_is_for_somebody_and_nothing_is_for_everybody(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_every_table_has_a_reader_and_public_has_no_grant(logins: Logins, db: psycopg.Connection[Any]) -> None:
     tables = [
         name
         for (name,) in db.execute(

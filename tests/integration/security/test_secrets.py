@@ -1,4 +1,4 @@
-"""A password is in nothing that others can read: logs, lists of processes and of sessions, answers, tracebacks."""
+"""A password appears in nothing that others can read: logs, lists of processes and sessions, answers, tracebacks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ URL = f"postgresql://postgres:{SECRET}@127.0.0.1:1/nowhere"
 
 @pytest.fixture
 def secret_dsn(dsn: str, db: psycopg.Connection[Any]) -> Iterator[str]:
-    """The test's database with the secret as password."""
+    """Yield a DSN of the test's database with the secret as the password."""
     with superuser(db, dsn, SECRET) as secret:
         yield secret
 
 
 def pgsched(*args: str, **environ: str) -> str:
-    """All that a command says."""
+    """Run a command, and return all of its output."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")} | environ
     done = subprocess.run(
         [sys.executable, "-m", "pgsched", *args], cwd=ROOT, env=env, capture_output=True, text=True, timeout=60
@@ -48,7 +48,7 @@ BAD = (f"host=127.0.0.1 port=1 password={SECRET}", f"{URL}?nonsense=1", f"host=1
 FEW = (["check"], ["worker", "--allow", "shell"])
 
 
-# each command with one DSN, and each DSN with a few commands; the others say it in the same words
+# each command runs with one DSN, and each DSN with a few commands; the other pairs give the same messages
 @pytest.mark.parametrize(
     ("command", "bad"),
     [
@@ -56,7 +56,7 @@ FEW = (["check"], ["worker", "--allow", "shell"])
         *(pytest.param(command, bad, marks=() if command in FEW else LONG) for command in COMMANDS for bad in BAD),
     ],
 )
-def test_no_command_that_fails_says_the_password(command: list[str], bad: str) -> None:
+def test_a_command_that_fails_does_not_print_the_password(command: list[str], bad: str) -> None:
     assert SECRET not in pgsched(*command, PGSCHED_DSN=bad, PGSCHED_LOG="debug")
     assert SECRET not in pgsched(*command, "--dsn", bad, PGSCHED_LOG="debug")
 
@@ -64,11 +64,13 @@ def test_no_command_that_fails_says_the_password(command: list[str], bad: str) -
 @pytest.mark.parametrize(
     "command", [["status"], ["status", "--json"], ["doctor", "--json"], ["check"], ["run", "list"]]
 )
-def test_no_command_that_works_says_it(secret_dsn: str, command: list[str]) -> None:
+def test_a_command_that_succeeds_does_not_print_the_password(secret_dsn: str, command: list[str]) -> None:
     assert SECRET not in pgsched(*command, PGSCHED_DSN=secret_dsn)
 
 
-def test_sessions_and_processes_do_not_show_it(secret_dsn: str, db: psycopg.Connection[Any], tmp_path: Path) -> None:
+def test_sessions_and_processes_do_not_show_the_password(
+    secret_dsn: str, db: psycopg.Connection[Any], tmp_path: Path
+) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
     command = [sys.executable, "-m", "pgsched", "worker", "--allow", "shell,sql",
                "--dsn", secret_dsn, "--sql-dsn", f"other={secret_dsn}"]  # fmt: skip
@@ -97,7 +99,7 @@ def test_sessions_and_processes_do_not_show_it(secret_dsn: str, db: psycopg.Conn
     assert SECRET not in (tmp_path / "log").read_text()
 
 
-def test_no_error_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_contains_the_password(monkeypatch: pytest.MonkeyPatch) -> None:
     for bad in (URL, f"host=127.0.0.1 port=1 password={SECRET}", f"{URL}?nonsense=1", f"password={SECRET} nonsense"):
         with pytest.raises(PgschedError) as caught:
             connect(bad)

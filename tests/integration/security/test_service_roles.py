@@ -1,4 +1,4 @@
-"""Workers and leaders do their whole work with their roles alone, and no more."""
+"""Workers and leaders can do all of their work with their own roles alone, and nothing else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.working import all_ended, work
 pytestmark = [pytest.mark.pg14, pytest.mark.scram]
 
 
-def test_a_worker_makes_no_plans_and_a_leader_no_jobs(logins: Logins) -> None:
+def test_a_worker_cannot_plan_and_a_leader_cannot_change_jobs(logins: Logins) -> None:
     alice = logins.connect("alice")
     alice.execute("INSERT INTO jobs (name, schedule, task) VALUES ('j', '@daily', 't')")
     alice.execute("INSERT INTO runs (task) VALUES ('t')")
@@ -100,7 +100,7 @@ def test_workers_and_leaders_work_with_their_roles_alone(logins: Logins, db: psy
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE job_id IS NOT NULL") >= 1
 
 
-def test_workers_declare_and_the_leader_takes_away_with_their_roles_alone(
+def test_worker_and_leader_roles_suffice_to_declare_and_remove_jobs(
     logins: Logins, db: psycopg.Connection[Any]
 ) -> None:
     worker, leader = logins.connect("worker"), logins.connect("leader")
@@ -132,10 +132,10 @@ def test_a_worker_that_does_not_lead_needs_its_own_role_alone(logins: Logins, db
     )
 
 
-def test_a_worker_that_may_not_settle_says_so_before_there_is_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
+def test_a_worker_that_may_not_settle_fails_before_there_is_work(logins: Logins, db: psycopg.Connection[Any]) -> None:
     db.execute("REVOKE UPDATE (phase) ON pgsched.runs FROM pgsched_worker")
     with pytest.raises(PgschedError, match="permission denied"):
-        work(logins.dsn("worker"), App(), lambda: False, timeout=20)
+        work(logins.dsn("worker"), App("test"), lambda: False, timeout=20)
 
 
 def test_the_leaders_work_needs_no_more_than_the_leaders_role(logins: Logins) -> None:

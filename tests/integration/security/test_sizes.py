@@ -1,4 +1,4 @@
-"""A row holds no more than its limit, whoever writes it; what pgsched itself writes is far below."""
+"""The values of a row have size limits for every role; what pgsched itself writes is far below them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ATTEMPT = (
 
 
 def refuses(db: psycopg.Connection[Any], statement: str, value: object) -> str:
-    """The name of the limit that refuses it."""
+    """Check that the value is refused, and return the name of the limit."""
     with pytest.raises(psycopg.errors.CheckViolation) as caught, db.transaction():
         db.execute(statement.encode(), [value])
     return str(caught.value.diag.constraint_name or caught.value.diag.message_primary)
@@ -102,7 +102,7 @@ def test_names_and_texts_are_bounded(db: psycopg.Connection[Any], statement: str
     refuses(db, statement, value)
 
 
-def test_a_worker_s_login_cannot_fill_a_row_either(logins: Logins) -> None:
+def test_the_login_of_a_worker_cannot_exceed_the_limits(logins: Logins) -> None:
     run_id = logins.connect("alice").execute("SELECT pgsched.enqueue('t')").fetchone()
     worker = logins.connect("worker")
     with pytest.raises(psycopg.errors.CheckViolation):
@@ -111,8 +111,8 @@ def test_a_worker_s_login_cannot_fill_a_row_either(logins: Logins) -> None:
         worker.execute(ATTEMPT.format("traceback").encode(), ["x" * 300_000])
 
 
-def test_what_a_handler_raises_fits(db: psycopg.Connection[Any]) -> None:
-    """The longest that Python's side lets through, in characters of four bytes."""
+def test_the_longest_error_of_a_handler_fits_into_its_row(db: psycopg.Connection[Any]) -> None:
+    """These are the longest texts that the Python side lets through, in characters of four bytes."""
     try:
         raise ValueError("\U0001f600" * MIB)
     except ValueError as raised:
@@ -126,26 +126,26 @@ def test_what_a_handler_raises_fits(db: psycopg.Connection[Any]) -> None:
 
 
 def asked_to_end(db: psycopg.Connection[Any]) -> Any:
-    """A claim that somebody cancels with the longest reason that he may give."""
+    """Return a claim whose run is to be cancelled, with the longest reason that is allowed."""
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("UPDATE pgsched.runs SET cancel_requested_at = now(), cancel_reason = repeat('é', 32768)")
     return claim
 
 
-def test_no_reason_is_so_long_that_a_worker_cannot_settle(dsn: str, db: psycopg.Connection[Any]) -> None:
+def test_a_worker_can_settle_a_run_with_the_longest_cancel_reason(dsn: str, db: psycopg.Connection[Any]) -> None:
     claim = asked_to_end(db)
     assert settle(dsn, done(claim, Result.CANCELLED)) == ["cancelled"]
 
 
-def test_no_reason_is_so_long_that_the_leader_cannot_reap(db: psycopg.Connection[Any]) -> None:
-    """He would reap nobody else's runs of that batch either."""
+def test_the_leader_can_reap_a_run_with_the_longest_cancel_reason(db: psycopg.Connection[Any]) -> None:
+    """Otherwise the other runs of that batch would not be reaped either."""
     asked_to_end(db)
     db.execute("UPDATE pgsched.runs SET lease_until = now() - interval '1 hour'")
     assert [row["state"] for row in reap(db)] == ["cancelled"]
 
 
-def test_the_longest_text_of_a_job_is_no_obstacle_to_the_leader(
+def test_the_leader_can_update_a_job_with_the_longest_description(
     db: psycopg.Connection[Any],
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task, description)"

@@ -1,4 +1,4 @@
-"""A producer's runs carry their trace with the rights that a producer has, and nobody else's do by it."""
+"""A producer's rights suffice to give its own runs their trace, but not the runs of another role."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_producers_runs_carry_their_trace(db: psycopg.Connection[Any], logins:
     assert [text for text in found if not (text or "").startswith(wanted)] == []
 
 
-def test_nobody_gives_anothers_run_a_trace(db: psycopg.Connection[Any], logins: Logins) -> None:
+def test_a_producer_cannot_give_a_trace_to_the_run_of_another_role(db: psycopg.Connection[Any], logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     run = alice.execute("INSERT INTO pgsched.runs (task) VALUES ('a') RETURNING id").fetchone()
     carry = "SELECT pgsched.carry_trace(%s, 'created', '{\"traceparent\": \"x\"}')"

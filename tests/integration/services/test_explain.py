@@ -1,4 +1,4 @@
-"""`explain` has an answer for everything that can become of a slot: one test for each."""
+"""`explain` has an answer for everything that can happen to a slot; each test is named after one answer."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ran_at_the_second_attempt(db: psycopg.Connection) -> None:
     assert found.text.endswith("after 2 attempts, the last error: no disk.")
 
 
-def test_ran_late_because_nobody_led(db: psycopg.Connection) -> None:
+def test_ran_late_because_no_process_led(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 1)
     led(db, "30 days", "2 hours")
@@ -68,7 +68,7 @@ def test_ran_late_because_nobody_led(db: psycopg.Connection) -> None:
     )
 
 
-def test_an_absence_that_began_after_the_slot_was_due_is_not_the_reason(db: psycopg.Connection) -> None:
+def test_no_leader_after_the_slot_was_due_is_not_the_reason(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 1)
     led(db, "30 days", f"{(now(db) - slot).total_seconds() - 600} seconds")
@@ -139,7 +139,7 @@ def test_no_slot_of_the_schedule(db: psycopg.Connection) -> None:
     assert why(db, slot + timedelta(minutes=50)).slot == slot + HOUR
 
 
-def test_in_the_future_and_what_will_hold_it_back(db: psycopg.Connection) -> None:
+def test_in_the_future_and_what_will_delay_the_slot(db: psycopg.Connection) -> None:
     add(db, 0)
     led(db)
     found = why(db, hour(db, -5))
@@ -152,7 +152,7 @@ def test_in_the_future_and_what_will_hold_it_back(db: psycopg.Connection) -> Non
     assert "by alice; and no process leads now (start a pgsched worker)." in found.text
 
 
-def test_not_decided_because_nobody_leads(db: psycopg.Connection) -> None:
+def test_not_decided_because_no_process_leads(db: psycopg.Connection) -> None:
     add(db)
     led(db, "30 days", "150 minutes")
     slot = hour(db, 1)
@@ -266,7 +266,9 @@ def test_moved_by_jitter(db: psycopg.Connection) -> None:
 @pytest.mark.parametrize("at", [None, "now"])
 def test_a_job_in_error(db: psycopg.Connection, at: str | None) -> None:
     add(db, hours=0)
-    db.execute("UPDATE pgsched.jobs SET schedule = '0 0 31 2 *'")  # the database takes it, and the leader tells
+    db.execute(
+        "UPDATE pgsched.jobs SET schedule = '0 0 31 2 *'"
+    )  # the database accepts it; the leader reports the error
     lead(db)
     found = why(db, None if at is None else now(db))
     assert (found.answer, found.slot, found.is_slot) == ("job_in_error", None, False)
@@ -297,7 +299,7 @@ def test_a_manual_run_is_found_by_its_second(db: psycopg.Connection) -> None:
     assert found.text.endswith("It was asked for by hand.")
 
 
-def test_a_backfill_s_run_says_so(db: psycopg.Connection) -> None:
+def test_a_run_of_a_backfill_names_the_backfill(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 40)
     backfills.add_backfill(db, "a", backfills.Request(slot.isoformat(), (slot + HOUR).isoformat()))

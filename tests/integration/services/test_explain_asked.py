@@ -1,4 +1,4 @@
-"""Which slot of which job `explain` is asked about; it holds up nobody, and tells lengths in one manner."""
+"""How `explain` finds the slot and job that it is asked about; its locks, and how it formats durations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pgsched.core.explanations import format_timedelta
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import InputError, NotFound
-from tests.support.db.explaining import HOUR, add, hour, put, why
+from pgsched.services.jobs.explain import explain_slot
+from tests.support.db.explaining import HOUR, add, hour, put, said_by_sql, why
 from tests.support.db.passing import lead, now
 
 
@@ -37,13 +38,13 @@ def test_the_latest_due_slot_is_the_default(db: psycopg.Connection) -> None:
     assert (found.slot, found.asked, found.is_slot, found.nearest) == (hour(db), None, True, None)
 
 
-def test_a_new_job_is_told_its_first_slot(db: psycopg.Connection) -> None:
+def test_the_default_of_a_new_job_is_its_first_slot(db: psycopg.Connection) -> None:
     add(db, 0, schedule="0 0 1 1 *")
     found = why(db)
     assert (found.answer, found.slot > now(db)) == ("future", True)
 
 
-def test_a_fixed_delay_has_the_slots_that_were(db: psycopg.Connection) -> None:
+def test_a_fixed_delay_has_only_its_past_slots(db: psycopg.Connection) -> None:
     add(db, schedule="@after 1h")
     with pytest.raises(InputError, match="job a has no slots to explain yet: @after 1h"):
         why(db)
@@ -53,7 +54,7 @@ def test_a_fixed_delay_has_the_slots_that_were(db: psycopg.Connection) -> None:
     assert (why(db).slot, why(db, hour(db, 50)).nearest) == (slot[0], (None, slot[0]))
 
 
-def test_a_deleted_job_by_its_id(db: psycopg.Connection) -> None:
+def test_a_deleted_job_is_found_by_its_id(db: psycopg.Connection) -> None:
     add(db)
     slot = hour(db, 1)
     put(db, slot, "succeeded", attempt=1, started_at=slot)
@@ -65,7 +66,7 @@ def test_a_deleted_job_by_its_id(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("name", ["b", "2", "9" * 30])
-def test_a_job_that_never_was(db: psycopg.Connection, name: str) -> None:
+def test_a_job_that_never_existed_is_not_found(db: psycopg.Connection, name: str) -> None:
     with pytest.raises(NotFound, match="there is no job named"):
         why(db, name=name)
 
@@ -73,14 +74,15 @@ def test_a_job_that_never_was(db: psycopg.Connection, name: str) -> None:
 def test_an_instant_without_offset_is_the_job_s_wall_clock(db: psycopg.Connection) -> None:
     add(db, schedule="0 2 * * *", timezone="Asia/Tokyo")
     assert why(db, "2026-05-01T02:00").slot == datetime(2026, 4, 30, 17, tzinfo=UTC)
-    with pytest.raises(InputError, match='at: "noon" is not an ISO date or time'):
+    with pytest.raises(InputError, match='at: "noon" is not a time'):
         why(db, "noon")
 
 
-def test_it_holds_up_nobody(db: psycopg.Connection) -> None:
+def test_explain_locks_no_more_than_a_plain_read(db: psycopg.Connection) -> None:
     add(db)
     with db.transaction():
-        why(db)
+        explain_slot(db, "a")
+        said_by_sql(db, None)
         db.execute("SELECT FROM pgsched.jobs")
         locks = db.execute("SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'"
                            " AND mode <> 'AccessShareLock'").fetchone()  # fmt: skip
@@ -106,5 +108,5 @@ def test_a_wall_time_that_the_zone_skips_stands_for_the_end_of_the_gap(db: psyco
      (101.9, "1 minute 41 seconds"), (281, "4 minutes 41 seconds"), (5400, "1 hour 30 minutes"),
      (90_061, "25 hours 1 minute 1 second"), (172_800, "2 days"), (10_917_137, "126 days 8 hours")],
 )  # fmt: skip
-def test_lengths_are_told_in_one_manner(seconds: float, words: str) -> None:
+def test_durations_are_formatted_in_one_way(seconds: float, words: str) -> None:
     assert format_timedelta(timedelta(seconds=seconds)) == words

@@ -1,4 +1,4 @@
-"""`explain` of a slot that overlap skipped follows one step: what the earlier run waits for."""
+"""`explain` of a slot that was skipped for overlap also says what the earlier run waits for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> None
     )
 
 
-def test_a_slot_skipped_for_a_run_that_is_not_finished_says_what_that_one_waits_for(db: psycopg.Connection) -> None:
+def test_a_slot_skipped_for_overlap_says_what_the_earlier_run_waits_for(db: psycopg.Connection) -> None:
     add(db)
     put(db, hour(db, 2), "waiting", ready_at=hour(db, 2))
     put(db, hour(db, 1), "skipped", reason="overlap: run 1 was not finished", finished_at=hour(db, 1))

@@ -1,4 +1,4 @@
-"""`explain` of slots without a run of their own: passed over, coalesced, behind an end or before a beginning."""
+"""`explain` of slots without a run of their own: passed over, coalesced, after the end or before the start."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_coalesced_into_a_run_for_many_slots(db: psycopg.Connection) -> None:
 
 
 def paused_stretch(db: psycopg.Connection) -> None:
-    """Run 1 is the row of the last three slots, which a pause passed over."""
+    """Let a pause pass over the last three slots, so that one row stands for them."""
     add(db)
     lead(db)
     db.execute("DELETE FROM pgsched.runs")
@@ -74,7 +74,7 @@ def paused_stretch(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("by", ["retry", "backfill"])
-def test_a_stretch_s_row_that_was_revived_ran_for_its_own_slot(db: psycopg.Connection, by: str) -> None:
+def test_a_revived_row_of_a_stretch_runs_for_its_own_slot_alone(db: psycopg.Connection, by: str) -> None:
     paused_stretch(db)
     run_id = why(db, hour(db)).run_id
     if by == "retry":
@@ -106,7 +106,7 @@ def test_a_run_for_many_slots_that_is_retried_is_for_all_of_them(db: psycopg.Con
     assert (why(db, hour(db, 1)).answer, why(db, hour(db, 1)).details["state"]) == ("coalesced", "queued")
 
 
-def test_a_run_for_many_slots_that_a_backfill_repeats_had_run_for_the_others(db: psycopg.Connection) -> None:
+def test_a_coalesced_run_repeated_by_a_backfill_still_counts_for_its_slots(db: psycopg.Connection) -> None:
     add(db, misfire_after="0")
     lead(db)
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', attempt = 1, started_at = now(), finished_at = now()")
@@ -146,7 +146,7 @@ def test_an_undecided_slot_of_the_schedule_before_the_edit(db: psycopg.Connectio
     assert (why(db, hour(db, 1)).answer, why(db, hour(db, 1)).run_id) == ("edited", 1)
 
 
-def test_a_stretch_of_the_schedule_before_the_edit_is_told_as_such(db: psycopg.Connection) -> None:
+def test_a_stretch_of_the_earlier_schedule_is_named_as_such(db: psycopg.Connection) -> None:
     add(db, 50)
     jobs.update(db, "a", {"schedule": "30 * * * *"})
     noted = why(db, hour(db, 5) + HOUR / 2)
@@ -196,7 +196,7 @@ def test_max_runs_and_a_later_run_by_hand(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize(("column", "answer"), [("ends_at", "after_end"), ("max_runs", "max_runs")])
-def test_between_the_end_and_its_extension(db: psycopg.Connection, column: str, answer: str) -> None:
+def test_between_the_end_of_the_job_and_its_extension(db: psycopg.Connection, column: str, answer: str) -> None:
     add(db, catch_up="all", overlap="allow", **{column: 1 if column == "max_runs" else hour(db, -1)})
     lead(db)
     assert why(db, hour(db, 1)).answer == answer

@@ -1,4 +1,4 @@
-"""Real workers that are observed from outside."""
+"""Fixtures: real workers that tests observe from outside, and commands in processes of their own."""
 
 from tests.support.fixtures import fleet, process
 

@@ -1,4 +1,4 @@
-"""/healthz and /readyz of real workers, and an endpoint that nobody can hold up."""
+"""/healthz and /readyz of real workers, and an endpoint that slow clients cannot block."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from pgsched.telemetry.endpoint import HEAD_BYTES, MOST_CONNECTIONS, Answer, Endpoint, address, listen
-from pgsched.telemetry.health import Health, combine_children
-from pgsched.worker.health import worker_health
+from pgsched.telemetry.liveness import Health, combine_children
+from pgsched.worker.liveness import worker_health
 from tests.support.fleet import Fleet
 from tests.support.server import PrivateCluster
 from tests.support.telemetry.scraping import answers, ask, free_port
@@ -24,9 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.scram
 
 
-def test_a_worker_that_works_is_alive_and_ready_and_one_that_drains_is_not_ready(
-    db: psycopg.Connection, fleet: Fleet
-) -> None:
+def test_a_working_worker_is_ready_and_a_draining_worker_is_not(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     (worker,) = fleet.start(
         1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--grace", "20"
@@ -58,7 +56,7 @@ def test_the_leader_names_the_problems_of_the_system_and_stays_ready(db: psycopg
 
 
 @pytest.mark.slow
-def test_a_worker_whose_loop_is_blocked_says_so(db: psycopg.Connection, fleet: Fleet) -> None:
+def test_healthz_of_a_worker_whose_loop_is_blocked_names_the_handler(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--health", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app")
     db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('blocks', '{\"seconds\": 13}')")
@@ -87,7 +85,7 @@ def test_a_worker_without_its_database_is_alive_and_not_ready(
     answers(port, "/readyz", 200)
 
 
-def test_a_leader_has_probes_too(dsn: str, fleet: Fleet) -> None:
+def test_a_leader_process_has_probes(dsn: str, fleet: Fleet) -> None:
     port = free_port()
     command = [sys.executable, "-m", "pgsched", "leader", "--dsn", dsn, "--health", f"127.0.0.1:{port}"]
     process = subprocess.Popen(command)
@@ -96,10 +94,11 @@ def test_a_leader_has_probes_too(dsn: str, fleet: Fleet) -> None:
         assert ask(port, "/healthz").text == "ok\n"
     finally:
         process.terminate()
-        assert process.wait(20) == 0
+        code = process.wait(20)
+    assert code == 0
 
 
-def test_a_parent_is_ready_as_long_as_one_worker_is(fleet: Fleet) -> None:
+def test_a_parent_of_several_workers_is_ready(fleet: Fleet) -> None:
     port = free_port()
     parent = fleet.launch("--health", f"127.0.0.1:{port}", "--processes", "2")
     answers(port, "/readyz", 200)
@@ -127,11 +126,12 @@ def test_health_needs_no_extra_package(dsn: str) -> None:
         answers(port, "/readyz", 200)
     finally:
         process.terminate()
-        assert process.wait(30) == 0
+        code = process.wait(30)
+    assert code == 0
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-def test_a_heartbeat_that_has_ended_is_wrong_unless_the_worker_stops(stopping: bool) -> None:
+def test_an_ended_heartbeat_is_unhealthy_unless_the_worker_stops(stopping: bool) -> None:
     worker: Any = SimpleNamespace(
         heartbeat=SimpleNamespace(is_alive=lambda: False, beaten_at=0.0),
         watchdog=SimpleNamespace(silent_s=lambda: 0.0),
@@ -143,7 +143,7 @@ def test_a_heartbeat_that_has_ended_is_wrong_unless_the_worker_stops(stopping: b
                      Health(["its heartbeat has ended"], []))  # fmt: skip
 
 
-def test_together_one_worker_that_works_is_enough() -> None:
+def test_one_healthy_worker_is_enough_for_the_parent() -> None:
     fine, blocked, drains = Health([], []), Health(["blocked"], []), Health([], ["drains"])
     assert combine_children({"1": fine, "2": blocked}).answer("/healthz") == (200, b"ok\n")
     assert combine_children({"1": fine, "2": None}).answer("/readyz") == (200, b"ok\n")
@@ -166,7 +166,7 @@ def endpoint() -> Iterator[int]:
     made.close()
 
 
-def test_it_answers_what_it_knows_and_refuses_the_rest(endpoint: int) -> None:
+def test_the_endpoint_serves_known_paths_and_refuses_other_requests(endpoint: int) -> None:
     assert ask(endpoint, "/fine?x=1", headers={"Accept": "text/x"}) == (200, "text/x", "text/plain; charset=utf-8")
     assert ask(endpoint, "/fine", "HEAD").text == ""
     assert ask(endpoint, "/fine", "POST").status == 405
@@ -181,8 +181,8 @@ def test_a_request_that_is_too_long_is_cut_off(endpoint: int) -> None:
 
 
 @pytest.mark.slow
-def test_slow_clients_hold_up_nobody_for_long(endpoint: int) -> None:
-    """More connections than it serves: after a few seconds all of them are gone."""
+def test_slow_clients_block_the_endpoint_only_briefly(endpoint: int) -> None:
+    """There are more slow connections than the endpoint serves; after a few seconds it has closed all of them."""
     held = [socket.create_connection(("127.0.0.1", endpoint)) for _ in range(MOST_CONNECTIONS + 5)]
     try:
         for one in held:
@@ -207,11 +207,11 @@ def raw(port: int, data: bytes) -> bytes:
     ("text", "found"),
     [(":9464", ("", 9464)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::]:9464", ("::", 9464)), ("host:0", ("host", 0))],
 )
-def test_addresses(text: str, found: tuple[str, int]) -> None:
+def test_addresses_are_parsed(text: str, found: tuple[str, int]) -> None:
     assert address("metrics", text) == found
 
 
-def test_it_listens_on_all_addresses_or_one() -> None:
+def test_the_endpoint_listens_on_all_addresses_or_on_one() -> None:
     with listen("metrics", ":0") as everywhere:
         socket.create_connection(("127.0.0.1", everywhere.getsockname()[1]), timeout=5).close()
     with listen("metrics", "127.0.0.1:0") as here:

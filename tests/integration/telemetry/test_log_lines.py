@@ -1,4 +1,4 @@
-"""What a worker says in its log to whoever watches it."""
+"""The log lines by which an operator follows a worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APP = "tests.support.apps.talkative:app"
 
 
 def lines(fleet: Fleet, event: str) -> list[dict[str, Any]]:
-    """The worker's JSON lines of an event, once there is one."""
+    """Return the worker's JSON lines of an event, once there is one."""
 
     def found() -> list[dict[str, Any]]:
         said = [line for line in fleet.members[0].log.read_text().splitlines() if line.startswith("{")]
@@ -36,7 +36,7 @@ def worker(fleet: Fleet) -> Iterator[Fleet]:
     yield fleet
 
 
-def test_the_first_line_says_what_it_serves(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+def test_the_first_line_names_app_queues_tasks_and_database(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     (line,) = lines(worker, "started")
     assert (line["app"], line["queues"], line["kinds"]) == ("talkative", "mail, default", "task")
     assert line["tasks"] == "talkative.boom, talkative.prints, talkative.waits"
@@ -52,7 +52,7 @@ def test_failures_are_warnings_and_dead_runs_errors(worker: Fleet, db: psycopg.C
     assert dead["more"] == f"pgsched run show {dead['run']}" and "boom" in dead["error"]
 
 
-def test_a_drain_says_what_runs_and_how_to_hurry(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+def test_a_drain_logs_the_running_attempts_and_how_to_stop_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.waits')")
     wait_until(lambda: db.execute("SELECT FROM pgsched.runs WHERE state = 'running'").fetchone() is not None, 20)
     (member,) = worker.members
@@ -65,19 +65,20 @@ def test_a_drain_says_what_runs_and_how_to_hurry(worker: Fleet, db: psycopg.Conn
     assert member.process.wait(20) == 0
 
 
-def test_what_a_handler_prints_is_seen_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
+def test_output_of_a_handler_appears_at_once(worker: Fleet, db: psycopg.Connection[Any]) -> None:
     db.execute("SELECT pgsched.enqueue('talkative.prints')")
     wait_until(lambda: worker.members[0].logged("seen at once"), 10, "what it prints, while it still runs")
     os.kill(worker.members[0].pid, signal.SIGKILL)
 
 
-def test_no_app_is_a_warning(dsn: str) -> None:
+def test_a_worker_without_an_app_logs_a_warning(dsn: str) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "pgsched", "worker"],
         env=os.environ | {"PGSCHED_DSN": dsn}, stderr=subprocess.PIPE, text=True,
     ) as worker:  # fmt: skip
         assert worker.stderr is not None
-        assert "no --app: this worker runs no task of Python code" in worker.stderr.readline()
+        said = worker.stderr.readline()
+        assert "no --app: this worker runs no task of Python code: nothing at all" in said and "--allow" in said
         worker.terminate()
 
 
@@ -100,3 +101,18 @@ def test_a_worker_serves_the_database_of_its_app_or_refuses(
         assert process(*words, PYTHONPATH=str(tmp_path)).code == 0, "without a DSN of its own it takes the app's"
     else:
         assert said.code == 2 and "the app is made for" in said.err
+
+
+def test_each_end_of_a_run_is_a_line_unless_the_worker_is_quiet(
+    fleet: Fleet, db: psycopg.Connection[Any], process: Any, tmp_path: Any, dsn: str
+) -> None:
+    (tmp_path / "greeter.py").write_text(
+        "from pgsched import App\napp = App('greeter')\n@app.task(name='greet')\nasync def greet(): ...\n"
+    )
+    words = ("worker", "--app", "greeter:app", "--max-runs", "1")
+    for more, shown in (((), True), (("--quiet",), False)):
+        db.execute("SELECT pgsched.enqueue('greet')")
+        said = process(*words, *more, PYTHONPATH=str(tmp_path), PGSCHED_DSN=dsn)
+        assert said.code == 0
+        assert (" greet succeeded in " in said.err) is shown, said.err
+        assert shown or said.err == ""

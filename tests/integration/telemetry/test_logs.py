@@ -1,4 +1,4 @@
-"""What is logged inside an attempt says whose it is, in every place, for every way to log."""
+"""A line logged inside an attempt names its run, wherever the handler runs and however it logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.packages
 
 
 def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
-    """The worker's JSON lines that hold this text, once there are so many."""
+    """Return the worker's JSON lines that contain this text, once there are `count` of them."""
 
     def found() -> list[str]:
         return [line for line in fleet.members[0].log.read_text().splitlines() if text in line]
@@ -28,9 +28,9 @@ def lines_of(fleet: Fleet, text: str, count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("task", ["on_loop", "in_thread", "in_process"])
-def test_lines_of_logging_and_structlog_say_run_and_attempt(db: psycopg.Connection, fleet: Fleet, task: str) -> None:
+def test_lines_of_logging_and_structlog_name_run_and_attempt(db: psycopg.Connection, fleet: Fleet, task: str) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
-    db.execute("INSERT INTO pgsched.runs (task) SELECT 'on_loop' FROM generate_series(1, 3)")  # others meanwhile
+    db.execute("INSERT INTO pgsched.runs (task) SELECT 'on_loop' FROM generate_series(1, 3)")  # other attempts
     db.execute(
         "INSERT INTO pgsched.jobs (name, task, args, run_at) VALUES ('slot', %s, '{\"word\": \"mine\"}', now())", [task]
     )
@@ -43,7 +43,7 @@ def test_lines_of_logging_and_structlog_say_run_and_attempt(db: psycopg.Connecti
     assert {line.get("logger") for line in lines} == {"handlers", None}
 
 
-def test_the_line_of_a_failed_attempt_says_its_job(db: psycopg.Connection, fleet: Fleet) -> None:
+def test_the_line_of_a_failed_attempt_names_its_job(db: psycopg.Connection, fleet: Fleet) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:app", "--json")
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at, max_attempts) VALUES ('slot', 'fails', now(), 1)")
     (line,) = lines_of(fleet, "attempt ended", 1)
@@ -59,7 +59,7 @@ def test_an_app_that_formats_its_own_lines_finds_the_run_in_the_record(db: psyco
 
 
 @pytest.mark.parametrize("task", ["in_thread", "in_process"])
-def test_an_app_that_sets_up_structlog_keeps_its_form_everywhere(
+def test_an_app_that_sets_up_structlog_keeps_its_format_everywhere(
     db: psycopg.Connection, fleet: Fleet, task: str
 ) -> None:
     fleet.start(1, "--app", "tests.support.telemetry.logging_app:with_structlog")

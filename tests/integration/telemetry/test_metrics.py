@@ -1,4 +1,4 @@
-"""Workers are scraped while they work: what they count is what has happened."""
+"""Metrics of real workers, scraped while they work: the counts match what happened."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def insert(db: psycopg.Connection, task: str, count: int = 1, args: str = "{}", 
     )
 
 
-def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) -> None:
+def test_counts_match_what_happened(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--poll", "0.2")
     insert(db, "fine", 300)
@@ -61,7 +61,7 @@ def test_what_is_counted_is_what_happened(db: psycopg.Connection, fleet: Fleet) 
     assert found.value(attempts) == 312
     assert found.value(finished, task="fails", state="dead") == 2
     assert found.value(finished, state="succeeded") == 308
-    assert found.value("pgsched_lateness_seconds_count") in (0, 1)  # it may have been one too many to be timed
+    assert found.value("pgsched_lateness_seconds_count") in (0, 1)  # the run may not be in the sample that is timed
     assert 0 < found.value("pgsched_claim_batch_size_sum") <= 312
     assert found.value("pgsched_settle_batch_size_sum") == 312
     assert found.value("pgsched_worker_slots") == 8
@@ -87,14 +87,14 @@ def test_outcomes_that_are_not_written_yet_are_counted(
     wait_until(lambda: ended(db) and Scrape(port).value("pgsched_worker_unsettled") == 0, 30, "their outcomes")
 
 
-def test_times_stand_for_all_attempts_and_are_of_the_databases_clock(db: psycopg.Connection, fleet: Fleet) -> None:
+def test_times_are_weighted_for_all_attempts_and_use_the_database_clock(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     insert(db, "fine", 2000)
     fleet.start(
         1, "--metrics", f"127.0.0.1:{port}", "--app", "tests.support.telemetry.counted:app", "--concurrency", "50"
     )
     wait_until(lambda: Scrape(port).value("pgsched_runs_finished_total") == 2000, 60, "its work")
-    # of a large batch a sample is timed, and stands for all; times are put into the histograms a little later
+    # only a sample of a large batch is timed, weighted for all of it; times reach the histograms a little later
     wait_until(lambda: Scrape(port).value("pgsched_attempt_duration_seconds_count") == 2000, 10, "all times")
     insert(db, "fine", 1, queue="old", available_at="2020-01-01")
     wait_until(lambda: Scrape(port).value("pgsched_runs_finished_total") == 2001, 60, "the last run")
@@ -106,7 +106,7 @@ def test_times_stand_for_all_attempts_and_are_of_the_databases_clock(db: psycopg
     assert young / found.value("pgsched_pickup_latency_seconds_count", queue="default") < 60
 
 
-def test_the_whole_database_is_told_by_the_leader_alone(db: psycopg.Connection, fleet: Fleet) -> None:
+def test_only_the_leader_exports_figures_of_the_whole_database(db: psycopg.Connection, fleet: Fleet) -> None:
     ports = [free_port(), free_port()]
     for port in ports:
         fleet.start(1, "--metrics", f"127.0.0.1:{port}", "--queue", "other")
@@ -160,7 +160,7 @@ def test_nothing_is_exported_that_is_not_in_the_catalogue(db: psycopg.Connection
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-def test_names_and_units_are_those_of_prometheus() -> None:
+def test_names_and_units_follow_the_conventions_of_prometheus() -> None:
     for metric in METRICS:
         assert metric.name.startswith("pgsched_")
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
@@ -170,7 +170,7 @@ def test_names_and_units_are_those_of_prometheus() -> None:
 
 
 def test_labels_have_few_values() -> None:
-    """Whatever comes, there are no more series than a hundred tasks make."""
+    """However many tasks there are, there are only as many series as a hundred tasks make."""
     bounded = BoundedLabels()
     assert len({bounded(f"task {n}") for n in range(10 * MOST)}) == MOST + 1
     assert bounded("task 1") == "task 1"
@@ -213,8 +213,7 @@ def test_lost_claims_are_counted(dsn: str, db: psycopg.Connection) -> None:
     assert found["pgsched_attempts_total", ("default", "task", "long", "lost")] == 1
 
 
-def test_the_figures_do_not_slow_down_with_the_scrapes(db: psycopg.Connection, fleet: Fleet) -> None:
-    """A scrape asks the database nothing."""
+def test_a_scrape_asks_the_database_nothing(db: psycopg.Connection, fleet: Fleet) -> None:
     port = free_port()
     fleet.start(1, "--metrics", f"127.0.0.1:{port}")
     wait_until(lambda: Scrape(port).value("pgsched_database_read_seconds") > 0, 60, "the figures")
@@ -226,7 +225,7 @@ def test_the_figures_do_not_slow_down_with_the_scrapes(db: psycopg.Connection, f
     assert later > age or time.monotonic() - began > 10
 
 
-def test_a_port_in_use_is_said_in_a_line(dsn: str) -> None:
+def test_a_port_in_use_gives_one_line(dsn: str) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -238,7 +237,7 @@ def test_a_port_in_use_is_said_in_a_line(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["9464", ":x", "::1:9464", ":99999", "host:", ""])
-def test_a_wrong_address_is_said_in_a_line(dsn: str, wrong: str) -> None:
+def test_a_wrong_address_gives_one_line(dsn: str, wrong: str) -> None:
     said = run_worker(dsn, "--health", wrong)
     assert said.returncode == 2
     assert said.stderr.splitlines()[-1].startswith("error: health: expected [HOST]:PORT")

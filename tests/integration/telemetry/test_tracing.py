@@ -1,4 +1,4 @@
-"""One trace from the caller that enqueues to the attempts and what they enqueue, over real processes.
+"""One trace covers the caller that enqueues, the attempts and the runs that they enqueue, across real processes.
 
 The workers' spans come from a file that each process writes; the test's own from the SDK's exporter in memory.
 """
@@ -35,7 +35,7 @@ Span = dict[str, Any]
 
 @pytest.fixture
 def mine() -> Iterator[InMemorySpanExporter]:
-    """The spans of this process."""
+    """Yield the spans of this process."""
     found = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(found))
@@ -44,7 +44,7 @@ def mine() -> Iterator[InMemorySpanExporter]:
 
 
 class Traces:
-    """A worker whose spans go to a file."""
+    """The spans that a worker writes to a file."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -54,7 +54,7 @@ class Traces:
         return [json.loads(line) for line in lines]
 
     def of_run(self, run_id: int, count: int = 1) -> list[Span]:
-        """The spans of its attempts, in order, once there are so many."""
+        """Return the spans of the run's attempts, in order, once there are `count` of them."""
 
         def found() -> list[Span]:
             spans = [s for s in self.all() if s["attributes"].get("messaging.message.id") == str(run_id)]
@@ -147,7 +147,7 @@ def test_spans_follow_the_conventions_for_messaging(
 
 
 def test_a_retry_is_in_the_same_trace_and_links_to_the_attempt_before(db: psycopg.Connection, traces: Traces) -> None:
-    """Also where nobody traced the enqueueing: the first attempt began the trace."""
+    """This also holds if the enqueueing was not traced: then the first attempt begins the trace."""
     run_id = add_python(db, "fails_once")
     first, second = traces.of_run(run_id, 2)
     assert first["parent_id"] is None
@@ -159,7 +159,7 @@ def test_a_retry_is_in_the_same_trace_and_links_to_the_attempt_before(db: psycop
     assert result(db, run_id) == trace_of(first)
 
 
-def test_runs_made_by_sql_and_slots_begin_a_trace_each(db: psycopg.Connection, traces: Traces) -> None:
+def test_each_run_made_by_sql_or_for_a_slot_begins_a_trace(db: psycopg.Connection, traces: Traces) -> None:
     one, other = add_python(db, "child"), add_python(db, "child")
     db.execute("INSERT INTO pgsched.jobs (name, task, run_at) VALUES ('soon', 'child', now())")
     slot = wait_until(
@@ -195,7 +195,7 @@ def test_a_batch_links_to_each_of_its_runs(db: psycopg.Connection, traces: Trace
     assert (many.attributes or {})["messaging.batch.message_count"] == 2
 
 
-def test_keyed_runs_and_graphs_carry_the_trace_too(db: psycopg.Connection, traces: Traces) -> None:
+def test_keyed_runs_and_graphs_carry_the_trace(db: psycopg.Connection, traces: Traces) -> None:
     with trace.get_tracer("shop").start_as_current_span("order") as order:
         keyed = traced.child.options(unique_key="a", delay=timedelta(seconds=0.5)).enqueue()
         again = traced.child.options(unique_key="a").enqueue()
@@ -205,12 +205,12 @@ def test_keyed_runs_and_graphs_carry_the_trace_too(db: psycopg.Connection, trace
     assert [result(db, run_id) for run_id in ids] == [wanted] * 3
 
 
-def test_commands_and_statements_are_told_the_trace(db: psycopg.Connection, traces: Traces) -> None:
+def test_commands_and_statements_get_the_trace(db: psycopg.Connection, traces: Traces) -> None:
     shell = add(db, "shell", 'echo "$TRACEPARENT"')
     statement = add(db, "sql", "INSERT INTO public.said SELECT current_query()")
     db.execute("CREATE TABLE public.said (query text)")
     (of_shell,), (of_statement,) = traces.of_run(shell), traces.of_run(statement)
-    for run_id in (shell, statement):  # a span ends before what the attempt said is kept
+    for run_id in (shell, statement):  # a span ends before the output of its attempt is stored
         result(db, run_id)
     tail = db.execute("SELECT string_agg(chunk, '') FROM pgsched.run_logs WHERE run_id = %s", [shell]).fetchone()
     assert tail is not None
@@ -220,7 +220,9 @@ def test_commands_and_statements_are_told_the_trace(db: psycopg.Connection, trac
     assert f"/*traceparent='00-{trace_of(of_statement)}-" in said[0]
 
 
-def test_what_a_handler_logs_says_run_attempt_and_trace(db: psycopg.Connection, fleet: Fleet, traces: Traces) -> None:
+def test_log_lines_of_a_handler_name_run_attempt_and_trace(
+    db: psycopg.Connection, fleet: Fleet, traces: Traces
+) -> None:
     run_id = traced.child.enqueue()
     (attempt,) = traces.of_run(run_id)
 
@@ -236,7 +238,7 @@ def test_what_a_handler_logs_says_run_attempt_and_trace(db: psycopg.Connection, 
 
 
 def add_python(db: psycopg.Connection, task: str) -> int:
-    """A run by plain SQL."""
+    """Add a run by plain SQL."""
     row = db.execute(
         "INSERT INTO pgsched.runs (task, backoff, backoff_base, backoff_jitter)"
         " VALUES (%s, 'fixed', '10 milliseconds', 0) RETURNING id", [task],
@@ -245,7 +247,7 @@ def add_python(db: psycopg.Connection, task: str) -> int:
     return int(row[0])
 
 
-def test_without_the_extra_nothing_of_it_is_imported() -> None:
+def test_opentelemetry_and_prometheus_are_not_imported_by_default() -> None:
     code = (
         "import sys; from pgsched import App;"
         " import pgsched.worker.process, pgsched.execute.process_pool.child_main, pgsched.log;"
@@ -254,17 +256,17 @@ def test_without_the_extra_nothing_of_it_is_imported() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_the_line_of_a_failed_attempt_says_its_trace(db: psycopg.Connection, fleet: Fleet, traces: Traces) -> None:
+def test_the_line_of_a_failed_attempt_names_its_trace(db: psycopg.Connection, fleet: Fleet, traces: Traces) -> None:
     run_id = add_python(db, "fails_once")
     first, _ = traces.of_run(run_id, 2)
     (line,) = [json.loads(line) for line in fleet.members[0].log.read_text().splitlines() if "attempt ended" in line]
     assert (line["run"], line["trace_id"]) == (run_id, trace_of(first))
 
 
-def test_the_flag_sets_up_the_sdk_by_its_environment(
+def test_the_otel_flag_sets_up_the_sdk_from_its_environment(
     db: psycopg.Connection, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the worker and in its child processes."""
+    """This holds in the worker and in its child processes."""
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "console")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "shop")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
@@ -277,7 +279,7 @@ def test_the_flag_sets_up_the_sdk_by_its_environment(
     assert "trace_id=" in lines[0]
 
 
-def test_a_missing_exporter_is_said_in_a_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_exporter_gives_one_line(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "nonsense")
     command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--otel"]
     said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)

@@ -1,4 +1,4 @@
-"""The test kit on a database: draining, assertions, a clock to travel with, and the pytest plugin itself."""
+"""The test kit on a database: draining, assertions, and a clock that can travel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def welcome(app: App, seen: list[Any]) -> Any:
     return welcome
 
 
-def test_what_is_in_the_database_can_be_asserted(app: App, welcome: Any, connect: Connect) -> None:
+def test_enqueued_runs_can_be_asserted(app: App, welcome: Any, connect: Connect) -> None:
     at = datetime(2100, 1, 1, tzinfo=UTC)
     mine = connect(autocommit=False)
     welcome.options(connection=mine, at=at, tags=["new"]).enqueue(7)
@@ -69,7 +69,7 @@ def test_drain_runs_a_queue_with_a_real_worker(app: App, welcome: Any, seen: lis
     assert drain(app) == {}
 
 
-def test_drain_calls_what_the_app_wants_to_be_called_at_start_and_end(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_drain_calls_the_start_and_shutdown_hooks_of_the_app(app: App, welcome: Any, seen: list[Any]) -> None:
     app.on_start(lambda: seen.append("start"))
     app.on_shutdown(lambda: seen.append("end"))
     welcome.enqueue(1)
@@ -77,9 +77,7 @@ def test_drain_calls_what_the_app_wants_to_be_called_at_start_and_end(app: App, 
     assert seen == ["start", 1, "end"]
 
 
-def test_drain_neither_makes_nor_takes_away_the_jobs_that_code_declares(
-    app: App, welcome: Any, db: psycopg.Connection[Any]
-) -> None:
+def test_drain_neither_makes_nor_removes_declared_jobs(app: App, welcome: Any, db: psycopg.Connection[Any]) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule, declared_by) VALUES ('theirs', 't', '@daily', 'shop')")
     app.job(schedule="@daily", name="mine", args={"user": 1})(welcome)
     drain(app)
@@ -88,7 +86,7 @@ def test_drain_neither_makes_nor_takes_away_the_jobs_that_code_declares(
     assert said == [("shop", None, True)], "and does not say what it declares"
 
 
-def test_drain_goes_on_to_the_last_attempt_if_later_runs_count(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_drain_with_scheduled_runs_makes_their_last_attempts(app: App, welcome: Any, seen: list[Any]) -> None:
     welcome.enqueue(-1)
     assert drain(app) == {}
     assert seen == [-1]
@@ -97,7 +95,7 @@ def test_drain_goes_on_to_the_last_attempt_if_later_runs_count(app: App, welcome
     assert sorted(seen) == [-1, -1, 5]
 
 
-def test_drain_in_async_code_and_its_time_limit(app: App, seen: list[Any]) -> None:
+def test_drain_in_async_code_ends_at_its_time_limit(app: App, seen: list[Any]) -> None:
     @app.task(name="endless")
     async def endless() -> None:
         seen.append("started")
@@ -139,7 +137,7 @@ def test_travelling_makes_delayed_runs_due_and_keys_expire(app: App, welcome: An
     assert drain(app) == {"succeeded": 1}
 
 
-def test_travelling_frees_runs_that_wait_for_others_when_it_would(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_travelling_releases_runs_that_wait_for_others_when_due(app: App, welcome: Any, seen: list[Any]) -> None:
     clock = DatabaseClock(app)
     first = welcome.options(delay=3600).enqueue(1)
     second = welcome.options(after=[first]).enqueue(2)
@@ -151,7 +149,7 @@ def test_travelling_frees_runs_that_wait_for_others_when_it_would(app: App, welc
     assert seen == [1, 2, 3]
 
 
-def test_drain_waits_for_no_run_that_waits_for_a_later_one(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_drain_does_not_wait_for_runs_that_depend_on_a_later_run(app: App, welcome: Any, seen: list[Any]) -> None:
     welcome.options(after=[welcome.enqueue(0)]).enqueue(1)
     later = welcome.options(delay=3600).enqueue(2)
     welcome.options(after=[later]).enqueue(3)

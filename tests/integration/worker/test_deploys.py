@@ -1,4 +1,4 @@
-"""Releases are rolled out: a declared job lives for as long as a process may be there that declares it."""
+"""Rolling out releases: a declared job exists for as long as a process that declares it may be alive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
 
 
 def start(fleet: Fleet, release: str, *options: str) -> Member:
-    """A process of a release, at work."""
+    """Start a process of a release, and wait until it works."""
     member = fleet.launch(*(options or ("--no-leader",)), app=f"tests.support.apps.releases:{release}")
     fleet.await_start(member)
     return member
@@ -33,9 +33,12 @@ def stop(member: Member) -> None:
     assert member.ended() == 0
 
 
-def test_a_process_of_the_old_release_takes_nothing_from_the_new_one(fleet: Fleet, db: psycopg.Connection) -> None:
-    """A rolling deploy that is undone. First the old release is at work, then the new one as well; then a process of
-    the old one starts again; then the last of the new one stops."""
+def test_a_process_of_the_old_release_removes_no_job_of_the_new_one(fleet: Fleet, db: psycopg.Connection) -> None:
+    """A rolling deploy is undone.
+
+    The old release works, then the new one as well. A process of the old release starts again. Then the last process
+    of the new release stops.
+    """
     start(fleet, "old")
     new = start(fleet, "new")
     assert declared(db) == {"salaries", "letters", "bonuses"}
@@ -51,8 +54,10 @@ def test_a_process_of_the_old_release_takes_nothing_from_the_new_one(fleet: Flee
     assert state_of(db, waits) == "cancelled"
 
 
-def test_whoever_is_alone_takes_a_job_away_before_it_fires_again(fleet: Fleet, db: psycopg.Connection) -> None:
-    """A developer takes a job out of the code and starts the worker again. Its slots were due meanwhile."""
+def test_a_worker_that_is_alone_removes_a_job_before_its_slots_are_decided(
+    fleet: Fleet, db: psycopg.Connection
+) -> None:
+    """A developer removes a job from the code and starts the worker again. Meanwhile slots of the job came due."""
     stop(start(fleet, "often", "--leader"))
     runs = "SELECT count(*), max(id) FROM pgsched.runs WHERE task = %s"
     letters, (_, last) = one_row(db, runs, "letters"), one_row(db, runs, "salaries")
@@ -70,7 +75,7 @@ def one_row(db: psycopg.Connection, query: str, *values: str) -> tuple[int, int 
     return row[0], row[1]
 
 
-def test_a_release_that_cannot_start_neither_declares_nor_takes_away(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_a_release_that_cannot_start_neither_declares_nor_removes_jobs(fleet: Fleet, db: psycopg.Connection) -> None:
     stop(start(fleet, "new"))
     assert fleet.launch("--no-leader", app="tests.support.apps.releases:broken").ended(30) != 0
     assert declared(db) == {"salaries", "bonuses"}
@@ -102,15 +107,15 @@ def test_a_release_with_wrong_options_is_not_registered(
     assert db.execute("SELECT FROM pgsched.workers").fetchall() == []
 
 
-def test_what_on_start_opened_is_closed_by_a_worker_that_cannot_go_on(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_worker_that_fails_after_on_start_calls_its_shutdown_hooks(fleet: Fleet, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     env = {"OTEL_TRACES_EXPORTER": "nothing", "HOOKED_NOTES": str(notes)}
     assert fleet.launch("--otel", app="tests.support.apps.hooked:app", env=env).ended(30) == 2
     assert notes.read_text().split() == ["start", "shutdown"]
 
 
-def test_a_worker_that_was_taken_for_dead_puts_its_jobs_back(fleet: Fleet, db: psycopg.Connection) -> None:
-    """Frozen for as long as it takes others to give it up."""
+def test_a_worker_that_was_treated_as_dead_declares_its_jobs_again(fleet: Fleet, db: psycopg.Connection) -> None:
+    """The worker is frozen until other processes treat it as dead."""
     frozen = start(fleet, "new", "--no-leader", "--lease", "1")
     start(fleet, "old")
     frozen.freeze()

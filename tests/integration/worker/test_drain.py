@@ -1,4 +1,4 @@
-"""A worker that somebody asks to drain takes no more, finishes what it has, and ends."""
+"""A worker that is asked to drain claims nothing more, finishes its runs, and ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 from tests.support.working import add, settings
 
 
-def test_a_worker_that_is_asked_to_drain_finishes_what_it_has_and_ends(dsn: str, db: psycopg.Connection) -> None:
+def test_a_worker_that_is_asked_to_drain_finishes_its_runs_and_ends(dsn: str, db: psycopg.Connection) -> None:
     first = add(db, "shell", "sleep 2")
 
     def started() -> bool:
@@ -38,7 +38,7 @@ def test_a_worker_that_is_asked_to_drain_finishes_what_it_has_and_ends(dsn: str,
     assert db.execute(asked).fetchall() == [("ada", True)]
 
 
-def test_only_a_worker_that_is_there_can_be_asked(db: psycopg.Connection) -> None:
+def test_only_a_registered_worker_can_be_asked_to_drain(db: psycopg.Connection) -> None:
     for wrong in (0, 4711, 2**70):
         with pytest.raises(NotFound):
             workers.drain(db, wrong)

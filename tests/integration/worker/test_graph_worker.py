@@ -22,7 +22,7 @@ pytestmark = pytest.mark.packages
 
 
 def serve(app: App, dsn: str, until: Callable[[], Any], grace_s: float = 5) -> None:
-    """A worker and a leader, until the condition holds."""
+    """Run a worker and a leader until the condition holds."""
     app.dsn = dsn
     settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=0.1, grace_s=grace_s, leader=False)
     registration = workers.Registration("w", "0", None, 2, None, ["task"], sorted(app.tasks), 30)
@@ -70,13 +70,13 @@ def test_a_callback_reads_the_results_of_its_batch(dsn: str, db: psycopg.Connect
     for n in range(5):
         batch.add(part, n)
     ids = batch.enqueue()
-    total_async.enqueue(after=ids, on_failure="run_anyway")
+    total_async.options(after=ids, on_failure="run_anyway").enqueue()
     serve(app, dsn, lambda: ended(db))
     assert batch.callback is not None
     found = db.execute("SELECT result FROM pgsched.runs WHERE id > %s ORDER BY id", [ids[-1]]).fetchall()
     states = ["succeeded", "succeeded", "succeeded", "dead", "succeeded"]
     assert found == [([0 + 1 + 4 + 16, states],), (21,)]
-    assert (batch.progress.done, batch.progress.failed) == (5, 1)
+    assert (batch.counts().done, batch.counts().failed) == (5, 1)
     app.close()
 
 
@@ -93,12 +93,12 @@ def test_a_batched_handler_serves_many_runs_at_once_and_each_is_settled(dsn: str
     serve(app, dsn, lambda: ended(db))
     assert sum(calls) == 200
     assert max(calls) <= 50
-    assert max(calls) > 2  # more than the worker has slots
+    assert max(calls) > 2  # more than the worker's concurrency
     found = db.execute("SELECT state, count(*), count(result) FROM pgsched.runs GROUP BY 1 ORDER BY 1").fetchall()
     assert found == [("dead", 20, 0), ("succeeded", 180, 180)]
 
 
-def test_a_worker_that_stops_leaves_no_run_to_others_while_a_call_works_on_it(dsn: str, db: psycopg.Connection) -> None:
+def test_a_stopping_worker_keeps_its_runs_while_a_call_works_on_them(dsn: str, db: psycopg.Connection) -> None:
     app = App("batches", dsn=dsn)
     called = threading.Event()
     beside: list[Any] = []

@@ -1,4 +1,4 @@
-"""A worker's heartbeats: leases are renewed, its row is kept, found again or signed off, and a bug in them ends it."""
+"""Heartbeats renew leases, keep the worker's row or register again, and sign off; a bug in them ends the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.workers import Handler, becomes, make, play, registration
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_row_that_somebody_locked_costs_no_other_claim_its_lease(
+def test_a_locked_run_costs_no_other_claim_its_lease(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 3)
@@ -46,15 +46,15 @@ def test_a_late_heartbeat_does_not_bring_a_stopped_worker_back(db: psycopg.Conne
     workers.stop(db, gone, "w", stopped=True)
     db.execute(
         "UPDATE pgsched.workers SET stopped_at = seen_at WHERE id = %s", [given_up]
-    )  # the pruner took it for dead
+    )  # as the pruner does with a dead worker
     known = [claims.heartbeat(db, worker_id, 30.0, [], name="w").known for worker_id in (gone, given_up)]
     stopped = db.execute("SELECT id FROM pgsched.workers WHERE stopped_at IS NOT NULL ORDER BY id").fetchall()
     assert stopped == [(gone,), (given_up,)]
     assert known == [True, False], "who was given up, and lives, registers again"
 
 
-def test_a_worker_whose_number_was_given_to_another_says_nothing_of_that_one(db: psycopg.Connection) -> None:
-    """A failover lost its row; it is draining, so it does not register again."""
+def test_a_worker_does_not_write_to_the_row_of_another_with_its_number(db: psycopg.Connection) -> None:
+    """A failover lost the row of the worker. The worker is draining, so it does not register again."""
     other = workers.insert_worker(db, replace(registration(), name="other"))
     claims.heartbeat(db, other, 30.0, [], claims.Vitals(stopping=True), name="w")
     workers.stop(db, other, "w", stopped=True)
@@ -77,7 +77,7 @@ def test_a_heartbeat_that_fails_for_an_unknown_reason_ends_the_worker(
     play(scene)
 
 
-def test_the_heartbeat_signs_off(dsn: str, db: psycopg.Connection) -> None:
+def test_the_heartbeat_signs_the_worker_off(dsn: str, db: psycopg.Connection) -> None:
     worker_id = workers.insert_worker(db, registration())
     calls = heartbeat_module.HeartbeatCalls(lambda *_: None, lambda _: None, claims.Vitals)
     thread = heartbeat_module.Heartbeat(dsn, worker_id, registration(), Leases(3), calls)

@@ -1,4 +1,4 @@
-"""A worker's process ends soon after its work, whatever is left on the loop."""
+"""A worker's process ends soon after its work, whatever is left on the event loop."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ shutdown.run_loop(work, 0.5)
     [("return", 0), ("raise InputError('no such queue')", 2), ("raise ValueError('a bug')", 70)],
 )
 @pytest.mark.parametrize("left", ["swallows", "blocks", "waits"])
-def test_what_does_not_end_holds_up_no_exit_and_the_exit_code_is_that_of_the_work(
-    left: str, end: str, code: int
-) -> None:
+def test_tasks_that_do_not_end_delay_no_exit_and_change_no_exit_code(left: str, end: str, code: int) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", STAYS.format(left=left, end=end)], capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == code
-    (line,) = ended.stdout.splitlines()
+    (line,) = ended.stderr.splitlines()
     assert "ending at once" in line and "handlers=2" in line and f"exit_code={code}" in line
     assert end == "return" or end.split("'")[1] in line
 
 
 @pytest.mark.parametrize("error", [None, InputError("no")])
-def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_whose_loop_is_closed_in_time_goes_on(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = list[object]()
     monkeypatch.setattr(shutdown, "exit_process", lambda *what: left.append(what))
 
@@ -82,7 +82,7 @@ def test_a_process_whose_loop_is_closed_goes_on(error: Exception | None, monkeyp
     assert not left and not [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
 
 
-def test_a_task_of_a_handler_that_exits_ends_neither_the_worker_nor_the_attempts_beside_it() -> None:
+def test_an_exit_in_a_task_ends_neither_the_worker_nor_other_attempts() -> None:
     app, outcomes = App("exiting"), dict[str, Outcome]()
 
     @app.task(name="exits")

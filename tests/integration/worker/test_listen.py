@@ -1,8 +1,9 @@
-"""What is notified is heard at once, also what came with an answer, and again after the connection was lost."""
+"""Notifications are heard at once: also those that come with an answer, and those after a lost connection."""
 
 from __future__ import annotations
 
 import asyncio
+import select
 import threading
 import time
 from typing import Any
@@ -45,7 +46,12 @@ def test_queues_and_requests_to_cancel_are_passed_on(dsn: str, db: psycopg.Conne
     wait_until(lambda: (db.execute(ended).fetchone() or (False,))[0], 10, "its session to end")
 
 
-def test_many_notifications_at_once_are_all_heard_and_hold_up_nothing_else(
+def is_readable(conn: psycopg.AsyncConnection[Any]) -> bool:
+    """Check whether bytes from the server have arrived that libpq has not read."""
+    return bool(select.select([conn.fileno()], [], [], 0)[0])
+
+
+def test_many_notifications_at_once_are_all_heard_and_delay_no_other_work(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listening, "AT_ONCE", 10)
@@ -55,8 +61,7 @@ def test_many_notifications_at_once_are_all_heard_and_hold_up_nothing_else(
         async with await aconnect(dsn, purpose="listen") as conn:
             await conn.execute("LISTEN pgsched_runs")
             db.execute("SELECT count(pg_notify('pgsched_runs', n::text)) FROM generate_series(1, 1000) n")
-            conn.pgconn.consume_input()
-            await asyncio.sleep(0.2)
+            await becomes(lambda: is_readable(conn), "a notification to arrive")
             conn.pgconn.consume_input()
             task = asyncio.create_task(pass_on(conn, lambda _, payload: heard.append(payload)))
             await asyncio.sleep(0)
@@ -69,7 +74,7 @@ def test_many_notifications_at_once_are_all_heard_and_hold_up_nothing_else(
     play(scene)
 
 
-def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
+def test_a_disconnected_listener_reports_the_gap_and_listens_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queues, tries = list[str | None](), list[int]()
@@ -95,8 +100,8 @@ def test_who_was_cut_off_listens_again_and_says_that_it_may_have_missed_some(
     play(scene)
 
 
-def test_who_cannot_listen_says_so_as_often_as_it_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then nobody else may look in its place: worker/claiming/polling.py."""
+def test_a_listener_that_cannot_connect_reports_each_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No notification reaches the worker then, so it must look for runs itself: worker/claiming/polling.py."""
     queues = list[str | None]()
 
     async def refused(*_: Any, **__: Any) -> Any:
@@ -115,16 +120,15 @@ def test_who_cannot_listen_says_so_as_often_as_it_tries(monkeypatch: pytest.Monk
     assert set(queues) == {None}
 
 
-def test_what_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> None:
-    """The socket has nothing to read any more."""
+def test_a_notification_that_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> None:
+    """By then the socket has nothing left to read."""
     heard = list[tuple[str, str]]()
 
     async def scene() -> None:
         async with await aconnect(dsn, purpose="listen") as conn:
             await conn.execute("LISTEN pgsched_runs")
             db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
-            conn.pgconn.consume_input()
-            await asyncio.sleep(0.2)
+            await becomes(lambda: is_readable(conn), "a notification to arrive")
             conn.pgconn.consume_input()
             task = asyncio.create_task(pass_on(conn, lambda *one: heard.append(one)))
             await becomes(lambda: heard, "what had come")
@@ -135,8 +139,8 @@ def test_what_came_with_an_answer_is_heard(dsn: str, db: psycopg.Connection) -> 
     assert heard == [("pgsched_runs", "mail")]
 
 
-def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> None:
-    """And is not lost in the event loop."""
+def test_an_error_in_the_callback_ends_the_listener(dsn: str, db: psycopg.Connection) -> None:
+    """The error is not lost in the event loop."""
 
     def broken(*_: str) -> None:
         raise ValueError("a bug")
@@ -145,7 +149,7 @@ def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> No
         async with await aconnect(dsn, purpose="listen") as conn:
             await conn.execute("LISTEN pgsched_runs")
             task = asyncio.create_task(pass_on(conn, broken))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0)  # it reads the socket from now on
             db.execute("SELECT pg_notify('pgsched_runs', 'mail')")
             with pytest.raises(ValueError, match="a bug"):
                 await task
@@ -154,8 +158,8 @@ def test_an_error_of_who_is_told_ends_it(dsn: str, db: psycopg.Connection) -> No
 
 
 @pytest.mark.parametrize("channel", ["pgsched_runs", "pgsched_cancel", "pgsched_leader", "pgsched_election"])
-def test_a_worker_and_a_leader_outlast_whatever_is_notified(channel: str, dsn: str, db: psycopg.Connection) -> None:
-    app, ends = App(dsn=dsn), list[PgschedError]()
+def test_a_worker_and_a_leader_survive_any_notification(channel: str, dsn: str, db: psycopg.Connection) -> None:
+    app, ends = App("test", dsn=dsn), list[PgschedError]()
     app.task(name="it")(lambda: None)
     leader = Leader(dsn, LeaderSettings(), "test", on_fatal=ends.append)
     thread = threading.Thread(target=leader.run, daemon=True)

@@ -1,4 +1,4 @@
-"""A new argument is rolled out: a run whose arguments do not fit is judged by the newest release of its task alone."""
+"""Rolling out a new argument: only the newest release of a task judges a run whose arguments do not fit."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core.health import find_problems
-from pgsched.db.queries.reports import health
+from pgsched.core.problems import find_problems
+from pgsched.db.queries.reports.facts import read_facts
 from tests.support.db.setting import row_of
 from tests.support.fleet import Fleet, Member, fleet_on, one
 from tests.support.waiting import wait_until
@@ -38,8 +38,10 @@ def ended(db: psycopg.Connection, run: int) -> dict[str, Any]:
 
 
 def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.Connection) -> None:
-    """The new release comes beside the old one; then what only it can run is enqueued, all at once, beside what both
-    can."""
+    """The new release starts beside the old one.
+
+    Then runs that only the new release can make are enqueued, all at once, beside runs that both can make.
+    """
     start(fleet, "old")
     before = ended(db, one(db, ENQUEUE, '{"name": "Ada"}'))
     assert before["result"] == "old Ada"
@@ -66,7 +68,7 @@ def test_a_new_argument_is_rolled_out_without_a_loss(fleet: Fleet, db: psycopg.C
 def test_runs_that_wait_for_a_release_that_was_taken_back_are_a_problem(fleet: Fleet, db: psycopg.Connection) -> None:
     def problems() -> list[str]:
         with db.transaction():
-            return [one.text for one in find_problems(health.facts(db)) if "release" in one.text]
+            return [one.text for one in find_problems(read_facts(db)) if "release" in one.text]
 
     start(fleet, "old")
     new = start(fleet, "new")
@@ -83,7 +85,7 @@ def test_runs_that_wait_for_a_release_that_was_taken_back_are_a_problem(fleet: F
     assert problems() == []
 
 
-def test_on_the_newest_release_a_misfit_is_dead_at_once(fleet: Fleet, db: psycopg.Connection) -> None:
+def test_arguments_that_do_not_fit_are_dead_at_once_on_the_newest_release(fleet: Fleet, db: psycopg.Connection) -> None:
     start(fleet, "new")
     run = ended(db, one(db, ENQUEUE, '{"name": "Ada", "langauge": "fr"}'))
     assert (run["state"], run["attempt"], run["reason"]) == ("dead", 1, "failed for good")
@@ -92,9 +94,7 @@ def test_on_the_newest_release_a_misfit_is_dead_at_once(fleet: Fleet, db: psycop
     assert (missing["state"], missing["attempt"]) == ("dead", 1) and "'name'" in missing["error"]
 
 
-def test_what_holds_is_the_release_that_came_last_and_it_outlives_its_workers(
-    fleet: Fleet, db: psycopg.Connection
-) -> None:
+def test_the_newest_release_still_holds_after_its_workers_have_ended(fleet: Fleet, db: psycopg.Connection) -> None:
     for release in ("old", "new", "old"):
         member = start(fleet, release)
         member.signal(signal.SIGTERM)
@@ -105,7 +105,7 @@ def test_what_holds_is_the_release_that_came_last_and_it_outlives_its_workers(
     ]  # fmt: skip
     assert found[1][3] == {
         "type": "object",
-        "properties": {"name": {}, "language": {}},
+        "properties": {"name": {"type": "string"}, "language": {"type": "string", "default": "en"}},
         "required": ["name"],
         "additionalProperties": False,
     }

@@ -1,4 +1,4 @@
-"""A worker is ready before there is work: its connections are there, and the server has planned what it will ask."""
+"""A worker is ready before there is work: its connections are open, and the server has planned its statements."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def last_asked(db: psycopg.Connection, purpose: str) -> str:
     return "" if row is None else str(row[0])
 
 
-def test_what_settles_has_been_planned_before_there_is_anything_to_settle(dsn: str, db: psycopg.Connection) -> None:
-    work(dsn, App(), lambda: "state = 'succeeded'" in last_asked(db, "settle"))
+def test_settlements_are_planned_before_there_is_anything_to_settle(dsn: str, db: psycopg.Connection) -> None:
+    work(dsn, App("test"), lambda: "state = 'succeeded'" in last_asked(db, "settle"))
     assert db.execute("SELECT count(*) FROM pgsched.runs").fetchone() == (0,)
 
 
-def test_a_worker_that_could_not_get_ready_to_settle_settles_when_it_has_to(
+def test_a_worker_that_could_not_plan_its_settlements_still_settles(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
@@ -36,7 +36,7 @@ def test_a_worker_that_could_not_get_ready_to_settle_settles_when_it_has_to(
         raise psycopg.OperationalError("the server has gone away")
 
     monkeypatch.setattr(settling, "plan_settlements", refused)
-    app = App()
+    app = App("test")
 
     @app.task(name="t")
     async def t() -> None: ...
@@ -46,7 +46,7 @@ def test_a_worker_that_could_not_get_ready_to_settle_settles_when_it_has_to(
     assert tried == [1]
 
 
-def test_to_plan_claims_takes_nothing(db: psycopg.Connection, dsn: str) -> None:
+def test_the_planning_of_claims_claims_no_run(db: psycopg.Connection, dsn: str) -> None:
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     asked: list[tuple[str, int]] = []
     original = claims.claim
@@ -57,7 +57,7 @@ def test_to_plan_claims_takes_nothing(db: psycopg.Connection, dsn: str) -> None:
 
     claims.claim = watched  # type: ignore[assignment]
     try:
-        work(dsn, App(), lambda: len(asked) >= 2)
+        work(dsn, App("test"), lambda: len(asked) >= 2)
     finally:
         claims.claim = original
     assert asked[:2] == [("", 0)] * 2

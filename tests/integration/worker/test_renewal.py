@@ -1,4 +1,4 @@
-"""One connection that falls silent, without an end that anybody would notice, costs no claim."""
+"""A connection that falls silent without being closed costs no claim."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ def proxy(dsn: str) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 @pytest.mark.parametrize("lease_s", [4.0, pytest.param(8.0, marks=pytest.mark.long)])
-def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
+def test_a_heartbeat_without_an_answer_leaves_time_for_another(
     direction: Literal["up", "down"],
     lease_s: float,
     proxy: Proxy,
     db: psycopg.Connection,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(heartbeat_module, "LOOK_S", 60.0)  # a look would notice sooner
+    monkeypatch.setattr(
+        heartbeat_module, "LOOK_S", 60.0
+    )  # a look between the heartbeats would notice the silence sooner
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -58,7 +60,7 @@ def test_a_heartbeat_that_nobody_answers_leaves_time_for_another(
 
 
 @pytest.mark.parametrize("lease_s", [4.0, 10.0, 30.0, 300.0])
-def test_a_server_that_is_alive_gives_up_before_it_is_given_up(lease_s: float) -> None:
+def test_the_server_gives_up_a_heartbeat_before_the_worker_does(lease_s: float) -> None:
     timeout_s, within_s = heartbeat_module.answer_timeouts_s(lease_s)
     assert timeout_s < within_s
     again_at = lease_s / 3 + within_s + 2 * heartbeat_module.AGAIN_S

@@ -1,4 +1,4 @@
-"""What delays the settlement of one run is said as it is, and delays no other."""
+"""What delays the settlement of one run is logged correctly, and delays no other settlement."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.support.db.setting import Open, add_runs
 from tests.support.workers import Handler, becomes, make, play
 
 
-def test_what_delays_a_settlement_is_said(
-    dsn: str, db: psycopg.Connection, connect: Open, capsys: pytest.CaptureFixture[str]
+def test_the_log_names_the_reason_for_a_delayed_settlement(
+    dsn: str, db: psycopg.Connection, connect: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A trigger of somebody's waits for a lock of another table: nobody has locked the run."""
+    """A user's trigger waits for a lock on another table; no transaction has locked the run."""
     add_runs(db, 3)
     db.execute("CREATE TABLE public.mine (n int)")
     db.execute("CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS"
@@ -30,12 +30,26 @@ def test_what_delays_a_settlement_is_said(
         worker = make(dsn, handler)
         work = asyncio.create_task(worker.run())
         await becomes(lambda: worker.verdicts.get("succeeded") == 2, "the other settlements")
-        said = list[str]()
-        await becomes(lambda: said.extend(capsys.readouterr()) or "settling later" in "".join(said), "the warning")
-        (line,) = (line for line in "".join(said).splitlines() if "settling later" in line)
+        await becomes(lambda: "settling later" in caplog.text, "the warning")
+        (line,) = (line for line in caplog.text.splitlines() if "settling later" in line)
         assert "run=2" in line and "lock timeout" in line and "locked the run" not in line
         person.rollback()
         await becomes(lambda: worker.verdicts.get("succeeded") == 3, "the last settlement")
+        worker.stop()
+        await work
+
+    play(scene)
+
+
+def test_the_outcome_of_a_lone_run_waits_for_no_other(dsn: str, db: psycopg.Connection) -> None:
+    add_runs(db, 1)
+
+    async def scene() -> None:
+        handler = Handler()
+        handler.go.set()
+        worker = make(dsn, handler, settle_wait_s=3600.0)
+        work = asyncio.create_task(worker.run())
+        await becomes(lambda: worker.verdicts.get("succeeded") == 1, "its settlement")
         worker.stop()
         await work
 

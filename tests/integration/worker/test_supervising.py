@@ -1,4 +1,4 @@
-"""What a supervisor does where no process can be started."""
+"""A supervisor tries again when a worker process cannot be started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgsched.worker.supervision.supervisor import Supervisor
 pytestmark = pytest.mark.scram
 
 FORK = OSError(11, "Resource temporarily unavailable")
-# it says that it is ready, as a worker does, and ends when it is asked to
+# this program reports that it is ready, as a worker does, and ends when it is asked to
 WORKER = """
 import os, socket
 link = socket.socket(fileno=int(os.environ["PGSCHED_SUPERVISED"].split(",")[2]))
@@ -28,7 +28,7 @@ link.recv(1)
 
 
 class Forks:
-    """`Popen`, but that those calls fail whose numbers, from 1 on, are named."""
+    """A `Popen` that fails at the calls whose numbers, counted from 1, are in `failing`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: set[int]) -> None:
         self.calls, self.failing, self.real = 0, failing, subprocess.Popen
@@ -64,7 +64,7 @@ def play(processes: int, scene: Callable[[Supervisor], Any], monkeypatch: pytest
 
 
 def ready(one: Supervisor) -> list[str]:
-    """The places of the workers that are ready, in order; an heir is not in its place yet."""
+    """Return the sorted names of the ready workers; a successor's name has its pid until the predecessor is gone."""
     return sorted(member.name for member in one.members() if member.ready)
 
 
@@ -95,7 +95,7 @@ def test_a_worker_that_died_has_a_successor_though_the_first_fork_fails(monkeypa
     play(2, scene, monkeypatch)
 
 
-def test_where_no_successor_can_be_forked_the_worker_that_was_to_be_renewed_stays(
+def test_a_worker_stays_while_its_successor_cannot_be_forked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forks = Forks(monkeypatch, {2})

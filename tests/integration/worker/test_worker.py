@@ -1,4 +1,4 @@
-"""The worker in this process: stopping while an answer is on its way, losing claims, and rows that somebody locked."""
+"""A worker in this process: a stop while an answer is on its way, lost claims, locked rows, and a slow database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.workers import Claiming, Handler, becomes, make, play, regist
 
 
 def withhold_answers(monkeypatch: pytest.MonkeyPatch, arrived: threading.Event) -> None:
-    """Claims are made in the database, and their answers never come."""
+    """Let claims be made in the database, but withhold their answers."""
     real: Claiming = queue_claims.claim
 
     async def held_up(conn: AsyncConnection[Any], *args: Any) -> list[Claim]:
@@ -97,7 +97,7 @@ def test_claims_that_arrive_after_the_stop_are_not_started(
     assert db.execute("SELECT DISTINCT state, attempt FROM pgsched.runs").fetchall() == [("queued", 0)]
 
 
-def test_a_lost_notification_costs_a_poll_and_no_more(dsn: str, db: psycopg.Connection) -> None:
+def test_a_lost_notification_costs_no_more_than_a_poll(dsn: str, db: psycopg.Connection) -> None:
     db.execute("UPDATE pg_trigger SET tgenabled = 'D' WHERE tgname = 'a_check_insert'")
 
     async def scene() -> None:
@@ -168,9 +168,7 @@ def test_a_lease_that_cannot_be_renewed_stops_the_handler_before_it_ends(
     ],
     ids=["nul", "nul in JSON", "no JSON"],
 )
-def test_an_outcome_that_cannot_be_stored_is_a_failure_and_holds_up_nobody(
-    outcome: Outcome, dsn: str, db: psycopg.Connection
-) -> None:
+def test_an_outcome_that_cannot_be_stored_is_a_failure(outcome: Outcome, dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -222,7 +220,7 @@ def test_a_claim_whose_answer_came_after_its_lease_is_not_started(
     play(scene)
 
 
-def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_row_delays_no_other_settlement(dsn: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 40)
     person = connect(autocommit=False)
 
@@ -232,7 +230,7 @@ def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connect
         worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
         await becomes(lambda: len(handler.begun) == 40, "all starts")
-        await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(7)")  # and leaves its transaction open
+        await asyncio.to_thread(person.execute, "SELECT pgsched.cancel(7)")  # its transaction stays open
         handler.go.set()
         await becomes(lambda: worker.verdicts.get("succeeded") == 39, "the other settlements")
         assert (await asyncio.to_thread(row_of, db, 7))["state"] == "running"
@@ -244,10 +242,10 @@ def test_a_locked_row_holds_up_no_other_settlement(dsn: str, db: psycopg.Connect
     play(scene)
 
 
-def test_rows_that_stay_locked_hold_up_no_later_settlement(
+def test_rows_that_stay_locked_delay_no_later_settlement(
     dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them is tried again before the other has given up: so one is always there to be tried."""
+    """Each locked row is tried again before the other one has given up, so a retry is always due."""
     monkeypatch.setattr("pgsched.worker.settling.settling_later.LONGEST_S", 0.01)
     add_runs(db, 40)
     person = connect(autocommit=False)
@@ -272,12 +270,12 @@ def test_rows_that_stay_locked_hold_up_no_later_settlement(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_handlers_run_ahead_of_the_settlements_only_so_far(
+def test_the_number_of_attempts_ahead_of_the_settlements_is_bounded(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash would have all of them run again."""
+    """After a crash, all of these runs would run again."""
     monkeypatch.setattr(settlement_queue, "BEHIND", 100 if guarded else 1_000_000)
-    monkeypatch.setattr(prefetch, "MOST_AHEAD", 200)  # what is ahead is attempted, too: on a fast machine all of them
+    monkeypatch.setattr(prefetch, "MOST_AHEAD", 200)  # runs claimed ahead are attempted too: on a fast machine, all
     add_runs(db, 2000)
     asked, answers, really = asyncio.Event(), asyncio.Event(), settling.settle
 
@@ -291,7 +289,7 @@ def test_handlers_run_ahead_of_the_settlements_only_so_far(
     async def scene() -> None:
         handler = Handler()
         handler.go.set()
-        # so that it goes on as soon as there is room, and not at the next poll: also when those that waited are taken
+        # with such a long poll, the worker must go on as soon as there is room: also when waiting outcomes are taken
         worker = make(dsn, handler, poll_s=30.0, settle_wait_s=0.2)
         work = asyncio.create_task(worker.run())
         if guarded:

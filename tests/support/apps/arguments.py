@@ -1,4 +1,4 @@
-"""Two releases of one program: in the new one the task `greet` takes a further argument and other options."""
+"""Two releases of one app: in the new one, the task `greet` takes one more argument and has other options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app for hardened containers: a handler in the process, one in a child process, one that leaves an orphan."""
+"""An app for hardened containers: a handler in a thread, one in a child process, and one that leaves an orphan."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def process() -> int:
 
 @app.task(name="orphan")
 def orphan() -> None:
-    """Its grandchild outlives its child."""
+    """Start a child process whose own child outlives it."""
     subprocess.run([sys.executable, "-c", "import os, time; os.fork() or (os.setsid(), time.sleep(0.2))"], check=True)

@@ -1,4 +1,4 @@
-"""An app with the same handlers in all three places: on the loop, in a thread, in a child process."""
+"""An app that has the same handlers in all three places: on the event loop, in a thread and in a child process."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ class NoSuchCustomer(ValueError):
 
 
 def everywhere(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a plain handler as `name.thread` and `name.process`, and an async one that does the same as
-    `name.loop` and `name.process_async`."""
+    """Register a handler in every place.
+
+    The function itself becomes `name.thread` and `name.process`. An async function that calls it becomes `name.loop`
+    and `name.process_async`.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         async def as_async(*args: Any, **kwargs: Any) -> Any:
@@ -51,14 +54,14 @@ def snoozes() -> None:
 
 
 class Busy(Retry):
-    """Says nothing of how long, as it leaves out what its base would do."""
+    """A Retry without a time to wait: its constructor does not call that of its base class."""
 
     def __init__(self) -> None:
         pass
 
 
 class Closed(Snooze):
-    """Says it in its own way."""
+    """A Snooze that sets `after` itself, unchecked: its constructor does not call that of its base class."""
 
     def __init__(self, after: Any) -> None:
         self.after = after
@@ -101,6 +104,11 @@ def pickier(which: str) -> None:
     raise RAISED[which]()
 
 
+@everywhere("computed", retry_on=OSError, backoff=lambda attempt, error: 30 * attempt)
+def computed(which: str) -> None:
+    raise RAISED[which]()
+
+
 TABLES = "CREATE TABLE public.written (run_id bigint, what text)"
 
 
@@ -114,7 +122,7 @@ def is_written(dsn: str, what: str) -> bool:
 
 
 def wait_for(run: Run, what: str) -> bool:
-    """Until a test has written this; False when the attempt is to stop before."""
+    """Wait until a test has written this text; return False if the attempt must stop before, or after 60 seconds."""
     end = time.monotonic() + 60
     while not is_written(str(run.own.dsn), what):
         if run.cancelled.wait(0.05) or time.monotonic() > end:
@@ -143,7 +151,7 @@ def transacts(run: Run, end: str = "well") -> str:
 
 @everywhere("forks")
 def forks() -> int:
-    """Starts a process as multiprocessing does by default on Linux, and ends it; its exit code."""
+    """Fork a process with multiprocessing, terminate it, and return its exit code."""
     ours, theirs = os.pipe()
     made = multiprocessing.get_context("fork").Process(target=lambda: (os.write(theirs, b"x"), time.sleep(600)))
     made.start()
@@ -179,7 +187,7 @@ def twice(run: Run) -> None:
 
 @everywhere("extends")
 def extends(run: Run, seconds: float) -> list[float | None]:
-    """Outlives its timeout by extending it."""
+    """Extend the timeout, and run longer than the original one; return the seconds left before and after."""
     before = run.seconds_left()
     after = run.extend(seconds)
     assert run.deadline is None or run.deadline > time.monotonic()
@@ -192,13 +200,13 @@ def extends(run: Run, seconds: float) -> list[float | None]:
 
 @app.task(name="blocks.loop")
 async def blocks(run: Run) -> str:
-    """Blocks the loop until a test lets it go."""
+    """Block the event loop until a test writes `go`."""
     return "let go" if wait_for(run, "go") else "stopped"
 
 
 @app.task(name="blocks_below.loop")
 async def blocks_below(run: Run) -> str:
-    """The same, in a task of its own."""
+    """Block the event loop in an asyncio task of the handler's own, until a test writes `go`."""
 
     async def below() -> str:
         return "let go" if wait_for(run, "go") else "stopped"
@@ -213,7 +221,7 @@ def holds_the_interpreter(seconds: int) -> None:
 
 @app.task(name="spins.thread")
 def spins(run: Run) -> None:
-    """Pure Python without a pause, until it is told to stop."""
+    """Run pure Python without a pause until the attempt must stop."""
     n = 0
     while not run.cancelled.is_set():
         n += 1
@@ -221,14 +229,14 @@ def spins(run: Run) -> None:
 
 @app.task(name="stuck.thread")
 def stuck() -> None:
-    """Does not stop, and nobody can make it."""
+    """Sleep for ever: a thread cannot be stopped from outside."""
     while True:
         time.sleep(3600)
 
 
 @app.task(name="stays.loop")
 async def stays(run: Run) -> None:
-    """Does not stop, and nobody can make it."""
+    """Ignore each cancellation, and never end."""
     with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
         write(conn, run, "started")
     while True:
@@ -238,7 +246,7 @@ async def stays(run: Run) -> None:
 
 @app.task(name="stays_below.loop")
 async def stays_below(run: Run) -> None:
-    """Stops, but leaves a thread of the loop's behind."""
+    """Stop when cancelled, but leave a thread of the event loop's pool that sleeps on."""
     with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
         write(conn, run, "started")
     await asyncio.to_thread(time.sleep, 3600)
@@ -251,7 +259,7 @@ def dies() -> None:
 
 @everywhere("waits")
 def waits(run: Run) -> int:
-    """Asks to be called later until a test has written `go`."""
+    """Snooze until a test has written `go`; return the number of the attempt."""
     if not is_written(str(run.own.dsn), "go"):
         raise Snooze(0.1)
     return run.attempt
@@ -259,7 +267,7 @@ def waits(run: Run) -> int:
 
 @everywhere("obeys")
 def obeys(run: Run) -> None:
-    """Ends when it is told to."""
+    """End as soon as the attempt must stop."""
     with psycopg.connect(str(run.own.dsn), autocommit=True) as conn:
         write(conn, run, "started")
     if not run.cancelled.wait(60):

@@ -1,5 +1,8 @@
-"""The chaos app in a process that lacks a guard: PGSCHED_TEST_SQL is a folder to have the statements from (read
-when the first is asked for), PGSCHED_TEST_NO_FENCE takes the leader's fence away."""
+"""The chaos app, in a process that lacks a guard; environment variables say which guard.
+
+PGSCHED_TEST_SQL names the folder from which statements are read, once the first one is needed. PGSCHED_TEST_NO_FENCE
+removes the leader's fence.
+"""
 
 from __future__ import annotations
 
@@ -21,4 +24,4 @@ if os.environ.get("PGSCHED_TEST_NO_FENCE"):
     assert leadership.fence.__module__ == leadership.__name__, "there is a fence to take away"
     leadership.try_lead = lambda conn: True
     leadership.is_vacant = lambda *_, **__: True
-    leadership.fence = lambda conn, term: 1  # there was a term
+    leadership.fence = lambda conn, term: 1  # as if a term had begun before

@@ -1,4 +1,7 @@
-"""An app with every hook, which write down in a file when they are called, and where."""
+"""An app with a hook of every kind; hooks and handlers note their calls, and some the thread, in a file.
+
+HOOKED_NOTES names the file.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,7 @@ async def in_process_async(what: str) -> str:
 
 
 def runs_a_loop() -> list[Any]:
-    """Plain code with a loop of its own, and what it finds before and after."""
+    """Run an event loop in a plain function, then look whether one still runs there; return both findings."""
 
     async def main() -> str:
         await asyncio.sleep(0)

@@ -1,6 +1,6 @@
-"""An app whose handlers write down what really happened, on connections of their own and outside of pgsched's writes.
+"""An app whose handlers record what really happened, on their own connections and apart from pgsched's writes.
 
-`install` makes its two tables: the ledger, and the gates that a test opens to let handlers go on.
+`install` creates its two tables: the ledger, and the gates. A test opens a gate to let a waiting handler go on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def install(dsn: str) -> None:
 
 
 def connection() -> psycopg.Connection:
-    """This thread's connection; a new one after the server went away."""
+    """Return this thread's connection: a new one if the server closed the last one."""
     conn: psycopg.Connection | None = getattr(mine, "conn", None)
     if conn is None or conn.closed:
         conn = mine.conn = psycopg.connect(os.environ.get("LEDGER_DSN") or os.environ["PGSCHED_DSN"], autocommit=True)
@@ -51,13 +51,13 @@ def is_open(gate: str) -> bool:
 
 @app.task(name="note")
 def note(run: Run) -> None:
-    """Over at once."""
+    """Record the event `end`, and end at once."""
     write(run.id, run.token, "end")
 
 
 @app.task(name="hold")
 def hold(run: Run, gate: str) -> None:
-    """Goes on until its gate opens or it is told to stop; its last write is guarded by the claim."""
+    """Run until the gate opens or the attempt must stop; the last write counts only if the claim still holds."""
     write(run.id, run.token, "start")
     while not is_open(gate):
         if run.cancelled.wait(LOOK_S):
@@ -73,7 +73,7 @@ def hold(run: Run, gate: str) -> None:
 
 @app.task(name="fail")
 def fail(run: Run, mended_by: str) -> None:
-    """Fails until a gate is open."""
+    """Fail until the gate `mended_by` is open."""
     write(run.id, run.token, "start")
     if not is_open(mended_by):
         raise ValueError("no luck")
@@ -81,7 +81,7 @@ def fail(run: Run, mended_by: str) -> None:
 
 @app.task(name="spend")
 async def spend(run: Run, seconds: float, failures: int = 0) -> None:
-    """Takes so long, and fails in its first attempts."""
+    """Take `seconds`, and fail in the first `failures` attempts."""
     await asyncio.sleep(seconds)
     if run.attempt <= failures:
         raise ValueError("not yet")
@@ -92,5 +92,5 @@ kept: list[bytearray] = []
 
 @app.task(name="grow")
 def grow(mb: str) -> None:
-    """Keeps so much memory for good."""
+    """Allocate `mb` megabytes, and never free them."""
     kept.append(bytearray(b"x") * (int(mb) << 20))

@@ -1,8 +1,8 @@
-"""An app with the same handlers in every place: on the loop, in a thread, and in a child process."""
+"""An app that has the same handlers in every place: on the event loop, in a thread and in a child process."""
 
 from __future__ import annotations
 
-# ruff: noqa: ASYNC230, ASYNC240 - touching a file blocks nobody here
+# ruff: noqa: ASYNC230, ASYNC240 - touching a file does not block the loop noticeably
 import asyncio
 import os
 import subprocess
@@ -50,7 +50,7 @@ def unprintable() -> None:
 
 
 def not_json() -> Any:
-    return {"set": {1, 2}}
+    return {"function": not_json}
 
 
 def echo(values: list[str]) -> list[str]:
@@ -77,14 +77,14 @@ async def wait_async(on: str) -> None:
 
 
 def leave(on: str) -> None:
-    """Starts a program that nobody waits for."""
+    """Start a program, do not wait for it, write its process id to a file, and sleep."""
     child = subprocess.Popen(["sleep", "3600"])
     Path(on).write_text(str(child.pid))
     time.sleep(3600)
 
 
 def gated(gate: str, on: str) -> str:
-    """Ends when there is a file."""
+    """Note the start in the file `on`, and run until the file `gate` exists."""
     with Path(on).open("a") as starts:
         starts.write(".")
     while not Path(gate).exists():

@@ -1,6 +1,6 @@
-"""An app whose handlers write their starts into a file: quick ones, some that wait, and one that kills its worker.
+"""An app whose handlers note each start in a file: a quick one, one that waits, and one that kills its worker.
 
-A line is the number of the run's argument and the process.
+Each line holds the run's argument `n` and the process id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ app = App("poison")
 
 
 def note(path: str, n: int) -> None:
-    """One write, which no kill can cut."""
+    """Append the line in one write, so that a kill cannot leave half of it."""
     handle = os.open(path, os.O_APPEND | os.O_WRONLY | os.O_CREAT, 0o644)
     os.write(handle, f"{n} {os.getpid()}\n".encode())
     os.close(handle)
@@ -24,14 +24,14 @@ def note(path: str, n: int) -> None:
 
 @app.task(name="mark")
 def mark(path: str, n: int) -> None:
-    """Over after a millisecond."""
+    """Note the start, and end after a millisecond."""
     note(path, n)
     time.sleep(0.001)
 
 
 @app.task(name="die")
 def die(path: str, n: int) -> None:
-    """Kills its worker while others work."""
+    """Kill the worker while its other handlers run."""
     note(path, n)
     time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -39,7 +39,7 @@ def die(path: str, n: int) -> None:
 
 @app.task(name="wait")
 def wait(path: str, n: int) -> None:
-    """Goes on until there is a file that says otherwise."""
+    """Run until the file `<path>.go` exists."""
     note(path, n)
     while not Path(f"{path}.go").exists():
         time.sleep(0.02)
@@ -47,4 +47,4 @@ def wait(path: str, n: int) -> None:
 
 @app.task(name="large")
 def large(data: str) -> None:
-    """Takes what it is given."""
+    """Accept any argument, and do nothing."""

@@ -1,4 +1,4 @@
-"""An app whose handlers run in child processes, and misbehave there in every way."""
+"""An app whose handlers run in child processes: they compute, raise, hang, crash, flood, and use too much memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Unprintable(Exception):
 
 
 def started(path: str) -> None:
-    """Tell the test, by a file with the process's id in it."""
+    """Tell the test that the handler has started: make a file with the process id, which appears only when complete."""
     part = Path(f"{path}.part")
     part.write_text(str(os.getpid()))
     part.rename(path)

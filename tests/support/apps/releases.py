@@ -1,5 +1,8 @@
-"""Two releases of one program: the new one declares `bonuses`, and no longer `letters`. `broken` is a newer one yet,
-which cannot start; `nameless` is an app without a name of its own."""
+"""Releases of one app that declare different jobs.
+
+`new` declares `bonuses` and no longer `letters`. `broken` is a later release that cannot start. In `often`, `salaries`
+and `letters` are due each second; `seldom` declares only `salaries`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,6 @@ def nothing() -> None: ...
 
 old = release(App("payroll"), salaries=SELDOM, letters=SELDOM)
 new = release(App("payroll"), salaries=SELDOM, bonuses=SELDOM)
-nameless = release(App(), salaries=SELDOM)
 often = release(App("payroll"), salaries=OFTEN, letters=OFTEN)
 seldom = release(App("payroll"), salaries=OFTEN)
 broken = release(App("payroll"), taxes=SELDOM)

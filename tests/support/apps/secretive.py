@@ -1,4 +1,4 @@
-"""An app that reads a secret of the environment when it is imported, and looks for it when its tasks run."""
+"""An app that reads a secret from the environment when imported, and whose tasks report which secrets they see."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from pgsched import App
 
 app = App("secretive")
-other = App("other")  # without a DSN of its own, and nobody gives it one
+other = App("other")  # has no DSN, and no worker sets one
 AT_IMPORT = os.environ["DATABASE_URL"]
 SECRETS = ("DATABASE_URL", "PGPASSWORD", "PGSCHED_DSN", "PGSCHED_WEB_TOKEN")
 
 
 @other.task(name="later")
 def later() -> None:
-    """For somebody else to run."""
+    """Do nothing: runs of this task are only enqueued here."""
 
 
 def seen() -> dict[str, object]:

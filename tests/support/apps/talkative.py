@@ -1,4 +1,4 @@
-"""An app whose handlers fail, wait and print."""
+"""An app with three handlers: one that fails, one that waits, and one that prints."""
 
 from __future__ import annotations
 

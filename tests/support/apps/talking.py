@@ -1,4 +1,4 @@
-"""Handlers that print, log and tell how far they are, in every place."""
+"""Handlers that print, log and report progress, in every place."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def dies(run: Run) -> None:
 
 @app.task(name="forks", capture=True, run_in="process")
 def forks(run: Run) -> None:
-    """The process that it forks comes back here as well, with all that has not been sent yet."""
+    """Print lines, then fork: the forked process returns from the handler too, with output that was not sent yet."""
     for n in range(3):
         print("line", n)
         run.cancelled.wait(0.05)
@@ -118,7 +118,7 @@ class Unprintable:
 
 
 def tell_oddly(run: Run, note: str) -> str:
-    """In types that are not JSON's, with a pause in which the first word is written."""
+    """Report progress with values that are not JSON types; the pause lets the first report be written."""
     notes: dict[str, Any] = {"unprintable": Unprintable(), "path": Path("/tmp"), "long": "x" * (80 << 20)}
     run.progress(Decimal(3), Fraction(10), notes[note])
     run.cancelled.wait(1.5)
@@ -142,7 +142,7 @@ meeting = threading.Barrier(2)
 
 @app.task(name="meets", capture=True)
 def meets(word: str) -> None:
-    """Two of them, turn by turn."""
+    """Print and log in turns with another run of this task."""
     for n in range(50):
         with contextlib.suppress(threading.BrokenBarrierError):
             meeting.wait(10)
@@ -156,7 +156,7 @@ turns: dict[str, Any] = {}
 @app.task(name="takes_turns", capture=True)
 async def takes_turns(word: str) -> None:
     turns[word] = asyncio.Event()
-    while len(turns) < 2:  # noqa: ASYNC110 - until the other one is here too
+    while len(turns) < 2:  # noqa: ASYNC110 - until the other run has started too
         await asyncio.sleep(0)
     for n in range(50):
         print(word, n)

@@ -1,4 +1,4 @@
-"""Handlers that say which trace they are in, enqueue more, and fail; the spans go to a file, from each process."""
+"""Handlers that return their trace id, enqueue runs, or fail; each process appends its spans to TRACED_SPANS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ app = App("traced")
 
 
 class ToFile(SpanExporter):
-    """A line of JSON for each span."""
+    """An exporter that appends one line of JSON for each span."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         with Path(os.environ[FILE]).open("a") as file:
@@ -36,7 +36,7 @@ if FILE in os.environ:
 
 
 def here() -> str:
-    """The trace that the caller is in."""
+    """Return the id of the caller's trace."""
     return f"{trace.get_current_span().get_span_context().trace_id:032x}"
 
 
@@ -73,7 +73,7 @@ async def gathers(items: list[Item]) -> list[str]:
 
 
 def graph() -> list[int]:
-    """Two runs, one after the other."""
+    """Enqueue two runs, of which the second waits for the first; return their ids."""
     with app.graph() as made:
         made.add(child, after=[made.add(child)])
     return made.ids

@@ -1,4 +1,4 @@
-"""The app of tests/support/victim.py."""
+"""The app whose workers tests/support/hostile/victim.py starts."""
 
 from pgsched import App
 
@@ -7,4 +7,4 @@ app = App("victim")
 
 @app.task(name="victim.ok")
 def ok() -> None:
-    """Over at once."""
+    """Succeed at once."""

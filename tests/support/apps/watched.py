@@ -1,4 +1,4 @@
-"""Handlers for people to watch: one that goes on until it is cancelled, one that always fails."""
+"""Handlers for tests that watch runs: one that runs until it is cancelled, and one that always fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts of batched handlers, without a database or a worker."""
+"""Run attempts of batch handlers without a database or a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgsched.worker.leases import Leases
 
 
 class Bench:
-    """A runner with an executor, and what it settles."""
+    """An attempt runner with a Python executor; `settled` holds the outcome of each claim."""
 
     def __init__(self, app: App, concurrency: int = 2) -> None:
         self.settled: dict[int, Outcome] = {}

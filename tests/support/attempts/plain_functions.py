@@ -1,4 +1,4 @@
-"""Attempts at plain functions, without a database or a worker."""
+"""Run attempts of plain functions without a database or a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def python(stage: Stage) -> PythonExecutor:
 
 
 def give_all(stage: Stage, *names: str, **more: Any) -> None:
-    """Claims of these tasks arrive, and come to their end."""
+    """Hand claims of these tasks to the runner, and wait until all have ended."""
 
     async def scene(stage: Stage) -> None:
         stage.give(*names, **more)
@@ -29,7 +29,7 @@ def give_all(stage: Stage, *names: str, **more: Any) -> None:
 
 
 class Long:
-    """A function of which the call with `i = 0` lasts until `go`."""
+    """A function whose call with `i = 0` lasts until the test sets `go`."""
 
     def __init__(self) -> None:
         self.go, self.begun = threading.Event(), threading.Event()
@@ -49,7 +49,7 @@ class Long:
         return Stage({"t": work}, concurrency)
 
     async def has_begun(self, stage: Stage, count: int = 4, grace: timedelta | None = None, **more: Any) -> list[Any]:
-        """So many claims, of which the first lasts."""
+        """Hand over `count` claims, of which the first lasts, and wait until that one has begun; return the claims."""
         stage.grace = grace or timedelta(0)
         claims = stage.give("t", args={"i": 0}, **more)
         claims += [stage.give("t", args={"i": i + 1}, **more)[0] for i in range(count - 1)]

@@ -1,4 +1,4 @@
-"""Attempts in child processes, with the handlers of tests/support/apps/processes.py."""
+"""Run attempts in child processes, with the handlers of tests/support/apps/processes.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(task: str, **args: Any) -> Outcome:
 
 
 def play(scene: Callable[[PythonExecutor], Coroutine[Any, Any, None]], size: int = 1) -> None:
-    """A scene with one executor, which is closed at its end."""
+    """Run a scene with an executor, and close the executor afterwards."""
 
     async def main() -> None:
         executor = made(size)
@@ -41,7 +41,7 @@ def play(scene: Callable[[PythonExecutor], Coroutine[Any, Any, None]], size: int
 
 
 def is_running(pid: int) -> bool:
-    """Has it a thread left? Its first one becomes a zombie while others still end."""
+    """Return whether the process has a thread left: the first one may be a zombie while others still end."""
     try:
         threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
         return threads > 1 or Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""A release that was taken back, with runs that only it can run."""
+"""A database in which a release was rolled back, with runs that only that release can run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pgsched.worker.attempts.misfits import wait_for_newest_release
 
 
 def take_release_back(db: psycopg.Connection[Any]) -> None:
-    """Of task `t`: the workers that are there have the release before, and three runs wait."""
+    """Register two releases of task `t`, give all workers the older one, and let three runs wait for the newer one."""
     db.execute("INSERT INTO pgsched.tasks (app, task, release, owner, first_seen_at) SELECT 'a', 't', n, 'o',"
                " clock_timestamp() - make_interval(hours => 3 - n) FROM generate_series(1, 2) n")  # fmt: skip
     db.execute("UPDATE pgsched.workers SET app = 'a', releases = '{1}'")

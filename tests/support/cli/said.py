@@ -1,4 +1,4 @@
-"""What a command line ended with."""
+"""The exit code and the output of a command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Said:
-    """What a command line ended with."""
+    """The exit code and the output of one command line."""
 
     code: int
     out: str

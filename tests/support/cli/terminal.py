@@ -1,6 +1,6 @@
-"""A terminal for tests: a shell on a pty, and what a person would see of it.
+"""A terminal for tests: a shell on a pty, and the screen that a person would see.
 
-It knows as much of a terminal's language as a shell and `pgsched top` speak.
+The screen understands the control sequences that a shell and `pgsched top` send, and no others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ top() {{
 
 
 class Screen:
-    """A grid of characters that bytes are written to."""
+    """A grid of characters to which the terminal's output is written."""
 
     def __init__(self, width: int, height: int) -> None:
         self.modes: set[str] = {"7", "25"}
@@ -59,7 +59,7 @@ class Screen:
         return "\n".join("".join(row).rstrip() for row in self.rows)
 
     def write(self, text: str) -> str:
-        """Take it in; what may be the beginning of a sequence comes back."""
+        """Show the text; return the end of the text if it may be the beginning of a control sequence."""
         while text:
             if text[0] == "\x1b":
                 found = SEQUENCE.match(text)
@@ -118,8 +118,7 @@ class Screen:
             self._kept = (self.rows, self.x, self.y)
             self.clear()
         elif mode == "1049" and not on and self._kept is not None:
-            rows, self.x, self.y = self._kept
-            self.rows, self._kept = ([" "] * self.width for _ in range(0)), None  # type: ignore[assignment]
+            (rows, self.x, self.y), self._kept = self._kept, None
             self.rows = [(row + [" "] * self.width)[: self.width] for row in rows][: self.height]
             self.rows += [[" "] * self.width for _ in range(self.height - len(self.rows))]
             self.y = min(self.y, self.height - 1)
@@ -127,7 +126,7 @@ class Screen:
 
 
 class Terminal:
-    """A shell on a pty; it knows the command `top`, which says how pgsched top ended and left the terminal."""
+    """A shell on a pty. Its function `top` runs `pgsched top`, then prints the exit code and the terminal's state."""
 
     def __init__(self, width: int, height: int, environment: dict[str, str], folder: Path) -> None:
         self.screen = Screen(width, height)
@@ -153,13 +152,13 @@ class Terminal:
         os.write(self._fd, keys.encode())
 
     def unread(self, after_s: float = 0.0) -> int:
-        """How many characters wait to be taken in, after some time."""
+        """Wait for `after_s`, then return how many characters of output the screen has not taken in yet."""
         time.sleep(after_s)
         counted = fcntl.ioctl(self._fd, termios.FIONREAD, struct.pack("i", 0))
         return int(struct.unpack("i", counted)[0])
 
     def pump(self, seconds: float) -> bool:
-        """Take in what comes within the time; did something?"""
+        """Show the output that arrives within the time; return whether any did."""
         if select.select([self._fd], [], [], seconds)[0]:
             with contextlib.suppress(OSError):
                 data = self._bytes + os.read(self._fd, 65536)
@@ -170,7 +169,7 @@ class Terminal:
         return False
 
     def until(self, wanted: str | Callable[[str], object], timeout: float = 60.0) -> str:
-        """Wait until a text stands there, or what stands there satisfies; gives what does."""
+        """Wait until the screen shows a text or satisfies a condition; return the screen's text."""
         deadline = time.monotonic() + timeout
         while True:
             self.pump(0.05)
@@ -192,7 +191,7 @@ class Terminal:
 
 @contextlib.contextmanager
 def terminal(folder: Path, dsn: str, width: int = 80, height: int = 24, **environment: str) -> Iterator[Terminal]:
-    """A shell on a terminal, ended at the end."""
+    """Yield a shell on a terminal, and end it afterwards."""
     made = Terminal(width, height, {"PGSCHED_DSN": dsn, **environment}, folder)
     try:
         yield made

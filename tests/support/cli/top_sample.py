@@ -1,4 +1,4 @@
-"""Looks at a system that there is only in tests."""
+"""Invented data for the pages of `pgsched top`: statuses, rows, charts and screens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pgsched.cli.top.control import press
 from pgsched.cli.top.frame import frame
 from pgsched.cli.top.state import State
 from pgsched.core.facts import JobCounts, JobError, Leader, LiveWorker, Paused, Queue
-from pgsched.core.health import Problem
+from pgsched.core.problems import Problem
 from pgsched.services.charts import Stretch
 from pgsched.services.status_model import Attention, Finished, NextFire, Status
 from pgsched.services.top import Look, Page
@@ -24,7 +24,7 @@ def before(**time: float) -> datetime:
 
 
 def stretches() -> tuple[Stretch, ...]:
-    """A rise, a gap, a fall."""
+    """Return a chart of 15 minutes in stretches of 15 seconds, with a gap in the waiting times."""
     made = []
     for n in range(60):
         at = NOW - timedelta(seconds=15 * (60 - n))
@@ -41,7 +41,7 @@ def problem(text: str, kind: str = "job") -> Problem:
 
 
 def status(**more: Any) -> Status:
-    """Unhealthy, with something of everything."""
+    """Return an unhealthy status in which every list but `unroutable` has an entry."""
     leader = Leader(3, "web-1:77", "web-1", 77, before(hours=1), 0.5, False, 1, True)
     worker = LiveWorker(
         1, "web-1:77", "web-1", 77, "0.1.0", "shop", 8, 3, 0, ["task", "sql"], None, 4, before(hours=2), 1.0, False
@@ -63,7 +63,7 @@ def progress(done: float, total: float | None = None, note: str = "") -> Row:
 
 
 def run(run_id: int, state: str = "running", **more: Any) -> Row:
-    """A row with the columns that all lists of runs have together."""
+    """Return a row of a run with all columns that the lists of runs use."""
     values = {
         "id": run_id, "state": state, "job": "nightly", "task": "reports.build", "kind": "task", "queue": "default",
         "priority": 5, "origin": "schedule", "attempt": 1, "max_attempts": 3, "available_at": before(minutes=3),
@@ -124,12 +124,12 @@ ROWS: dict[str, dict[str, list[Row]]] = {
 def look(
     name: str = "overview", key: int | str | None = None, rows: dict[str, list[Row]] | None = None, **more: Any
 ) -> Look:
-    """A look at a page; `more`: what else the status says."""
+    """Return what a page shows; `more` overrides fields of the status."""
     return Look(Page(name, key), NOW, "shop", status(**more), stretches(), ROWS[name] if rows is None else rows)
 
 
 def state(name: str = "overview", width: int = 80, height: int = 24, **more: Any) -> State:
-    """A screen on a tab, or on the page of run 50, job nightly or queue default."""
+    """Return the state of a screen on a tab, or on the page of run 50, job nightly or queue default."""
     keys: dict[str, int | str] = {"run": 50, "job": "nightly", "queue": "default"}
     if name in keys:
         made = State(width, height, opened_targets=((name, keys[name]),), look=look(name, keys[name]))
@@ -143,7 +143,7 @@ def text(shown: State) -> str:
 
 
 def typed(shown: State, *pressed: str) -> tuple[State, list[Any]]:
-    """The state after these keys, and what is to be done for them."""
+    """Return the state after these keys, and the commands that the keys ask for."""
     wanted = []
     for key in pressed:
         shown, one = press(shown, key)

@@ -1,4 +1,4 @@
-"""Jobs that fail, and the incidents that follow."""
+"""Jobs with slots in every state, and the incidents that follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def job(db: psycopg.Connection, name: str = "j", schedule: str | None = "@every 
 
 
 def slot(db: psycopg.Connection, job_id: int, hours_ago: float, state: str, **columns: Any) -> int:
-    """A slot of the job that began on time and took a second."""
+    """Add a slot of the job; if it started, it started on time; if it ended, it took a second."""
     ended = state not in ("running", "queued", "waiting", "scheduled")
     started = "s.at + interval '1 ms'" if state not in ("queued", "missed", "skipped") else "NULL"
     given: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Backfills in tests: asking for one, and working it off."""
+"""Start backfills in tests, and run the leader's rounds until they end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEEK = [MAY + n * DAY for n in range(7)]
 
 
 def work(db: psycopg.Connection) -> bool:
-    """A leader's round; whether it would go on at once."""
+    """Run the leader's backfill duty once; return whether there is more to do at once."""
     with db.transaction():
         return backfill.run_backfills(db).more
 
@@ -33,7 +33,7 @@ def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
 
 
 def through(db: psycopg.Connection, number: int) -> Iterator[list[datetime]]:
-    """What is open after each round until the backfill has ended; every round's runs succeed."""
+    """Yield the open slots after each round until the backfill has ended; the runs of every round succeed."""
     while True:
         while work(db):
             pass

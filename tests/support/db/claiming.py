@@ -1,4 +1,4 @@
-"""A claimer in this process."""
+"""A claimer in the test's own process, whose statements are noted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from pgsched.core.model import Claim
-from pgsched.db.queries.runs.claims import QueueSearch, WorkerOffer
+from pgsched.db.queries.runs.claims import WorkerOffer
+from pgsched.db.queries.runs.queue_search import QueueSearch
 from pgsched.worker.claiming import discovery, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
 from tests.support.db.setting import KINDS
 
 
 class Scene:
-    """A claimer whose statements and claims are noted in order, with so many free places."""
+    """A claimer with `free` places; its statements, and when it begins its claims, are noted in order."""
 
     def __init__(self, dsn: str, monkeypatch: pytest.MonkeyPatch, free: int, poll_s: float = 1.0) -> None:
         self.free = free
@@ -39,14 +40,14 @@ class Scene:
         asyncio.get_running_loop().call_soon(self.noted.append, "begun")
 
     async def round(self) -> list[str]:
-        """What a round did."""
+        """Run one round of claiming; return what it did."""
         self.noted.clear()
         await self.claimer.run_once()
         return list(self.noted)
 
 
 async def finds_no_queue(*_: Any, **__: Any) -> QueueSearch:
-    """A look for queues that finds none."""
+    """Answer that no queue has claimable runs."""
     return QueueSearch([], 120.0, None)
 
 
@@ -60,7 +61,7 @@ def play(it: Scene, scene: Callable[[Scene], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def running(it: Scene) -> AsyncIterator[None]:
-    """The claimer goes on by itself."""
+    """Let the claimer run in a task of its own within the block."""
     work = asyncio.create_task(it.claimer.run())
     try:
         yield

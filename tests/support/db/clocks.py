@@ -1,4 +1,4 @@
-"""The database's clock, moved."""
+"""A leader that sees a step of the database's clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def a_worker(db: psycopg.Connection, lease_s: float = 30.0) -> int:
 
 
 def moved(loop: LeaderLoop, by_s: float) -> None:
-    """As if the clock had been moved since the last look."""
+    """Make the loop believe that the database's clock was moved by `by_s` seconds."""
     really = loop.clock.stepped_s
 
     def stepped_s(sent_at: float, answered_at: float, now_s: float) -> float:

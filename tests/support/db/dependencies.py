@@ -12,7 +12,7 @@ ENDED = "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHE
 
 
 def add(db: psycopg.Connection, *parents: int, on_failure: str = "cancel", any_of: bool = False) -> int:
-    """A run that waits for these."""
+    """Add a run that waits for these parents; return its id."""
     with db.transaction():
         row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
         assert row is not None
@@ -34,7 +34,7 @@ def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None
 
 
 def admit(db: psycopg.Connection) -> None:
-    """What the leader does in one transaction."""
+    """Decide dependencies and admit runs in one transaction, as the leader does."""
     with db.transaction():
         decide_dependencies(db, 5000, longest_s=10.0)
         ticks.admit(db, 5000)

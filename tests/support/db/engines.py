@@ -1,4 +1,4 @@
-"""Databases as SQLAlchemy names them."""
+"""The URLs by which SQLAlchemy names databases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 def url(driver: str, dsn: str) -> str:
-    """The URL of a DSN, with its password if it has one."""
+    """Return the URL of a DSN, with its password if it has one."""
     given = {name: quote(str(value), safe="") for name, value in conninfo_to_dict(dsn).items()}
     password = f":{given['password']}" if "password" in given else ""
     return (

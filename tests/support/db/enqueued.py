@@ -1,4 +1,4 @@
-"""What the tests of enqueueing share: runs and what they wait for are looked at, and ended by hand."""
+"""Helpers for tests of enqueueing: read runs and dependencies, and end runs by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the table `jobs`, as anybody may write them."""
+"""Insert rows into the table `jobs` with plain SQL, and read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader in this process, or its ticks alone."""
+"""A leader in the test's own process, or its ticks alone."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ AnyDuty = TypeVar("AnyDuty", bound=Duty)
 
 
 class NoFloors(Floors):
-    """It looks from the beginning of each index every time: tests put what is due back by hours."""
+    """Floors that never rise, so that each round searches the whole index: tests move due times back by hours."""
 
     def raise_to(self, firsts: Firsts, now_s: float, *, jobs_left: bool = False) -> None:
-        """Stay where it is."""
+        """Leave the floors where they are."""
 
 
 def lead(conn: psycopg.Connection, floors: Floors | None = None, **settings: Any) -> LeaderLoop:
-    """The loop of a new term; `floors`: as a leader in earnest has them."""
+    """Return the loop of a new term; pass `floors` to get those of a real leader."""
     with conn.transaction():
         fence(conn, None)
         number = elect(conn, "test")[0]
@@ -35,12 +35,12 @@ def lead(conn: psycopg.Connection, floors: Floors | None = None, **settings: Any
 
 
 def duty_of(loop: LeaderLoop, kind: type[AnyDuty]) -> AnyDuty:
-    """The loop's duty of this kind."""
+    """Return the loop's duty of this class."""
     return next(duty for duty in loop.duties if isinstance(duty, kind))
 
 
 def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **columns: Any) -> datetime:
-    """Jobs whose next slot is due at one instant, `seconds` from now; that instant."""
+    """Add jobs whose next slots are all due `seconds` from now; return that instant."""
     given = {"overlap": "skip"} | columns
     names = "".join(f", {name}" for name in given)
     db.execute(
@@ -62,7 +62,7 @@ def add_coming_jobs(db: psycopg.Connection, count: int, seconds: float, **column
 
 
 def tick_all(conn: psycopg.Connection, batch: int) -> int:
-    """Tick without any fence until no job is due; how many rows this made."""
+    """Tick without a fence until no job is due; return how many rows were made."""
     made = 0
     while True:
         with conn.transaction():
@@ -77,13 +77,13 @@ def run_counts(db: psycopg.Connection) -> list[int]:
 
 
 def ticked(conn: psycopg.Connection) -> int:
-    """Tick once; how many rows this made."""
+    """Tick once; return how many rows were made."""
     with conn.transaction():
         return tick(conn, 100).slots
 
 
 def in_transaction(connect: Open) -> psycopg.Connection:
-    """A connection that is inside a transaction already, as the leader's is when it ticks."""
+    """Return a connection that is already inside a transaction, as the leader's is during a tick."""
     conn = connect(autocommit=False)
     conn.execute("SELECT 1")
     return conn

@@ -1,4 +1,4 @@
-"""Limits of jobs, keys and queues, and their admission."""
+"""Limits of jobs, keys and queues, and the admission of runs under them."""
 
 from __future__ import annotations
 
@@ -40,12 +40,14 @@ def limit_queue(db: psycopg.Connection, name: str = "default", **columns: Any) -
                list(given.values()))  # fmt: skip
 
 
-def admit(db: psycopg.Connection, standing: admission.AdmissionState | None = None) -> int:
-    """What the leader does in a round."""
-    standing = standing or admission.AdmissionState(share=1.0)
+def admit(db: psycopg.Connection, admission_state: admission.AdmissionState | None = None) -> int:
+    """Admit runs and apply changed limits as the leader does in a round; return how many runs that touched."""
+    admission_state = admission_state or admission.AdmissionState(share=1.0)
     with db.transaction():
         ticks.admit(db, 5000)
-        return changed_limits.apply_changed_limits(db, standing) + admission.admit_limited_runs(db, standing)
+        return changed_limits.apply_changed_limits(db, admission_state) + admission.admit_limited_runs(
+            db, admission_state
+        )
 
 
 def end(db: psycopg.Connection, run_id: int, state: str = "succeeded") -> None:
@@ -57,7 +59,7 @@ def states(db: psycopg.Connection) -> dict[str, int]:
 
 
 def applied(db: psycopg.Connection) -> bool:
-    """After a further round, are all limits of queues?"""
+    """Run one more round; return whether the limits of all queues are applied."""
     admit(db)
     return bool(one(db, "SELECT bool_and(applied_at IS NOT NULL) FROM pgsched.queues"))
 
@@ -67,7 +69,7 @@ def claim_all(db: psycopg.Connection, n: int = 1000) -> list[int]:
 
 
 def release(dsn: str, claim: Claim) -> list[str]:
-    """Give a claim back unstarted, as a worker does."""
+    """Release a claim whose attempt was not started, as a worker does."""
 
     async def settled() -> list[str]:
         async with await aconnect(dsn) as conn:

@@ -1,4 +1,4 @@
-"""Jobs whose slots overlap, and what the tick makes of them."""
+"""Jobs whose slots overlap, and the rows that the tick makes for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 
 def bound_run(db: psycopg.Connection) -> int:
-    """A queued run that must start within a minute; nothing has begun it."""
+    """Add a queued run that must start within a minute and was never started; return its id."""
     run_id = job_with_a_run(db, "queued", overlap="skip", start_deadline="1 hour")
     db.execute(
         "UPDATE pgsched.runs SET expires_at = clock_timestamp() + interval '1 minute', started_at = NULL, attempt = 0"
@@ -26,12 +26,12 @@ def bound_run(db: psycopg.Connection) -> int:
 
 
 def time_passes(db: psycopg.Connection) -> None:
-    """The start deadline of every run is over."""
+    """Let the start deadline of every run pass."""
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp() WHERE expires_at IS NOT NULL")
 
 
 def job_with_a_run(db: psycopg.Connection, state: str, **columns: Any) -> int:
-    """A job whose slot of long ago is still unfinished, in this state; the run's id. Its next slot is not due yet."""
+    """Add a job whose old slot has an unfinished run in this state; return the run's id. No other slot is due."""
     add_jobs(db, 1, 0, **columns)
     row = db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, token, lease_until, attempt, started_at,"
@@ -46,7 +46,7 @@ def job_with_a_run(db: psycopg.Connection, state: str, **columns: Any) -> int:
 
 
 def ticked(db: psycopg.Connection, slots: int = 1) -> list[tuple[str, str | None]]:
-    """Make so many slots due and tick; state and reason of their rows."""
+    """Make this many slots due, and tick; return the states and reasons of their rows."""
     put_back(db, slots)
     with db.transaction():
         tick(db, 100)
@@ -65,7 +65,7 @@ def admitted(db: psycopg.Connection) -> int:
 
 
 def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
-    """End what is queued or runs."""
+    """End all runs that are queued or running."""
     db.execute(
         "UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp() WHERE state IN ('queued', 'running')",
         [state],

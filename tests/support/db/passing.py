@@ -1,27 +1,32 @@
-"""Time that passes at once: in the database, everything a job knows of happens that much earlier.
+"""Let time pass at once: every instant of jobs, runs and passed-over slots is moved into the past.
 
-The rule: only instants are moved, past all triggers; what is decided about them is the product's.
+Invariant: only instants are moved, and no trigger sees it. The product itself decides what follows from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-from pgsched.leader import skipped_slots
+from pgsched.leader import passed_over
+from pgsched.leader.duties.next_slots import NextSlots
 from pgsched.leader.ticker import tick
 
-BEFORE_S, AFTER_S = 10, 61  # around a full hour: what a test takes, and the misfire_after of a job
+# No test may begin within this time before or after a full hour: a test takes up to BEFORE_S, and a job's default
+# `misfire_after` of 60 s is less than AFTER_S.
+BEFORE_S, AFTER_S = 10, 61
 JOB = ("anchor_at", "decided_until", "created_at", "paused_at", "next_run_at", "run_at", "starts_at", "ends_at")
 RUN = ("scheduled_at", "available_at", "covers_from", "covers_until", "expires_at", "held_until")
 NOTED = ("anchor_at", "after_at", "until_at")
 
 
 def off_the_hour(now_s: float) -> float:
-    """Seconds to wait until no full hour is near: a slot that is due just now is on time, and not to be caught up."""
+    """Return how long to wait until no full hour is near: a slot that is due just now would be on time, not late."""
     past_s = now_s % 3600
     if past_s < AFTER_S:
         return AFTER_S - past_s
@@ -29,7 +34,7 @@ def off_the_hour(now_s: float) -> float:
 
 
 def pass_time(db: psycopg.Connection, seconds: float) -> None:
-    """Let time go by while nobody looks."""
+    """Let time pass while no leader and no worker is at work."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         for table, columns in (("jobs", JOB), ("runs", RUN), ("passed_over", NOTED)):
@@ -38,7 +43,7 @@ def pass_time(db: psycopg.Connection, seconds: float) -> None:
 
 
 def set_past_triggers(db: psycopg.Connection, **columns: Any) -> None:
-    """Write columns of every job as no trigger would allow."""
+    """Write columns of every job without its triggers, which would refuse or change the values."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         names = ", ".join(f"{name} = %({name})s" for name in columns)
@@ -46,15 +51,26 @@ def set_past_triggers(db: psycopg.Connection, **columns: Any) -> None:
 
 
 def lead(db: psycopg.Connection, batch: int = 100) -> int:
-    """What a leader's round decides, in the round's order; how many rows the tick made."""
+    """Tick and record passed-over slots, in the order of a leader's round; return how many rows the tick made."""
     with db.transaction():
         made = tick(db, batch).slots
-        skipped_slots.record_stretches(db)
+        passed_over.record_stretches(db)
     return made
 
 
+def keep_next_slots(db: psycopg.Connection) -> None:
+    """Let a leader look at all jobs (at most 100), and keep the next slots of those that want them."""
+
+    @contextmanager
+    def leading() -> Iterator[psycopg.Connection]:
+        with db.transaction():
+            yield db
+
+    NextSlots().look(db, leading)
+
+
 def add(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
-    """A job named `a`, as its row is then."""
+    """Add a job named `a`; return its row."""
     given = {"name": "a", "task": "t"} | columns
     names, places = ", ".join(given), ", ".join(f"%({name})s" for name in given)
     db.execute(f"INSERT INTO pgsched.jobs ({names}) VALUES ({places})", given)
@@ -62,7 +78,7 @@ def add(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
 
 
 def job(db: psycopg.Connection) -> dict[str, Any]:
-    """The row of the only job (a mark of -infinity as None)."""
+    """Return the row of the only job, with the time `now`; a `decided_until` of -infinity is returned as None."""
     text = "SELECT *, nullif(decided_until, '-infinity') AS decided_until, clock_timestamp() AS now FROM pgsched.jobs"
     with db.cursor(row_factory=dict_row) as cursor:
         columns = [c for c in columns_of(db) if c != "decided_until"]
@@ -77,7 +93,7 @@ def columns_of(db: psycopg.Connection) -> list[str]:
 
 
 def runs(db: psycopg.Connection) -> list[dict[str, Any]]:
-    """All runs by slot."""
+    """Return all runs, ordered by slot."""
     with db.cursor(row_factory=dict_row) as cursor:
         return cursor.execute("SELECT * FROM pgsched.runs ORDER BY scheduled_at").fetchall()
 
@@ -93,6 +109,6 @@ def now(db: psycopg.Connection) -> datetime:
 
 
 def finish(db: psycopg.Connection, state: str = "succeeded") -> None:
-    """End what is queued."""
+    """End all queued runs."""
     db.execute("UPDATE pgsched.runs SET state = %s, finished_at = clock_timestamp(), started_at = clock_timestamp()"
                " WHERE state = 'queued'", [state])  # fmt: skip

@@ -25,12 +25,12 @@ def runs(db: psycopg.Connection) -> list[tuple[Any, ...]]:
 
 
 def hours(db: psycopg.Connection, n: int) -> list[datetime]:
-    """The last n full hours by the database's clock."""
+    """Return the last n full hours by the database's clock."""
     row = db.execute("SELECT date_trunc('hour', clock_timestamp())").fetchone()
     assert row is not None
     return [row[0].astimezone(UTC) - i * HOUR for i in reversed(range(n))]
 
 
 def once(db: psycopg.Connection, in_hours: float, **columns: Any) -> None:
-    """A job that is to run once, so many hours from now."""
+    """Add a job that runs once, `in_hours` hours from now."""
     add(db, schedule=None, run_at=(now(db) + in_hours * HOUR).isoformat(), **columns)

@@ -1,6 +1,6 @@
-"""Which indexes the hot statements may go by, and what a plan, as EXPLAIN gives it in JSON, does to big tables.
+"""Which indexes each statement may use, and how a plan (EXPLAIN in JSON) reads big tables.
 
-`leading`: the first column of each index, by its name.
+`leading` maps the name of each index to its first column.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from typing import Any
 
 Plan = dict[str, Any]
 
-BIG = {"runs", "attempts", "jobs", "dependencies", "kept_keys", "run_logs", "rollups"}
+BIG = {"runs", "attempts", "jobs", "dependencies", "kept_keys", "run_logs", "rollups", "next_slots"}
 READS_ALL = ("Seq Scan", "Bitmap Heap Scan")
 GATHERS = ("Sort", "Incremental Sort", "Hash", "Materialize")
 OF_A_BATCH = ("CTE Scan", "WorkTable Scan", "Function Scan", "Limit")
 FINDS_FEW = re.compile(r"\w+_pkey|runs_open_of_job")
-FEW_ALIKE = {"runs_finished"}  # what such an index has in order an incremental sort gives a few rows after the other
-# By which indexes each goes, as `indexes` names them, `|` between two of which either will do; None: by any.
+# Indexes in which few rows have equal first columns: an incremental sort over one holds only a few rows at a time.
+FEW_ALIKE = {"runs_finished", "runs_own_keep"}
+# The indexes that each statement uses, written as `indexes` writes them. `|` is "or". None: any index is right.
 WORKER = {
     "claim": "runs_claim runs_pkey",
     "claim_start": "runs_claim runs_pkey",
@@ -25,6 +26,7 @@ WORKER = {
     "claim_unconfirmed": "runs_claim",
     "claim_lease_left": "runs_pkey",
     "claimable_queues": "runs_claim[] runs_claim",
+    "newest_queues": "runs_pkey*",
     "heartbeat": "runs_pkey",
     "cancel_asked": "runs_pkey",
     "settle": "runs_pkey runs_open_of_job attempts_pkey",
@@ -59,7 +61,7 @@ LEADER = {
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
     "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
-    "runs_expire": "runs_expiring[] runs_held[] runs_pkey",
+    "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
     "reap": "runs_pkey attempts_pkey",
     "lease_shorten": "runs_pkey",
@@ -93,7 +95,8 @@ LEADER = {
     "prune_pick": "runs_finished[] runs_slot jobs_pkey",
     "prune_delete": "runs_pkey runs_waiting attempts_pkey run_logs_pkey dependencies_pkey dependencies_parent"
     " kept_keys_pkey kept_keys_met jobs_pkey",
-    "prune_keys": "kept_keys_expires_at[]",
+    "prune_pick_own": "runs_own_keep* runs_slot jobs_pkey",
+    "prune_keys": "kept_keys_expires_at[] runs_pkey",
     "prune_backfills": "runs_backfill",
     "prune_jobs": "jobs_done_once* runs_slot jobs_pkey",
     "declare_withdrawn": "jobs_declared",
@@ -101,6 +104,10 @@ LEADER = {
     "plans_look": "jobs_pkey[]",
     "plans_again": "jobs_pkey",
     "lease_longest": "",
+    "next_slots_keep": "jobs_pkey",
+    "next_slots_page": "jobs_pkey[]",
+    "next_slots_wanting": "jobs_pkey next_slots_pkey",
+    "retention_rules": "jobs_keep*",
     "runs_needing_attention": None,
     "leader_newest_term": None,
     "slots_next": None,
@@ -109,51 +116,63 @@ LEADER = {
     "alert_look": "jobs_watched*",
     "alert_check": "jobs_watched[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey rollups_of_job",
 }
-# Nobody's run waits for these: what a person, a page, a command or a start-up asks, by its prefix or its name.
+# Statements for which no run waits: a person, a page, a command or a start-up sends them. Each has its own name here:
+# a prefix would also excuse a hot statement whose name begins so.
 ASKED = (
-    "alert_list alert_test audit_ backfill_calendar backfill_cancel backfill_count backfill_rerun"
-    " backfill_show calendar_ catalog_ check_ declare_ declared_by dependencies_progress dependencies_retry"
-    " dependencies_tree dependencies_waits doctor_ explain_ first_result health_ job_ jobs_after jobs_counted"
+    "alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
+    " backfill_rerun backfill_show calendar_add calendar_list calendar_remove catalog_aggregates catalog_comments"
+    " catalog_functions catalog_grants catalog_indexes catalog_references catalog_sequences catalog_tables"
+    " catalog_triggers catalog_views check_fleet check_grants check_roles check_server declare_defaults declare_holder"
+    " declare_lock declare_lock_shared declare_others declare_removed declare_squatted declared_by"
+    " dependencies_count dependencies_retry dependencies_tree dependencies_waits doctor_leader doctor_locks"
+    " doctor_notify doctor_objects doctor_pins doctor_server doctor_tables doctor_waits doctor_workers explain_near"
+    " explain_open explain_parents explain_passed_over explain_row explain_terms first_result health_jobs_ahead"
+    " health_leader_failing health_notify health_queues_shut health_releases_gone health_unpruned health_workers_lost"
+    " job_delete job_list job_pause job_recent job_reset_mark job_resume job_show job_trigger jobs_after jobs_counted"
     " jobs_in_error jobs_known jobs_live jobs_of_clock jobs_of_interest jobs_similar limit_applied limit_list"
-    " limit_remove limit_save limit_shut limit_unapplied limit_writers metrics_ migrate_ open_runs pause_ prune_count"
-    " queue_list"
-    " queues_set_or_paused retention_ run_attempts run_cancel run_cancel_many run_holding run_log_end"
-    " run_log_last run_log_read run_newest_id run_present run_relatives run_retry run_retry_many run_show"
-    " run_watch runs_bad_since runs_ended_since runs_failed_newest runs_failing runs_finished_by_stretch"
-    " runs_finished_lately runs_hurry runs_live runs_of_job_newest runs_of_queue runs_open_counted"
-    " runs_open_of_tasks runs_running_longest runs_unfinished_of_task slot_ slots_of_job slots_of_job_by_day"
-    " slots_of_jobs_newest succeeded_slots time_travel worker_ workers_alive_draining workers_gone"
-    " workers_offering names_known names_of_runs other_queues queue_has_runs tasks_offered roles_of_login"
+    " limit_remove limit_save limit_shut limit_unapplied limit_writers metrics_queues metrics_tables"
+    " migrate_in_the_way migrate_index_build migrate_turn names_known names_of_runs open_runs other_queues pause_end"
+    " pause_list pause_set prune_count queue_has_runs queue_list queues_set_or_paused retention_show roles_of_login"
+    " run_attempts run_cancel run_cancel_many run_holding run_log_end run_log_last run_log_read run_newest_id"
+    " run_outcome run_present run_relatives run_retry run_retry_many run_show run_update run_watch runs_await"
+    " runs_bad_since runs_ended runs_ended_since"
+    " runs_failed_newest runs_failing runs_finished_by_stretch runs_finished_lately runs_hurry runs_live"
+    " runs_of_job_newest runs_of_queue runs_open_counted runs_open_of_tasks runs_running_longest"
+    " runs_unfinished_of_task slot_travelled slot_triggered slots_of_job slots_of_job_by_day slots_of_jobs_newest"
+    " succeeded_slots task_check_args tasks_offered time_travel worker_drain worker_start worker_stop"
+    " workers_alive_draining workers_gone workers_offering report_counted report_counted_runs report_ended tasks_known"
+    " tasks_open_runs tasks_ended_lately task_names task_schema"
 )
-# What is left: no table that grows, one row by its key, or rows of the caller's (of what inserts: its triggers').
-# (`dependencies_release` goes by its indexes from PostgreSQL 16 on; without statistics 15 hashes the edges.)
+# The other statements. They read tables that do not grow, one row by its key, or rows that the caller gives; those that
+# insert read big tables in triggers only. (`dependencies_release` uses its indexes from PostgreSQL 16 on. Version 15
+# hashes the edges if there are no statistics.)
 FEW = (
-    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock now"
-    " flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
+    "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
+    " declare_try_lock now flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
     " leader_candidates"
-    " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_keyed enqueue_plain"
-    " enqueue_rows enqueue_told leader_elect leader_resign"
+    " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_at_more enqueue_full"
+    " enqueue_named enqueue_plain enqueue_rows enqueue_take_keys enqueue_told enqueue_undeclared"
+    " leader_elect leader_resign"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
-    " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_register"
-    " task_standing tick_wait which_database"
+    " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_limits task_register"
+    " task_standing tick_wait which_database recorder_mark recorder_marks"
 )
 
 
 def is_accounted(name: str) -> bool:
-    """Is the plan of a statement looked at, or has somebody said why not?"""
-    asked = any(name.startswith(one) if one.endswith("_") else name == one for one in ASKED.split())
-    return name in WORKER or name in LEADER or name in FEW.split() or asked
+    """Return whether the plan of a statement is checked, or one of the lists says why it is not."""
+    return name in WORKER or name in LEADER or name in FEW.split() or name in ASKED.split()
 
 
 def allowed(name: str, found: set[str]) -> set[str]:
-    """The indexes that a statement may go by: those found, where none are listed."""
+    """Return the indexes that a statement may use: all that were found, if the statement has no list."""
     listed = (WORKER | LEADER)[name]
     return found if listed is None else set(re.split("[ |]", listed))
 
 
 def relying(index: str) -> set[str]:
-    """The statements for which no other index will do."""
+    """Return the statements for which no other index is allowed instead of this one."""
     ways = {index, f"{index}[]", f"{index}*"}
     return {name for name, listed in (WORKER | LEADER).items() if listed and ways & set(listed.split())}
 
@@ -165,7 +184,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 
 
 def misdeeds(plan: Plan, leading: Mapping[str, str]) -> set[str]:
-    """Each scan of a whole big table, and each node that takes all rows of one before it gives any."""
+    """Return each scan of a whole big table, and each node that reads all rows of one before it returns the first."""
     found = {(node["Node Type"], node.get("Relation Name")) for node in nodes(plan) if node["Node Type"] in READS_ALL}
     for node in nodes(plan):
         of_an_instant = "Presorted Key" in node and node["Plans"][0].get("Index Name") in FEW_ALIKE
@@ -175,10 +194,11 @@ def misdeeds(plan: Plan, leading: Mapping[str, str]) -> set[str]:
 
 
 def gathered(node: Plan, leading: Mapping[str, str]) -> Iterator[str]:
-    """The tables whose rows come to a node, unless there are few of them.
+    """Yield the tables whose rows reach a node, unless there are few such rows.
 
-    There are few of what a CTE, given arrays or a limit bound, of what is counted into one row, and of what a primary
-    key, or the index of what one job has open, finds for such rows. A subquery's rows do not come to the node.
+    There are few rows where a CTE, an array or a limit bounds them, and where they are counted into one row. There are
+    also few where each such row finds its partner by a primary key, or by the index of one job's open runs. Rows of a
+    subquery do not reach the node.
     """
     for child in node.get("Plans", []):
         if child.get("Parent Relationship") in ("InitPlan", "SubPlan") or child["Node Type"] in OF_A_BATCH:
@@ -192,7 +212,7 @@ def gathered(node: Plan, leading: Mapping[str, str]) -> Iterator[str]:
 
 
 def indexes(plan: Plan, leading: Mapping[str, str]) -> set[str]:
-    """How big tables are read: `x` finds values in that index, `x[]` reads a range of it, `x*` reads it from an end."""
+    """Return how big tables are read: `x` finds values in index x, `x[]` reads a range of x, `x*` reads from an end."""
     return {
         scan["Index Name"] + ("" if finds(scan, leading) else "[]" if bounds(scan, leading) else "*")
         for scan in nodes(plan)
@@ -201,19 +221,19 @@ def indexes(plan: Plan, leading: Mapping[str, str]) -> set[str]:
 
 
 def finds(scan: Plan, leading: Mapping[str, str]) -> bool:
-    """Does an index scan look for one value, or for some, in the index's first column?"""
+    """Return whether an index scan searches the index's first column for given values."""
     column = re.escape(leading[scan["Index Name"]])
     return re.search(rf"\({column} (= |IS NULL)", scan.get("Index Cond", "")) is not None
 
 
 def bounds(scan: Plan, leading: Mapping[str, str]) -> bool:
-    """Does an index scan's condition say more of the index's first column than that there is a value?"""
+    """Return whether an index scan's condition bounds the index's first column, by more than IS NOT NULL."""
     column = re.escape(leading[scan["Index Name"]])
     return re.search(rf"\((ROW\()?{column}\b(?! IS NOT NULL)", scan.get("Index Cond", "")) is not None
 
 
 def numbering(text: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """A statement with the placeholders `$1`, `$2` for `%(name)s`, and the names in that order."""
+    """Return a statement with `$1`, `$2`, ... in place of `%(name)s`, and the names in that order."""
     names: dict[str, int] = {}
 
     def number(found: re.Match[bytes]) -> bytes:

@@ -1,4 +1,4 @@
-"""Rows that cannot be written, whoever tries: by a trigger that raises an error which nobody foresaw."""
+"""Rows that no session can write: a trigger raises an error that pgsched does not expect."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def aside(db: psycopg.Connection) -> list[Any]:
 
 
 def until(loop: LeaderLoop, db: psycopg.Connection, query: str, value: Any) -> None:
-    """Rounds until the query has this answer."""
+    """Run the leader's rounds until the query returns this value."""
     wait_until(lambda: loop.run_once() >= 0 and db.execute(query.encode()).fetchone() == (value,), 20, query)
 
 

@@ -1,4 +1,4 @@
-"""Pruning in tests: count what ended, then delete what is older."""
+"""Prune in tests: count ended runs into the rollups, then delete those that are too old."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pgsched.leader.pruner import Pruner
 
 
 def keep(db: psycopg.Connection[Any], **outcomes: str) -> None:
-    """Set how long runs are kept, by outcome."""
+    """Set how long ended runs are kept, by their state."""
     db.execute("UPDATE pgsched.retention SET keep = %s::jsonb", [psycopg.types.json.Jsonb(outcomes)])
 
 
 def count(db: psycopg.Connection[Any], n: int = 1_000_000) -> int:
-    """Count what has ended by now, as the leader does; nobody else must be writing."""
+    """Count the runs that have ended by now, as the leader does; no other session may be writing runs."""
     with db.transaction():
         return rollups.count(db, rollups.find_uncounted(db).now, n)
 
 
 def prune(db: psycopg.Connection[Any], keep_s: float, n: int = 100, pruner: Pruner | None = None) -> int:
-    """Delete a batch of what ended longer ago than that; how many runs went."""
+    """Delete a batch of runs that ended more than `keep_s` seconds ago; return how many were deleted."""
     keep(db, any=f"{keep_s} seconds")
     count(db)
     pruner = pruner or Pruner()
@@ -33,7 +33,7 @@ def prune(db: psycopg.Connection[Any], keep_s: float, n: int = 100, pruner: Prun
 
 
 def ended(db: psycopg.Connection, age: str, state: str = "succeeded", queue: str = "default", n: int = 1) -> None:
-    """Ad-hoc runs that ended so long ago."""
+    """Add n runs without a job that ended `age` ago."""
     db.execute(
         "INSERT INTO pgsched.runs (task, state, queue, started_at, finished_at) SELECT 't', %(s)s, %(q)s,"
         " clock_timestamp() - %(a)s::interval, clock_timestamp() - %(a)s::interval FROM generate_series(1, %(n)s)",
@@ -42,7 +42,7 @@ def ended(db: psycopg.Connection, age: str, state: str = "succeeded", queue: str
 
 
 def slots_of(db: psycopg.Connection, job: str, age: str, n: int, state: str = "succeeded") -> int:
-    """Ended slots of a job, an hour apart, the newest so long ago; the job's id."""
+    """Add n ended slots of a job, an hour apart, the newest `age` ago; return the job's id."""
     db.execute(
         "INSERT INTO pgsched.jobs (name, schedule, task) VALUES (%s, '@every 1h', 't') ON CONFLICT DO NOTHING", [job]
     )

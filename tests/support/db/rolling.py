@@ -1,4 +1,4 @@
-"""A transaction that ends runs while they are counted."""
+"""The function with which the leader's duties begin transactions, for a test's connection."""
 
 from __future__ import annotations
 

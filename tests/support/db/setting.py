@@ -1,7 +1,7 @@
-"""What the race tests share: due jobs, claims on a plain connection, and statements with a guard cut out.
+"""Helpers of the race tests: due jobs, claims on a plain connection, and statements with a guard cut out.
 
-A guard is proved twice: with it the violation does not happen, and with it cut out of the statement's text the very
-same steps do produce the violation.
+A guard is proved twice. With the guard, the violation does not happen. With the guard cut out of the statement's text,
+the same steps do produce the violation.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from tests.support.waiting import wait_until
 
 Open = Callable[..., psycopg.Connection]
 ASLEEP = "SELECT setval('pgsched.asleep_until', (date_part('epoch', clock_timestamp()) * 1000)::bigint + %s)"  # in ms
-CLAIMS = ("claim", "claim_start")  # behind the cursor, and from the start of the queue
+CLAIMS = ("claim", "claim_start")  # the statements that claim from the cursor on, and from the start of the queue
 KINDS: dict[str, Any] = {"kinds": ["command", "shell", "sql"], "tasks": ["t"], "named": False}
 
 
 def text_without(name: str, guard: str, instead: str = "") -> bytes:
-    """The text of a named statement with its guard cut out. Fails when the guard is not where the test thinks."""
+    """Return the text of a named statement with a guard cut out; fail if the text does not hold the guard once."""
     text = sql(name).decode()
     assert text.count(guard) == 1, f"{name}.sql has {guard!r} {text.count(guard)} times"
     return text.replace(guard, instead).encode()
 
 
 def cut(monkeypatch: pytest.MonkeyPatch, name: str, guard: str, instead: str = "") -> None:
-    """Take a guard out of the statement `name`, for whoever sends it."""
+    """Cut a guard out of the statement `name`, for all code of this process that sends it."""
     monkeypatch.setitem(statements(), name, text_without(name, guard, instead))
 
 
 def heard(db: psycopg.Connection, listener: psycopg.Connection) -> list[str]:
-    """What a connection that listens to `pgsched_runs` was told, since it listens or this was asked last."""
+    """Return the notifications on `pgsched_runs` since `listener` began to listen, or since the last call."""
     db.execute("NOTIFY pgsched_runs, 'end'")
     found: list[str] = []
     for notify in listener.notifies(timeout=10):
@@ -56,7 +56,7 @@ def add_runs(db: psycopg.Connection, count: int) -> None:
 
 
 def add_jobs(db: psycopg.Connection, count: int, seconds: int, task: str = "t", **columns: Any) -> None:
-    """Jobs that have exactly `seconds` undecided slots each, all of them past. No leader sees them before they do."""
+    """Add jobs that have exactly `seconds` undecided past slots each. A leader sees the jobs only in that state."""
     given = {"overlap": "allow"} | columns
     names = "".join(f", {name}" for name in given)
     with db.transaction():
@@ -69,7 +69,7 @@ def add_jobs(db: psycopg.Connection, count: int, seconds: int, task: str = "t", 
 
 
 def put_back(db: psycopg.Connection, seconds: int) -> None:
-    """Make every job begin `seconds` and a half ago, past its triggers, with nothing decided yet."""
+    """Let every job begin `seconds` + 0.5 s ago, with no slot decided yet; no trigger runs."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute(
@@ -81,14 +81,14 @@ def put_back(db: psycopg.Connection, seconds: int) -> None:
 
 
 def forget_decided(db: psycopg.Connection) -> None:
-    """Take the high-water mark out of the way: every job stands where it began."""
+    """Put the high-water mark of every job back to where the job began."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET decided_until = anchor_at, next_run_at = clock_timestamp()")
 
 
 def slots(db: psycopg.Connection) -> tuple[int, int]:
-    """(rows of runs, distinct slots)"""
+    """Return the number of rows of runs, and the number of distinct slots."""
     row = db.execute("SELECT count(*), count(DISTINCT (job_id, scheduled_at)) FROM pgsched.runs").fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
@@ -103,7 +103,7 @@ def take(
     span: Mapping[str, str] = FROM_THE_START,
     places: int = 1000,
 ) -> list[Claim]:
-    """Claim on a plain connection, in its own transaction or the caller's, for a worker with so many free places."""
+    """Claim on a plain connection, in its own transaction or the caller's, for a worker with `places` free places."""
     token = token or uuid4()
     values = {
         "queue": "default",
@@ -116,36 +116,36 @@ def take(
         **span,
     }
     json_as_text(cursor := conn.cursor())
-    rows = cursor.execute(text or sql("claim"), {**values, **KINDS, **span}).fetchall()
-    return claims_of(token, columns_of(cursor), rows, str(values["queue"]))
+    rows = cursor.execute(text or sql("claim"), values).fetchall()
+    return claims_of(token, columns_of(cursor), rows, "default")
 
 
 def reap(conn: psycopg.Connection, before_s: float | None = None) -> list[dict[str, Any]]:
-    """Take back every claim whose lease has ended."""
+    """Reap every claim whose lease has ended."""
     return expired_leases.reap(conn, expired_leases.find_bad_leases(conn, 100, before_s)[0], 5, before_s)
 
 
 def let_expire(db: psycopg.Connection) -> None:
-    """End the lease of everything that runs."""
+    """End the leases of all running runs."""
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() - interval '1 second' WHERE state = 'running'")
 
 
 def done(claim: Claim, result: Result = Result.SUCCEEDED, **more: Any) -> Settlement:
-    """A settlement of this claim."""
+    """Return a settlement of this claim."""
     retry_in_s = 60.0 if result is Result.FAILED else None
     error = None if result is Result.SUCCEEDED else "it failed"
     return Settlement.of(claim, Outcome(result, error=error, **more), retry_in_s)
 
 
 def row_of(db: psycopg.Connection, run_id: int) -> dict[str, Any]:
-    """Everything about a run."""
+    """Return all columns of a run."""
     found = db.execute("SELECT to_jsonb(r) FROM pgsched.runs r WHERE id = %s", [run_id]).fetchone()
     assert found is not None
     return dict(found[0])
 
 
 class Aside:
-    """A call in a thread of its own; `result` waits for it and gives its value or raises what it raised."""
+    """A call in its own thread; `result` waits for the end, then returns the value or raises the error."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -168,8 +168,14 @@ class Aside:
         return self._value
 
 
+def wait_until_waits(db: psycopg.Connection) -> None:
+    """Wait until one session of the database waits for a lock."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    wait_until(lambda: db.execute(waits).fetchone() == (1,), what="a session to wait for a lock")
+
+
 def wait_until_blocked(db: psycopg.Connection, conn: psycopg.Connection) -> None:
-    """Wait until the statement on `conn` waits for somebody's lock."""
+    """Wait until the statement on `conn` waits for a lock of another session."""
     pid = conn.info.backend_pid
     wait_until(
         lambda: db.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone() == (True,),
@@ -178,7 +184,7 @@ def wait_until_blocked(db: psycopg.Connection, conn: psycopg.Connection) -> None
 
 
 def at_once(calls: list[Callable[[], Any]], timeout: float = 20.0) -> list[Any]:
-    """Run the calls in threads that start together; their results in order."""
+    """Run the calls in threads that start together; return their results in order."""
     start = threading.Barrier(len(calls))
 
     def begin(call: Callable[[], Any]) -> Callable[[], Any]:

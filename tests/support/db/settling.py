@@ -1,4 +1,4 @@
-"""Settlements, and claims that were taken away."""
+"""Settle claims, also some that were reaped before."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = "AND r.token = (%(tokens)s::uuid[])[width_bucket(r.id, %(firsts)s::bigin
 
 
 def settle(dsn: str, *batch: Settlement) -> list[str]:
-    """The verdicts, in the order of the batch."""
+    """Settle a batch; return the verdicts in its order."""
 
     async def once() -> list[str]:
         async with await aconnect(dsn) as conn:
@@ -30,7 +30,7 @@ def settle(dsn: str, *batch: Settlement) -> list[str]:
 
 
 def zombie(db: psycopg.Connection) -> tuple[Claim, Claim]:
-    """A claim that was reaped, and the claim of the next owner."""
+    """Return a reaped claim, and the next owner's claim of the same run."""
     add_runs(db, 1)
     (old,) = take(db)
     db.execute("UPDATE pgsched.runs SET begun = true")

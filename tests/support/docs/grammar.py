@@ -1,4 +1,4 @@
-"""Command lines read by the program's own command tree, without running them."""
+"""Check command lines against the program's own command tree, without running them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tree() -> Any:
 
 @functools.cache
 def all_options() -> frozenset[str]:
-    """Every option of every command."""
+    """Return every option of every command."""
 
     def of(command: Any) -> set[str]:
         found = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
@@ -31,7 +31,7 @@ def all_options() -> frozenset[str]:
 
 
 def faults(line: str) -> list[str]:
-    """What is wrong with a command line of the form `pgsched noun verb --option`; a list of verbs is allowed."""
+    """Return what is wrong with a command line `pgsched noun verb --option`; the verb may be a list of verbs."""
     try:
         given = shlex.split(line.replace("…", "..."), comments=True)
     except ValueError as error:
@@ -45,8 +45,8 @@ def faults(line: str) -> list[str]:
         names = [name for name in re.split("[,/]", named) if name]
         children = [getattr(command, "commands", {}).get(name) for command in commands for name in names]
         if None in children:
-            if named == "..." or all("start" in command.commands for command in commands):
-                break  # `pgsched backfill JOB` is short for start
+            if named == "...":
+                break
             return [f"{line}: there is no command {named}"]
         commands = children
     for word in rest:

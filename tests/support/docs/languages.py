@@ -1,4 +1,4 @@
-"""How the examples of each language are run: as a user would, each a program of its own, told by PGSCHED_DSN where."""
+"""Run the examples of each language as a user would: each as its own program, with the database in PGSCHED_DSN."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.support.paths import ROOT
 
 EXAMPLES = ROOT / "sql" / "examples"
 LANGUAGES = ("psql", "node", "ruby")
-# where npm install -g puts packages, and where Debian does
+# Where `npm install -g` and Debian put packages.
 SYSTEM_MODULES = (Path("/usr/lib/node_modules"), Path("/usr/local/lib/node_modules"), Path("/usr/share/nodejs"))
 
 
 def uri(dsn: str) -> str:
-    """The DSN in the one form that libpq and the package pg both read."""
+    """Return the DSN as a URI, the one form that both libpq and the package pg read."""
     part = {key: str(value) for key, value in conninfo_to_dict(dsn).items()}
     user = quote(part.get("user", ""), safe="") + (f":{quote(part['password'], safe='')}" if "password" in part else "")
     place = f"{quote(part.get('host', 'localhost'), safe='')}:{part.get('port', 5432)}"
@@ -53,12 +53,12 @@ def _node(folder: Path) -> Callable[..., list[str]]:
     ]
     if not found:
         pytest.skip("the package pg for node is not installed (npm install -g pg; Debian: node-pg)")
-    # import looks beside the program, and nowhere else
+    # `import` looks for packages beside the program, and nowhere else.
     shutil.copytree(EXAMPLES / "node", folder / "node", ignore=shutil.ignore_patterns("node_modules"))
     (folder / "node" / "node_modules").symlink_to(found[0])
 
     def command(_: str, name: str, **given: object) -> list[str]:
-        # Debian's packages find each other by it
+        # Debian's packages find each other by NODE_PATH.
         node = ["env", f"NODE_PATH={found[0]}", program]
         return [*node, str(folder / "node" / f"{name}.mjs"), *map(str, given.values())]
 
@@ -95,7 +95,7 @@ class Programs:
         )
 
     def run(self, name: str, **given: object) -> list[str]:
-        """The lines that a program prints; it must end well."""
+        """Run a program, which must end with exit code 0; return the lines that it prints."""
         return said(self.start(name, **given))
 
 

@@ -1,4 +1,4 @@
-"""Blocks that are no programs, each read by what would read it."""
+"""Check the blocks of the docs that are no programs, each with a parser of its format."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def as_toml(text: str, _: Path) -> None:
 
 
 def as_yaml(text: str, folder: Path) -> None:
-    """Kubernetes objects have what each must have; Prometheus' configuration is asked of promtool."""
+    """Check YAML: a Kubernetes object needs a kind and a name, and promtool must accept Prometheus' configuration."""
     for document in yaml.safe_load_all(text):
         if not isinstance(document, dict):
             raise Failed(f"this is no mapping: {document!r}")
@@ -44,7 +44,7 @@ def as_yaml(text: str, folder: Path) -> None:
 
 
 def starts(document: Any) -> Iterator[list[str]]:
-    """The command of every container."""
+    """Yield the command of every container."""
     if isinstance(document, dict):
         if "command" in document:
             yield document["command"]
@@ -68,7 +68,7 @@ def asked(*command: str) -> str:
 
 
 def as_ini(text: str, folder: Path) -> None:
-    """A unit of systemd, or settings of PgBouncer."""
+    """Check a unit of systemd, or settings of PgBouncer."""
     unit = "[Unit]" in text
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",), strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
@@ -87,7 +87,7 @@ def as_ini(text: str, folder: Path) -> None:
 
 
 def as_crontab(text: str, _: Path) -> None:
-    """Each line is an assignment, five fields and a command, or anacron's period, delay, name and command."""
+    """Check that each line is an assignment, a time and a command, or anacron's period, delay, name and command."""
     for line in filter(None, text.splitlines()):
         if re.match(r"\s*(#|[A-Z_]+=)", line) or line.startswith("@reboot "):
             continue
@@ -100,7 +100,7 @@ def as_crontab(text: str, _: Path) -> None:
 
 
 def as_text(_: str, __: Path) -> None:
-    """Output: no code."""
+    """Accept any text: a block of output is not checked."""
 
 
 PARSERS: dict[str, Callable[[str, Path], None]] = {

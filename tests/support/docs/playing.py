@@ -1,7 +1,8 @@
-"""A page played from its top to its end, as a reader would: each block in turn, on one database, in one folder.
+"""Play a page of the docs from top to end as a reader would: each block in turn, on one database, in one folder.
 
-The rule: a block is executed (or, where it is no program, read by its own parser), or is in `stages.NOT_RUN` with the
-reason. What became of each block is kept; a block that fails does not stop those after it.
+Invariant: each block is executed, or checked by a parser if it is no program. A command that is not run is listed with
+the reason in `stages.NOT_RUN` or `stages.NOT_RUN_COMMANDS`. The outcome of each block is kept; a block that fails does
+not stop the next ones.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND star
 LOOKS = ("run list", "run show", "run logs", "run tree", "job list", "status", "explain")
 LEADS = "SELECT count(*) > 0 FROM pgsched.leader WHERE resigned_at IS NULL AND elected_at > %s"
 FOLDERS = {"sql": "psql", "js": "node", "ruby": "ruby"}
-# what the pages call their programs
+# The names that the pages give to their modules.
 MODULES = ("shop", "myproject", "package", "office", "tasks", "reports", "invoices")
 
 
 class Play:
-    """One page, being played."""
+    """One page that is being played."""
 
     def __init__(self, page: Page, stage: Stage, dsn: str, folder: Path) -> None:
         self.page, self.stage, self.dsn, self.folder = page, stage, uri(dsn), folder
@@ -51,9 +52,9 @@ class Play:
         self.db = psycopg.connect(dsn, autocommit=True)
         self.names: dict[str, Any] = {}
         self.ports: dict[str, int] = {}
-        self.used: set[str] = set()  # the entries of NOT_RUN that were met
-        self.outcomes: dict[int, Exception | None] = {}  # of each block, by its line; None: all is well
-        self.apps: list[App] = []  # those that its Python has made, the oldest first
+        self.used: set[str] = set()  # the entries of NOT_RUN that the page has
+        self.outcomes: dict[int, Exception | None] = {}  # by the line of the block; None: the block works
+        self.apps: list[App] = []  # the apps that the page's Python has made, the oldest first
         self.runner = asyncio.Runner()
 
     # ---- the whole page
@@ -63,12 +64,12 @@ class Play:
             self._prepare()
             for block in self.page.blocks:
                 self.outcomes[block.line] = self._guarded(lambda block=block: self._play(block))
-            if self.page.blocks:  # what its end shows is said of its last block
+            if self.page.blocks:  # a failure at the page's end is reported for its last block
                 self.outcomes[block.line] = self.outcomes[block.line] or self._guarded(self._end)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
-        """The page's folder is where programs are found; what this process had is put back."""
+        """Let Python find modules in the page's folder; restore this process's environment and modules afterwards."""
         before = {name: os.environ.get(name) for name in ("PGSCHED_DSN", "DATABASE_URL")}
         path, modules = [*sys.path], {*sys.modules}
         os.environ["PGSCHED_DSN"] = self.dsn
@@ -104,10 +105,10 @@ class Play:
             self._command(command)
 
     def _end(self) -> None:
-        """Handlers have run, what was started has stopped, and what the stage expects holds."""
+        """Stop what was started, run the handlers, and check what the stage expects."""
         self.shell.stop()
         for app in self.apps:
-            jobs.declare(self.db, app.jobs, app.name, remove=app.named)
+            jobs.declare(self.db, app.declared_jobs, app.name, remove=True)
         if self.stage.run:
             self.stage.run(self)
         else:
@@ -128,7 +129,7 @@ class Play:
             act()
         except Exception as error:
             return error
-        except BaseException as error:  # pytest's own failures and skips, and SystemExit
+        except BaseException as error:  # failures and skips of pytest, and SystemExit
             return Failed(f"{type(error).__name__}: {error}")
         return None
 
@@ -188,7 +189,7 @@ class Play:
                     raise Failed(f"{block.page}:{block.line + offset}: {error}") from error
 
     def _command(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
-        """What it printed; of parts joined by `&&`, the last."""
+        """Run a command; return what it printed, or what its last part printed if `&&` joins several."""
         said = ""
         for part in self._put(command).split(" && "):
             if part.startswith(tuple(NOT_RUN_COMMANDS)):
@@ -200,7 +201,7 @@ class Play:
         return said
 
     def _console(self, block: Block) -> None:
-        """Commands after `$ `, each with what it prints: `…` stands for anything, a number for any number."""
+        """Run the commands after `$ `, and compare their output: `…` stands for any text, a number for any number."""
         parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)
         if parts[0]:
             raise Failed("output before the first command")
@@ -210,7 +211,7 @@ class Play:
             expected = lines[command.count("\n") + 1 :]
             look = " ".join(words(command)[1:3]).startswith(LOOKS)
             deadline = time.monotonic() + (30 if look else 0)
-            while True:  # a reader looks again
+            while True:  # a reader would repeat a command that shows a state
                 try:
                     compare(command, expected, self._command(command, (0, 1)).splitlines())
                     break
@@ -219,7 +220,7 @@ class Play:
                         raise
                     time.sleep(0.3)
 
-    # ---- what goes on
+    # ---- commands that run until they are stopped
 
     def _start(self, kind: str, command: str) -> None:
         row = self.db.execute("SELECT clock_timestamp()").fetchone()
@@ -243,7 +244,7 @@ class Play:
         return self.db.execute(query.encode(), values).fetchone() == (True,)
 
     def _put(self, text: str) -> str:
-        """What stands for something of the reader's own: addresses and ports."""
+        """Replace what stands for the reader's own: addresses and ports."""
         for shown, real in (*self.stage.put.items(), ("postgresql://me@db.example/app", self.dsn)):
             text = text.replace(shown, real)
         for port in ("9464", "9465"):
@@ -255,7 +256,7 @@ class Play:
 
 
 def installs(command: str) -> None:
-    """The extras that pip is to install are there."""
+    """Check that pyproject.toml has the extras that pip is asked to install."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     for extras in re.findall(r"\[([\w,]+)\]", command):
         if unknown := {*extras.split(",")} - {*project["optional-dependencies"]}:
@@ -270,7 +271,7 @@ def listens(port: int) -> bool:
 
 
 def stands_in_a_program(block: Block) -> None:
-    """docs/reference/sql.md shows pieces of sql/examples, which tests/e2e/examples runs for real."""
+    """Check that a block of docs/reference/sql.md is part of sql/examples, whose programs tests/e2e/examples runs."""
     lines = {line.strip().removesuffix(";") for line in block.text.splitlines()}
     for path in (EXAMPLES / FOLDERS[block.language]).iterdir():
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
@@ -280,9 +281,9 @@ def stands_in_a_program(block: Block) -> None:
 
 
 def compare(command: str, expected: list[str], said: list[str]) -> None:
-    """Each line of the page, in this order, among those that were printed."""
+    """Check that the printed lines contain each line of the page, in the page's order."""
     rest = iter(said)
-    exactly = " --from " in command  # what it prints then is always the same
+    exactly = " --from " in command  # with --from, a command always prints the same
     for line in filter(str.strip, expected):
         if not any(re.fullmatch(pattern(line, exactly), " ".join(found.split())) for found in rest):
             raise Failed(f"$ {command}\ndid not print: {line}\nbut:\n" + "\n".join(said))
@@ -290,12 +291,12 @@ def compare(command: str, expected: list[str], said: list[str]) -> None:
 
 def pattern(line: str, exactly: bool) -> str:
     text = re.escape(" ".join(line.split())).replace("…", ".*")
-    text = re.sub(r"is\\ queued$", "is (queued|running)", text)  # a worker may be quicker than the command
+    text = re.sub(r"is\\ queued$", "is (queued|running)", text)  # a worker may claim the run first
     return text if exactly else re.sub(r"\d+", r"\\d+", text)
 
 
 def trace(error: Exception) -> str:
-    """The error, and the lines of the page that led to it."""
+    """Return the error, and the lines of the page that led to it."""
     if isinstance(error, Failed):
         return str(error)
     return "".join(traceback.format_exception(error)[-6:])

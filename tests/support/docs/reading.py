@@ -1,6 +1,6 @@
-"""What README.md and the pages of docs/ hold: code blocks, inline command lines, links, headings.
+"""Read the Markdown pages: code blocks, inline command lines, links and headings.
 
-The rule: nothing that looks like code is passed over. A fence without a language, or code by indentation, is a fault
+Invariant: nothing that looks like code is skipped. A fence without a language, or code by indentation, is a fault
 of the page (test_pages.py).
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from tests.support.paths import ROOT
 
 PARTS = ("introduction", "how-to", "concepts", "reference")
-# whose blocks are run, and whose commands must exist
+# The pages whose blocks are run, and whose commands must exist.
 PAGES = (
     *("README.md", "docs/README.md"),
     *(f"docs/{part}/{path.name}" for part in PARTS for path in sorted((ROOT / "docs" / part).glob("*.md"))),
     *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "examples").glob("*/README.md"))),
 )
-# whose links are followed, too
+# The pages whose links are checked: those above, and some more.
 LINKED = (
     *PAGES,
     *sorted({str(path.relative_to(ROOT)) for folder in ("", "docs", "docs/adr", "bench", "examples", ".github")
@@ -32,7 +32,10 @@ LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: `line` is that of its first line of text; `before`, the page says that it is the former state."""
+    """A fenced block.
+
+    `line` is the number of its first line of text. `before`: the page shows it under "Before:", as the former state.
+    """
 
     page: str
     line: int
@@ -49,11 +52,11 @@ class Block:
 class Page:
     name: str
     blocks: tuple[Block, ...]
-    prose: tuple[tuple[int, str], ...]  # the other lines, with their numbers
+    prose: tuple[tuple[int, str], ...]  # the lines outside of blocks, with their numbers
 
     @property
     def spans(self) -> list[tuple[int, str]]:
-        """Inline code, with its line."""
+        """Return each piece of inline code, with its line's number."""
         return [(number, found) for number, line in self.prose for found in SPAN.findall(line)]
 
     @property
@@ -66,7 +69,7 @@ class Page:
 
     @property
     def anchors(self) -> set[str]:
-        """As GitHub makes them of headings."""
+        """Return the anchors that GitHub makes from the headings."""
         return {anchor(line.lstrip("#")) for _, line in self.prose if line.startswith("#")}
 
 

@@ -1,8 +1,8 @@
-"""Command lines of the pages, run as a reader would: by bash, with the `pgsched` of this environment.
+"""Run command lines of the pages as a reader would: by bash, with the `pgsched` of this environment.
 
-The rule: what a page shows as one command is one command, and it must end with exit code 0. One that goes on until it
-is stopped (`worker`, `web`, ...) is seen to be up, stays until the page is over or shows another one of its kind, and
-must then end well.
+Invariant: what a page shows as one command is run as one command, and must end with exit code 0. A command that runs
+until it is stopped (`worker`, `web`, ...) must come up. It stays until the page ends or shows another command of its
+kind, and must then end in good order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from pgsched.errors import EmbeddedUnavailable
 from tests.support.waiting import wait_until
 
 ENDLESS = ("worker", "leader", "web", "top")
-SERVER = "uvicorn"  # of an example's web application
-# these clean up, and then die of the signal that told them to
+SERVER = "uvicorn"  # runs the web application of an example
+# These programs clean up after SIGTERM, and then die of it.
 ENDS = dict.fromkeys(("web", "the first web", "top", SERVER), (0, -signal.SIGTERM))
 KEPT = ("PATH", "HOME", "LANG", "USER", "LOGNAME", "TMPDIR", "NODE_PATH")
 
 
 class Failed(AssertionError):
-    """What a page says does not work."""
+    """An error of a page: what it shows does not work."""
 
 
 class Missing(Exception):
@@ -42,7 +42,7 @@ class Missing(Exception):
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """The command lines of a block, continued lines joined; each with its line's offset."""
+    """Return the command lines of a block, each with its line's offset; continued lines are joined."""
     found: list[tuple[int, str]] = []
     part, start = "", 0
     for offset, line in enumerate(text.splitlines()):
@@ -67,7 +67,7 @@ def balanced(text: str) -> bool:
 
 
 def words(command: str) -> list[str]:
-    """Without the assignments before it."""
+    """Return the words of a command, without assignments before it."""
     found = shlex.split(command, comments=True)
     while found and re.match(r"\w+=", found[0]):
         found = found[1:]
@@ -75,7 +75,7 @@ def words(command: str) -> list[str]:
 
 
 def endless(command: str) -> str | None:
-    """The kind of command that goes on until it is stopped."""
+    """Return the kind of a command that runs until it is stopped, None for other commands."""
     named = words(command)
     if named[:1] == [SERVER]:
         return SERVER
@@ -92,7 +92,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def terminal(log: IO[bytes] | None) -> Iterator[tuple[int, int | None]]:
-    """What a program reads from and writes to: a terminal whose output goes to the log; without a log, nothing."""
+    """Yield a program's standard input and output: a terminal that is copied to the log; without a log, no terminal."""
     if log is None:
         yield subprocess.DEVNULL, None
         return
@@ -100,7 +100,7 @@ def terminal(log: IO[bytes] | None) -> Iterator[tuple[int, int | None]]:
     copy = os.dup(log.fileno())
 
     def read() -> None:
-        with contextlib.suppress(OSError):  # nobody has the other end any more
+        with contextlib.suppress(OSError):  # the other end was closed
             while shown := os.read(screen, 65536):
                 os.write(copy, shown)
         os.close(screen)
@@ -114,7 +114,7 @@ def terminal(log: IO[bytes] | None) -> Iterator[tuple[int, int | None]]:
 
 
 class Shell:
-    """One reader's shell: a folder, an environment, what was started in the background."""
+    """The shell of one reader: a folder, an environment, and the programs that run in the background."""
 
     def __init__(self, folder: Path, dsn: str) -> None:
         self.folder = folder
@@ -128,12 +128,12 @@ class Shell:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def run(self, command: str, codes: tuple[int, ...] = (0,)) -> str:
-        """What it printed to stdout; it must end with one of these exit codes."""
+        """Run a command, which must end with one of these exit codes; return what it printed to stdout."""
         if exported := re.match(r"export (\w+)=(.*)$", command):
             (self.env[exported[1]],) = shlex.split(exported[2], comments=True) or [""]
             return ""
         self._needs(command)
-        # a pipe fails as a whole where one of its commands does
+        # pipefail: a pipe fails if one of its commands does
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command], cwd=self.folder, env=self.env,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
@@ -152,7 +152,7 @@ class Shell:
                 raise Missing(program)
 
     def start(self, kind: str, command: str, is_up: Callable[[], object]) -> None:
-        """Start what goes on, and see that it is at work."""
+        """Start a command in the background, and wait until it is up."""
         self.stop(kind)
         log = self.folder / f"{kind}.log"
         with log.open("wb") as out, terminal(out if kind == "top" else None) as (source, sink):
@@ -170,7 +170,7 @@ class Shell:
                 raise Failed(f"$ {command}\nended with {process.returncode}\n{log.read_text(errors='replace')[-2000:]}")
 
     def stop(self, kind: str | None = None) -> None:
-        """Stop it in good order; it must end with exit code 0."""
+        """Stop one command or all with SIGTERM; each must end with exit code 0 or one that ENDS allows."""
         for name in [kind] if kind else [*self._running]:
             process = self._running.pop(name, None)
             if process is None:
@@ -187,7 +187,7 @@ class Shell:
                 raise Failed(f"{name} ended with {code}\n{log[-2000:]}")
 
     def kill(self) -> None:
-        """Whatever still lives."""
+        """Kill what still runs."""
         for process in self._running.values():
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

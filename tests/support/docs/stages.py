@@ -1,4 +1,4 @@
-"""What each page takes for granted, in one place; and the few lines that are not run, each with the reason."""
+"""What each page of the docs needs in order to be played, and the few lines that are not run, with the reasons."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from pgsched import App, Item, Run
 from pgsched.testing import drain
+from tests.support.docs.frameworks import serve_by_flask
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from tests.support.docs.playing import Play
 
 CHAOS = "takes minutes: tests/e2e/chaos/test_faults.py runs the faults, test_chaos_command.py the command"
-# (page, the command) -> why nobody runs it here
+# (page, command) -> why the command is not run
 NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/concepts/chaos.md", "pgsched chaos"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --tier full --save history.jsonl"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --faults worker-killed,partition"): CHAOS,
     ("docs/concepts/chaos.md", "pgsched chaos --seconds 3600 --seed 7"): CHAOS,
 }
-# How a command may begin that is read and not run, and why. What pip is to install is looked up in pyproject.toml.
+# The beginnings of commands that are read but not run, and why. The extras that pip would install must exist.
 NOT_RUN_COMMANDS = {
     "python3 -m venv": "this environment stands for it",
     "pip install": "needs a package index; .ci/run installs from the README's own line",
@@ -38,11 +40,19 @@ NOT_RUN_COMMANDS = {
 
 @dataclass(frozen=True)
 class Stage:
-    """`sql` runs first; `files` are written to the page's folder; `names` is what its Python knows; `put` replaces what
-    stands for the reader's own; `beside` are commands that run meanwhile; `run` makes and runs what its handlers need
-    for being called (else what the page enqueues is run, and must succeed); `after` is what must hold at the end.
-    `empty`: its database has no schema yet; `apart`: its Python runs in processes of its own; `alone`: it changes the
-    server's roles and needs a server of its own."""
+    """What one page needs.
+
+    `sql`: runs first.
+    `files`: are written to the page's folder.
+    `names`: the names that the page's Python can use.
+    `put`: replacements for what stands for the reader's own.
+    `beside`: commands that are started first, and run beside the page.
+    `run`: enqueues what the page's handlers need, and runs it. Default: run what the page enqueued; all must succeed.
+    `after`: checks what must hold at the end.
+    `empty`: the page's database has no schema yet.
+    `apart`: the page's Python runs in separate processes.
+    `alone`: the page changes the server's roles, so it needs a server of its own.
+    """
 
     sql: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +68,7 @@ class Stage:
 
 PROGRAM = """
 from pgsched import App
-app = App()
+app = App("test")
 @app.task(name="reports.build")
 def build(days: int = 1) -> None: ...
 """
@@ -76,7 +86,7 @@ def is_so(play: Play, query: str, expected: Any) -> None:
 
 
 def connections(play: Play) -> dict[str, Any]:
-    """One of each sort, in a transaction that the page's end commits."""
+    """Return a connection of each sort, inside a transaction that is committed at the page's end."""
     names = {"conn": psycopg.connect(play.dsn), "dsn": play.dsn, "psycopg": psycopg}
     names["async_conn"] = play.runner.run(psycopg.AsyncConnection.connect(play.dsn))
     return names
@@ -105,7 +115,7 @@ def enqueueing(play: Play) -> dict[str, Any]:
     app = App("shop")
     for name, handler in {
         "welcome": lambda user: None, "reindex": lambda shop: None, "digest": lambda user: None,
-        "save": lambda text: None, "charge": lambda cents: None,
+        "save": lambda text: None, "charge": lambda cents: None, "collect": lambda cart, items: None,
     }.items():  # fmt: skip
         app.task(name=name)(handler)
     engine = sa.create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(play.dsn), poolclass=sa.NullPool)
@@ -117,19 +127,21 @@ def run_enqueue(play: Play) -> None:
     commit(play)
     is_so(
         play, "SELECT task, count(*) FROM pgsched.runs WHERE kind = 'task' GROUP BY task ORDER BY task",
-        [("charge", 2), ("digest", 1), ("reindex", 1), ("reports.build", 1), ("save", 1), ("welcome", 1006)],
+        [("charge", 2), ("collect", 1), ("digest", 3), ("page_enqueue.invoice", 1), ("reindex", 3),
+         ("reports.build", 2), ("save", 2), ("welcome", 1013)],
     )  # fmt: skip
-    is_so(play, "SELECT args FROM pgsched.runs WHERE task = 'save'", [({"text": "draft"},)])
+    is_so(play, "SELECT args FROM pgsched.runs WHERE task = 'save'", [({"text": "draft"},)] * 2)
+    is_so(play, "SELECT args FROM pgsched.runs WHERE task = 'collect'", [({"cart": 1, "items": [4, 5, 6]},)])
     is_so(play, "SELECT array_agg(id ORDER BY id) FROM users", [([7, 8],)])
     play.db.execute("UPDATE pgsched.runs SET args = '{\"user\": 7}' WHERE task = 'digest' AND args = '{}'")
     assert set(drain(play.names["app"], scheduled=True)) == {"succeeded"}
 
 
 def dependent(play: Play) -> dict[str, Any]:
-    """The four runs of the tree that the page shows, as they became that; and what its programs are about."""
-    first = App()
+    """Make the four runs of the tree that the page shows, and return the tasks that its programs enqueue."""
+    first = App("test")
     first.task(name="extract")(lambda: None)
-    first.task(name="report")(lambda: None)  # it never runs, but is waited for
+    first.task(name="report")(lambda: None)  # never runs; registered so that `drain` waits until it is cancelled
     play.db.execute("SELECT pgsched.enqueue('extract'), pgsched.enqueue('load', after => ARRAY[1])")
     play.db.execute("SELECT pgsched.enqueue('check', after => ARRAY[1], max_attempts => 1)")
     play.db.execute("SELECT pgsched.enqueue('report', after => ARRAY[2, 3])")
@@ -199,12 +211,12 @@ def run_rendering(play: Play) -> None:
 
 
 def limited(_: Play) -> dict[str, Any]:
-    app = App()
+    app = App("test")
     return {"app": app, "send": app.task(name="mail.send")(lambda customer_id: None)}
 
 
 def after_moving(play: Play) -> None:
-    """What a crontab, pg_cron, Celery and APScheduler had is there."""
+    """Check that the jobs of a crontab, pg_cron, Celery and APScheduler have all been moved."""
     is_so(play, "SELECT args, timezone, max_attempts FROM pgsched.jobs WHERE name = 'dump'",
           [({"cwd": "/srv/shop"}, "Europe/Berlin", 1)])  # fmt: skip
     is_so(play, "SELECT args ->> 'stdin' FROM pgsched.jobs WHERE name = 'report-mail'",
@@ -250,8 +262,10 @@ UPDATE pgsched.runs SET state = 'dead', finished_at = now(), error = 'ValueError
 
 
 def after_testing(play: Play) -> None:
-    """The tests of the page have taken their databases away."""
-    is_so(play, "SELECT count(*) FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'", [(0,)])
+    """Check that the tests of the page have dropped their databases. Other tests on this server make some, too."""
+    left = "SELECT datname FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'"
+    found = set(play.db.execute(left))
+    wait_until(lambda: not found & set(play.db.execute(left)), 60, "the end of their databases")
 
 
 def saved_history(play: Play) -> dict[str, Any]:
@@ -260,7 +274,7 @@ def saved_history(play: Play) -> dict[str, Any]:
 
 
 def beside(folder: str) -> dict[str, str]:
-    """The other files in the folder of an example."""
+    """Return the files in the folder of an example, without its README.md."""
     paths = [path for path in sorted((ROOT / folder).iterdir()) if path.is_file() and path.name != "README.md"]
     return {path.name: path.read_text(encoding="utf-8") for path in paths}
 
@@ -270,6 +284,8 @@ STAGES: dict[str, Stage] = {
                        sql="CREATE TABLE sessions (expires_at timestamptz)"),
     "examples/nightly_reports/README.md": Stage(files=beside("examples/nightly_reports"), empty=True),
     "examples/sql_producer/README.md": Stage(files=beside("examples/sql_producer"), empty=True),
+    "examples/fastapi_shop/README.md": Stage(files=beside("examples/fastapi_shop"), empty=True),
+    "examples/script/README.md": Stage(files=beside("examples/script"), empty=True),
     "examples/web_shop/README.md": Stage(files=beside("examples/web_shop"), empty=True),
     "docs/how-to/alerts.md": Stage(sql=NIGHTLY),
     "docs/concepts/chaos.md": Stage(names=saved_history),
@@ -277,6 +293,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/dependencies.md": Stage(names=dependent, run=run_dependent, sql=LOADS),
     "docs/how-to/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
     "docs/how-to/executors.md": Stage(run=run_rendering),
+    "docs/how-to/frameworks.md": Stage(after=serve_by_flask),
     "docs/how-to/handlers.md": Stage(names=shown_handlers, run=run_handlers, sql=ORDERS),
     "docs/how-to/limits.md": Stage(names=limited),
     "docs/how-to/monitoring.md": Stage(files=MYPROJECT),
@@ -284,13 +301,14 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
     "docs/introduction/quickstart.md": Stage(empty=True),
+    "docs/how-to/programs.md": Stage(names=lambda play: {"dsn": play.dsn, "psycopg": psycopg}),
     "docs/how-to/retention.md": Stage(sql=NIGHTLY),
     "docs/how-to/security.md": Stage(alone=True, sql=NIGHTLY),
     "docs/how-to/testing.md": Stage(after=after_testing),
-    # the exporter of the page needs a package of its own, and a collector
+    # The exporter that the page shows needs an extra package and a collector.
     "docs/how-to/tracing.md": Stage(files=MYPROJECT, apart=True, put={
         "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317": "OTEL_TRACES_EXPORTER=console"}),
-    # what lies behind its proxy is the console that asks for the token
+    # Behind the page's proxy is the console that asks for the token.
     "docs/how-to/web.md": Stage(beside=("pgsched web",), put={"https://jobs.example": "http://localhost:SHOWN"}),
     "docs/how-to/workers.md": Stage(files=MYPROJECT),
 }  # fmt: skip

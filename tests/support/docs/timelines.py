@@ -1,7 +1,7 @@
-"""The timelines of docs/concepts/policies.md, drawn from rows that the real tick, admission, claim and settlement made.
+"""Draw the timelines of docs/concepts/policies.md from rows of the real tick, admission, claim and settlement.
 
-The rule: only time is made up. It passes by moving all instants (tests/support/db/passing.py), two minutes at a step;
-what a run takes is counted in steps. A character is a minute.
+Invariant: only the time is simulated. All instants are moved (tests/support/db/passing.py), by two minutes in each
+step. The duration of a run is counted in steps. One character is one minute.
 """
 
 from __future__ import annotations
@@ -21,16 +21,24 @@ from tests.support.db.setting import done, take
 from tests.support.db.settling import settle
 
 STEP = 2
-BEGIN = 10  # the job is made at 9:50, its first slot is at 10:00
-STOPS = 4  # minutes that a run takes to stop when it is asked to
+BEGIN = 10  # the job is created at 9:50, and its first slot is at 10:00
+STOPS = 4  # minutes that a run takes to stop after a cancel request
 LABEL = 10
-Hours = tuple[int, int]  # from and until, in minutes after the job was made
+Hours = tuple[int, int]  # from and until, in minutes after the job was created
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A job of ten minutes, its policies, and what happens: each run takes so many minutes; there is nobody, no worker
-    (but a leader), or a pause, from one minute to another; `resume` is written beside `paused` when it ends."""
+    """A job that is due every ten minutes, and what happens to it.
+
+    `columns`: its policies.
+    `takes`: minutes that each run takes.
+    `until`: the last minute.
+    `nobody`: when there is neither a leader nor a worker.
+    `no_worker`: when there is a leader, but no worker.
+    `paused`: when the job is paused.
+    `resume`: what is set together with `paused = false`.
+    """
 
     columns: Mapping[str, Any]
     takes: int
@@ -62,7 +70,7 @@ SCENES = {
 
 
 def draw(db: psycopg.Connection[Any], dsn: str, scene: Scene) -> str:
-    """Play the scene; its picture."""
+    """Play the scene; return its picture."""
     names = ", ".join(scene.columns)
     db.execute(
         f"INSERT INTO pgsched.jobs (name, schedule, task{names and ', ' + names})"
@@ -74,7 +82,7 @@ def draw(db: psycopg.Connection[Any], dsn: str, scene: Scene) -> str:
         if minute in scene.paused and scene.paused != (0, 0):
             pause(db, scene, minute)
         if not within(minute, scene.nobody):
-            for _ in range(2):  # what ends lets others go
+            for _ in range(2):  # a run that ends may let another one begin in the same minute
                 end(db, dsn, running, minute, scene.takes)
                 round_of_the_leader(db)
                 if not within(minute, scene.no_worker):
@@ -90,7 +98,7 @@ def draw(db: psycopg.Connection[Any], dsn: str, scene: Scene) -> str:
 class Running:
     claim: Claim
     since: int
-    asked: int | None = None  # to stop
+    asked: int | None = None  # the minute in which it was asked to stop
 
 
 def within(minute: int, hours: Hours) -> bool:
@@ -103,7 +111,10 @@ def pause(db: psycopg.Connection[Any], scene: Scene, minute: int) -> None:
 
 
 def end(db: psycopg.Connection[Any], dsn: str, running: dict[int, Running], minute: int, takes: int) -> None:
-    """What has taken its time succeeds, what was asked to stop is cancelled; nobody hears a zombie."""
+    """Settle the runs whose time is over, and those that were asked to stop; forget all runs that have ended.
+
+    If another party ended a run, the settlement here is refused, because the claim is lost.
+    """
     for run_id, run in running.items():
         asked = db.execute(
             "SELECT cancel_requested_at IS NOT NULL FROM pgsched.runs WHERE id = %s", [run_id]
@@ -126,7 +137,7 @@ def round_of_the_leader(db: psycopg.Connection[Any]) -> None:
 
 
 def standing(db: psycopg.Connection[Any]) -> list[Any]:
-    """Each row: its id, the minute of its slot, whether it has ended."""
+    """Return for each row its id, the minute of its slot, and whether it has ended."""
     return db.execute(
         "SELECT r.id, round(extract(epoch FROM r.scheduled_at - j.anchor_at) / 60)::int, r.finished_at IS NOT NULL"
         " FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY r.scheduled_at"
@@ -157,7 +168,7 @@ def clock(minute: int) -> str:
 
 
 def told(state: str, reason: str, count: int | None) -> str:
-    """The state and the reason as the row has it, but for instants."""
+    """Return the state and the reason of a row, without instants."""
     reason = re.sub(r"(: not started by|, nor by| since)? \S*\d{4}-\d\d-\d\d.*", "", reason)
     words = state if state not in ("succeeded", "running") else ""
     said = f"{words}{': ' if words and reason else ''}{reason}"

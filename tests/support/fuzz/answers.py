@@ -1,4 +1,4 @@
-"""What the database may answer: the errors that docs/reference/errors.md lists, and nothing else."""
+"""Which errors the database may answer with: those that docs/reference/errors.md lists, and no others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tests.support.paths import ROOT
 
 ERRORS = ROOT / "docs" / "reference" / "errors.md"
 DOCUMENTED = set(re.findall(r"^\| `(\w{5})` \|", ERRORS.read_text(encoding="utf-8"), re.MULTILINE))
-# What a user's value was refused with: then the text begins with what was wrong.
-OURS = re.compile(r"^[a-z_ ]+\w*: ")
+# How a message begins that refuses a user's value: with the name of what is wrong.
+OURS = re.compile(r"^[a-z_ ]+\w*([.[].*?)?: ", re.DOTALL)  # a column or argument, or a part of it: args.argv[0]
 WRONG_VALUE = "23514"
-# for what is not meant to be called by itself: it may not take what nobody gives it
+# Functions that users are not meant to call may answer with these too, when they get values that pgsched never passes.
 INTERNAL = {
     "54000",
     "2201W",
@@ -34,12 +34,12 @@ INTERNAL = {
 
 
 def documented(error: psycopg.Error, raw: bool = True) -> bool:
-    """Is this one of them; unless `raw`, does it also say what is wrong in our words?"""
+    """Return whether the error is documented and, unless `raw`, names what is wrong in pgsched's own words."""
     ours = raw or error.sqlstate != WRONG_VALUE or OURS.match(error.diag.message_primary or "") is not None
     return error.sqlstate in DOCUMENTED and ours
 
 
 def told(error: psycopg.Error) -> str:
-    """For a failing test."""
+    """Return the error as the message of a failed test."""
     where = (error.diag.context or "").replace("\n", " | ")[:400]
     return f"{error.sqlstate} {error.diag.message_primary}; {where}"

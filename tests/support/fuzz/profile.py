@@ -1,11 +1,11 @@
-"""How many inputs, and which.
+"""How many inputs a fuzz test gets, and which.
 
-The rule: in CI the same few each time, so that nothing is flaky; with PGSCHED_FUZZ=nightly more than 100,000, new ones
-each night:
+In CI each test gets the same few inputs every time, so that no test is flaky. With PGSCHED_FUZZ=nightly there are more
+than 100,000 inputs, and new ones each night:
 
     PGSCHED_FUZZ=nightly pytest tests -k fuzz -n 2 --timeout 7200
 
-A failure prints its input; `@example(...)` keeps it.
+A failure prints its input. Add that input to the test with `@example(...)`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import SearchStrategy
 
 NIGHTLY = os.environ.get("PGSCHED_FUZZ") == "nightly"
-# (in CI, nightly)
+# How many inputs: (in CI, nightly).
 FUNCTION = (15, 400)
 TABLE = (25, 3_000)
 PURE = (60, 4_000)
@@ -26,7 +26,7 @@ COMMAND = (4, 120)
 
 
 def fuzz(size: tuple[int, int], *inputs: SearchStrategy[Any], **named: SearchStrategy[Any]) -> Callable[[Any], Any]:
-    """As `given`, with as many inputs as the profile says."""
+    """Do the same as hypothesis' `given`, with as many inputs as the profile says."""
     chosen = settings(
         max_examples=size[NIGHTLY],
         derandomize=not NIGHTLY,

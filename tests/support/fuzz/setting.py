@@ -1,4 +1,4 @@
-"""A database in which every kind of row is there to be met."""
+"""A database that has rows of every kind, for fuzzed statements to meet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ INSERT INTO pgsched.job_calendars (job_id, from_date, until_date) VALUES (1, '20
 
 
 def furnish(db: psycopg.Connection[Any]) -> None:
-    """Put the rows in, and let no statement go on for long."""
+    """Insert the rows, and limit each statement of the session to 20 seconds."""
     db.execute(ROWS.encode())
     db.execute("SET statement_timeout = '20s'")
 
@@ -46,8 +46,10 @@ def furnish(db: psycopg.Connection[Any]) -> None:
 def answer(
     db: psycopg.Connection[Any], statement: str, values: list[str | None], internal: bool = False, raw: bool = True
 ) -> str | None:
-    """Give a statement to the database and take it back; its SQLSTATE. Fails if that is not documented, or, unless
-    `raw`, the text does not name what was wrong."""
+    """Run a statement and roll it back; return the SQLSTATE of its error, None if there is none.
+
+    Fail if the SQLSTATE is not documented or, unless `raw`, if the message does not name what was wrong.
+    """
     with db.transaction(force_rollback=True):
         try:
             with db.transaction():
@@ -61,6 +63,6 @@ def answer(
 
 
 def unread(db: psycopg.Connection[Any], error: psycopg.Error) -> bool:
-    """Was it the server that could not read an interval? Before 17 it knows no infinite one, and fewer large ones."""
+    """Return whether the server could not read an interval: before 17, infinite and some large ones are unknown."""
     of_interval = "interval" in (error.diag.message_primary or "")
     return db.info.server_version < 170_000 and of_interval and error.sqlstate in ("22007", "22008", "22015")

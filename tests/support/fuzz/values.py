@@ -1,6 +1,6 @@
-"""Hostile values of every type that a statement may be given, as the text that PostgreSQL reads.
+"""Hostile values for every type that a statement may take, as the text that PostgreSQL reads.
 
-The rule: every text is one of its type, so that what is refused was refused by us.
+Invariant: each text is a valid value of its type. So it is pgsched, not PostgreSQL, that refuses a value.
 """
 
 from __future__ import annotations
@@ -249,13 +249,13 @@ documents = st.recursive(
 
 
 def integer(bits: int) -> st.SearchStrategy[str]:
-    """Of so many bits, small ones and the edges more often."""
+    """Return a strategy for integers of this many bits; small ones and the extremes are more frequent."""
     edge = 2 ** (bits - 1)
     return st.one_of(wholes, st.integers(-edge, edge - 1), st.sampled_from([-edge, edge - 1])).map(str)
 
 
 def array(items: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """One-dimensional, with nulls; now and then of two dimensions, or with bounds of its own."""
+    """Return a strategy for arrays, also with NULLs: of one dimension, of two, and with bounds of their own."""
 
     def text(found: list[str | None]) -> str:
         quote = [
@@ -263,8 +263,13 @@ def array(items: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         ]
         return "{" + ",".join(quote) + "}"
 
-    flat = st.lists(st.one_of(st.none(), items), max_size=5).map(text)
-    return st.one_of(flat, flat.map(lambda one: "{" + one + "," + one + "}" if one != "{}" else one))
+    def with_bounds(found: list[str | None], first: int) -> str:
+        return f"[{first}:{first + len(found) - 1}]={text(found)}"
+
+    members = st.lists(st.one_of(st.none(), items), max_size=5)
+    flat = members.map(text)
+    bound = st.builds(with_bounds, members.filter(len), st.sampled_from([-3, 0, 2, 2**31 - 6]))
+    return st.one_of(flat, flat.map(lambda one: "{" + one + "," + one + "}" if one != "{}" else one), bound)
 
 
 TYPES: dict[str, st.SearchStrategy[str]] = {
@@ -289,7 +294,7 @@ TYPES: dict[str, st.SearchStrategy[str]] = {
 
 
 def value(kind: str, name: str) -> st.SearchStrategy[str | None]:
-    """A value for an argument or column of this type and name, as text; None is NULL."""
+    """Return a strategy for an argument or column of this type and name: its text, or None for NULL."""
     if kind.endswith("[]"):
         found: st.SearchStrategy[Any] = array(
             value(kind[:-2], "").filter(lambda one: one is not None and "\x00" not in one)

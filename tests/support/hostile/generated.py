@@ -1,7 +1,8 @@
-"""Rows and calls that a producer may write, with odd values in a few of their columns; made from a seed.
+"""Statements that a producer or an operator may send, with odd values in a few columns, generated from a seed.
 
-Invariant: every column that the producer may write is found by its grants, and rows are named by their place among his
-own (the newest, the second newest), so that the same statements do the same in another database.
+Invariant: the columns come from the grants, so no column that the producer may write is left out. Rows are named by
+their place among the producer's own (the newest, the second newest). So the same statements do the same in another
+database.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ FROM pg_proc p WHERE p.pronamespace = 'pgsched'::regnamespace AND p.prokind = 'f
 NEWEST = "(SELECT id FROM pgsched.{table} WHERE owner = current_user ORDER BY id DESC OFFSET {nth} LIMIT 1)"
 JOB_NAME = "(SELECT name FROM pgsched.jobs WHERE owner = current_user ORDER BY id DESC OFFSET {nth} LIMIT 1)"
 ROWTYPES = {"pgsched.jobs", "pgsched.runs", "pgsched.job_calendars"}
-OURS = {"name": "hers"}  # what operators set is about hers
-# the weight of each kind
+OURS = {"name": "hers"}  # names of limits and queues that operators set begin with this: they concern only alice's work
+# The weight of each kind of statement.
 KINDS = {"runs": 30, "jobs": 20, "job edits": 8, "calendars": 8, "calendar edits": 3, "dependencies": 8,
          "backfills": 6, "queues": 5, "limits": 5, "calls": 12}  # fmt: skip
 MARKERS = ["8998-01-01Z", "8999-01-01Z", "8999-01-01Z", "9000-01-01Z"]
@@ -81,7 +82,10 @@ NAMED: dict[str, list[str]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """What somebody sends: `kind` is one of KINDS, `columns` what was given an odd value."""
+    """One statement.
+
+    `kind`: one of KINDS. `who`: the login that sends it. `columns`: the columns or the function with odd values.
+    """
 
     kind: str
     who: str
@@ -90,7 +94,7 @@ class Statement:
     columns: tuple[str, ...] = ()
 
     def send(self, conn: psycopg.Connection[Any]) -> str | None:
-        """Its SQLSTATE; None if it was accepted."""
+        """Send the statement; return its SQLSTATE, None if it was accepted."""
         try:
             with conn.transaction():
                 conn.execute(self.text.encode(), self.values)
@@ -104,7 +108,7 @@ class Statement:
 
 
 class Generator:
-    """Statements of one seed. `alice` and `ops`: connections, which are asked for their grants."""
+    """The statements of one seed. `alice` and `ops`: connections whose grants decide what may be written."""
 
     def __init__(self, seed: int, alice: psycopg.Connection[Any], ops: psycopg.Connection[Any]) -> None:
         self._random = Random(seed)
@@ -127,7 +131,7 @@ class Generator:
         }  # fmt: skip
 
     def some(self, n: int) -> list[Statement]:
-        """The next ones."""
+        """Return the next n statements."""
         kinds = self._random.choices([*KINDS], [*KINDS.values()], k=n)
         return [self._makers[kind]() for kind in kinds]
 
@@ -147,7 +151,7 @@ class Generator:
         return random.choice(VALUES[kind])
 
     def _odd(self, table: str, most: int = 3) -> dict[str, tuple[str, str | None]]:
-        """A few of a table's columns: the placeholder and the value of each."""
+        """Choose a few columns of a table; return the placeholder and the value of each."""
         found = self.columns[table]
         names = self._random.sample(sorted(found), self._random.choice((1, 1, 1, 2, most)))
         return {name: (f"%s::text::{found[name]}", self._value(found[name], name)) for name in names}
@@ -164,7 +168,7 @@ class Generator:
 
     def _run(self) -> Statement:
         row = {"task": ("%s", self._random.choice((TASK, "t")))}
-        if self._random.random() < 0.2:  # as one that waits for others, which the leader looks at
+        if self._random.random() < 0.2:  # like a run that waits for others: the leader reads such rows
             row |= {"state": ("%s", "waiting"), "available_at": ("%s", self._random.choice(MARKERS)),
                     "options": ("%s::text::jsonb", self._random.choice(VALUES["jsonb"]))}  # fmt: skip
         return self._insert("runs", "runs", row)  # type: ignore[arg-type]
@@ -198,7 +202,7 @@ class Generator:
         return self._edit("calendar edits", "job_calendars", "job_id")
 
     def _edge(self) -> Statement:
-        """A run and what it waits for in one statement, as `enqueue` makes them; or an edge of what is there."""
+        """Return a statement that enqueues a run with a parent, or one that adds a dependency to an existing run."""
         places = (("%s::bigint", self._random.choice(BIG)), (self._place("runs"), None))
         parent, value = self._random.choice((*places, places[1], places[1]))
         failure = self._random.choice((*WORDS["on_failure"], "x"))
@@ -247,18 +251,20 @@ class Generator:
 
 
 def granted(conn: psycopg.Connection[Any], table: str, right: str) -> dict[str, str]:
-    """The columns that its user may write, with their types."""
+    """Return the columns that the connection's user may write, with their types."""
     return dict(conn.execute(COLUMNS, {"table": f"pgsched.{table}", "right": right}).fetchall())
 
 
 def callable_with(types: Sequence[str]) -> bool:
-    """Are there values for all of these?"""
+    """Return whether there are values for all of these types."""
     return all(one in ROWTYPES or one.removesuffix("[]") in VALUES for one in types)
 
 
 def smallest(found: list[Statement], harms: Callable[[list[Statement]], bool], tries: int) -> list[Statement]:
-    """The fewest of these statements that do harm, as far as so many tries find out: halves, quarters and so on are
-    left out as long as what stays does harm."""
+    """Return the fewest of these statements that still do harm, as far as `tries` attempts can find out.
+
+    Leave out halves, then quarters and so on, as long as the rest does harm.
+    """
     parts = 2
     while len(found) > 1 and tries > 0:
         size = max(1, len(found) // parts)
@@ -276,7 +282,7 @@ def smallest(found: list[Statement], harms: Callable[[list[Statement]], bool], t
 
 
 def tally(answers: Sequence[tuple[Statement, str | None]]) -> str:
-    """How many of each kind were accepted, and why the others were not."""
+    """Return how many statements of each kind were accepted, and how often each SQLSTATE came."""
     every = Counter(one.kind for one, _ in answers)
     taken = Counter(one.kind for one, state in answers if state is None)
     return f"{ {kind: f'{taken[kind]}/{every[kind]}' for kind in KINDS} } {Counter(state for _, state in answers)}"

@@ -1,6 +1,8 @@
-"""A user without a name who is not root: where tests run as root, programs are started as that user with USER before
-their command line. It may read all files, because Python may lie in the home of who tests; it reads no other user's
-processes for that."""
+"""An unprivileged user without a name: where tests run as root, USER before a command line starts it as that user.
+
+That user may read all files, because Python may be installed in the home folder of the account that runs the tests.
+Even so, that user cannot read the processes of other users.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ USER = (
 
 
 def works(*words: str) -> bool:
-    """Can a program be started with these words before it?"""
+    """Return whether a program can be started with these words before its command line."""
     if shutil.which(words[0]) is None:
         return False
     return subprocess.run([*words, "true"], check=False, capture_output=True).returncode == 0

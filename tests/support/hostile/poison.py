@@ -1,6 +1,6 @@
-"""Rows whose every column of JSON holds what PostgreSQL takes and Python does not read.
+"""Rows whose JSON columns hold values that PostgreSQL accepts and Python cannot read.
 
-Invariant: rows come as before their triggers refused such values, or as a superuser writes them.
+Triggers refuse such values today. The rows are as an older release let them in, or as a superuser writes them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ POISONS = {
     "a long number": '{"n": 1e5000}',
     "many levels": '{"n": ' + "[" * 3000 + "]" * 3000 + "}",
 }
-# pairs of a table and its column
+# Pairs of a table and its JSON column.
 COLUMNS = {
     ("archived_runs", "run"),
     ("audit", "change"),
@@ -29,7 +29,7 @@ COLUMNS = {
     ("tasks", "schema"),
     ("workers", "lost_runs"),
 }
-# ... whose values triggers and checks of their own hold to a few keys and intervals
+# JSON columns in which triggers and checks allow only a few keys and intervals: these cannot hold such values.
 CHECKED = {"keep"}
 MAKE = """
 INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('poisoned', 't', '@every 1h') ON CONFLICT DO NOTHING;
@@ -49,12 +49,12 @@ WHERE c.relnamespace = 'pgsched'::regnamespace AND c.relkind IN ('r', 'p')
 
 
 def poisonable(db: psycopg.Connection[Any]) -> set[tuple[str, str]]:
-    """Every column of JSON that may hold anything."""
+    """Return every JSON column that may hold any value."""
     return {(table, column) for table, column in db.execute(EVERY).fetchall() if column not in CHECKED}
 
 
 def poison(db: psycopg.Connection[Any], value: str) -> dict[str, int]:
-    """Give each of these columns this value; returns the ids of a succeeded run and of one that waits for it."""
+    """Write this value into each of COLUMNS; return the ids of a succeeded run and of a child that waits for it."""
     db.execute(MAKE.encode())
     run, child = db.execute("SELECT id FROM pgsched.runs ORDER BY id DESC LIMIT 2").fetchall()[::-1]
     db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", [child[0], run[0]])

@@ -1,6 +1,7 @@
-"""The short life of an installation: the statements that workers, a leader, operators, producers and the console send.
+"""A short life of an installation: what workers, a leader, operators and producers send to the database.
 
-Invariant: what the test itself asks goes over a session of ours, whatever the database or its roles are set to.
+Invariant: the test's own questions go through a session of pgsched's `connect`. So the settings of the database and of
+its roles do not change them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ JOBS = (
     "INSERT INTO pgsched.jobs (name, schedule, kind, task, max_lateness, expect_every)"
     " VALUES ('rows', '@every 1s', 'sql', 'INSERT INTO public.rows SELECT 1', '1 hour', '1 day')",
 )
-# Each is as good under any setting: no style of dates, intervals or literals is asked for.
+# Each statement works under any setting: none depends on a style of dates, intervals or literals.
 RUNS = (
     "SELECT pgsched.enqueue('note', delay => '1 second', timeout => '1 minute')",
     "SELECT pgsched.enqueue('note', unique_key => 'k', unique_scope => 'bucket(1 hour)')",
@@ -58,7 +59,7 @@ job calendar nightly add 2030-12-24..2030-12-26 --reason feast
 job calendar nightly list
 job update nightly --set concurrency_limit=2
 explain tick
-backfill tock --from 2020-01-01 --to 2020-01-03
+backfill start tock --from 2020-01-01 --to 2020-01-03
 backfill list
 limit set c --concurrency 2 --rate 100/s
 limit list
@@ -84,7 +85,7 @@ REFUSED = ("error:", "Traceback", "[fail", "fail ")
 
 @dataclass
 class Life:
-    """What went wrong in it, as it was said."""
+    """What went wrong in this life: `said` holds the messages."""
 
     said: list[str] = field(default_factory=list)
 
@@ -95,7 +96,7 @@ class Life:
 
 
 def make_app(dsn: str) -> App:
-    """Tasks of each sort that talks to the database by itself."""
+    """Return an app with a task for each way in which a handler uses the database."""
     app = App("life", dsn=dsn)
 
     @app.task(name="note", capture=True)
@@ -125,7 +126,7 @@ def make_app(dsn: str) -> App:
 
 
 def command(*args: str) -> Said:
-    """A command line in this process."""
+    """Run a command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run_command([*args])
@@ -133,7 +134,7 @@ def command(*args: str) -> Said:
 
 
 def produce(life: Life, app: App, producer_dsn: str) -> None:
-    """What producers send, in their own sessions and by the app."""
+    """Send what producers send, in their own sessions and through the app."""
     with psycopg.connect(producer_dsn, autocommit=True) as theirs:
         for statement in (*JOBS, *RUNS):
             theirs.execute(statement.encode())
@@ -148,7 +149,10 @@ def produce(life: Life, app: App, producer_dsn: str) -> None:
 def live(
     own: Connection[Any], *, worker_dsn: str, operator_dsn: str, producer_dsn: str, app_dsn: str | None = None
 ) -> Life:
-    """Produce, work, lead and operate until all is done. `own`: a session of ours, for what the test asks."""
+    """Produce, work, lead and operate until all runs and commands are done.
+
+    `own`: the session for the test's own questions (see `ours`).
+    """
     life, fatal = Life(), []
     own.execute("CREATE TABLE public.rows (n int)")
     own.execute("GRANT ALL ON public.rows TO PUBLIC")
@@ -189,5 +193,5 @@ def live(
 
 
 def ours(dsn: str) -> Connection[Any]:
-    """A session for what the test asks."""
+    """Return a session for the test's own questions."""
     return connect(dsn, purpose="test")

@@ -1,8 +1,9 @@
-"""Functions and operators in `public` that fit better than those of pg_catalog, and note that somebody called them.
+"""Functions and operators in `public` that fit a call better than those of pg_catalog, and record being called.
 
-PostgreSQL takes the function whose argument types are exactly those of the call, in whatever schema of the search path.
-So each name that pgsched calls gets one in `public` for each way in which a call may fit a built-in one only by way of
-a polymorphic type, VARIADIC "any" or a cast; and one for each function of pgsched, for who forgot to name the schema.
+PostgreSQL calls the function whose argument types match exactly, in any schema of the search path. A call of a
+built-in function may match only through a polymorphic type, VARIADIC "any" or a cast. For each such way, `public` gets
+a function with exactly the types of the call. `public` also gets one for each function of pgsched, which catches a
+call that does not name the schema.
 """
 
 from __future__ import annotations
@@ -58,10 +59,14 @@ END"""
 
 
 class Traps:
-    """Those of one database."""
+    """The traps of one database."""
 
     def __init__(self, admin: psycopg.Connection[Any]) -> None:
-        """Set them, as a superuser whose path has no `public`; who may create functions there could do the same."""
+        """Set the traps.
+
+        `admin` is a superuser whose search path has no `public`. Any role that may create functions in `public` could
+        set the same traps.
+        """
         self._admin = admin
         self.signatures: dict[str, int] = {}
         admin.execute("CREATE SEQUENCE public.caught MINVALUE 0")
@@ -74,7 +79,7 @@ class Traps:
             self._operators()
 
     def caught(self) -> str | None:
-        """The last one that was called."""
+        """Return the signature of the trap that was called last, None if no trap was called."""
         last, called = self._admin.execute("SELECT last_value, is_called FROM public.caught").fetchone() or (0, False)
         return [*self.signatures][last] if called else None
 
@@ -88,7 +93,7 @@ class Traps:
             self._attempt(f'CREATE FUNCTION public."{name}"({arguments}) {how}')
 
     def _attempt(self, statement: str) -> None:
-        """What cannot be made (a pseudo-type) cannot be made by anybody."""
+        """Create a trap; ignore an error, because what a superuser cannot create (a pseudo-type) no role can."""
         try:
             with self._admin.transaction():
                 self._admin.execute(statement.encode())
@@ -119,7 +124,7 @@ class Traps:
 
 
 def called(admin: psycopg.Connection[Any]) -> set[str]:
-    """What may be the name of a function that a statement or a function of ours calls."""
+    """Return all words that may be names of functions which a statement or a function of pgsched calls."""
     bodies = admin.execute("SELECT prosrc FROM pg_proc WHERE pronamespace = 'pgsched'::regnamespace").fetchall()
     files = [*folder("sql").glob("*.sql"), *folder("migrations").rglob("*.sql"), *PACKAGE.rglob("*.py")]
     texts = [str(row[0]) for row in bodies] + [file.read_text(encoding="utf-8") for file in files]
@@ -127,7 +132,7 @@ def called(admin: psycopg.Connection[Any]) -> set[str]:
 
 
 def variations(types: list[str], returns: str) -> Iterator[tuple[list[str], str]]:
-    """The argument types of a built-in function as a call may have them, and what it returns then."""
+    """Yield the argument types that a call of a built-in function may have, each with the type it returns then."""
     if any(one in POLYMORPHIC for one in types):
         for element in ELEMENTS:
             made = [POLYMORPHIC.get(one, one).format(element) for one in types]

@@ -1,9 +1,9 @@
-"""Somebody else's work, beside which a hostile test does harm: bob's job each second, a chain and a limited run.
+"""The work of another user, bob, which a hostile test tries to harm: a job each second, chains and limited runs.
 
-Invariant of `unharmed`: no worker process has ended, the leader's term is the one of the beginning, no decided slot of
-bob's job lacks a run that succeeded in time, and new work of each kind is done within seconds.
+Invariant of `unharmed`: no worker process has ended, and the leader's term is still the one of the beginning. Each
+second has a slot of bob's job with a run that succeeded in time, and new work of each kind is done within seconds.
 
-`tests/hostile/conftest.py` has the fixture `victim`; harm is done by another login: `victim.logins.connect("alice")`.
+`tests/hostile/conftest.py` has the fixture `victim`. Tests do harm as another login: `victim.logins.connect("alice")`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,19 @@ from tests.support.waiting import wait_until
 TASK = "victim.ok"
 JOB = "bobs"
 LIMIT = "bobs_limit"
-LATE_S = 3.0  # a slot starts within a second or so on a busy machine
+LATE_S = 3.0  # on a busy machine, a slot starts up to about a second late
 SOON_S = 15.0
 
 LATENESS = """
     SELECT coalesce(max(extract(epoch FROM coalesce(r.started_at, clock_timestamp()) - r.scheduled_at)), 0)::float8
     FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
     WHERE j.name = %s AND r.scheduled_at >= %s"""
+GAPS = """
+    SELECT earlier::text, later::text FROM (
+        SELECT lag(r.scheduled_at) OVER (ORDER BY r.scheduled_at) AS earlier, r.scheduled_at AS later
+        FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
+        WHERE j.name = %s AND r.scheduled_at >= %s) s
+    WHERE later - earlier <> interval '1 second'"""
 BAD = """
     SELECT r.id, r.scheduled_at::text, r.state, r.reason, r.error
     FROM pgsched.runs r LEFT JOIN pgsched.jobs j ON j.id = r.job_id
@@ -37,7 +43,7 @@ BAD = """
 
 
 class Victim:
-    """What bob has: a job, a limit and the workers, which also lead. `db`: the superuser's connection."""
+    """Bob's job and limit, and the worker processes, of which one leads. `db`: the superuser's connection."""
 
     def __init__(self, logins: Logins, db: psycopg.Connection[Any], fleet: Fleet) -> None:
         self.logins = logins
@@ -48,7 +54,7 @@ class Victim:
         self.term = 0
 
     def begin(self, workers: int, *options: str) -> None:
-        """Start the load; returns when its first slot has succeeded."""
+        """Start the load; return when its first slot has succeeded."""
         self.db.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES (%s, 1)", [LIMIT])
         self.workers = self.fleet.start(workers, *QUICK, *options)
         wait_for_leader(self.db)
@@ -58,14 +64,14 @@ class Victim:
         self.term = one(self.db, "SELECT max(term) FROM pgsched.leader")
 
     def await_slot(self) -> None:
-        """Wait for the success of a slot of the job that is not due yet."""
+        """Wait until a slot of the job that is not due yet has succeeded."""
         now = one(self.db, "SELECT clock_timestamp()")
         done = "SELECT EXISTS (SELECT FROM runs WHERE job_id = (SELECT id FROM jobs WHERE name = %s)" \
                " AND scheduled_at > %s AND state = 'succeeded')"  # fmt: skip
         wait_until(lambda: one(self.bob, done, JOB, now), SOON_S, "the next slot of bob's job to succeed")
 
     def await_new_work(self) -> None:
-        """Wait for a new slot, a new run that waits for another, and a new run that has a limit."""
+        """Wait until a new slot, a new child run, a new run with a limit and a new delayed run have succeeded."""
         parent = one(self.bob, "SELECT enqueue(%s)", TASK)
         child = one(self.bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
         limited = one(self.bob, "SELECT enqueue(%s, concurrency_key => %s)", TASK, f"{LIMIT}:1")
@@ -75,28 +81,29 @@ class Victim:
             self.await_success(run, what)
 
     def await_success(self, run: int, what: str) -> None:
-        """Wait for the success of a run of bob's."""
+        """Wait until a run of bob's has succeeded."""
         wait_until(lambda: self.state(run) == "succeeded", SOON_S, f"{what} of bob's to succeed")
 
     def state(self, run: int) -> str:
-        """Of a run of anybody's."""
+        """Return the state of a run of any owner."""
         return str(one(self.db, "SELECT state FROM pgsched.runs WHERE id = %s", run))
 
     def lateness_s(self) -> float:
-        """Of the latest slot since `begin`."""
+        """Return the greatest lateness of a slot since `begin`."""
         return float(one(self.db, LATENESS, JOB, self.begun_at))
 
     def problems(self) -> list[str]:
-        """What `pgsched status` says to a viewer."""
+        """Return the problems that `pgsched status` reports to a viewer."""
         return list(read_status(self.logins.connect("eye")).problems)
 
     def unharmed(self, *, healthy: bool = True, same_term: bool = True, late_s: float = LATE_S) -> None:
-        """Fail unless bob noticed nothing, now that new work is done. `healthy`: and `read_status` has no complaint."""
+        """Do new work, then fail unless bob noticed nothing. `healthy`: `read_status` must not report a problem."""
         self.await_new_work()
         assert [worker.last_line for worker in self.workers if not worker.alive] == []
         if same_term:
             assert one(self.db, "SELECT max(term) FROM pgsched.leader") == self.term
         assert self.lateness_s() < late_s
+        assert self.db.execute(GAPS.encode(), [JOB, self.begun_at]).fetchall() == [], "a slot has no row, or two"
         assert self.db.execute(BAD.encode(), [self.logins.name("bob")]).fetchall() == []
         if healthy:
             assert self.problems() == []
@@ -106,8 +113,11 @@ class Victim:
 def victim_on(
     logins: Logins, db: psycopg.Connection[Any], folder: Path, *options: str, workers: int = 2
 ) -> Iterator[Victim]:
-    """The load on the test's database, with worker processes that log in as a member of pgsched_worker and
-    pgsched_leader. `options`: further ones of `pgsched worker`."""
+    """Yield the load on the test's database.
+
+    The worker processes log in as a member of pgsched_worker and pgsched_leader. `options`: more options of
+    `pgsched worker`.
+    """
     db.execute(f'GRANT pgsched_leader TO "{logins.name("worker")}"'.encode())
     fleet = Fleet(logins.dsn("worker"), folder)
     fleet.app = "tests.support.apps.victim:app"

@@ -1,4 +1,4 @@
-"""A small HTTP server in a thread, on loopback, that answers as a test wants; also badly, slowly, or without end."""
+"""A small HTTP server in a thread, on loopback, that answers as a test says: also badly, slowly, or without end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Say = Callable[[socket.socket], None]
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it arrived; names of headers in lower case."""
+    """One request as it arrived; the names of its headers are in lower case."""
 
     method: str
     path: str
@@ -25,14 +25,18 @@ class Seen:
 
 @dataclass
 class Server:
-    """`answers` says what a path gets: bytes to send, or a call that has the connection and then closes it."""
+    """The server.
+
+    `answers` maps each path to the bytes to send, or to a function that gets the connection. After the function, the
+    connection is closed.
+    """
 
     listener: socket.socket
     tls: ssl.SSLContext | None = None
     answers: dict[str, bytes | Say] = field(default_factory=dict)
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
-    left: int = 0  # connections that the client closed while an answer was on its way, or before one
+    left: int = 0  # connections that the client closed before or during an answer
 
     @property
     def port(self) -> int:
@@ -42,7 +46,7 @@ class Server:
         return f"http{'s' if self.tls else ''}://{host}:{self.port}{path}"
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):  # closed
+        with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 link, _ = self.listener.accept()
                 self.connections += 1
@@ -57,16 +61,16 @@ class Server:
                 while (line := reader.readline()).strip():
                     request = read(line, reader)
                     self.seen.append(request)
-                    answer = self.answers[request.path.partition("?")[0]]
-                    if not isinstance(answer, bytes):
-                        return answer(link)
-                    link.sendall(answer)
+                    reply = self.answers.get(request.path.partition("?")[0], answer("404 Not Found"))
+                    if not isinstance(reply, bytes):
+                        return reply(link)
+                    link.sendall(reply)
         except OSError:
             self.left += 1
 
 
 def read(line: bytes, reader) -> Seen:  # type: ignore[no-untyped-def]
-    """The request that begins with this line."""
+    """Read the rest of the request that begins with this line, and return the request."""
     method, path, _ = line.decode("latin-1").split(" ", 2)
     headers, names = {}, []
     while text := reader.readline().decode("latin-1").strip():
@@ -77,7 +81,7 @@ def read(line: bytes, reader) -> Seen:  # type: ignore[no-untyped-def]
 
 
 def answer(status: str = "200 OK", body: bytes | str = b"", **headers: str) -> bytes:
-    """A whole answer; `content_type` gives the header Content-Type."""
+    """Return a whole answer; underscores in names of headers become hyphens, such as `content_type`."""
     content = body.encode() if isinstance(body, str) else body
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(content)}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -86,17 +90,17 @@ def answer(status: str = "200 OK", body: bytes | str = b"", **headers: str) -> b
 
 @contextlib.contextmanager
 def serving(tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> Iterator[Server]:
-    """A server for the time of a test."""
+    """Yield a running server."""
     with socket.create_server((address, 0), backlog=50) as listener:
         server = Server(listener, tls)
         threading.Thread(target=server.run, daemon=True).start()
         try:
             yield server
         finally:
-            listener.shutdown(socket.SHUT_RDWR)  # wakes accept
+            listener.shutdown(socket.SHUT_RDWR)  # ends the thread's `accept`
 
 
 def never(link: socket.socket) -> None:
-    """Says nothing until the client goes."""
+    """Send nothing until the client closes the connection."""
     if link.recv(1) == b"":
         raise ConnectionResetError

@@ -1,4 +1,4 @@
-"""HTTP jobs in tests: one attempt against a server on loopback."""
+"""Make one attempt of an HTTP run, against a server on loopback."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ HERE = ["127.0.0.0/8"]
 
 
 def http(url: str, args: Any = None, allow: list[str] = HERE, **more: Any) -> Outcome:
-    """The outcome of an attempt that may go where `allow` says."""
+    """Make an attempt that may connect to the networks in `allow`; return its outcome."""
     return execute(HttpExecutor(allow, 4), claim("http", url, args, **more))

@@ -1,4 +1,4 @@
-"""URLs and arguments that no HTTP job may have, and what the database and the executor alike say of them."""
+"""URLs and arguments that no HTTP job may have, and the message with which database and executor both refuse them."""
 
 from __future__ import annotations
 

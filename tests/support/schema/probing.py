@@ -1,4 +1,4 @@
-"""A database with many rows, and somebody who works in it while it is migrated to the next release (releases.py)."""
+"""A database with many rows, and sessions that work in it while it is migrated to the next release (releases.py)."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ WHERE id = %s AND token = %s AND state = 'running' RETURNING id
 
 
 def fill(dsn: str, rows: int) -> None:
-    """Put so many ended runs, as many attempts and a tenth as many pieces of output into it."""
+    """Insert `rows` ended runs, as many attempts, and a tenth as many pieces of output."""
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule) SELECT 'job ' || n, 't', '0 3 * * *'"
                    " FROM generate_series(1, 1000) n")  # fmt: skip
-        db.execute("SET session_replication_role = replica")  # triggers stand still
+        db.execute("SET session_replication_role = replica")  # triggers do not run
         for start in range(1, rows + 1, BATCH):
             edges = [start, min(rows, start + BATCH - 1)]
             for statement in (RUNS.replace(" % ", " %% "), ATTEMPTS, LOGS):
@@ -56,7 +56,7 @@ def fill(dsn: str, rows: int) -> None:
 
 
 class Prober:
-    """Sessions that each do one thing every few milliseconds; `longest` says how long one of them had to wait."""
+    """Sessions that each repeat one action every few milliseconds; `longest` holds the longest time of each action."""
 
     def __init__(self, dsn: str) -> None:
         self.dsn = dsn
@@ -118,8 +118,9 @@ ACTS = {"insert": enqueue, "enqueue with a key": enqueue_once, "claim and settle
 
 @contextmanager
 def copied(maintenance: psycopg.Connection[Any], source: str, name: str) -> Iterator[None]:
-    """A copy of a database, for as long as it is needed."""
-    strategy = "STRATEGY file_copy" if maintenance.info.server_version >= 150_000 else ""  # before, there is no other
+    """Copy a database, and drop the copy after the block."""
+    # Before PostgreSQL 15 there is no other strategy.
+    strategy = "STRATEGY file_copy" if maintenance.info.server_version >= 150_000 else ""
     maintenance.execute(psycopg.sql.SQL("CREATE DATABASE {} TEMPLATE {} {}").format(
         psycopg.sql.Identifier(name), psycopg.sql.Identifier(source), psycopg.sql.SQL(strategy)))  # fmt: skip
     try:

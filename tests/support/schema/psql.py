@@ -1,4 +1,4 @@
-"""psql, to give it a script."""
+"""Run SQL scripts with psql."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 def program(name: str) -> str:
-    """One of PostgreSQL's programs: the embedded wheel's, else the system's."""
+    """Return the path of one of PostgreSQL's programs: from the embedded wheel, else from the system."""
     try:
         from pgsched.db.embedded.server import bin_dir
 
@@ -23,6 +23,6 @@ def program(name: str) -> str:
 
 
 def apply_script(dsn: str, text: str) -> subprocess.CompletedProcess[str]:
-    """Give a script to psql."""
+    """Run a script with psql."""
     command = [program("psql"), "--no-psqlrc", dsn, "-f", "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The next release, made for tests: a copy of this program with one more revision (steps, a column, a check)."""
+"""The next release, made for tests: a copy of this program with one more revision (a column, an index, a check)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ STEPS = [f"{NEXT}/{name.removeprefix('before/').removesuffix('.sql')}" for name 
 
 
 def next_release(folder: Path) -> Path:
-    """The copy, in `folder`."""
+    """Write the next release to `folder`, and return that folder."""
     for name in ("pgsched", "sql", "migrations", "tests/support/apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     migrations = folder / "migrations"
@@ -66,7 +66,7 @@ def next_release(folder: Path) -> Path:
 
 
 def command(release: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`pgsched` of that release."""
+    """Start `pgsched` of that release."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PGSCHED_")}
     return subprocess.Popen(
         [sys.executable, "-m", "pgsched", *arguments],
@@ -75,7 +75,7 @@ def command(release: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def run(release: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same, ended."""
+    """Run `pgsched` of that release to its end."""
     process = command(release, *arguments)
     try:
         output, told = process.communicate(timeout=120)

@@ -1,4 +1,4 @@
-"""The slots that a schedule has, found without the product: a walk through the years, a count from an anchor."""
+"""Find the slots of a schedule without the product: by a walk through the years, or by counting from an anchor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def walked(zone: str) -> Walk:
 
 @cache
 def cron_slots(zone: str, minute: int, hour: int, day: int) -> tuple[str, list[datetime]]:
-    """An expression and all its slots, found by walking through the years in quarters of an hour."""
+    """Return an expression, and all its slots, found by walking through the years in quarters of an hour."""
     (minute_text, minutes), (hour_text, hours), (day_text, on_day) = MINUTES[minute], HOURS[hour], DAYS[day]
     text = f"{minute_text} {hour_text} {day_text}"
     wildcard = "*" in (minute_text[0], hour_text[0])
@@ -41,7 +41,7 @@ def cron_slots(zone: str, minute: int, hour: int, day: int) -> tuple[str, list[d
 
 @dataclass
 class Epoch:
-    """A stretch of time in which one schedule was in force: its slots in (after, until] must be covered."""
+    """A time in which one schedule was in force: its slots in (after, until] must be covered by rows."""
 
     expression: str
     timezone: str
@@ -52,7 +52,7 @@ class Epoch:
     until: datetime | None = None
 
     def slots(self, start: datetime, end: datetime) -> list[datetime]:
-        """The slots in (start, end], without the product."""
+        """Return the slots in (start, end], found without the product."""
         if self.listed is not None:
             return self.listed[bisect_right(self.listed, start) : bisect_right(self.listed, end)]
         first = max(0, (start - self.anchor) // self.interval + 1)

@@ -1,7 +1,8 @@
-"""The rule: what a schedule means is told here a second time, from the design's words alone, slowly and obviously.
+"""A second implementation of what a schedule means, from the design's words alone, slow and obvious.
 
-No code is shared with the product, not even its grammar: an expression is drawn together with its meaning (sets of
-numbers and a predicate on dates), and its slots are found by walking through real time and the wall clock step by step.
+Invariant: no code is shared with the product, not even its grammar. An expression is drawn together with its meaning:
+sets of numbers, and a predicate on dates. Its slots are found by walking step by step through real time and the wall
+clock.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ WEEKDAY_NAMES = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 @dataclass(frozen=True)
 class Meaning:
-    """An expression and what it means."""
+    """An expression, and what it means."""
 
     text: str
     seconds: set[int]
@@ -35,7 +36,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Column:
-    """A field to draw: the values from `low` to `high`, those of `near` more often than others."""
+    """A field of an expression: values from `low` to `high` are drawn, those in `near` more often than others."""
 
     low: int
     high: int
@@ -44,7 +45,7 @@ class Column:
 
 
 def draw(rng: Random, around: datetime, six: bool) -> Meaning:
-    """An expression that has slots near a wall clock more often than chance would have it."""
+    """Draw an expression that has slots near a wall-clock time more often than a random one would."""
     hours = tuple((around + timedelta(hours=n)).hour for n in (-2, -1, 0, 1, 2))
     days = [(around + n * DAY) for n in (-1, 0, 1)]
     second = numbers(rng, Column(0, 59, (0, 30, 59)))
@@ -157,19 +158,22 @@ def is_last(d: date) -> bool:
 
 
 def is_nearest(d: date, n: int) -> bool:
-    """Of all days of this month from Monday to Friday, the one nearest to the n-th (or to the last there is)."""
+    """Return whether d is the day from Monday to Friday that is nearest to day n of its month.
+
+    If the month has no day n, the last day takes its place.
+    """
     length = monthrange(d.year, d.month)[1]
     working = [m for m in range(1, length + 1) if date(d.year, d.month, m).isoweekday() < 6]
     return d.day == min(working, key=lambda m: abs(m - min(n, length)))
 
 
 class Walk:
-    """A stretch of real time in steps: what the wall clock shows at each, and at which step each wall clock comes."""
+    """Real time in steps: what the wall clock shows at each step, and at which step it reaches each time."""
 
     def __init__(self, zone: ZoneInfo, start: datetime, steps: int, step: timedelta) -> None:
         self.instants = [start + n * step for n in range(steps)]
         self.shown = [wall(zone, instant) for instant in self.instants]
-        # Each wall clock once: where the clock first shows it or, when it never does, first passes it.
+        # Each wall-clock time once: where the clock first shows it or, if the clock skips it, first passes it.
         self.passed: list[tuple[datetime, datetime]] = []
         reached = self.shown[0] - step
         for instant, shown in zip(self.instants, self.shown, strict=True):
@@ -202,7 +206,7 @@ def load(name: str) -> ZoneInfo:
 
 
 def offset_changes(zone: ZoneInfo, first: int, last: int) -> list[datetime]:
-    """The first minute of each new offset in these years, looking every three hours."""
+    """Return the first minute of each new UTC offset in these years, found by looking every three hours."""
     found, at = [], datetime(first, 1, 1, tzinfo=UTC)
     before = at.astimezone(zone).utcoffset()
     while at.year <= last:

@@ -1,6 +1,6 @@
-"""The rule: a sentence that describes a schedule is read as a person would, and gives the times and days it says.
+"""Read a sentence that describes a schedule as a person would, and return the times and days that it names.
 
-Nothing may be left over: a word that the reader does not know is an error.
+Invariant: no word is ignored: a word that the reader does not know is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEP = r"Every(?: (\d+))? (second|minute|hour)s?"
 
 
 def read(sentence: str) -> tuple[set[int], OnDay]:
-    """The seconds of a day, and which days."""
+    """Return the seconds of a day, and a predicate for the days."""
     found = re.search(rf",? every day|,? every (?={WEEKDAY})| on ", sentence)
     clock = sentence[: found.start()] if found else sentence
     return times(clock), days(sentence[found.start() :].lstrip(", ") if found else "every day")

@@ -1,8 +1,8 @@
-"""A job's life on a simulated clock: years of slots in seconds, decided by the product's own pure functions.
+"""Simulate the life of a job: years of slots in seconds, decided by the product's own pure function.
 
-The rule: only `decide_job` is the product's. What the database does beside it is a plain model here (the unique slot,
-the mark that only rises, the triggers of edits and pauses, runs that take their time), and the slots that must be
-covered come from enumerations of the tests' own: from an edit, or the start that it sets, whatever the mark says.
+Invariant: only `decide_job` is the product's. What the database does is a plain model here: the unique slot, the mark
+that only rises, the triggers of edits and pauses, and runs that take their time. The slots that must be covered come
+from the tests' own enumeration. It begins at an edit, or at the start that the edit sets, whatever the mark says.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BASE: dict[str, Any] = {
 
 @dataclass
 class Open:
-    """An unfinished run: `ends_at` once it runs."""
+    """An unfinished run; `ends_at` is set once it runs."""
 
     row: SlotRow
     number: int
@@ -48,13 +48,13 @@ class Open:
 
     @property
     def waits(self) -> bool:
-        """Is it held back by a policy?"""
+        """Return whether a policy holds the run back."""
         return self.row.state == "waiting" and self.ends_at is None
 
 
 @dataclass
 class Covered:
-    """A row as the check sees it: the first and the last slot it stands for, and how many it says there are."""
+    """A row as the check sees it: the first and the last slot it stands for, and the number of slots it claims."""
 
     first: datetime
     last: datetime
@@ -82,10 +82,10 @@ class World:
         self.job = BASE | self.columns
         self.begin(self.now)
 
-    # ---- what people do, and the triggers with them
+    # ---- what people do, and what the triggers do then
 
     def begin(self, moment: datetime) -> None:
-        """A new schedule is in force from now on, or from a start to come."""
+        """Put a new schedule in force, from now on or from a start in the future."""
         zone, interval = self.rng.choice(ZONES), timedelta(seconds=self.rng.choice(EVERY))
         if self.rng.random() < 0.4:
             expression, listed = f"@every {interval // SECOND}s", None
@@ -96,7 +96,7 @@ class World:
         self.start(Epoch(expression, zone, listed, interval, moment, moment), moment, starts_at)
 
     def start(self, epoch: Epoch, moment: datetime, starts_at: datetime | None) -> None:
-        """The slots of an epoch begin at an edit, or at a start of their own."""
+        """Let the slots of an epoch begin at an edit, or at `starts_at`."""
         anchor = starts_at or moment
         after = anchor - timedelta(microseconds=1) if anchor > moment else moment
         self.epochs.append(replace(epoch, anchor=anchor, after=after, until=None))
@@ -108,7 +108,7 @@ class World:
         return self.job["starts_at"] is not None and self.now < self.job["starts_at"]
 
     def undecided_after(self) -> datetime:
-        """As tick_due does: the mark, or what is right before the start."""
+        """Return after which instant slots are undecided, as tick_due does: the mark, or just before the start."""
         start = self.job["starts_at"]
         return max(self.job["decided_until"], start - timedelta(microseconds=1)) if start else self.job["decided_until"]
 
@@ -118,7 +118,7 @@ class World:
         self.begin(self.now)
 
     def edit_start(self) -> None:
-        """The start is given up, or moved."""
+        """Remove or move the start."""
         self.pass_over("missed", "edited")
         self.close(self.now)
         moved = self.rng.choice((None, self.now + self.rng.randint(-3, 30) * DAY))
@@ -128,7 +128,7 @@ class World:
             self.start(self.epochs[-1], self.now, None)
 
     def edit_limits(self) -> None:
-        """ends_at or max_runs; a job that had ended goes on from now, and tells of the slots since its end."""
+        """Edit ends_at or max_runs. A job that had ended goes on from now, and its slots since the end are recorded."""
         ended, mark = self.next_run_at is None, self.undecided_after()
         if ended:
             mark = mark if self.used_up() or not self.job["ends_at"] else max(mark, self.job["ends_at"])
@@ -154,7 +154,7 @@ class World:
         ] or None
 
     def pause_or_resume(self) -> None:
-        """Resuming is from now (passed-over slots are recorded) or from the pause (they are caught up)."""
+        """Pause, or resume: from now (passed-over slots are recorded) or from the pause (they are caught up)."""
         self.paused = not self.paused
         if not self.paused and self.rng.random() < 0.5:
             self.pass_over("skipped", "paused")
@@ -163,13 +163,13 @@ class World:
                 self.next_run_at = self.now
 
     def go_on(self) -> None:
-        """The same schedule, from now."""
+        """Let the same schedule go on from now."""
         self.close(self.now)
         self.job["decided_until"] = max(self.job["decided_until"], self.until_now())
         self.epochs.append(replace(self.epochs[-1], after=self.undecided_after(), until=None))
 
     def until_now(self) -> datetime:
-        """Now, or the end of the job."""
+        """Return the present, or the end of the job if that is earlier."""
         return min(self.now, self.job["ends_at"] or self.now)
 
     def pass_over(self, state: str, reason: str, since: datetime | None = None) -> None:
@@ -178,7 +178,7 @@ class World:
             self.rows[slots[-1]] = Covered(slots[0], slots[-1], len(slots), state, reason)
 
     def close(self, until: datetime) -> None:
-        """No slot after this belongs to the schedule in force; what is decided did, wherever its end is now."""
+        """End the present epoch: it has no slots after `until`; decided slots stay in it, wherever its end is now."""
         epoch = self.epochs[-1]
         end = max(self.job["ends_at"] or until, self.job["decided_until"])
         epoch.until = min(filter(None, (until, epoch.until, end)))
@@ -186,9 +186,9 @@ class World:
     # ---- what the leader and the workers do
 
     def tick(self, *, twice: bool = False) -> None:
-        """One batch. `twice`: a second leader applies what it computed from the same state."""
+        """Decide one batch of slots. `twice`: a second leader applies what it computed from the same state."""
         self.ticks += 1
-        self.progress()
+        self.settle_due()
         held = [run for run in self.open if run.waits]
         in_turn = sum(run.row.reason == IN_TURN for run in held)
         newest = max((run.number for run in self.open), default=None)
@@ -219,7 +219,7 @@ class World:
         self.next_run_at = advance.next_run_at
 
     def insert(self, row: SlotRow) -> None:
-        """As tick_extend and tick_insert do."""
+        """Extend a row or insert one, as tick_extend and tick_insert do."""
         before = next((slot for slot in reversed(self.rows) if slot < row.slot), None) if row.extend else None
         found = self.rows[before] if before is not None else None
         if found and (found.state, found.reason) == ("skipped", row.reason) and row.covers_until:
@@ -236,8 +236,8 @@ class World:
             self.born += 1
             self.open.append(Open(row, self.born))
 
-    def progress(self) -> None:
-        """Runs end, waiting ones give up or start, and what is claimable begins."""
+    def settle_due(self) -> None:
+        """Let runs end, let waiting runs expire or become claimable, and let claimable runs begin."""
         self.open = [run for run in self.open if run.ends_at is None or run.ends_at > self.now]
         for run in list(self.open):
             bounds = [bound for bound in (run.row.expires_at, run.row.held_until) if bound is not None]
@@ -250,13 +250,13 @@ class World:
     # ---- the whole life
 
     def live(self, most_ticks: int) -> None:
-        """Until the years are over, or the leader has ticked so often."""
+        """Live until the years are over, or until the leader has ticked `most_ticks` times."""
         people: Iterable[Callable[[], None]] = (
             self.edit_schedule, self.edit_start, self.edit_limits, self.edit_calendar, self.pause_or_resume,
         )  # fmt: skip
         while self.now < START + YEARS and self.ticks < most_ticks:
             idle = self.paused or self.next_run_at is None
-            if idle or self.rng.random() < 0.02:  # nobody leads, or nothing is to be done: hours to weeks
+            if idle or self.rng.random() < 0.02:  # no leader, or nothing to do, for up to 20 days
                 self.now += self.rng.choice((60, 3600, 86_400, 20 * 86_400)) * self.rng.random() * SECOND
             if idle or self.rng.random() < (0.3 if self.waits_to_start() else 0.03):
                 self.rng.choice(tuple(people))()
@@ -265,7 +265,7 @@ class World:
                 self.tick(twice=self.job["max_runs"] is None and self.rng.random() < 0.1)
 
     def check(self) -> int:
-        """Every nominal slot is covered by exactly one row, and no row stands for anything else; how many slots."""
+        """Check that exactly one row covers each nominal slot, and rows cover nothing else; return how many slots."""
         self.close(self.job["decided_until"])
         nominal = [s for epoch in self.epochs for s in epoch.slots(epoch.after, epoch.until or epoch.after)]
         assert nominal == sorted(set(nominal)), "the enumeration itself must not repeat a slot"

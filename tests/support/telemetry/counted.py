@@ -1,4 +1,4 @@
-"""Handlers for what is counted."""
+"""Handlers whose runs the tests of metrics count."""
 
 from __future__ import annotations
 
@@ -37,4 +37,4 @@ def waits_for(path: str) -> None:
 
 @app.task(name="blocks")
 async def blocks(seconds: float) -> None:
-    time.sleep(seconds)  # noqa: ASYNC251 - that is what it is for
+    time.sleep(seconds)  # noqa: ASYNC251 - the handler is meant to block the event loop

@@ -1,4 +1,4 @@
-"""Handlers that log, in every place."""
+"""Handlers that log, in every place: on the event loop, in a thread and in a child process."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fails() -> None:
 
 
 def __getattr__(name: str) -> App:
-    """`with_handler`, `with_structlog`: the same app, where it has set up logging by itself."""
+    """Return the same app as `with_handler` or `with_structlog`, after setting up logging as an app may do itself."""
     if name == "with_structlog":
         structlog.configure(
             processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],

@@ -1,4 +1,4 @@
-"""Asking a worker's endpoint."""
+"""Ask the HTTP endpoint of a worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 
 
 class Answered(NamedTuple):
-    """What it said."""
+    """The answer of an endpoint."""
 
     status: int
     text: str
@@ -21,7 +21,7 @@ class Answered(NamedTuple):
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on."""
+    """Return a port of loopback on which no program listens."""
     with socket.socket() as tried:
         tried.bind(("127.0.0.1", 0))
         return int(tried.getsockname()[1])
@@ -38,7 +38,7 @@ def ask(port: int, path: str, method: str = "GET", headers: Mapping[str, str] | 
 
 
 def answers(port: int, path: str, status: int) -> Answered:
-    """Its answer, once it is this."""
+    """Wait until the endpoint answers with this status; return the answer."""
 
     def found() -> Answered | None:
         try:
@@ -53,7 +53,7 @@ def answers(port: int, path: str, status: int) -> Answered:
 
 
 class Scrape:
-    """One scrape, parsed."""
+    """One parsed scrape of /metrics."""
 
     def __init__(self, port: int) -> None:
         parser = pytest.importorskip("prometheus_client.parser")
@@ -62,7 +62,7 @@ class Scrape:
         self.samples = [sample for family in self.families.values() for sample in family.samples]
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of the samples of this name that have these labels."""
+        """Return the sum of the samples that have this name and these labels."""
         return sum(self.values(name, **labels))
 
     def values(self, name: str, **labels: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A headless chromium, and what `pgsched web` said of where it listens."""
+"""A headless chromium, and the address at which `pgsched web` listens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_MS = 30_000
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A headless browser for the time of the block."""
+    """Yield a headless browser, and close it after the block."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -25,6 +25,6 @@ def browser() -> Iterator[Any]:
 
 
 def address(said: Path) -> str | None:
-    """The console's address, once it has said it."""
+    """Return the address that the console has written to its log, None as long as it has not."""
     _, found, rest = said.read_text().partition("pgsched web: ")
     return rest.split()[0].rstrip("/") if found and "\n" in rest else None

@@ -1,4 +1,4 @@
-"""The console, asked in this process."""
+"""Ask the web console in the test's own process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB = "INSERT INTO pgsched.jobs (name, task, schedule, timezone) VALUES (%s, 't'
 
 
 class Browser:
-    """A client that keeps cookies, and sends forms as a page of the console would."""
+    """A client that keeps cookies, and sends forms as a page of the console does."""
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
@@ -23,13 +23,13 @@ class Browser:
         return self.client.get(path, follow_redirects=False, **more)
 
     def csrf(self, path: str = "/login") -> str:
-        """The token of a page's forms."""
+        """Return the CSRF token of a page's forms."""
         found = re.search(r'name="csrf" (?:content|value)="([^"]+)"', self.get(path).text)
         assert found is not None
         return found[1]
 
     def post(self, path: str, form: dict[str, Any] | None = None, **headers: str) -> Any:
-        """Send a form, and follow where it leads."""
+        """Send a form, and follow redirects."""
         data = {"csrf": self.csrf()} | (form or {})
         return self.client.post(path, data=data, headers={"origin": "http://localhost"} | headers)
 
@@ -40,12 +40,12 @@ def one(db: psycopg.Connection, question: str, *given: Any) -> Any:
 
 
 def edited(browser: Browser, path: str) -> dict[str, str]:
-    """The fields of a form as the browser would send them unchanged."""
+    """Return the fields of the form at this path, as a browser would send them unchanged."""
     return form_of(browser.get(path).text)
 
 
 def form_of(text: str) -> dict[str, str]:
-    """The same, of a page that is there."""
+    """Return the fields of the form in this page's HTML, as a browser would send them unchanged."""
     found = dict(re.findall(r'<input name="(\w+)" value="([^"]*)"', text))
     found |= dict(re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)<', text))
     found |= dict(re.findall(r'<select name="(\w+)">.*?<option selected>(\w+)', text))

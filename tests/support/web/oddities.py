@@ -1,4 +1,4 @@
-"""A database as odd as its checks allow, and odder: rows as no client of ours would make them."""
+"""A database as odd as its checks allow, and odder: rows that no client of pgsched would write."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ DELETE FROM pgsched.jobs WHERE name = '%2F';
 
 
 def build(db: psycopg.Connection) -> None:
-    """All of it; `db` commits by itself."""
+    """Write all odd rows; `db` is in autocommit mode."""
     for n, name in enumerate(NAMES):
         db.execute(JOB.encode(), {"n": n, "name": name})
     db.execute("SELECT pgsched.backfill('a/b', now() - interval '3 days', now() - interval '1 day')")

@@ -1,6 +1,6 @@
-"""The pictures of the documentation: `python -m tests.support.web.pictures`, with chromium and playwright installed.
+"""Make the pictures of the documentation: `python -m tests.support.web.pictures`. Needs chromium and playwright.
 
-`--all FOLDER` photographs every page instead, in light and dark, 1280 and 400 pixels wide.
+With `--all FOLDER`, make a picture of every page instead, in light and dark, 1280 and 400 pixels wide.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.web import scene
 from tests.support.web.chromium import address, browser
 
 IMAGES = ROOT / "docs" / "images"
-LOOKED_S = 75.0  # the depth is noted every ten seconds: a chart needs some
+LOOKED_S = 75.0  # a chart needs several samples of the queues' depth, which is noted every ten seconds
 PAGES = {
     "overview": "/?range=24h", "overview-15m": "/?range=15m", "jobs": "/jobs", "job": "/jobs/orders-import",
     "job-ledger": "/jobs/nightly-ledger?at=", "edit": "/job/edit/report", "new": "/job/new",
@@ -36,7 +36,7 @@ PAGES = {
     "run": "/runs/{running}", "run-dead": "/runs/{dead}", "tree": "/runs/{child}/tree", "queues": "/queues",
     "workers": "/workers", "alerts": "/alerts", "audit": "/audit", "doctor": "/doctor",
 }  # fmt: skip
-# name, page, width, height, scheme
+# Name, page, width, height, colour scheme.
 SHOTS = (
     ("console-overview", "/?range=24h", 1280, 980, "light"),
     ("console-job", "/jobs/orders-import", 1280, 1180, "light"),
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def every() -> Iterator[tuple[str, str, int, int, str]]:
-    """Every page in both schemes and widths."""
+    """Yield every page in both colour schemes and widths."""
     for name, path in PAGES.items():
         for width, height in ((1280, 900), (400, 800)):
             for scheme in ("light", "dark"):
@@ -77,14 +77,14 @@ def every() -> Iterator[tuple[str, str, int, int, str]]:
 
 
 def filled(path: str, dsn: str) -> str:
-    """The path with the ids of runs that are as it says."""
+    """Return the path with its placeholders replaced by ids of such runs."""
     with psycopg.connect(dsn) as db:
         found = {name: db.execute(q.encode()).fetchone() for name, q in QUESTIONS.items() if f"{{{name}}}" in path}
     return path.format(**{name: row[0] for name, row in found.items() if row})
 
 
 def take(chromium: Any, url: str, file: Path, width: int, height: int, scheme: str, *, whole: bool) -> None:
-    """One picture."""
+    """Make one picture."""
     context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     page.goto(url)
@@ -95,7 +95,7 @@ def take(chromium: Any, url: str, file: Path, width: int, height: int, scheme: s
 
 @contextmanager
 def staged() -> Iterator[tuple[str, str]]:
-    """A private server with the scene, a worker and a console on it: the console's address, the database's DSN."""
+    """Start a private server with the scene, a worker and a console; yield the console's address and the DSN."""
     server = start_server()
     name = f"pgsched_pictures_{uuid.uuid4().hex[:8]}"
     try:
@@ -115,7 +115,7 @@ def staged() -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def running(dsn: str) -> Iterator[str]:
-    """The worker, the console, and somebody who keeps sending mail."""
+    """Start the worker and the console, schedule mails to be sent, and trigger jobs; yield the console's address."""
     env = os.environ | {"PGSCHED_DSN": dsn, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT)}
     commands = (
         ["web", "--no-auth", "--port", "0"],
@@ -138,7 +138,7 @@ def running(dsn: str) -> Iterator[str]:
             yield console
         finally:
             for one in begun:
-                one.kill()  # a worker that is asked to end lets its runs end first
+                one.kill()  # SIGTERM would take long: a worker lets its runs end first
             for one in begun:
                 one.wait(30)
 

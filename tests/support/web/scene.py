@@ -1,6 +1,7 @@
-"""A database as somebody finds it on a Tuesday: a month of history, work that goes on, and some trouble. For pictures.
+"""A database as it looks on an ordinary day, for pictures: a month of history, present work and some trouble.
 
-`app` is what its worker runs."""
+`app` is the app that its worker runs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from pgsched.core.schedule.preview import next_slots
 from tests.support.db.pruning import count
 
 app = App("shop")
-FULL = 120  # slots of one job
+FULL = 120  # how many past slots each job has
 
 
 @app.task(name="mail.send")
@@ -46,7 +47,7 @@ def nothing() -> None:
     time.sleep(random.uniform(0.05, 0.5))
 
 
-# name, schedule, time zone, task, typical seconds, columns
+# Name, schedule, time zone, task, typical duration in seconds, more columns.
 JOBS: list[tuple[str, str, str, str, float, dict[str, Any]]] = [
     ("orders-import", "*/15 6-22 * * *", "Europe/Berlin", "orders.import", 48, {"timeout": "20 min"}),
     ("nightly-ledger", "30 2 * * *", "Europe/Berlin", "noop", 900,
@@ -81,7 +82,7 @@ FROM (SELECT n, now() - interval '2 min' - n * interval '9 s' * (1 + 0.8 * sin(n
 
 
 def build(db: psycopg.Connection[Any]) -> None:
-    """Write everything; `db` commits by itself."""
+    """Write the whole scene; `db` is in autocommit mode."""
     random.seed(8)
     for name, schedule, zone, task, _, more in JOBS:
         columns = {"name": name, "schedule": schedule, "timezone": zone, "task": task} | more
@@ -100,7 +101,7 @@ def build(db: psycopg.Connection[Any]) -> None:
 
 
 def past(db: psycopg.Connection[Any], name: str, schedule: str, zone: str, task: str, took: float, more: Any) -> None:
-    """A job's last slots."""
+    """Write the past slots of a job."""
     row = db.execute(
         "SELECT id, now() - interval '30 days', now() FROM pgsched.jobs WHERE name = %s", [name]
     ).fetchone()
@@ -124,7 +125,7 @@ def past(db: psycopg.Connection[Any], name: str, schedule: str, zone: str, task:
 
 
 def people(db: psycopg.Connection[Any]) -> None:
-    """What somebody set."""
+    """Write what people have set."""
     for text in (
         "UPDATE pgsched.jobs SET after_jobs = ARRAY[(SELECT id FROM pgsched.jobs WHERE name = 'nightly-ledger')]"
         " WHERE name = 'report'",
@@ -143,7 +144,7 @@ def people(db: psycopg.Connection[Any]) -> None:
 
 
 def trouble(db: psycopg.Connection[Any]) -> None:
-    """Incidents, of which some are over."""
+    """Write an incident that is over."""
     db.execute(
         "INSERT INTO pgsched.alerts (job_id, job, kind, opened_at, closed_at, details, recovery)"
         " SELECT id, name, 'lateness', now() - interval '3 days', now() - interval '3 days' + interval '50 min',"
@@ -153,7 +154,7 @@ def trouble(db: psycopg.Connection[Any]) -> None:
 
 
 def graph(db: psycopg.Connection[Any]) -> None:
-    """Runs that wait for each other."""
+    """Write four runs, of which three wait for others."""
     made: list[int] = []
     for n, (task, after) in enumerate((("orders.import", ()), ("noop", (0,)), ("noop", (0,)), ("mail.send", (1, 2)))):
         args = '{"files": 40}' if n == 0 else '{"to": 5}' if n == 3 else "{}"

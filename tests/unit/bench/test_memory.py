@@ -1,4 +1,4 @@
-"""Memory that is filled before a measurement."""
+"""`--fill-memory` of the benchmarks fills free memory before a measurement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench import memory
 from bench.__main__ import main
 
 
-def test_a_hole_is_read_until_little_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fill_reads_the_hole_until_only_left_mb_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter([900, 700, memory.LEFT_MB])
     monkeypatch.setattr(memory, "free_mb", lambda: next(left))
     with memory.hole() as hole:
@@ -22,7 +22,7 @@ def test_a_hole_is_read_until_little_is_free(monkeypatch: pytest.MonkeyPatch) ->
         next(left)
 
 
-def test_where_memory_never_gets_short_a_hole_is_read_twice_as_long_as_memory_is(
+def test_fill_stops_after_reading_twice_the_size_of_memory(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(memory, "free_mb", lambda: 10**6)
@@ -33,7 +33,7 @@ def test_where_memory_never_gets_short_a_hole_is_read_twice_as_long_as_memory_is
     assert "memory is not filled" in capsys.readouterr().err
 
 
-def test_memory_that_cannot_be_looked_at_is_refused(
+def test_fill_memory_is_refused_without_proc_meminfo(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("bench.__main__.MEMINFO", tmp_path / "meminfo")
@@ -41,6 +41,6 @@ def test_memory_that_cannot_be_looked_at_is_refused(
     assert "only Linux has it" in capsys.readouterr().err
 
 
-def test_the_memory_of_a_server_that_is_elsewhere_is_not_filled(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fill_memory_is_refused_for_a_server_given_by_dsn(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["drain", "--fill-memory", "--dsn", "host=elsewhere"]) == 2
     assert "without --dsn" in capsys.readouterr().err

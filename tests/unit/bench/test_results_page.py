@@ -1,4 +1,4 @@
-"""bench/RESULTS.md is one page, and its table is what the raw data beside it says."""
+"""bench/RESULTS.md is one page, and its table shows the medians of the raw data beside it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COLUMNS = {
     "tasks of 50 ms, concurrency 100": "tasks of 50 ms: of the ideal",
     "open transaction, last 10 s of 60": "runs/s after 60 s of an open transaction",
 }
-IDEAL = 2000  # runs a second of tasks of 50 ms
+IDEAL = 2000  # runs per second of tasks of 50 ms, with concurrency 100
 
 
 def raw() -> dict[tuple[str, str], float]:
-    """The median of the rounds, by measure and contestant."""
+    """Return the median of the rounds, by measure and contestant."""
     (name,) = re.findall(r"\]\((results/[\w-]+\.csv)\)", PAGE)
     rounds: dict[tuple[str, str], list[float]] = {}
     with (ROOT / "bench" / name).open(encoding="utf-8") as file:
@@ -38,7 +38,7 @@ def table() -> list[dict[str, str]]:
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
-def test_the_table_is_what_the_raw_data_says() -> None:
+def test_the_table_shows_the_medians_of_the_raw_data() -> None:
     medians, seen = raw(), 0
     for row in table():
         for measure, column in COLUMNS.items():
@@ -54,7 +54,7 @@ def test_the_table_is_what_the_raw_data_says() -> None:
     assert seen > 55
 
 
-def test_it_is_one_page_of_one_machine_and_one_commit() -> None:
+def test_the_results_are_one_page_of_one_machine_and_one_commit() -> None:
     assert len(PAGE.splitlines()) <= 60
     assert len(re.findall(r"^\| ---|^\|---", PAGE, re.MULTILINE)) == 1
     assert len(set(re.findall(r"\bcommit ([0-9a-f]{7,})", PAGE))) == 1

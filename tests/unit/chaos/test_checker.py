@@ -1,4 +1,4 @@
-"""The checker finds nothing in a sound history, and finds each thing that breaks a promise, by its name and alone."""
+"""The checker finds nothing in a sound history, and in each broken history the check that was violated."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def drop(rows: list[Any], wanted: Callable[[Any], bool]) -> None:
 
 
 def lose_a_run(h: History) -> None:
-    """The run of the first slot is not there, and nothing says that it was pruned."""
+    """Remove the run of the first slot, without a record that it was pruned."""
     drop(h.runs, lambda run: run.id == 1)
 
 
 def lose_all_of_a_run(h: History) -> None:
-    """The first slot was never decided."""
+    """Remove every trace of the first slot, as if it had never been decided."""
     drop(h.changes, lambda one: one.run_id == 1)
     drop(h.runs, lambda run: run.id == 1)
     drop(h.ledger, lambda event: event.run_id == 1)
 
 
 def claim_with_a_used_token(h: History) -> None:
-    """The second owner has the token of the first."""
+    """Let the second owner of run 3 claim with the token of the first."""
     change(h, 41, token=SECOND)
     change(h, 45, token=SECOND)
     put(h.runs, 2, token=SECOND)
@@ -68,19 +68,19 @@ def shrink_the_stretch(h: History) -> None:
 
 
 def make_again_after_pruning(h: History) -> None:
-    """Run 1 is pruned, and its slot made anew."""
+    """Prune run 1, and then make a second row for its slot."""
     drop(h.runs, lambda run: run.id == 1)
     h.changes.append(Change(60, T + 20, "delete", 1, "succeeded", FIRST, 1, None, 1, T + 1))
     h.changes.append(Change(61, T + 21, "insert", 9, "skipped", None, 0, None, 1, T + 1))
 
 
 def steal(h: History) -> None:
-    """The second owner claims while the first one still owns the run."""
+    """Let the second owner claim run 3 while the first one still owns it."""
     drop(h.changes, lambda one: one.seq == 40)
 
 
 def two_settle(h: History) -> None:
-    """What has succeeded is claimed and succeeds again."""
+    """Let run 3 be claimed again after its success, and succeed a second time."""
     h.changes.append(Change(46, T + 8, "update", 3, "running", "token-4", 3, T + 11))
     h.changes.append(Change(47, T + 8, "update", 3, "succeeded", "token-4", 3, T + 11))
     put(h.runs, 2, token="token-4")
@@ -88,14 +88,14 @@ def two_settle(h: History) -> None:
 
 
 def zombie_settles(h: History) -> None:
-    """The row ends with the token of the owner before the last."""
+    """Let run 3 end with the token of its first owner, although a second one has claimed it since."""
     change(h, 45, token=SECOND)
     put(h.runs, 2, token=SECOND)
     h.ledger.append(Event(23, 3, SECOND, "end", T + 2, 10))
 
 
 def limit_exceeded(h: History) -> None:
-    """Run 4 starts while run 3, of the same key, is still running."""
+    """Start run 4 while run 3, of the same key, is still running."""
     change(h, 52, seq=44)
     h.ledger[:] = [replace(e, seq=45) if e.seq == 53 else e for e in h.ledger]
     drop(h.changes, lambda one: one.seq == 51)
@@ -155,7 +155,7 @@ def test_a_sound_history_breaks_no_promise() -> None:
 
 
 @pytest.mark.parametrize(("name", "wound"), WOUNDS, ids=[f"{n}-{name}" for n, (name, _) in enumerate(WOUNDS)])
-def test_each_check_finds_what_it_is_there_for(name: str, wound: Wound) -> None:
+def test_each_broken_history_is_found_by_its_check(name: str, wound: Wound) -> None:
     history = sound()
     wound(history)
     assert name in {violation.check for violation in find_violations(history)}
@@ -165,7 +165,7 @@ def test_every_check_is_proved_by_a_history_that_violates_it() -> None:
     assert {name for name, _ in WOUNDS} == set(CHECKS)
 
 
-def test_a_history_that_was_saved_says_the_same(tmp_path: Path) -> None:
+def test_a_saved_history_loads_with_the_same_violations(tmp_path: Path) -> None:
     history = sound()
     history.outages.append(Outage(T, T + 1, "the server was stopped"))
     history.notes.append("a note")
@@ -179,13 +179,13 @@ def test_a_history_that_was_saved_says_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["", "[]", '{"what": "runs"}', '{"what": "settings"}\n{"what": "nothing"}', "x"])
-def test_what_is_no_history_is_refused_with_its_line(line: str, tmp_path: Path) -> None:
+def test_a_line_that_is_no_history_is_refused_with_its_number(line: str, tmp_path: Path) -> None:
     (tmp_path / "saved.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match=r"saved\.jsonl:[12]: not a line"):
         load_histories(tmp_path / "saved.jsonl")
 
 
-def test_an_outage_excuses_a_claim_that_nobody_could_take_back() -> None:
+def test_an_outage_excuses_a_claim_that_no_leader_could_reap() -> None:
     history = sound()
     change(history, 40, at=T + 30)
     change(history, 41, at=T + 30, lease_until=T + 33)
@@ -195,7 +195,7 @@ def test_an_outage_excuses_a_claim_that_nobody_could_take_back() -> None:
     assert find_violations(history) == []
 
 
-def test_a_new_leader_reaps_nothing_for_a_lease() -> None:
+def test_a_new_leader_may_reap_nothing_for_the_time_of_one_lease() -> None:
     history = sound()
     change(history, 40, at=T + 9)
     assert [violation.check for violation in find_violations(history)] == ["stuck"]
@@ -203,7 +203,7 @@ def test_a_new_leader_reaps_nothing_for_a_lease() -> None:
     assert find_violations(history) == []
 
 
-def test_a_leader_that_the_database_kept_waiting_reaps_nothing_for_a_lease() -> None:
+def test_a_leader_delayed_by_the_database_may_reap_nothing_for_one_lease() -> None:
     history = sound()
     change(history, 40, at=T + 9)
     history.terms.append(Term(38, T + 7, "update", 2, 11, 200, False))
@@ -219,7 +219,7 @@ def test_nominal_slots_are_those_after_the_beginning_and_up_to_the_end(schedule:
     assert nominal_slots(job) == [round((T + slot) * 1_000_000) for slot in slots]
 
 
-def test_a_worker_that_was_killed_may_be_gone() -> None:
+def test_a_worker_that_exits_with_an_error_code_breaks_no_promise() -> None:
     history = sound()
     history.processes.append(Process(12, "exited", 70, None, None, AT_REST, None))
     assert find_violations(history) == [], "one that ended with an exit code said so"

@@ -1,4 +1,4 @@
-"""Which database the workers under a parent are told to use."""
+"""A supervisor passes the embedded database to its workers only if nothing else names a database."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DSN = "postgresql://h/a"
     ("flag", "environ", "app", "told"),
     [
         (None, {}, None, "embedded"),
-        (None, {}, "shop:app", None),  # it may be made for a database of its own
-        (None, {"PGHOST": "h"}, "shop:app", None),
+        (None, {}, ["shop:app"], None),  # the app may name a database of its own
+        (None, {"PGHOST": "h"}, ["shop:app"], None),
         (None, {"PGSCHED_DSN": DSN}, None, None),
         (DSN, {}, None, None),
     ],
 )
-def test_workers_find_the_database_that_their_app_is_made_for(
-    flag: str | None, environ: dict[str, str], app: str | None, told: str | None, monkeypatch: pytest.MonkeyPatch
+def test_workers_get_the_embedded_database_only_without_dsn_and_app(
+    flag: str | None, environ: dict[str, str], app: list[str] | None, told: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextlib.contextmanager
     def embedded(_: str | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The screen of `pgsched top` without a terminal: how each page and its parts look."""
+"""The pages of `pgsched top` and their parts, drawn without a terminal."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SIZES = [(80, 24), (120, 40)]
 EVIL = "\x1b[2J\x07日本語のジョブ\u202eevil\r\nnext 👩‍👩‍👧"
 
 
-# ---- how it looks
+# ---- whole pages
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("name", ROWS)
-def test_each_page_looks_as_it_did(name: str, size: tuple[int, int]) -> None:
-    """PGSCHED_TEST_FRAMES=write notes how they look now."""
+def test_each_page_equals_its_stored_frame(name: str, size: tuple[int, int]) -> None:
+    """PGSCHED_TEST_FRAMES=write stores the frames as they are now."""
     shown = text(state(name, *size))
     noted = FRAMES / f"{name}-{size[0]}x{size[1]}.txt"
     if os.environ.get("PGSCHED_TEST_FRAMES") == "write":
@@ -37,7 +37,7 @@ def test_each_page_looks_as_it_did(name: str, size: tuple[int, int]) -> None:
 
 
 def evil(value: Any) -> Any:
-    """The same value, every text in it replaced by one that would like to be obeyed."""
+    """Return the value with all texts replaced by EVIL, except those of a few columns with fixed values."""
     if isinstance(value, dict):
         kept = ("state", "run_state", "stream", "outcome", "kind", "origin")
         return {name: one if name in kept else evil(one) for name, one in value.items()}
@@ -48,7 +48,7 @@ def evil(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("size", [*SIZES, (200, 60), (40, 12), (20, 6), (5, 3), (1, 1), (80, 2)])
-def test_a_screen_is_exactly_full_whatever_stands_in_it(name: str, size: tuple[int, int]) -> None:
+def test_a_frame_fills_the_screen_exactly_whatever_text_it_shows(name: str, size: tuple[int, int]) -> None:
     rows = evil(ROWS[name])
     if name == "run":
         rows["run"][0]["attempts"] = [failed(1, EVIL)]
@@ -63,12 +63,12 @@ def test_a_screen_is_exactly_full_whatever_stands_in_it(name: str, size: tuple[i
                        for line in lines for character in line.plain)  # fmt: skip
 
 
-def test_what_is_selected_is_marked() -> None:
+def test_the_selected_row_is_marked() -> None:
     shown, _ = typed(state("running"), "down")
     assert [line.plain.split()[1] for line in frame(shown) if line.plain.startswith(">")] == ["51"]
 
 
-def test_without_a_database_it_says_so_and_how_old_the_rest_is() -> None:
+def test_an_unreachable_database_is_shown_with_the_age_of_the_data() -> None:
     shown = text(state(trouble=Trouble("cannot reach the database: refused", 12.2)))
     first, second, third = shown.splitlines()[:3]
     assert "THE DATABASE DOES NOT ANSWER for 12s, trying again" in first
@@ -76,7 +76,7 @@ def test_without_a_database_it_says_so_and_how_old_the_rest_is() -> None:
     assert third.startswith("as of 12:00:00 UTC: queued 1,236")
 
 
-def test_what_may_not_be_read_is_said_in_its_place() -> None:
+def test_a_refused_read_is_shown_in_place_of_the_rows() -> None:
     seen = replace(look("jobs", rows={}), refused="the database role lacks a grant")
     shown = text(state("jobs", look=seen))
     assert "  the database role lacks a grant" in shown
@@ -84,8 +84,8 @@ def test_what_may_not_be_read_is_said_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("name", ["held", "reason", "error"])
-def test_a_run_may_have_ended_with_nothing_but_spaces(name: str) -> None:
-    """SQL may store such a reason; a screen that ends over it shows nothing at all."""
+def test_a_reason_or_error_of_only_spaces_can_be_drawn(name: str) -> None:
+    """SQL may store such a reason. An exception while drawing it would end the whole screen."""
     rows = {"run": [run(50, "dead", **{name: " \n "})], "log": []}
     assert "run 50 nightly: dead" in text(replace(state("run"), look=look("run", 50, rows)))
 
@@ -98,13 +98,13 @@ def test_a_stretch_that_has_just_begun_is_not_drawn() -> None:
     assert "5e+03" not in shown
 
 
-def test_a_page_is_not_drawn_from_what_was_read_for_another() -> None:
+def test_a_new_page_shows_no_data_that_was_read_for_another_page() -> None:
     shown, _ = typed(state("overview"), "2")
     assert "reading ..." in text(shown)
     assert "healthy" in text(shown).casefold()
 
 
-def test_no_colour_is_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     lines = [line for line in frame(state()) if "UNHEALTHY" in line.plain]
@@ -114,21 +114,21 @@ def test_no_colour_is_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[1;31m" not in ansi(lines)[0]
 
 
-# ---- its parts
+# ---- parts of a page
 
 
-def test_a_spark_tells_a_gap_from_zero() -> None:
+def test_a_sparkline_draws_a_gap_unlike_zero() -> None:
     assert draw_sparkline([None, 0.0, 1.0, 4.0, 8.0], 5) == " ▁▂▅█"
 
 
-def test_a_spark_shows_the_newest_and_begins_at_the_right() -> None:
+def test_a_sparkline_shows_the_newest_values_aligned_right() -> None:
     assert draw_sparkline([8.0, 0.0, 8.0], 2) == "▁█"
     assert draw_sparkline([8.0], 3) == "  █"
     assert draw_sparkline([], 3) == "   "
     assert draw_sparkline([1.0], 0) == ""
 
 
-def test_a_bar_is_never_longer_than_it_may() -> None:
+def test_a_bar_is_never_longer_than_its_width() -> None:
     assert [draw_bar(share, 4) for share in (-1, 0, 0.5, 1, 7)] == ["░░░░", "░░░░", "██░░", "████", "████"]
 
 

@@ -1,4 +1,4 @@
-"""The keys of `pgsched top` without a terminal: each makes another state, and what it asks for is done."""
+"""The keys of `pgsched top`, without a terminal: each key gives a new state and the changes to make."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_bytes_become_keys() -> None:
     assert decode_keys("ü日👍".encode()) == (["ü", "日", "👍"], b"")
 
 
-def test_a_key_that_comes_in_pieces_is_waited_for() -> None:
+def test_a_key_that_comes_in_pieces_is_decoded_when_it_is_complete() -> None:
     for whole, name in ((b"\x1b[6~", "pgdn"), ("日".encode(), "日"), (b"\x1bOA", "up")):
         for cut in range(1, len(whole)):
             found, rest = decode_keys(whole[:cut])
@@ -32,12 +32,12 @@ def test_a_key_that_comes_in_pieces_is_waited_for() -> None:
             assert decode_keys(rest + whole[cut:]) == ([name], b"")
 
 
-def test_an_escape_alone_is_the_key() -> None:
+def test_a_single_escape_byte_is_the_escape_key() -> None:
     assert decode_keys(b"\x1b", all_there=True) == (["esc"], b"")
     assert decode_keys(b"\x1b\x1b[A") == (["esc", "up"], b"")
 
 
-def test_an_unknown_sequence_presses_nothing() -> None:
+def test_an_unknown_escape_sequence_is_ignored() -> None:
     assert decode_keys(b"\x1b[24;5~\x1b[<0;10;10M\x1b[?1;2c") == ([], b"")
 
 
@@ -50,7 +50,7 @@ def test_pasted_text_is_no_command() -> None:
     assert shown.prompt is None
 
 
-# ---- where one looks
+# ---- pages and selection
 
 
 def test_numbers_and_tab_choose_a_page() -> None:
@@ -60,7 +60,7 @@ def test_numbers_and_tab_choose_a_page() -> None:
     assert typed(state(), "9", "0", "²")[0].page == Page("overview")
 
 
-def test_enter_goes_in_and_escape_comes_back() -> None:
+def test_enter_opens_the_selected_item_and_escape_goes_back() -> None:
     shown, _ = typed(state("jobs"), "j", "enter")
     assert shown.page == Page("job", "nightly")
     shown = replace(shown, look=look("job", "nightly"))
@@ -72,7 +72,7 @@ def test_enter_goes_in_and_escape_comes_back() -> None:
     assert typed(shown, "3")[0].page == Page("queues")
 
 
-def test_the_selection_follows_its_line() -> None:
+def test_the_selection_stays_on_its_row_when_the_order_changes() -> None:
     shown, _ = typed(state("running"), "down")
     there = ROWS["running"]["running"]
     turned = look("running", rows={"running": [there[2], there[0], there[1]]})
@@ -81,7 +81,7 @@ def test_the_selection_follows_its_line() -> None:
     assert found.target == ("run", 51)
 
 
-def test_a_selected_line_that_goes_leaves_the_one_in_its_place() -> None:
+def test_when_the_selected_row_disappears_the_nearest_one_is_selected() -> None:
     shown, _ = typed(state("running"), "end")
     there = ROWS["running"]["running"]
     found = selected_item(replace(shown, look=look("running", rows={"running": there[:2]})))
@@ -113,7 +113,7 @@ def test_every_line_can_be_reached_and_is_seen_when_selected(name: str) -> None:
     assert found.target == selectable_items(shown)[0].target
 
 
-def test_a_filter_leaves_the_lines_with_the_words() -> None:
+def test_a_filter_keeps_only_the_rows_that_contain_its_text() -> None:
     shown, _ = typed(state("running"), "/", *"COPY")
     assert len(selectable_items(shown)) == 0, "progress is drawn, not searched"
     shown, _ = typed(state("failures"), "/", *"too la", "enter")
@@ -126,13 +126,13 @@ def test_a_filter_leaves_the_lines_with_the_words() -> None:
     assert press(shown, "q") == (shown, QUIT)
 
 
-def test_the_filter_of_jobs_is_asked_of_the_database() -> None:
+def test_the_filter_of_the_jobs_page_is_applied_by_the_database() -> None:
     shown, _ = typed(state("jobs"), "/", *"nig", "enter")
     assert shown.page == Page("jobs", find="nig")
     assert shown.current_look is not None, "what was read before is shown meanwhile"
 
 
-def test_a_long_run_page_follows_its_end_until_it_is_scrolled() -> None:
+def test_the_page_of_a_run_follows_the_end_of_its_log_until_it_is_scrolled() -> None:
     log = [{"attempt": 1, "seq": 1, "stream": "stdout", "chunk": "".join(f"line {n}\n" for n in range(100))}]
     shown = state("run", look=look("run", 50, {"run": [run(50)], "log": log}))
     assert "line 99" in text(shown)
@@ -150,10 +150,10 @@ def test_a_long_run_page_follows_its_end_until_it_is_scrolled() -> None:
     assert "line 99" in text(down)
 
 
-# ---- what one does
+# ---- commands
 
 
-def test_a_cancel_is_asked_about_and_takes_a_reason() -> None:
+def test_cancel_asks_for_confirmation_and_takes_a_reason() -> None:
     shown, wanted = typed(state("running"), "c")
     assert wanted == []
     assert "cancel run 50 nightly? y/N" in text(shown)
@@ -165,13 +165,13 @@ def test_a_cancel_is_asked_about_and_takes_a_reason() -> None:
 
 
 @pytest.mark.parametrize("said_no", ["c n", "c enter", "c esc", "c y esc", "c y x esc"])
-def test_no_means_no(said_no: str) -> None:
+def test_a_cancel_that_is_not_confirmed_changes_nothing(said_no: str) -> None:
     shown, wanted = typed(state("running"), *said_no.split())
     assert wanted == []
     assert shown.prompt is None
 
 
-def test_what_is_changed_is_what_was_selected_when_the_key_was_pressed() -> None:
+def test_a_command_changes_the_row_that_was_selected_at_the_key_press() -> None:
     shown, _ = typed(state("running"), "c", "y")
     shown = replace(shown, look=look("running", rows={"running": ROWS["running"]["running"][1:]}))
     assert typed(shown, "enter")[1] == [Change("cancel", "run", 50)]
@@ -184,7 +184,7 @@ def test_a_dead_run_is_retried() -> None:
     assert typed(State(opened_targets=(("run", 41),), look=dead), "r", "y")[1] == [Change("retry", "run", 41)]
 
 
-def test_what_cannot_be_done_is_said() -> None:
+def test_a_command_that_does_not_apply_says_why() -> None:
     for shown, key, said_so in (
         (state("running"), "r", "only dead, cancelled, missed and skipped runs"),
         (typed(state("failures"), "down", "down")[0], "c", "run 41 nightly: it has ended"),
@@ -205,19 +205,19 @@ def test_a_job_and_a_queue_are_paused_with_a_reason_and_resumed() -> None:
     assert typed(state("queues"), "down", "p", "y")[1] == [Change("resume", "queue", "mail")]
 
 
-def test_on_the_page_of_a_job_or_queue_p_is_about_that() -> None:
+def test_p_pauses_or_resumes_the_job_or_queue_of_the_page() -> None:
     assert typed(state("job"), "p", "enter")[1] == [Change("pause", "job", "nightly")]
     paused = look("job", "nightly", {"job": [job("nightly", "paused")], "runs": [run(50)]})
     assert typed(state("job", look=paused), "p", "y")[1] == [Change("resume", "job", "nightly")]
     assert typed(state("queue"), "p", "enter")[1] == [Change("pause", "queue", "default")]
 
 
-def test_from_a_run_one_comes_to_its_job() -> None:
+def test_o_opens_the_job_of_a_run() -> None:
     assert typed(state("run"), "o")[0].page == Page("job", "nightly")
     assert typed(state("failures"), "down", "o")[0].page == Page("job", "nightly")
 
 
-def test_while_something_is_asked_no_key_is_a_command() -> None:
+def test_while_a_prompt_is_open_keys_are_text_and_no_commands() -> None:
     shown, wanted = typed(state("jobs"), "p", *"q4r?")
     assert wanted == []
     assert shown.page == Page("jobs")

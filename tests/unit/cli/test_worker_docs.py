@@ -1,4 +1,4 @@
-"""docs/how-to/workers.md names every flag of a worker and every exit code it can end with."""
+"""docs/how-to/workers.md explains every flag and every exit code of `pgsched worker`."""
 
 from __future__ import annotations
 

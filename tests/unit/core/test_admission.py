@@ -1,4 +1,4 @@
-"""Admission's arithmetic: who goes when there is room for some."""
+"""The arithmetic of admission: which waiting runs are admitted when there is room for some."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def ids(chosen: list[tuple[Group, Candidate]]) -> list[int]:
     return [run.id for _, run in chosen]
 
 
-def test_without_limits_all_go_the_most_urgent_first() -> None:
+def test_without_limits_all_runs_are_admitted_in_order_of_priority() -> None:
     groups = [group("a", range(3)), group("b", range(10, 12), priority=1)]
     assert ids(choose_runs(groups, Gate(), fair=False)) == [10, 11, 0, 1, 2]
 
 
-def test_a_key_that_is_full_lets_the_others_by() -> None:
+def test_a_full_key_does_not_hold_up_other_keys() -> None:
     groups = [group("a", range(3), Gate(room=0)), group("b", range(10, 13), Gate(room=2))]
     assert ids(choose_runs(groups, Gate(), fair=False)) == [10, 11]
 
 
-def test_a_queue_takes_no_more_than_it_has_room_for() -> None:
+def test_a_queue_admits_no_more_runs_than_it_has_room_for() -> None:
     assert ids(choose_runs([group("a", range(5)), group("b", range(5, 9))], Gate(room=3), fair=False)) == [0, 1, 2]
 
 
-def test_one_key_in_two_queues_has_one_gate() -> None:
+def test_one_key_in_two_queues_has_one_limit() -> None:
     gate = Gate(room=3)
     here, there = group("a", range(2), gate), group("a", range(10, 15), gate)
     assert len(choose_runs([here], Gate(), fair=False)) + len(choose_runs([there], Gate(), fair=False)) == 3
@@ -66,8 +66,8 @@ def test_a_key_without_tokens_does_not_hold_up_others() -> None:
     ]
 
 
-def test_what_is_given_back_is_worth_less_by_what_came_in_since() -> None:
-    """Because the bucket might have been full all the time, had it not been claimed."""
+def test_a_refund_is_reduced_by_the_tokens_gained_since_the_claim() -> None:
+    """Without the claim, the bucket might have been full all the time, and these gains would have been lost."""
     assert refund_tokens(0.5, [0.0]) == 1.0
     assert refund_tokens(0.5, [1.0]) == 0.5
     assert refund_tokens(0.5, [60.0]) == 0.0
@@ -77,24 +77,26 @@ def test_what_is_given_back_is_worth_less_by_what_came_in_since() -> None:
     assert tokens_now(1, 2.0, 5, 0, (0.0, 1.0, 3), [2.0] * 3) == 2.0, "three others may have started meanwhile"
 
 
-def test_a_bucket_without_a_row_is_full_but_for_what_has_not_started() -> None:
+def test_a_bucket_without_a_row_is_full_minus_the_unstarted_runs() -> None:
     assert tokens_now(10, 1.0, 5, 2, None) == 3.0
 
 
-def test_a_bucket_gains_no_more_than_if_all_had_started_just_now() -> None:
+def test_a_bucket_gains_no_more_than_if_all_runs_had_just_started() -> None:
     assert tokens_now(10, 1.0, 5, 0, (0.0, 60.0, 3)) == 2.0
     assert tokens_now(10, 1.0, 5, 0, (0.0, 0.25, 0)) == 2.5
     assert tokens_now(10, 1.0, 5, 0, (1.0, -3.0, 0)) == 1.0, "the database's clock went back"
 
 
-def test_the_default_burst_is_a_tenth() -> None:
+def test_the_default_burst_is_a_tenth_of_the_rate_and_at_least_one() -> None:
     assert [default_burst(rate) for rate in (1, 9, 10, 100)] == [1, 1, 1, 10]
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
-    """A leader that looks now and then, workers that start what is admitted when they like, and give claims back, at
-    once or many of them after a while."""
+    """The leader admits at random times. Workers start admitted runs at random times, and give claims back.
+
+    They give back one claim at once, or many of them after a while.
+    """
     dice = random.Random(seed)
     rate, period, burst = dice.choice([(10, 1.0, 1), (10, 1.0, 4), (50, 2.0, 7), (3, 1.0, 3)])
     parked = dice.choice([0.0, 0.1, 0.3])
@@ -122,7 +124,7 @@ def test_no_window_sees_more_starts_than_rate_and_burst(seed: int) -> None:
     assert len(starts) > 0.2 * rate / period * now, "and it is not much slower than such workers let it be"
 
 
-def test_no_more_candidates_are_read_than_could_go() -> None:
+def test_no_more_candidates_are_read_than_could_be_admitted() -> None:
     many = [group(str(n), range(0)) for n in range(1000)]
     assert sum(candidates_to_read(many, {"q": Gate()}, (), 20_000)) == 20_000
     assert candidates_to_read([group("a", range(0), Gate(room=3))], {"q": Gate(room=2)}, (), 100) == [2]

@@ -1,4 +1,4 @@
-"""Text of others as people are shown it."""
+"""Text from others is shown to people with its control and invisible characters escaped."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from pgsched.control_characters import CONTROL, escape_controls
 
-# These marks of Arabic, Kaithi and hieroglyphs are seen.
+# Format characters that are visible, and not escaped: marks of Arabic, Kaithi and hieroglyphs.
 LEFT_ALONE = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD, *range(0x13430, 0x13440)}
-# What takes no place, says Unicode (Default_Ignorable_Code_Point), beyond the class Cf; also what is not assigned.
+# Characters outside the class Cf that Unicode calls invisible (Default_Ignorable_Code_Point), also unassigned ones.
 IGNORED = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x2060, 0x2070), 0x3164,
            *range(0xFE00, 0xFE10), 0xFFA0, *range(0xFFF0, 0xFFF9), *range(0xE0000, 0xE1000)}  # fmt: skip
 
@@ -34,18 +34,18 @@ IGNORED = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range
         ("می\u200c\u200c\u200cخ", "می\u200c\u200c" r"\u200c" "خ"),
         ("a\U000e0100b", r"a\U000e0100b"),
         ("a\u2800", r"a\u2800"),
-        ("葛\U000e0100 ©\ufe0f", "葛\U000e0100 ©\ufe0f"),  # a form of a letter
-        ("👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥"),  # two pictures
+        ("葛\U000e0100 ©\ufe0f", "葛\U000e0100 ©\ufe0f"),  # a selector of a letter's form
+        ("👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥", "👩\u200d👩\u200d👧 ❤\ufe0f\u200d🔥"),  # joiners within two pictures
         ("می\u200cخواهم", "می\u200cخواهم"),  # how Persian is written
         ("ä ö 日本語", "ä ö 日本語"),
     ],
 )
-def test_what_cannot_be_seen_is_shown(text: str, shown: str) -> None:
+def test_invisible_characters_are_escaped_unless_the_text_needs_them(text: str, shown: str) -> None:
     assert escape_controls(text) == shown
 
 
-def test_every_character_of_the_kind_is_one_of_these() -> None:
-    """By Unicode's own classes: controls, formats, separators of lines, halves of pairs."""
+def test_every_invisible_character_of_unicode_is_escaped() -> None:
+    """The classes are Unicode's: controls, formats, separators of lines and paragraphs, and surrogates."""
     kinds = {"Cc", "Cf", "Zl", "Zp", "Cs"}
     of_the_kind = {code for code in range(0x110000) if unicodedata.category(chr(code)) in kinds} | IGNORED
     assert [hex(code) for code in of_the_kind - LEFT_ALONE if not CONTROL.match(chr(code))] == []

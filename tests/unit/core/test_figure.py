@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Numbers as people read them: rounded, with separators of thousands, without an exponent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_figure_has_no_exponent(value: float, text: str) -> None:
 
 
 def test_numbers_for_people_are_rounded_in_one_place() -> None:
-    """Beside durations, which have units."""
+    """That place is core/text.py. Only durations, which have units, are rounded in core/wording.py."""
     package = ROOT / "pgsched"
     found = {str(path.relative_to(package)) for path in package.rglob("*.py") if ".3g}" in path.read_text()}
     assert found == {"core/text.py", "core/wording.py"}

@@ -1,4 +1,4 @@
-"""The pure part: whatever it is given, it answers in time, or refuses with the errors that it names."""
+"""The pure functions, with random input: each answers in time, or raises an error that it documents."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from pgsched.app.annotations import describe_mismatch
+from pgsched.app.codecs.annotations import describe_mismatch
 from pgsched.control_characters import escape_controls
 from pgsched.core import units
 from pgsched.core.backoff import retry_delay
@@ -24,7 +24,7 @@ from tests.support.fuzz.profile import PURE, fuzz
 from tests.support.fuzz.values import WORDS, documents, fields, hostile, schedules
 
 ANCHOR = datetime(2026, 1, 1, tzinfo=UTC)
-anything = st.text(max_size=40)  # lone surrogates and NUL too: these may come from Python
+anything = st.text(max_size=40)  # with lone surrogates and NUL, which Python callers may pass
 expressions = st.one_of(schedules, anything, st.lists(fields, min_size=5, max_size=6).map(" ".join))
 timezones = st.one_of(st.sampled_from(WORDS["timezone"]), st.sampled_from(sorted(zones.names())), anything)
 moments = st.datetimes(datetime(1970, 1, 1), datetime(8999, 1, 1), timezones=st.just(UTC))
@@ -32,7 +32,7 @@ lengths = st.timedeltas(timedelta(0), timedelta(days=3650))
 
 
 def read(expression: str, timezone: str) -> Any:
-    """The schedule; None if it is refused, with one line that names the field."""
+    """Return the schedule; None if it is refused with an error that names the field."""
     try:
         return parse(expression, timezone, ANCHOR)
     except ScheduleError as error:
@@ -65,7 +65,7 @@ def test_a_schedule_is_read_or_refused(expression: str, timezone: str, at: datet
     most=st.integers(1, 1000),
     deadline=st.one_of(st.none(), lengths),
 )
-def test_every_slot_up_to_now_is_decided(
+def test_decisions_rise_and_the_mark_stays_between_start_and_now(
     expression: str,
     at: datetime,
     late: timedelta,
@@ -119,13 +119,22 @@ def test_a_payload_is_json_or_is_refused(value: Any) -> None:
     except ValueError as error:
         assert str(error)
         return
-    assert json.loads(text) is not Ellipsis
+    json.loads(text)
     text.encode()
     assert "\x00" not in text
 
 
+@fuzz(PURE, value=documents)
+def test_a_document_is_read_as_it_was_written(value: Any) -> None:
+    try:
+        text = encode(value)
+    except ValueError:
+        return
+    assert json.loads(text) == value
+
+
 @fuzz(PURE, length=st.timedeltas(), other=lengths)
-def test_a_length_of_time_can_be_said(length: timedelta, other: timedelta) -> None:
+def test_every_duration_has_a_text(length: timedelta, other: timedelta) -> None:
     for said in (
         units.format_duration(abs(other)),
         units.format_elapsed(abs(other)),
@@ -196,13 +205,13 @@ hints = st.sampled_from(
 
 
 @fuzz(PURE, value=documents, hint=hints)
-def test_a_value_fits_an_annotation_or_not(value: Any, hint: Any) -> None:
+def test_a_mismatch_with_an_annotation_names_the_parameter(value: Any, hint: Any) -> None:
     found = describe_mismatch(value, hint, "x")
     assert found is None or found.startswith("x")
 
 
 @fuzz(PURE, text=st.one_of(anything, hostile))
-def test_no_text_moves_the_cursor(text: str) -> None:
+def test_escaped_text_has_no_control_characters(text: str) -> None:
     shown = escape_controls(text)
     assert all(
         character.isprintable()
@@ -261,7 +270,7 @@ rows = st.fixed_dictionaries(
 
 
 def kept(run: dict[str, Any]) -> dict[str, Any]:
-    """As the table's CHECKs have it."""
+    """Change a random row so that it satisfies the CHECK constraints of the table."""
     ended = run["state"] not in STATES[:4]
     run["finished_at"] = (run["finished_at"] or run["created_at"]) if ended else None
     run["started_at"] = run["started_at"] or run["created_at"] if run["state"] == "running" else run["started_at"]

@@ -1,4 +1,4 @@
-"""The one judgement of health: each problem with its cause, and nothing said of a system that does its work."""
+"""The judgement of health: each problem has its cause and cure, and a working system has no problem."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pgsched.core.facts import (
     ShutQueue,
     Unroutable,
 )
-from pgsched.core.health import KINDS, Patience, find_problems
+from pgsched.core.problems import KINDS, Patience, find_problems
 from pgsched.errors import InputError
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -56,18 +56,18 @@ def said(facts: Facts, patience: Patience | None = None, note: bool = False) -> 
     [
         WELL,
         replace(WELL, leader=None, workers=[], jobs=JobCounts(0, 0, 0, 0, None)),
-        replace(WELL, queues=[WAITS]),  # two of eight places are busy, and 70 s are not long
+        replace(WELL, queues=[WAITS]),  # two of eight places are busy, and 70 s is not too long
         replace(WELL, workers=[replace(WORKER, running=8)], running=[QUICK], queues=[WAITS]),
         replace(WELL, queues=[replace(HELD, oldest_limited_s=30.0)], running=[QUICK]),
         replace(WELL, queues=[Queue("default", queued=5, oldest_queued_s=900.0)], paused=[paused("all", since_s=20)]),
         replace(WELL, shut_queues=[ShutQueue("default", 4.0, (7,))]),
         replace(WELL, marked_ahead=[MarkedAhead("a", NOW, 30.0)]),
         replace(WELL, notify_usage=0.3),
-        replace(WELL, releases=[AwaitedRelease("shop.send", 12, 20.0)]),  # its workers are just starting again
+        replace(WELL, releases=[AwaitedRelease("shop.send", 12, 20.0)]),  # its workers are just restarting
         replace(WELL, leader=replace(LEADER, failing=[Failing("pruning", 4.0)])),
     ],
 )
-def test_what_does_its_work_or_has_none_is_healthy(facts: Facts) -> None:
+def test_a_system_that_does_its_work_or_has_none_is_healthy(facts: Facts) -> None:
     assert said(facts) == []
 
 
@@ -125,14 +125,14 @@ PROBLEMS: list[tuple[Facts, str, str]] = [
 
 
 @pytest.mark.parametrize(("facts", "kind", "text"), PROBLEMS)
-def test_each_problem_names_its_cause_and_what_to_do(facts: Facts, kind: str, text: str) -> None:
+def test_each_problem_names_its_cause_and_a_cure(facts: Facts, kind: str, text: str) -> None:
     found = find_problems(facts)
     assert [one.kind for one in found if text in one.text] == [kind], found
     assert all(one.cure and not one.note and one.kind in KINDS for one in found)
 
 
-def test_no_name_is_more_than_a_word_of_the_command_that_cures() -> None:
-    """People copy it into a shell; who may make a job or enqueue a run chooses the name."""
+def test_names_are_quoted_as_one_word_in_the_commands_of_a_cure() -> None:
+    """People copy the command into a shell, and anyone who may create jobs or enqueue runs chooses the name."""
     name = "a b; reboot $(id) '"
     facts = replace(
         WELL,
@@ -148,7 +148,7 @@ def test_no_name_is_more_than_a_word_of_the_command_that_cures() -> None:
     assert len(commands) == 6
 
 
-def test_every_kind_of_problem_is_judged() -> None:
+def test_every_kind_of_problem_is_tested_here() -> None:
     assert {kind for _, kind, _ in PROBLEMS} == set(KINDS)
 
 
@@ -163,12 +163,12 @@ def test_every_kind_of_problem_is_judged() -> None:
         (Facts(None, [], JobCounts(0, 0, 0, 0, None)), "no process works"),
     ],
 )
-def test_notes_leave_it_healthy(facts: Facts, text: str) -> None:
+def test_notes_leave_the_system_healthy(facts: Facts, text: str) -> None:
     assert said(facts) == []
     assert text in " ".join(said(facts, note=True))
 
 
-def test_patience_is_settable_for_all_queues_and_for_one() -> None:
+def test_patience_can_be_set_for_all_queues_and_for_one() -> None:
     waits = replace(WELL, queues=[replace(WAITS, oldest_offered_s=100.0)])
     assert said(waits) == []
     assert said(waits, Patience(90.0)) != []

@@ -1,4 +1,4 @@
-"""Every list of a column's values is the one in core/policies.py."""
+"""Every list of the values of a policy or option equals the one in core/policies.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pgsched.core import policies
 from pgsched.core.model import Kind
 from pgsched.db.statements import folder
 from pgsched.errors import InputError
-from pgsched.web.pages import job_form
+from pgsched.web.pages.forms import job_form
 
 COLUMNS = {"overlap": policies.OVERLAP, "catch_up": policies.CATCH_UP, "backoff": policies.BACKOFF}
 OPTIONS = {"on_failure": policies.ON_FAILURE, "on_conflict": policies.ON_CONFLICT}
@@ -31,7 +31,7 @@ def test_a_declaration_takes_exactly_the_values_of_a_policy(column: str, values:
 def test_the_job_form_offers_exactly_the_values_of_a_policy(column: str, values: tuple[str, ...]) -> None:
     field = job_form.FIELDS[column]
     assert field.choices == values
-    assert field.default in values
+    assert field.default in values or field.of_task
 
 
 @pytest.mark.parametrize(("option", "values"), OPTIONS.items())
@@ -47,7 +47,7 @@ FILES = [*folder("sql").glob("*.sql"), *folder("migrations").glob("[0-9]*/*.sql"
 
 
 @pytest.mark.parametrize("path", sorted(FILES), ids=lambda path: path.stem)
-def test_a_number_of_a_phase_has_its_name_beside_it(path: Path) -> None:
+def test_each_phase_number_in_sql_has_its_name_in_a_comment(path: Path) -> None:
     code = "\n".join(line.partition("--")[0] for line in path.read_text(encoding="utf-8").splitlines())
     names = {str(phase.value): phase.name.lower().replace("_", " ") for phase in policies.Phase}
     wrong = [match[0] for match in PHASE.finditer(code) if match[3] != names[match[1]]]

@@ -1,4 +1,7 @@
-"""The rule: waits grow as the job says, stay below its maximum, and jitter never lengthens them."""
+"""Back-off grows as the job says and stays within its maximum, and jitter never lengthens it.
+
+The jitter of slots is tested here as well: an offset that is the same in every process.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def test_a_base_above_the_maximum_is_capped() -> None:
     assert retry_delay(1, "fixed", 2 * HOUR, HOUR, 0, lambda: 0.0) == HOUR
 
 
-def test_jitter_takes_away_at_most_its_share() -> None:
+def test_jitter_shortens_a_wait_by_at_most_its_share() -> None:
     assert retry_delay(1, "fixed", TEN, HOUR, 0.25, lambda: 0.0) == TEN
     assert retry_delay(1, "fixed", TEN, HOUR, 0.25, lambda: 1.0) == timedelta(seconds=7.5)
 
@@ -77,7 +80,7 @@ def test_a_wait_is_never_negative_and_never_above_the_maximum(
 
 
 def test_a_slot_gets_the_same_offset_in_every_process() -> None:
-    # Written out: another hash would move the runs of a fleet that is being upgraded.
+    # A literal value: another hash would move the runs of a fleet while it is being upgraded.
     assert offset(7, SLOT, HOUR) == timedelta(microseconds=2863208303)
 
 
@@ -85,7 +88,7 @@ def test_the_same_instant_in_another_zone_has_the_same_offset() -> None:
     assert offset(7, SLOT.astimezone(timezone(timedelta(hours=9))), HOUR) == offset(7, SLOT, HOUR)
 
 
-def test_no_limit_means_no_offset() -> None:
+def test_a_limit_of_zero_means_no_offset() -> None:
     assert offset(7, SLOT, timedelta(0)) == timedelta(0)
 
 

@@ -1,4 +1,4 @@
-"""The files of a revision run while nobody else may touch a table: none reads a table from end to end."""
+"""A revision's files run with the tables locked, so none of them reads a whole table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ CHECK = re.compile(r"\bADD CONSTRAINT \w+\s+CHECK\b")
 
 
 def read_through(text: str) -> list[str]:
-    """The statements that would look at all rows that are there: a CHECK is validated afterwards (validate.sql)."""
+    """Return the statements that would read all existing rows.
+
+    A CHECK is added NOT VALID, and validate.sql validates it after the locks are released.
+    """
     found = [one.strip() for one in COMMENT.sub("", text).split(";")]
     return [one for one in found if "VALIDATE CONSTRAINT" in one or len(CHECK.findall(one)) > one.count("NOT VALID")]
 
@@ -24,7 +27,7 @@ def test_statements_that_read_a_table_are_found() -> None:
     assert read_through("ALTER TABLE t VALIDATE CONSTRAINT a") != []
 
 
-def test_no_revision_reads_a_table_with_its_locks_held() -> None:
+def test_no_revision_reads_a_whole_table_under_its_locks() -> None:
     for version in VERSIONS[1:]:
         for file in (folder("migrations") / version).glob("*.sql"):
             assert read_through(file.read_text(encoding="utf-8")) == [], file.name

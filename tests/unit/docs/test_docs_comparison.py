@@ -16,7 +16,7 @@ def test_every_source_has_an_address_and_every_address_is_used() -> None:
     assert named == DEFINED
 
 
-def test_every_figure_is_one_of_our_measurements() -> None:
+def test_every_figure_stands_in_the_results_of_the_benchmarks() -> None:
     measured = (ROOT / "bench" / "RESULTS.md").read_text()
     table = PAGE[PAGE.index("## How fast") : PAGE.index("[aps3]: ")]
     figures = re.findall(r"\d+,\d{3}|\d+\.\d\d(?= ms)|\d+ %", table)
@@ -24,7 +24,7 @@ def test_every_figure_is_one_of_our_measurements() -> None:
     assert {figure for figure in figures if figure not in measured} == set()
 
 
-def test_its_own_pages_and_their_sections_are_there() -> None:
+def test_linked_pages_and_their_sections_exist() -> None:
     for target in re.findall(r"\]\(([^)]+)\)", PAGE):
         path, _, section = target.partition("#")
         text = (ROOT / "docs" / "introduction" / path).resolve().read_text()

@@ -1,4 +1,4 @@
-"""What a contributor meets first holds: hooks, workflow, templates and pages name what there is, and agree."""
+"""Hooks, CI workflow, issue forms and CONTRIBUTING.md name things that exist, and agree with each other."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_hooks_need_nothing_but_the_environment() -> None:
     assert [check for check in CHECKS if check not in entries] == [], "what .ci/run asks for, the hooks ask for too"
 
 
-def test_the_workflow_asks_for_the_same_checks() -> None:
+def test_the_workflow_runs_the_checks_of_the_local_ci() -> None:
     assert len(CHECKS) >= 5
     assert [check for check in CHECKS if check not in commands(WORKFLOW["jobs"]["lint"])] == []
 
 
-def test_the_workflow_has_every_version_that_is_promised() -> None:
+def test_the_workflow_tests_every_promised_version() -> None:
     named = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)}
     assert {*WORKFLOW["jobs"]["unit"]["strategy"]["matrix"]["python"]} == named
     promised = re.search(r"PostgreSQL (\d+) to (\d+) and Python", (ROOT / "UPGRADING.md").read_text())
@@ -48,7 +48,7 @@ def test_the_workflow_has_every_version_that_is_promised() -> None:
     assert servers == [str(major) for major in range(int(promised[1]), int(promised[2]) + 1)]
 
 
-def test_programs_of_the_checkout_exist() -> None:
+def test_paths_and_modules_in_contributing_and_workflow_exist() -> None:
     texts = [CONTRIBUTING, *(line for job in WORKFLOW["jobs"].values() for line in commands(job))]
     named = {
         name for text in texts for name in re.findall(r"(?<![\w/])(\.ci/\w+|tests/[\w/.]+|bench|sql/|docs/)", text)
@@ -62,14 +62,14 @@ def test_programs_of_the_checkout_exist() -> None:
         assert path.is_dir() or path.with_suffix(".py").exists(), module
 
 
-def test_from_clone_to_green_is_one_screen() -> None:
+def test_contributing_is_one_screen_and_has_the_install_command() -> None:
     assert len(CONTRIBUTING.splitlines()) <= 50
     (install,) = re.findall(r"pip (install .*\[.*lint\]')", (ROOT / ".ci/steps").read_text())
     assert install in CONTRIBUTING
 
 
 @pytest.mark.parametrize("name", ["bug.yaml", "idea.yaml"])
-def test_forms_can_be_read(name: str) -> None:
+def test_issue_forms_are_valid_yaml_with_the_required_fields(name: str) -> None:
     form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE" / name).read_text())
     assert {"name", "description", "body"} <= form.keys()
     assert all(field["type"] == "markdown" or field["id"] for field in form["body"])
@@ -89,12 +89,12 @@ def test_forms_can_be_read(name: str) -> None:
         ("", "capital"),
     ],
 )
-def test_subjects_of_commits(message: str, wrong: str) -> None:
+def test_faults_of_commit_subjects_are_found(message: str, wrong: str) -> None:
     found = find_faults(message)
     assert (wrong in " ".join(found)) if wrong else not found
 
 
-def test_text_files_are_as_the_editor_configuration_says() -> None:
+def test_text_files_follow_the_editor_configuration() -> None:
     folders = ("pgsched", "tests", "sql", "migrations", "docs", "tools", ".github", "examples")
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     texts = [path for path in paths if path.suffix in {".py", ".sql", ".md", ".yaml", ".toml", ".html", ".css", ".js"}]

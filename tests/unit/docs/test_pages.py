@@ -1,4 +1,4 @@
-"""The pages hang together: links, anchors and images are there, commands and options in the text exist."""
+"""Links, anchors, images, commands and options on the pages exist."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ LANGUAGES = {
     "text",
     "mermaid",
 }
-# options of other programs than ours
+# options of programs other than pgsched
 OTHERS = {"--table", "--dbname"}
-# commands are also named without the program
+# commands may be named without `pgsched` before them
 SHORT = r"(job|run|schedule|limit|queue|retention) [a-z]+( |$)"
 ALL = {name: read(name) for name in LINKED}
 PATH = re.compile(r"(?<![\w/.-])(?:docs|bench|examples)/[\w/.-]+\.(?:md|yaml|json|png)\b")
@@ -48,7 +48,7 @@ def test_code_stands_in_fences_that_name_its_language(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_links_lead_somewhere(name: str) -> None:
+def test_targets_of_links_exist(name: str) -> None:
     folder = (ROOT / name).parent
     for number, target in ALL[name].links:
         if re.match(r"https?:", target):
@@ -76,7 +76,7 @@ def test_every_page_is_linked_from_the_index() -> None:
 
 @pytest.mark.parametrize("folder", ["pgsched", "sql", "migrations", "tests", "bench", ".ci"])
 def test_code_names_pages_that_exist(folder: str) -> None:
-    """So a page that moves takes the messages, comments and docstrings that name it along."""
+    """When a page moves, this test finds the messages, comments and docstrings that still name its old path."""
     texts = [
         path
         for path in sorted((ROOT / folder).rglob("*"))
@@ -114,7 +114,7 @@ def test_options_in_the_text_exist(name: str) -> None:
     assert wrong == []
 
 
-def test_a_wrong_command_would_be_found() -> None:
+def test_wrong_commands_and_options_are_found() -> None:
     assert faults("pgsched run list, show, retry ID --json") == []
     assert faults("pgsched prune/retention") == []
     assert faults("pgsched job lst") and faults("pgsched run list --jsn") and faults("pgsched wrker")

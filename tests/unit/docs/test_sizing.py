@@ -20,7 +20,7 @@ def figure(cell: str) -> float:
 
 
 def near(told: str, counted: float) -> bool:
-    """As far as the digits that are shown go."""
+    """Check that a shown figure equals a computed one within the precision of its digits."""
     digits = len(re.sub(r"\D", "", told).lstrip("0"))
     return abs(figure(told) - counted) <= counted * {1: 0.5, 2: 0.05}.get(digits, 0.01)
 

@@ -1,4 +1,4 @@
-"""The page draws and explains the states that there are, and the changes that `core.lifecycle` allows."""
+"""The overview page shows all states, and exactly the changes of state that `core.lifecycle` allows."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ PAGE = "docs/concepts/overview.md"
 
 
 def drawn() -> list[tuple[str, str]]:
-    """The arrows of the diagram."""
+    """Return the changes of state that the diagram draws as arrows."""
     (text,) = (block.text for block in read(PAGE).blocks if block.language == "mermaid")
     assert ";" not in text, "it ends a line of Mermaid"
     return re.findall(r"^ *(\S+) --> (\w+)(?::.*)?$", text, re.MULTILINE)
 
 
 def told() -> list[tuple[str, str]]:
-    """The changes that the table below it names."""
+    """Return the changes of state that the table below the diagram names."""
     table = (ROOT / PAGE).read_text().partition("| from | to | when |\n")[2].partition("\n\n")[0]
     rows = ([re.findall(r"`(\w+)`", cell) for cell in row.split("|")[1:3]] for row in table.splitlines()[1:])
     return [change for begins, ends in rows for change in product(begins, ends)]
 
 
-def test_the_page_has_the_changes_that_there_are() -> None:
+def test_diagram_and_table_together_show_every_change_once() -> None:
     changes = {(begin, end) for begin, ends in CHANGES.items() for end in ends}
     assert {*drawn(), *told()} == changes | {("[*]", state) for state in FIRST_STATES}
     assert {*drawn()} & {*told()} == set()

@@ -1,4 +1,4 @@
-"""Texts that users see name the thing that they mean: a process, a session, a user, a state of the glossary."""
+"""Texts that users see say which process, session, user or state they mean, without vague words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pathlib import Path
 import pgsched
 
 PACKAGE = Path(pgsched.__file__).parent
-# Not in these: reports of chaos, and answers between processes, are read by developers.
+# Reports of chaos and messages between processes are read by developers only.
 LEFT_OUT = ("chaos", "execute/process_pool/protocol.py")
 VAGUE = re.compile(r"\b(nobody|somebody|everybody|whoever|to who|let go|held back)\b", re.IGNORECASE)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The strings of a module with their lines, and of docstrings those of commands, which are help texts."""
+    """Yield the strings of a module with their lines.
+
+    Docstrings are left out, except those of commands, which are help texts.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     bare = {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Expr)}
     helps = "cli/commands" in path.as_posix()
@@ -25,7 +28,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             yield one.lineno, one.value
 
 
-def test_texts_of_programs_and_pages_name_what_they_mean() -> None:
+def test_texts_of_programs_and_templates_use_no_vague_words() -> None:
     modules = [one for one in PACKAGE.rglob("*.py") if not one.relative_to(PACKAGE).as_posix().startswith(LEFT_OUT)]
     templates = [*PACKAGE.rglob("*.html")]
     assert len(modules) > 200 and len(templates) > 10

@@ -1,4 +1,4 @@
-"""The pages use one word for one thing: the glossary is in order, and words that readers stopped at stay out."""
+"""The pages use one word for one thing: the glossary is in order, and banned words do not occur."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 GLOSSARY = "docs/concepts/glossary.md"
 WORDS = re.findall(r"^\| \*\*([^*]+)\*\* \| \S", (ROOT / GLOSSARY).read_text(), re.MULTILINE)
-# what is not said, and the word for it
+# banned words, and what to write instead
 INSTEAD = {
     r"\b(he|his|him|himself)\b": "you, or the noun",
     r"\blet go\b": "admitted, released",
@@ -27,7 +27,7 @@ def test_the_glossary_has_each_word_once_and_in_order() -> None:
     assert sorted({*WORDS}) == WORDS
 
 
-def test_the_states_and_kinds_of_duties_are_in_it() -> None:
+def test_the_glossary_has_the_bold_words_of_the_overview() -> None:
     overview = (ROOT / "docs/concepts/overview.md").read_text()
     bold = {word.lower() for word in re.findall(r"\*\*(\w[\w -]*)\*\*", overview)}
     roles = {"ticker": "tick", "reaper": "reap", "pruner": "retention", "zombie": "fence", "one clock": "leader"}
@@ -37,7 +37,7 @@ def test_the_states_and_kinds_of_duties_are_in_it() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_words_that_readers_stopped_at_stay_out(name: str) -> None:
+def test_a_page_has_no_banned_words(name: str) -> None:
     found = [
         f"{name}:{number}: {match[0]!r}: say {word}"
         for number, line in read(name).prose

@@ -1,4 +1,4 @@
-"""What becomes of an attempt by what its handler raised."""
+"""The outcome of an attempt follows from the exception that its handler raised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pgsched.execute.outcomes import outcome_of_error
 
 
 def group(*errors: Exception) -> Exception:
-    """As asyncio.TaskGroup raises it."""
+    """Return the errors in a group, as asyncio.TaskGroup raises it."""
     return ExceptionGroup("unhandled errors in a TaskGroup", errors)
 
 
@@ -30,28 +30,30 @@ def group(*errors: Exception) -> Exception:
         (group(Retry(after=5), Discard("no")), Result.FAILED, True, None),
     ],
 )
-def test_a_group_of_one_sort_means_what_that_means(error: Any, result: Result, retry: bool, after_s: float) -> None:
+def test_a_group_counts_as_a_signal_only_if_it_holds_no_other_error(
+    error: Any, result: Result, retry: bool, after_s: float
+) -> None:
     outcome = outcome_of_error(error)
     assert (outcome.result, outcome.retry) == (result, retry)
     assert outcome.retry_in == (None if after_s is None else timedelta(seconds=after_s))
 
 
 class Odd(Retry):
-    """A class of a user's, that says how long in its own way."""
+    """A user's class that stores the delay unchecked."""
 
     def __init__(self, after: Any) -> None:
         self.after = after
 
 
 class Silent(Snooze):
-    """It says nothing of how long."""
+    """A signal without a delay."""
 
     def __init__(self) -> None:
         pass
 
 
 class Loud(Snooze):
-    """It may not even be asked."""
+    """A signal whose delay cannot even be read."""
 
     def __init__(self) -> None:
         pass
@@ -70,7 +72,7 @@ ODD = ["soon", -1, float("nan"), float("inf"), timedelta(days=10_000), [], 10**4
 
 
 @pytest.mark.parametrize("error", [Silent(), Loud(), *map(Odd, ODD)], ids=repr)
-def test_who_does_not_say_for_how_long_or_says_nonsense_leaves_it_to_the_back_off(error: Exception) -> None:
+def test_a_signal_without_a_valid_delay_uses_the_back_off(error: Exception) -> None:
     for raised in (error, group(error)):
         outcome = outcome_of_error(raised)
         assert (outcome.retry, outcome.retry_in) == (True, None)
@@ -82,14 +84,14 @@ def test_a_number_is_seconds_as_in_the_constructor() -> None:
     assert outcome_of_error(group(Odd(5), Retry(after=3), Odd("soon"))).retry_in == timedelta(seconds=5)
 
 
-def test_the_line_of_a_group_says_what_its_first_error_was() -> None:
+def test_the_error_line_of_a_group_names_its_first_error() -> None:
     line = format_error(group(group(ValueError("no such page")), OSError("disk")))
     assert line.endswith("(2 sub-exceptions): ValueError: no such page")
 
 
 @pytest.mark.parametrize("ends", [SystemExit, KeyboardInterrupt])
-def test_what_the_text_of_an_error_raises_ends_no_worker(ends: type[BaseException]) -> None:
-    """It is the user's code, as the handler is: a run of it would end each worker that takes it."""
+def test_an_error_whose_text_raises_ends_no_worker(ends: type[BaseException]) -> None:
+    """The text is the user's code, as the handler is. Otherwise one run would end each worker that takes it."""
 
     class Ending(Exception):
         def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""An Event that costs nothing until it is used."""
+"""LazyEvent is a threading.Event that costs nothing until it is used."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from pgsched.threads import LazyEvent
 
 
-def test_it_is_an_event_in_all_that_events_can() -> None:
+def test_lazy_event_defines_every_public_method_of_event() -> None:
     public = {name for name in vars(threading.Event) if not name.startswith("_")} - {"isSet"}
     assert public <= vars(LazyEvent).keys(), "none of them may look at what was never made"
 
 
-def test_it_is_set_and_cleared() -> None:
+def test_a_lazy_event_is_set_and_cleared() -> None:
     one = LazyEvent()
     assert isinstance(one, threading.Event)
     assert (one.is_set(), repr(one)) == (False, "<Signal: unset>")
@@ -28,13 +28,13 @@ def test_it_is_set_and_cleared() -> None:
     assert not one.is_set() and not one.wait(0)
 
 
-def test_it_cannot_be_copied() -> None:
+def test_a_lazy_event_cannot_be_pickled() -> None:
     """A copy would never be set."""
     with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(LazyEvent())
 
 
-def test_whoever_waits_is_woken_by_whoever_sets() -> None:
+def test_setting_a_lazy_event_wakes_all_waiting_threads() -> None:
     for _ in range(50):
         one, woken = LazyEvent(), list[bool]()
         threads = [threading.Thread(target=lambda one=one, woken=woken: woken.append(one.wait(5))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Many rows that are set aside at once cost the leader one transaction and a few lines of its log."""
+"""Many rows set aside at once cost the leader one transaction and a few lines of log."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pgsched.leader.isolation import guard, set_aside
-from pgsched.leader.isolation.guard import FEW, DutyGuard
+from pgsched.leader.isolation import duty_guard, set_aside
+from pgsched.leader.isolation.duty_guard import FEW, DutyGuard
 from pgsched.leader.isolation.set_aside import SetAside
 
 
@@ -24,7 +24,7 @@ def test_many_rows_are_set_aside_in_one_transaction(monkeypatch: pytest.MonkeyPa
         yield None
 
     monkeypatch.setattr(set_aside.set_aside, "set_aside_rows", lambda _, __, bad: {one.row_id: 1 for one in bad})
-    monkeypatch.setattr(guard, "logger", SimpleNamespace(error=lambda event, **fields: said.append(fields)))
+    monkeypatch.setattr(duty_guard, "logger", SimpleNamespace(error=lambda event, **fields: said.append(fields)))
     aside = SetAside()
     one = DutyGuard(SimpleNamespace(closed=False), leading, aside)  # type: ignore[arg-type]
     one.set_aside("jobs", [(str(n), "no") for n in range(500)], proven=True)
@@ -33,7 +33,7 @@ def test_many_rows_are_set_aside_in_one_transaction(monkeypatch: pytest.MonkeyPa
     assert len(said) == FEW + 1 and said[-1] == {"duty": "jobs", "count": 500 - FEW}
 
 
-def test_what_cannot_be_written_down_is_set_aside_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_set_aside_even_if_they_cannot_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextlib.contextmanager
     def refused() -> Iterator[Any]:
         raise ValueError("no")

@@ -1,4 +1,4 @@
-"""Each duty has pieces, and no statement fails with what the JSON of a row holds: so one row stops no other."""
+"""One faulty row stops no other: duties can be done in pieces, and no statement casts the JSON of a row."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.term import Term
 from tests.support.paths import ROOT
 
-# one row each, or nothing that a row of somebody's decides
+# duties that handle one row at a time, or whose success depends on no row of a user
 WHOLE = {"changed limits", "replanning", "claims", "alerts", "tidying", "declarations", "notifications",
-         "looking below", "circles"}  # fmt: skip
+         "looking below", "circles", "next slots"}  # fmt: skip
 
 
 def test_each_duty_can_be_done_in_pieces() -> None:
@@ -21,14 +21,14 @@ def test_each_duty_can_be_done_in_pieces() -> None:
 
 
 def test_each_duty_has_a_name_of_its_own() -> None:
-    """Its failures are written down under it."""
+    """The failures of a duty are stored under its name."""
     loop = LeaderLoop(Term(cast(Any, None), 1, LeaderSettings()), reap_from=0.0)
     names = [duty.name for duty in loop.duties]
-    assert len(names) == len({*names}) == 17
+    assert len(names) == len({*names}) == 18
 
 
-def test_no_statement_casts_what_the_options_of_runs_hold() -> None:
-    """pgsched.not_before_of and pgsched.after_jobs_of read them, whatever they are."""
+def test_no_statement_casts_the_options_of_runs() -> None:
+    """Only pgsched.not_before_of and pgsched.after_jobs_of read these options. They accept any content."""
     casts = re.compile(r"options\s*->>?\s*'[a-z_]+'\s*\)+\s*::|jsonb_array_elements(_text)?\([a-z.]*options\b")
     found = {
         f"{path.name}: {match[0]}"

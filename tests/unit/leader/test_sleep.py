@@ -1,8 +1,6 @@
-"""The leader says until when it sleeps, and looks again before it does."""
+"""The leader announces until when it sleeps, and looks again shortly before it sleeps."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,7 @@ class Clock:
         return paused
 
 
-def test_it_looks_again_soon_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leader_looks_again_after_two_short_naps_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, it = Clock(monkeypatch), Sleep()
     assert [clock.pause(it, 2.5) for _ in range(4)] == pytest.approx([0.02, 0.2, 2.0, 2.5])
     it.note_notification()
@@ -34,22 +32,19 @@ def test_it_looks_again_soon_and_then_sleeps(monkeypatch: pytest.MonkeyPatch) ->
     assert clock.pause(it, 2.5) == pytest.approx(0.02), "it was at work"
 
 
-def test_it_says_so_in_time_and_no_more_often_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_leader_announces_each_sleep_and_nothing_while_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, it = Clock(monkeypatch), Sleep()
-    slept: Any = []
-    for _ in range(40):
-        at = clock.now
-        slept.append((at, at + clock.pause(it, 2.5)))
-    for _, until in slept:
-        assert [said for said in clock.said if said >= until], "who makes something due before then tells it"
-    assert len(clock.said) <= 40
+    for count in range(40):
+        clock.pause(it, 2.5)
+        assert clock.said[-1] >= clock.now, "a transaction that makes something due before then notifies the leader"
+        assert len(clock.said) <= 1 + count // 2, "one announcement serves for two sleeps"
     before = len(clock.said)
     for _ in range(20):
         clock.pause(it, 0.001)
     assert len(clock.said) == before, "while it is at work it says nothing"
 
 
-def test_after_long_work_it_is_as_one_that_nobody_knew_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_long_work_the_first_nap_is_short_again(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, it = Clock(monkeypatch), Sleep()
     for _ in range(4):
         clock.pause(it, 2.5)
@@ -57,13 +52,13 @@ def test_after_long_work_it_is_as_one_that_nobody_knew_of(monkeypatch: pytest.Mo
     assert clock.pause(it, 2.5) == pytest.approx(0.02)
 
 
-def test_behind_a_pooler_it_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_behind_a_pooler_the_leader_announces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, it = Clock(monkeypatch), Sleep()
     monkeypatch.setattr(periodic, "is_shared", lambda _: True)
     assert [clock.pause(it, 1.0), clock.said] == [1.0, []]
 
 
-def test_notifications_in_vain_are_heeded_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_useless_notifications_are_ignored_for_longer_and_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     it, pauses = Sleep(), []
     for _ in range(20):
         it.note_notification()

@@ -1,4 +1,4 @@
-"""The leader tells a clock that was moved from time that passed."""
+"""The leader notices steps of the database's clock, and distinguishes them from time that passed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def clock() -> DatabaseClock:
 
 
 def is_trusted(clock: DatabaseClock, now: float) -> bool:
-    """Whether a round that begins at this instant decides by the clock."""
+    """Check whether a round that begins at `now` trusts the clock."""
     return Round(
         now, DueWork(None, *[False] * 9, now_s=now), asked_for_figures=False, trusted_at=clock.trusted_at
     ).trusted
@@ -40,20 +40,18 @@ def test_a_step_is_noticed_once(clock: DatabaseClock, by: float) -> None:
     assert clock.stepped_s(102.0, 102.1, START + 2 + by) == 0
 
 
-def test_small_corrections_are_of_no_consequence(clock: DatabaseClock) -> None:
+def test_a_correction_of_less_than_a_second_is_no_step(clock: DatabaseClock) -> None:
     assert clock.stepped_s(101.0, 101.0, START + 1.9) == 0
 
 
 @pytest.mark.parametrize(("by", "trusted"), [(50.0, True), (-7200.0, True), (70.0, False), (7200.0, False)])
-def test_a_clock_that_jumps_far_ahead_is_believed_after_a_minute(
-    clock: DatabaseClock, by: float, trusted: bool
-) -> None:
+def test_a_clock_that_jumps_far_ahead_is_trusted_after_a_minute(clock: DatabaseClock, by: float, trusted: bool) -> None:
     clock.stepped_s(101.0, 101.1, START + 1 + by)
     assert is_trusted(clock, 101.2) is trusted
     assert is_trusted(clock, 162.0)
 
 
-def test_a_clock_that_comes_back_is_believed_at_once(clock: DatabaseClock) -> None:
+def test_a_clock_that_comes_back_is_trusted_at_once(clock: DatabaseClock) -> None:
     clock.stepped_s(101.0, 101.1, START + 7201)
     clock.stepped_s(102.0, 102.1, START + 2)
     assert is_trusted(clock, 102.2)

@@ -1,4 +1,4 @@
-"""Passwords are in no log, and text that others wrote cannot forge a line of one."""
+"""Passwords appear in no log, and text from others cannot forge a line of a log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECRETS = (
 
 
 @pytest.mark.parametrize("fmt", ["json", "console"])
-def test_no_password_is_logged_in_whatever_it_is(fmt: str, capsys: Any) -> None:
+def test_no_password_is_logged_in_a_text_value_error_or_traceback(fmt: str, capsys: Any) -> None:
     log.configure(fmt=fmt)
     logger = log.get("test")
     for text in SECRETS:
@@ -41,7 +41,7 @@ def test_no_password_is_logged_in_whatever_it_is(fmt: str, capsys: Any) -> None:
     assert said.count("***") >= 5 * len(SECRETS)
 
 
-def test_a_forged_line_stays_in_its_own(capsys: Any) -> None:
+def test_a_forged_line_stays_within_the_line_of_its_event(capsys: Any) -> None:
     log.configure(fmt="console")
     log.get("test").info("a\nb", task="x\n2026-01-01 [info] forged\x1b[2J", many=["\x9b", "\u202e"])
     said = capsys.readouterr().err
@@ -55,7 +55,7 @@ def test_a_forged_line_stays_in_its_own(capsys: Any) -> None:
 
 
 class To:
-    """A connection as far as its way to the server goes."""
+    """A connection that only knows its server and its encryption."""
 
     def __init__(self, host: str, encrypted: bool = False, hostaddr: str = "", **given: str) -> None:
         self.info: Any = type("Info", (), {"host": host, "hostaddr": hostaddr})()
@@ -68,7 +68,7 @@ def problem(*about: Any, **more: Any) -> str | None:
     return ssl_problem(conn)
 
 
-def test_an_open_way_to_another_host_is_warned_of() -> None:
+def test_an_unencrypted_or_unverified_connection_gives_a_warning() -> None:
     for host in ("/run/postgresql", "localhost", "127.0.0.1", "::1", ""):
         assert problem(host) is None
     assert "is not encrypted" in str(problem("db.example.com"))

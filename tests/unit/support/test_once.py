@@ -1,4 +1,4 @@
-"""What tests set for their whole process is gone after them."""
+"""Settings that a test makes for the whole process are restored after the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgsched.telemetry import tracing
 from tests.support.once import logs_as_found, traced_by
 
 
-def test_logs_go_where_they_went() -> None:
+def test_logging_is_restored_after_the_block() -> None:
     before = (logging.lastResort, logging.getLogRecordFactory(), structlog.is_configured())
     with logs_as_found():
         log.configure(fmt="json")
@@ -20,7 +20,7 @@ def test_logs_go_where_they_went() -> None:
     assert (logging.lastResort, logging.getLogRecordFactory(), structlog.is_configured()) == before
 
 
-def test_logs_that_were_set_up_stay_so() -> None:
+def test_an_earlier_configuration_of_logging_is_restored() -> None:
     with logs_as_found():
         log.configure(fmt="json")
         mine = (structlog.get_config()["processors"], logging.lastResort)
@@ -29,7 +29,7 @@ def test_logs_that_were_set_up_stay_so() -> None:
         assert (structlog.get_config()["processors"], logging.lastResort) == mine
 
 
-def test_a_program_traces_only_as_long_as_a_test_wants_it() -> None:
+def test_tracing_is_on_only_within_the_block() -> None:
     trace = pytest.importorskip("opentelemetry.trace")
     sdk = pytest.importorskip("opentelemetry.sdk.trace")
     assert not tracing.is_enabled()

@@ -1,4 +1,4 @@
-"""Tests in which hours pass stay away from full hours."""
+"""Tests that move the clock by hours do not run near a full hour."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ HOUR = 490_000 * 3600.0
     ("past_s", "wait_s"),
     [(0, AFTER_S), (60, AFTER_S - 60), (AFTER_S, 0), (1800, 0), (3600 - BEFORE_S, 0), (3599, 1 + AFTER_S)],
 )
-def test_it_waits_until_the_full_hour_is_past(past_s: float, wait_s: float) -> None:
+def test_a_test_waits_until_the_full_hour_is_past(past_s: float, wait_s: float) -> None:
     assert off_the_hour(HOUR + past_s) == wait_s
     assert off_the_hour(HOUR + past_s + wait_s) == 0

@@ -1,4 +1,4 @@
-"""A process exports so many series of a metric and no more, whatever its tasks and queues are called."""
+"""A process exports a bounded number of series of each metric, however many tasks and queues there are."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pgsched.telemetry.catalogue import MOST_SERIES, OTHER
 from pgsched.telemetry.metrics import Meter
 
 
-def test_pairs_of_many_queues_and_many_tasks_are_bounded_and_all_are_counted() -> None:
-    """A hundred queues of a hundred tasks are ten thousand histograms."""
+def test_series_of_many_queues_and_tasks_are_bounded_and_all_are_counted() -> None:
+    """A hundred queues with a hundred tasks each would be ten thousand histograms."""
     meter = Meter()
     for queue in range(100):
         for task in range(100):

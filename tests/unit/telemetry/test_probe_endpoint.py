@@ -1,4 +1,4 @@
-"""The endpoint of probes answers, whoever else holds connections to it."""
+"""The endpoint answers probes even if other peers hold many idle connections to it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def probe(port: int, source: str = "127.0.0.1") -> bytes:
         return answer
 
 
-def test_idle_connections_keep_no_probe_from_its_answer(port: int) -> None:
+def test_probes_are_answered_despite_many_idle_connections(port: int) -> None:
     with contextlib.ExitStack() as opened:
         for _ in range(3 * endpoint.MOST_CONNECTIONS):
             opened.enter_context(socket.create_connection(("127.0.0.1", port), 10)).sendall(b"GET /heal")
         assert [probe(port)[:15] for _ in range(40)] == [b"HTTP/1.1 200 OK"] * 40
 
 
-def test_the_peer_with_most_idle_connections_makes_room(port: int) -> None:
+def test_the_peer_with_the_most_idle_connections_loses_them_first(port: int) -> None:
     with contextlib.ExitStack() as opened:
         patient = opened.enter_context(socket.create_connection(("127.0.0.1", port), 10, ("127.0.0.2", 0)))
         for _ in range(2 * endpoint.MOST_CONNECTIONS):

@@ -1,4 +1,4 @@
-"""What a process says of the whole system: also that it cannot judge it."""
+"""A process reports the problems of the whole system, and reports when it cannot judge the system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from pgsched.telemetry import database_metrics, system_health
 from pgsched.telemetry.database_metrics import Figures
-from pgsched.telemetry.health import Health
+from pgsched.telemetry.liveness import Health
 from pgsched.telemetry.system_health import STALE_S, SystemHealth
 
 NO_CONNECTION: Any = None
@@ -21,7 +21,7 @@ def unable(_: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_leader_that_has_never_judged_says_so(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_has_never_judged_reports_unknown(leads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = itertools.count(100.0, 5.0)
     found = SystemHealth(lambda: leads, lambda: next(now))
     assert found.lines() == [], "it has just begun"
@@ -31,7 +31,7 @@ def test_a_leader_that_has_never_judged_says_so(leads: bool, monkeypatch: pytest
     assert [*found.samples()] == [], "and counts nothing"
 
 
-def test_a_leader_that_cannot_judge_any_more_says_so_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_can_no_longer_judge_reports_unknown_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     found = SystemHealth(lambda: True, lambda: now)
     monkeypatch.setattr(system_health, "judge_system", lambda _: [])
@@ -44,8 +44,8 @@ def test_a_leader_that_cannot_judge_any_more_says_so_in_time(monkeypatch: pytest
     assert found.lines() == [f"unknown: not judged for {now:.0f} s"]
 
 
-def test_a_leader_on_schedule_knows_what_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that takes 4 s is made every 80 s: it counts until the next one, but not for ever."""
+def test_a_leader_that_judges_on_schedule_never_reports_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A judgement that takes 4 s is made every 80 s. It counts until the next one, but not for ever."""
     now, looks, reports = [100.0], [0], []
 
     def judge(_: Any) -> list[Any]:
@@ -73,7 +73,7 @@ def test_a_leader_on_schedule_knows_what_it_reports(monkeypatch: pytest.MonkeyPa
     assert found.lines() == ["unknown: not judged for 161 s"] and [*found.samples()] == []
 
 
-def test_a_look_that_fails_slowly_makes_no_judgement_last_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_judgement_that_fails_does_not_prolong_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     found = SystemHealth(lambda: True, lambda: now)
     monkeypatch.setattr(system_health, "judge_system", lambda _: [])

@@ -1,4 +1,4 @@
-"""The test kit without a database: recording, running inline, and a clock to travel with."""
+"""The test kit, which needs no database: recording, inline runs, and a clock that a test can move."""
 
 from __future__ import annotations
 
@@ -8,36 +8,16 @@ from typing import Any
 
 import pytest
 
-from pgsched import AlreadyEnqueued, App, Discard, InputError, Retry, Run, Snooze, TaskError, bucket
-from pgsched.testing import assert_enqueued, enqueued, inline, record, refute_enqueued
+from pgsched import AlreadyEnqueued, App, Discard, InputError, Run, Snooze, TaskError, bucket
+from pgsched.testing import assert_enqueued, enqueued, record, refute_enqueued
 
 NOON = datetime(2026, 3, 28, 12, tzinfo=UTC)
 
 
-@pytest.fixture
-def app() -> App:
-    return App("shop", dsn="host=127.0.0.1 port=1 connect_timeout=1")
+# ---- recording
 
 
-@pytest.fixture
-def seen() -> list[Any]:
-    return []
-
-
-@pytest.fixture
-def welcome(app: App, seen: list[Any]) -> Any:
-    @app.task(name="welcome", queue="mail", tags=["new"])
-    def welcome(user: int, loud: bool = False) -> int:
-        seen.append((user, loud))
-        return user * 2
-
-    return welcome
-
-
-# ---- recorded
-
-
-def test_what_is_recorded_can_be_asserted(app: App, welcome: Any) -> None:
+def test_recorded_runs_can_be_asserted(app: App, welcome: Any) -> None:
     with record(app, now=NOON):
         run_id = welcome.options(delay=60).enqueue(7, loud=True)
         run = assert_enqueued(welcome, args={"user": 7}, queue="mail", at=NOON + timedelta(seconds=60), tags=["new"])
@@ -47,7 +27,7 @@ def test_what_is_recorded_can_be_asserted(app: App, welcome: Any) -> None:
         refute_enqueued(welcome, queue="default")
 
 
-def test_tags_are_a_list_or_a_tuple_and_what_no_run_has_is_refused(app: App, welcome: Any) -> None:
+def test_tags_may_be_a_tuple_and_an_unknown_column_is_refused(app: App, welcome: Any) -> None:
     with record(app):
         with pytest.raises(InputError, match="quue: no such column of a run; known are args, at, queue, "):
             refute_enqueued(welcome, quue="mail")
@@ -57,7 +37,7 @@ def test_tags_are_a_list_or_a_tuple_and_what_no_run_has_is_refused(app: App, wel
             assert_enqueued(welcome, quue="mail")
 
 
-def test_a_failed_assertion_says_what_there_is(app: App, welcome: Any) -> None:
+def test_a_failed_assertion_lists_the_enqueued_runs(app: App, welcome: Any) -> None:
     with record(app, now=NOON):
         with pytest.raises(AssertionError, match=r"no run of welcome with args=\{'user': 1\} is enqueued; nothing is"):
             assert_enqueued(welcome, args={"user": 1})
@@ -85,7 +65,7 @@ def test_nothing_is_recorded_after_the_block(app: App, welcome: Any) -> None:
     assert app.database is database
 
 
-def test_drain_runs_what_is_due_by_priority_and_what_that_enqueues(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_drain_runs_due_runs_by_priority_and_those_that_they_enqueue(app: App, welcome: Any, seen: list[Any]) -> None:
     @app.task(name="sign_up", priority=0)
     async def sign_up(user: int) -> None:
         await welcome.enqueue_async(user)
@@ -110,6 +90,39 @@ def test_drain_takes_one_queue_and_later_runs_if_asked(app: App, welcome: Any, s
         assert len(recorder.drain("mail")) == 0
         assert len(recorder.drain("mail", scheduled=True)) == 1
         assert seen == [(2, False)]
+
+
+@pytest.mark.parametrize("wait_s", [60, 0])
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_drain_leaves_a_run_that_only_snoozes(is_async: bool, wait_s: float, app: App) -> None:
+    tries: list[str] = []
+    ended: list[str] = []
+
+    @app.task(name="polls", priority=0)
+    def polls(what: str) -> None:
+        tries.append(what)
+        assert len(tries) < 20, "without an end"
+        if what not in ended:
+            raise Snooze(wait_s)
+
+    @app.task(name="ends")
+    def ends() -> None:
+        ended.append("end")
+
+    with record(app) as recorder:
+
+        def drain() -> list[str]:
+            ran = asyncio.run(recorder.drain_async(scheduled=True)) if is_async else recorder.drain(scheduled=True)
+            return [run.task for run in ran]
+
+        polls.enqueue("never")
+        assert drain() == drain() == ["polls"], "each drain tries it once"
+        assert [(run.is_open, run.attempt) for run in recorder.runs] == [(True, 0)]
+        ends.enqueue()
+        polls.enqueue("end")
+        drain()
+        assert [run.is_open for run in recorder.runs] == [True, False, False]
+        assert tries.count("end") == 2, "the end of another run lets it try again"
 
 
 def test_unique_keys_hold_as_they_do_in_a_database(app: App, welcome: Any) -> None:
@@ -140,7 +153,7 @@ def test_idempotency_keys_keep_the_first_result(app: App, welcome: Any) -> None:
         assert app.first_result("k") is None and once.enqueue(21).created
 
 
-def test_a_run_waits_for_those_that_it_comes_after(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_a_run_waits_for_its_parents(app: App, welcome: Any, seen: list[Any]) -> None:
     with record(app) as recorder:
         parent = welcome.options(priority=9).enqueue(1)
         welcome.options(priority=0, after=[parent]).enqueue(2)
@@ -148,7 +161,7 @@ def test_a_run_waits_for_those_that_it_comes_after(app: App, welcome: Any, seen:
     assert seen == [(1, False), (2, False)]
 
 
-def test_one_of_those_of_which_one_is_enough_is_enough(app: App, welcome: Any, seen: list[Any]) -> None:
+def test_after_any_needs_only_one_parent(app: App, welcome: Any, seen: list[Any]) -> None:
     with record(app) as recorder:
         soon, later = welcome.enqueue(1), welcome.options(delay=60).enqueue(2)
         welcome.options(after_any=[later, soon]).enqueue(3)
@@ -162,7 +175,7 @@ def test_one_of_those_of_which_one_is_enough_is_enough(app: App, welcome: Any, s
         (None, ["dead", "cancelled", "cancelled", "succeeded", "cancelled", "succeeded"]),
         ("cancel", ["dead", "cancelled", "cancelled", "succeeded", "cancelled", "succeeded"]),
         ("run_anyway", ["dead", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded"]),
-        ("wait", ["dead", "queued", "queued", "succeeded", "queued", "succeeded"]),
+        ("wait", ["dead", "waiting", "waiting", "succeeded", "waiting", "succeeded"]),
     ],
 )
 def test_a_run_whose_parent_fails_becomes_what_on_failure_says(
@@ -184,109 +197,8 @@ def test_a_run_whose_parent_fails_becomes_what_on_failure_says(
 
 
 def test_graphs_are_refused(app: App) -> None:
-    with record(app), pytest.raises(InputError, match="graphs and batches need a database"):
+    with record(app), pytest.raises(InputError, match="graphs, batches, counts and DatabaseClock need a database"):
         app.database.send(None, lambda conn: conn)
-
-
-# ---- inline
-
-
-def test_inline_an_enqueue_runs_the_task_at_once(app: App, welcome: Any, seen: list[Any]) -> None:
-    with inline(app) as ran:
-        welcome.options(delay=3600).enqueue(7)
-        assert seen == [(7, False)]
-        assert (ran.runs[0].state, ran.runs[0].result) == ("succeeded", 14)
-
-
-def test_inline_errors_are_the_tests(app: App) -> None:
-    @app.task(name="broken")
-    def broken() -> None:
-        raise ZeroDivisionError("of course")
-
-    with inline(app) as ran:
-        with pytest.raises(ZeroDivisionError):
-            broken.enqueue()
-        assert (ran.runs[0].state, ran.runs[0].error) == ("dead", "ZeroDivisionError: of course")
-
-
-@pytest.mark.parametrize("looped", [True, False])
-def test_inline_async_tasks_run_from_sync_and_async_code(looped: bool, app: App, seen: list[Any]) -> None:
-    @app.task(name="slow")
-    async def slow(n: int) -> None:
-        await asyncio.sleep(0)
-        seen.append(n)
-
-    @app.task(name="plain")
-    def plain(n: int) -> None:
-        slow.enqueue(n)
-
-    async def main() -> None:
-        await slow.enqueue_async(1)
-        slow.enqueue(2)
-        await plain.enqueue_async(3)
-
-    with inline(app):
-        if looped:
-            asyncio.run(main())
-            assert seen == [1, 2, 3]
-        else:
-            plain.enqueue(4)
-            assert seen == [4]
-
-
-def test_a_handler_gets_its_run_and_its_signals_are_heard(app: App) -> None:
-    @app.task(name="picky", max_attempts=3)
-    def picky(run: Run, what: str) -> int:
-        if what == "later":
-            raise Snooze(60)
-        if what == "again":
-            raise Retry(60) if run.attempt < 2 else Discard("enough")
-        return run.attempt
-
-    with inline(app, now=NOON) as ran:
-        for what in ("later", "again", "now"):
-            picky.enqueue(what)
-        assert [run.state for run in ran.runs] == ["queued", "queued", "succeeded"]
-        assert [run.attempt for run in ran.runs] == [0, 1, 1]
-        ran.travel(60)
-        assert [run.state for run in ran.runs] == ["queued", "dead", "succeeded"]
-
-
-def test_signals_that_a_group_consists_of_are_heard_as_by_a_worker(app: App) -> None:
-    @app.task(name="grouped", max_attempts=3)
-    async def grouped(what: str) -> None:
-        signals: dict[str, list[Exception]] = {
-            "later": [Snooze(60), Snooze(90)],
-            "again": [Retry(60)],
-            "never": [Discard("no")],
-            "mixed": [Retry(60), ValueError("no")],
-        }
-        raise ExceptionGroup("of a TaskGroup", signals[what])
-
-    with inline(app, now=NOON) as ran:
-        for what in ("later", "again", "never"):
-            grouped.enqueue(what)
-        assert [(run.state, (run.at - NOON).total_seconds()) for run in ran.runs] == [
-            ("queued", 90), ("queued", 60), ("dead", 0),
-        ]  # fmt: skip
-        with pytest.raises(ExceptionGroup, match="of a TaskGroup"):
-            grouped.enqueue("mixed")
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-def test_the_apps_middleware_goes_around(is_async: bool, app: App, welcome: Any, seen: list[Any]) -> None:
-    def plain(run: Run, call_next: Any) -> Any:
-        seen.append(f"{run.task} begins")
-        return call_next()
-
-    async def around(run: Run, call_next: Any) -> Any:
-        seen.append(f"{run.task} begins")
-        return await call_next()
-
-    app.middleware(around if is_async else plain)
-    with inline(app) as ran:
-        welcome.enqueue(7)
-    assert seen == ["welcome begins", (7, False)] and ran.runs[0].result == 14
 
 
 # ---- jobs
@@ -303,12 +215,12 @@ def test_each_slot_that_the_clock_passes_makes_a_run(app: App, seen: list[Any]) 
         assert_enqueued(report, args={"days": 1}, queue="night", slot=datetime(2026, 3, 29, 1, tzinfo=UTC))
         recorder.drain()
     assert [slot for slot, _ in seen] == [
-        datetime(2026, 3, 29, 1, 0, tzinfo=UTC),  # 2:30 is left out that night: the first instant after
+        datetime(2026, 3, 29, 1, 0, tzinfo=UTC),  # 02:30 does not exist that night: the first instant after it
         datetime(2026, 3, 30, 0, 30, tzinfo=UTC),
     ]
 
 
-def test_every_counts_from_the_first_moment_however_the_clock_goes_on(app: App) -> None:
+def test_every_counts_from_the_start_however_the_clock_is_moved(app: App) -> None:
     @app.job(schedule="@every 90s")
     @app.task(name="tick")
     def tick() -> None: ...
@@ -329,6 +241,6 @@ def test_every_counts_from_the_first_moment_however_the_clock_goes_on(app: App) 
         ({"to": datetime(2027, 1, 1)}, "expected a datetime with a time zone"),
     ],
 )
-def test_a_clock_goes_one_way(travel: Any, message: str, app: App) -> None:
+def test_a_clock_travels_only_forward_and_needs_one_target(travel: Any, message: str, app: App) -> None:
     with record(app, now=NOON) as recorder, pytest.raises(InputError, match=message):
         recorder.travel(**travel)

@@ -1,4 +1,4 @@
-"""What the console does in the background goes on after an error that was not foreseen."""
+"""The background work of the console goes on after an unforeseen error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from tests.support.waiting import wait_until
 
 
 def findings_of(diagnosis: Diagnosis) -> list[Finding]:
-    """The findings, once there are some."""
+    """Return the findings of a diagnosis as soon as there are any."""
     return wait_until(lambda: diagnosis.last(all_of_it=True)[0], what="the end of a check") or []
 
 
 @pytest.mark.parametrize("error", [ValueError("secret"), PgschedError("not now")])
-def test_a_check_that_fails_is_shown_and_is_not_the_last(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_a_check_that_fails_is_shown_and_followed_by_another_one(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     failing = [True]
 
     def check(*_: Any) -> list[Finding]:

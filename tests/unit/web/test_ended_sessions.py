@@ -1,4 +1,4 @@
-"""Sessions that were logged out stay ended until they would have expired, however many there are."""
+"""Sessions that were logged out stay invalid until they would have expired, however many there are."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_ended_sessions_of_two_full_consoles_stay_ended(tmp_path: Path, monkeypa
     assert [one.id for one in all_of_them if one not in EndedSessions(file)] == []
 
 
-def test_what_would_have_expired_is_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_sessions_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "MOST_ENDED", 10)
     file = tmp_path / "web.ended"
     file.write_text("".join(f"old{n} {int(time.time()) - 5}\n" for n in range(20)))
@@ -50,7 +50,7 @@ def test_what_would_have_expired_is_forgotten_first(tmp_path: Path, monkeypatch:
     assert session("older, and not logged out", 500) not in ended
 
 
-def test_a_kept_end_grows_no_later(tmp_path: Path) -> None:
+def test_ending_a_session_again_does_not_change_the_file(tmp_path: Path) -> None:
     file = tmp_path / "web.ended"
     first = replace(new_session("a secret"), until=float(int(time.time()) + 100))
     EndedSessions(file).add(first)

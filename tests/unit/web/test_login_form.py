@@ -1,4 +1,4 @@
-"""The login form names what it takes."""
+"""The login form names the credentials that it accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PASSWORD = Password(2**14, 8, 1, b"salt", b"0123456789abcdef")
         ({"password": PASSWORD, "named_tokens": (("ann", TOKEN),)}, "Token or password"),
     ],
 )
-def test_the_label_names_what_lets_a_visitor_in(settings: dict[str, Any], label: str) -> None:
+def test_the_label_names_the_accepted_credentials(settings: dict[str, Any], label: str) -> None:
     app = Starlette()
     app.state.settings = Settings("dbname=none", **settings)
     scope = {"type": "http", "method": "GET", "path": "/login", "headers": [], "query_string": b"", "app": app,

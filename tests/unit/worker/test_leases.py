@@ -1,4 +1,4 @@
-"""Leases: until when a claim is held."""
+"""Leases: until when a worker holds each claim."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgsched.core.model import Claim
 from pgsched.worker.leases import Leases
 
 
-def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
+def test_a_claim_is_past_after_its_deadline_and_when_it_is_not_held() -> None:
     leases, token = Leases(10), uuid4()
     claim = Claim(1, token, 1, 3, "default", 5, "task", "t", {})
     leases.add([claim], sent_at=100.0)
@@ -23,12 +23,12 @@ def test_a_claim_past_its_deadline_is_past_and_an_unknown_one_too() -> None:
     assert leases.past(claim, 0.0), "what is not held is not renewed"
 
 
-def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() -> None:
+def test_leases_are_held_and_dropped_one_by_one_even_with_equal_tokens() -> None:
     leases, one, other = Leases(10), uuid4(), uuid4()
     claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in (1, 2, 3) for token in (one, other)]
     keys = [claim.key for claim in claims]
     leases.add(claims[:4], sent_at=100.0)
-    leases.add(claims[4:], sent_at=101.0)  # of the same tokens: what an answer that was lost had taken
+    leases.add(claims[4:], sent_at=101.0)  # with the same tokens: claims of an answer that was lost
     assert sorted(leases.held_keys()) == sorted(keys) and leases.count == 6
     assert sorted(leases.expired(109.5)) == sorted(keys[:4]) and sorted(leases.expired(110.5)) == sorted(keys)
     leases.drop([claims[0], claims[0]._replace(id=7), claims[0]._replace(token=uuid4())])
@@ -38,7 +38,7 @@ def test_leases_are_held_and_let_go_of_one_by_one_whatever_tokens_they_have() ->
     assert (leases.held_keys(), leases.count, leases._deadlines) == ([], 0, {})
 
 
-def test_a_few_slow_runs_of_a_large_batch_keep_no_room_for_the_others() -> None:
+def test_a_few_slow_runs_of_a_large_batch_keep_no_memory_for_the_others() -> None:
     leases, token = Leases(10), uuid4()
     claims = [Claim(run, token, 1, 3, "default", 5, "task", "t", {}) for run in range(4000)]
     leases.add(claims, sent_at=100.0)

@@ -1,4 +1,4 @@
-"""What metrics cost: a few calls count a batch, however large it is, and few attempts are looked at one by one."""
+"""Metrics cost little: a few calls count a batch of any size, and only few attempts are timed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from pgsched.worker.attempts.runner import AttemptRunner
 from pgsched.worker.leases import Leases
 from pgsched.worker.observers import metrics
 from pgsched.worker.observers.metrics import BURST, WorkerMeter
+from pgsched.worker.process_endpoint import sum_samples
 
 DONE = Outcome(Result.SUCCEEDED)
 
 
 class Nothing(Executor):
-    """Does nothing."""
+    """An executor whose attempts do nothing."""
 
     abandoned = 0
 
@@ -34,7 +35,7 @@ class Nothing(Executor):
 
 
 class Counted(Meter):
-    """Notes how often it is called."""
+    """A meter that counts its calls."""
 
     calls = 0
 
@@ -52,12 +53,12 @@ def claims(n: int, tasks: int = 1) -> list[Claim]:
 
 
 def settled(counted: WorkerMeter, made: list[Claim]) -> None:
-    """All of these have succeeded."""
+    """Settle all these claims as succeeded."""
     counted.settled([Settlement.of(claim, DONE) for claim in made], ["succeeded"] * len(made))
 
 
 def number(meter: Meter, name: str) -> float:
-    """Of all label values together; a histogram's count."""
+    """Return the sum over all label values; for a histogram, the sum of its counts."""
     return sum(
         sum(value[0]) if isinstance(value, list) else value for found, _, value in meter.snapshot() if found == name
     )
@@ -68,7 +69,7 @@ def by_task(meter: Meter, name: str) -> dict[str, float]:
 
 
 async def work(counted: WorkerMeter, made: list[Claim]) -> None:
-    """Make an attempt of each of these."""
+    """Make one attempt of each claim."""
     left, ended = set(made), asyncio.Event()
 
     def settle(claims: Sequence[Claim], outcome: Outcome) -> None:
@@ -84,14 +85,14 @@ async def work(counted: WorkerMeter, made: list[Claim]) -> None:
 
 
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_a_batch_is_counted_by_as_many_calls_as_it_has_tasks_and_not_runs(tasks: int) -> None:
+def test_a_batch_is_counted_with_calls_for_each_task_and_not_for_each_run(tasks: int) -> None:
     meter = Counted()
     settled(WorkerMeter(meter), claims(999, tasks))
     assert meter.calls == 1 + 2 * tasks
     assert number(meter, "pgsched_attempts_total") == number(meter, "pgsched_runs_finished_total") == 999
 
 
-def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_times_of_a_few_attempts_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     counted, made = WorkerMeter(Meter()), claims(500)
     asyncio.run(work(counted, made))
     assert len(counted.attempt_times) == BURST
@@ -101,11 +102,11 @@ def test_times_are_taken_of_a_few_attempts_and_stand_for_all(monkeypatch: pytest
     assert counted.wants_times
     monkeypatch.setattr(metrics, "STRETCH_S", 0.0)
     counted._stretch_ends = 0.0
-    settled(counted, made[300:])  # ended before, and nothing since
+    settled(counted, made[300:])  # these ended before, and no attempt was timed since
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 500
 
 
-def test_what_is_noted_before_it_is_settled_counts_once() -> None:
+def test_an_attempt_that_is_timed_before_it_is_settled_counts_once() -> None:
     counted, made = WorkerMeter(Meter()), claims(20)
     asyncio.run(work(counted, made))
     settled(counted, made[:5])
@@ -114,8 +115,8 @@ def test_what_is_noted_before_it_is_settled_counts_once() -> None:
     assert number(counted.meter, "pgsched_attempt_duration_seconds") == 20
 
 
-def test_an_attempt_stands_for_none_but_those_like_it() -> None:
-    """A late run of a schedule, timed alone, says nothing of the other tasks that were settled with it."""
+def test_a_timed_attempt_stands_only_for_attempts_of_the_same_task() -> None:
+    """The time of one late scheduled run must not count for other tasks that were settled with it."""
     counted, made = WorkerMeter(Meter()), claims(200, 2)
     asyncio.run(work(counted, made[:1]))
     settled(counted, made)
@@ -127,8 +128,8 @@ def test_an_attempt_stands_for_none_but_those_like_it() -> None:
     assert found == {"t0": 101, "t1": 1}, "those that were never timed are not made up for later"
 
 
-def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bad time of a rare task must not be told again and again while others are timed."""
+def test_a_time_stands_for_no_attempt_that_ends_much_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bad time of a rare task must not be counted again and again while other tasks are timed."""
     counted, made = WorkerMeter(Meter()), claims(1)
     asyncio.run(work(counted, made))
     settled(counted, made)
@@ -141,7 +142,7 @@ def test_a_time_stands_for_nothing_that_ends_much_later(monkeypatch: pytest.Monk
     assert by_task(counted.meter, "pgsched_attempt_duration_seconds") == {"t0": 2}
 
 
-def test_a_late_slot_is_told_by_its_lateness() -> None:
+def test_a_late_slot_is_counted_with_its_lateness() -> None:
     counted, due = WorkerMeter(Meter()), datetime.now(UTC) - timedelta(minutes=5)
     counted._offset_s = time.time() - time.monotonic()
     made = [claims(1)[0]._replace(job_id=1, scheduled_at=due, available_at=f"{due:%Y-%m-%d %H:%M:%S.%f+00}")]
@@ -151,7 +152,7 @@ def test_a_late_slot_is_told_by_its_lateness() -> None:
     assert (sum(late[0]), round(late[1], -1)) == (1, 300)
 
 
-def test_a_run_that_its_own_transaction_has_settled_is_counted_as_one_that_has_ended() -> None:
+def test_a_run_that_its_own_transaction_has_settled_counts_as_ended() -> None:
     meter, made = Meter(), claims(2)
     batch = [Settlement.of(claim, outcome) for claim, outcome in zip(made, (DONE, Outcome(Result.FAILED)), strict=True)]
     WorkerMeter(meter).settled(batch, ["repeated", "repeated"])
@@ -159,7 +160,7 @@ def test_a_run_that_its_own_transaction_has_settled_is_counted_as_one_that_has_e
     assert ended == {"succeeded": 1}, "what became of a failure is not known from this"
 
 
-def test_a_batch_of_all_kinds_is_counted_by_what_became_of_each() -> None:
+def test_a_batch_of_mixed_outcomes_is_counted_by_the_result_of_each() -> None:
     meter, made = Meter(), claims(4)
     outcomes = [DONE, Outcome(Result.FAILED), DONE, Outcome(Result.FAILED, retry=False)]
     batch = [Settlement.of(claim, outcome) for claim, outcome in zip(made, outcomes, strict=True)]
@@ -171,3 +172,28 @@ def test_a_batch_of_all_kinds_is_counted_by_what_became_of_each() -> None:
     ended = {labels[3]: n for name, labels, n in meter.snapshot() if name == "pgsched_runs_finished_total" and n}
     assert ended == {"succeeded": 1, "dead": 1}
     WorkerMeter(meter).settled([], [])
+
+
+def test_the_worst_lag_is_kept_although_several_workers_of_a_process_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "LAG_STRETCH_S", 1.0)
+    monkeypatch.setattr(metrics, "LAG_EVERY_S", 0.01)
+    observer = WorkerMeter(Meter())
+
+    async def scene() -> None:
+        watching = [asyncio.create_task(observer.watch()) for _ in range(2)]
+        observer.worst_lags_s = 0.0, 5.0
+        while observer.worst_lags_s[0] == 0.0:  # noqa: ASYNC110 - until the stretch ends
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.1)
+        assert observer.worst_lags_s[0] == 5.0
+        for one in watching:
+            one.cancel()
+        await asyncio.wait(watching)
+
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_a_process_drains_or_not_however_many_workers_it_has() -> None:
+    each = [("pgsched_worker_slots", (), 4), ("pgsched_worker_draining", (), 1)]
+    sums = [("pgsched_worker_slots", (), 8), ("pgsched_worker_draining", (), 1)]
+    assert list(sum_samples([lambda: each, lambda: each])) == sums

@@ -1,4 +1,4 @@
-"""The settler: when a batch of outcomes is written."""
+"""The settler writes a batch of outcomes as soon as enough outcomes wait, or no other is to come."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from pgsched.worker.settling.settler import ENOUGH, Settler
 from tests.support.executing import holds
 
 
-@pytest.mark.parametrize(("waiting", "written"), [(1, []), (ENOUGH - 1, []), (ENOUGH, [ENOUGH])])
+@pytest.mark.parametrize(
+    ("waiting", "more", "written"),
+    [(1, True, []), (ENOUGH - 1, True, []), (ENOUGH, True, [ENOUGH]), (1, False, [1])],
+)
 def test_few_outcomes_wait_for_more_and_many_do_not(
-    waiting: int, written: list[int], monkeypatch: pytest.MonkeyPatch
+    waiting: int, more: bool, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
 
@@ -32,6 +35,7 @@ def test_few_outcomes_wait_for_more_and_many_do_not(
 
     async def scene() -> None:
         settler = Settler("", "host:1", 60.0)
+        settler.more_to_come = lambda: more
         work = asyncio.create_task(settler.run())
         for n in range(waiting):
             settler.queue.put([Settlement.of(Claim(n, uuid4(), 1, 1, "default", 5, "task", "noop", {}), DONE)])

@@ -1,4 +1,4 @@
-"""Outcomes of locked runs wait aside, each longer than the time before."""
+"""Outcomes of locked runs are retried, each time after a longer wait."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def settlement(run: int) -> Settlement:
     )
 
 
-def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outcome_is_retried_after_longer_and_longer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = list[float]()
 
     async def scene() -> None:
@@ -46,7 +46,7 @@ def test_what_is_put_aside_comes_back_ever_later(monkeypatch: pytest.MonkeyPatch
     assert waits[:7] == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
-def test_no_more_are_taken_than_are_asked_for() -> None:
+def test_no_more_outcomes_are_taken_than_are_requested() -> None:
     async def scene() -> list[Any]:
         due = asyncio.Event()
         aside = RetriedOutcomes(due.set)
@@ -57,7 +57,7 @@ def test_no_more_are_taken_than_are_asked_for() -> None:
     assert asyncio.run(scene()) == [3, 2]
 
 
-def test_why_is_said_once_of_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_is_logged_once_for_each_run(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         aside = RetriedOutcomes(bool)
         for why in ("canceling statement due to statement timeout", "another session has locked the run"):
@@ -65,6 +65,6 @@ def test_why_is_said_once_of_each(capsys: pytest.CaptureFixture[str]) -> None:
         aside.put([settlement(2)], "another session has locked the run")
 
     asyncio.run(scene())
-    first, second = "".join(capsys.readouterr()).splitlines()
+    first, second = (record.getMessage() for record in caplog.records)
     assert "settling later" in first and "run=1" in first and "statement timeout" in first and "locked" not in first
     assert "run=2" in second and "another session has locked the run" in second

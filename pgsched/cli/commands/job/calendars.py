@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from pgsched.cli.commands.job.options import Name
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import format_cell, print_json, print_table
 from pgsched.core.input_values import parse_dates
+from pgsched.core.text import did_you_mean
 from pgsched.errors import InputError
 
 ACTIONS = ("add", "remove", "list")
@@ -24,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def calendar(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")],
+    name: Name,
     action: Annotated[str, typer.Argument(metavar="add|remove|list", help="What to do.")] = "list",
     dates: Annotated[
         str | None, typer.Argument(metavar="DATE[..DATE]", help="A date, or the first and the last of several.")
@@ -66,7 +68,9 @@ def parse_action_dates(action: str, dates: str | None, reason: str | None) -> tu
     Raises InputError for an unknown action, and for dates or a reason that do not go with it.
     """
     if action not in ACTIONS:
-        raise InputError(f'action: "{action}" is not one of {", ".join(ACTIONS)}', "action")
+        raise InputError(
+            f'action: "{action}" is not one of {", ".join(ACTIONS)}{did_you_mean(action, ACTIONS)}', "action"
+        )
     if reason is not None and action != "add":
         raise InputError("reason: is for `add` alone", "reason")
     if (dates is None) != (action == "list"):

@@ -6,6 +6,7 @@ Each verb does what a plain INSERT, UPDATE or DELETE of the table `jobs` does, a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from pgsched.cli.commands.job.options import (
     Keep,
     Kind,
     Lateness,
+    Like,
     Longest,
     Name,
     Overlap,
@@ -33,13 +35,17 @@ from pgsched.cli.commands.job.options import (
 )
 from pgsched.cli.commands.job.views import list_jobs, show
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_note
 from pgsched.cli.option_values import merge_columns, parse_arguments
-from pgsched.cli.output.printing import format_cell, print_json
+from pgsched.cli.output.printing import format_cell, print_fields, print_json
+from pgsched.cli.times import read_instant
 from pgsched.core.input_values import parse_keep
+from pgsched.core.policies import apply_preset
 from pgsched.core.wording import shorten
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
        "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
+DRY_RUN_SLOTS = 5
 
 
 def register(app: typer.Typer) -> None:
@@ -66,6 +72,7 @@ def add(
     run_at: RunAt = None,
     overlap: Overlap = None,
     catch_up: CatchUp = None,
+    like: Like = None,
     max_attempts: Attempts = None,
     timeout: Timeout = None,
     priority: Priority = None,
@@ -76,6 +83,9 @@ def add(
     max_duration: Longest = None,
     expect_every: Expect = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it would be, and when it would run.")
+    ] = False,
     assignments: Set = None,
     dsn: Dsn = None,
     json: Json = False,
@@ -86,17 +96,21 @@ def add(
     Example:
       pgsched job add nightly --task reports.build --schedule '0 2 * * *' \\
           --timezone Europe/Berlin --args '{"region": "eu"}' --set max_runs=10
+      pgsched job add report --like cron --task reports.build --schedule @daily --dry-run
     """
     from pgsched.services.jobs import job_changes
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")}
     options |= {"name": name, "args": parse_arguments(args), "paused": paused or None, "keep": parse_keep(keep)}
+    options["run_at"] = read_instant("run_at", run_at, ahead=True)
     values = merge_columns(assignments, options)
     with session(dsn) as conn:
-        job = job_changes.add(conn, values)
-        notes = job_changes.notes(conn, job)
-    report_change(job, "created", json, notes)
+        job = job_changes.add(conn, values, like, dry_run=dry_run)
+        notes = job_changes.notes(conn, job, values, like)
+    if dry_run:
+        return report_dry_run(job, json, notes, {**values, **apply_preset(like, values)})
+    return report_change(job, "created", json, notes)
 
 
 def update(
@@ -110,6 +124,7 @@ def update(
     run_at: RunAt = None,
     overlap: Overlap = None,
     catch_up: CatchUp = None,
+    like: Like = None,
     max_attempts: Attempts = None,
     timeout: Timeout = None,
     priority: Priority = None,
@@ -133,11 +148,11 @@ def update(
 
     given = locals()
     options = {column: given[column] for column in (*NEW, "priority", "jitter")} | {"args": parse_arguments(args)}
-    options["keep"] = parse_keep(keep)
+    options |= {"keep": parse_keep(keep), "run_at": read_instant("run_at", run_at, ahead=True)}
     changes = merge_columns(assignments, options)
     with session(dsn) as conn:
-        job = job_changes.update(conn, name, changes)
-        notes = job_changes.notes(conn, job, changes)
+        job = job_changes.update(conn, name, changes, like)
+        notes = job_changes.notes(conn, job, changes, like)
     report_change(job, "updated", json, notes)
 
 
@@ -157,6 +172,21 @@ def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[st
         f" {format_cell(when)}" + (", paused" if job["paused"] else "")
     )
     return None
+
+
+def report_dry_run(job: dict[str, Any], json: bool, notes: Iterable[str], columns: Iterable[str]) -> None:
+    """Print the notes, the job that would be created, the columns that are set for it, and its next slots."""
+    from pgsched.cli.commands.job.preview import print_slots
+    from pgsched.core.schedule.preview import preview_job
+
+    number = job.pop("id")
+    report_change(job, "would create", json, notes)
+    if json:
+        return
+    print_fields({column: job[column] for column in columns if column != "name" and job[column] is not None})
+    if job["schedule"] is not None:
+        # Jitter follows from the number, and the job that is made later has another one.
+        print_slots(preview_job(job | {"id": number, "jitter": timedelta(0)}, DRY_RUN_SLOTS).fires, "no slots to come")
 
 
 def pause(
@@ -262,11 +292,6 @@ def run(
     )
     if wait and state != "succeeded":
         raise typer.Exit(1)
-
-
-def print_note(text: str) -> None:
-    """Print a note on stderr."""
-    typer.echo(f"note: {format_cell(text)}", err=True)
 
 
 def delete(name: Name, dsn: Dsn = None, json: Json = False) -> None:

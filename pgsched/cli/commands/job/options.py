@@ -6,13 +6,19 @@ from typing import Annotated
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")]
+from pgsched.cli.completion import complete_jobs, complete_queues
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The job's name.", autocompletion=complete_jobs)]
+Like = Annotated[
+    str | None,
+    typer.Option(metavar="PRESET", help="Policies as another product's: cron, kubernetes, temporal, celery."),
+]
 Kind = Annotated[str | None, typer.Option(help="How the task is read: task (default), command, shell, sql, http.")]
 Schedule = Annotated[str | None, typer.Option(help="Cron expression, '@every 90s', '@daily', ...")]
 Zone = Annotated[str | None, typer.Option(help="IANA time zone of the schedule. Default: UTC.")]
 Args = Annotated[str | None, typer.Option(help="JSON object or array; @FILE or - reads it from there.")]
-QueueName = Annotated[str | None, typer.Option(help="Default: default.")]
-RunAt = Annotated[str | None, typer.Option(help="Run once, then (UTC where no offset is given).")]
+QueueName = Annotated[str | None, typer.Option(help="Default: default.", autocompletion=complete_queues)]
+RunAt = Annotated[str | None, typer.Option(help="Run once, then: 22:00, tomorrow 6:00, in 2 hours, ISO.")]
 Overlap = Annotated[str | None, typer.Option(help="allow, skip (default), buffer_one, buffer_all, replace, terminate.")]
 CatchUp = Annotated[str | None, typer.Option(help="latest (default), skip, earliest, all.")]
 Attempts = Annotated[str | None, typer.Option(metavar="N", help="1-1000. Default: 3.")]

@@ -1,4 +1,4 @@
-"""`pgsched schedule preview` and `pgsched job preview`: describe a schedule in English and list its next slots."""
+"""`pgsched job preview`: describe a schedule in English and list its next slots."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.completion import complete_jobs
 from pgsched.cli.output.printing import print_json, print_table, print_text
-from pgsched.core.input_values import parse_past_instant
+from pgsched.cli.times import read_instant
 from pgsched.core.wording import format_short_duration
+from pgsched.errors import InputError
 
 if TYPE_CHECKING:
     from pgsched.core.schedule.preview import PreviewSlot
@@ -19,45 +21,60 @@ if TYPE_CHECKING:
 Count = Annotated[int, typer.Option(help="So many slots.", min=1, max=10_000)]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="T", help="Slots after this (UTC where no offset is given). Default: now."),
+    typer.Option("--from", metavar="T", help="With --schedule: slots after this time. Default: now."),
 ]
-EXAMPLE = """\b
-Example:
-  pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin"""
+Expression = Annotated[
+    str | None, typer.Option("--schedule", metavar="EXPR", help="This schedule, not that of a job; needs no database.")
+]
+Zone = Annotated[str | None, typer.Option("--timezone", help="IANA time zone of --schedule. Default: UTC.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the noun `schedule` with its verb, and the verb `preview` to `job`."""
-    noun = typer.Typer(help="Schedules: preview.", epilog=EXAMPLE, no_args_is_help=True, rich_markup_mode=None)
-    noun.callback()(lambda: None)  # without a callback, typer would make the only verb the noun itself
-    noun.command("preview")(preview)
-    app.add_typer(noun, name="schedule")
+    """Add the verb `preview` to `job`."""
     for group in app.registered_groups:
         if group.name == "job" and group.typer_instance is not None:
-            group.typer_instance.command("preview")(preview_job)
+            group.typer_instance.command("preview")(preview)
 
 
 def preview(
-    expression: Annotated[str, typer.Argument(metavar="EXPR", help="Cron expression, '@every 90s', '@daily', ...")],
-    timezone: Annotated[str, typer.Option(help="IANA time zone.")] = "UTC",
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The job's name.", autocompletion=complete_jobs)
+    ] = None,
+    expression: Expression = None,
+    timezone: Zone = None,
     start: From = None,
     count: Count = 10,
+    dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Say what a schedule means and show its next slots. Needs no database.
+    """Say what a schedule means and show its next slots: of a job, or of --schedule.
 
-    Slots within a week of a change of the clocks say so. @every counts from --from here, from the job's start in a job.
+    Of a job it considers the time zone, start, end, number of runs, jitter, pause and excluded dates. Slots within a
+    week of a change of the clocks say so. @every counts from --from here, from the job's start in a job.
 
     \b
     Example:
-      pgsched schedule preview '30 2 * * *' --timezone Europe/Berlin --from 2026-10-24
+      pgsched job preview nightly --count 20
+      pgsched job preview --schedule '30 2 * * *' --timezone Europe/Berlin --from 2026-10-24
     """
+    if (name is None) == (expression is None):
+        raise InputError("schedule: give either the name of a job or --schedule EXPR", "schedule")
+    if expression is not None:
+        return preview_expression(expression, timezone or "UTC", start, count, json)
+    if timezone is not None or start is not None:
+        raise InputError("from: --from and --timezone are for --schedule; a job has its own zone", "from")
+    return preview_job(str(name), count, dsn, json)
+
+
+def preview_expression(expression: str, timezone: str, start: str | None, count: int, json: bool) -> None:
+    """Say what a schedule means and print its next slots."""
     from pgsched.core.schedule.cron import parse
     from pgsched.core.schedule.describe import describe
     from pgsched.core.schedule.preview import next_slots as next_fires
     from pgsched.core.schedule.zones import tzdata_version
 
-    since = parse_past_instant("from", start)
+    since = read_instant("from", start or "now")
+    assert since is not None
     schedule = parse(expression, timezone, since)
     sentence, fires = describe(schedule), next_fires(schedule, since, count)
     if json:
@@ -76,20 +93,8 @@ def preview(
     return print_slots(fires, nothing)
 
 
-def preview_job(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The job's name.")],
-    count: Count = 10,
-    dsn: Dsn = None,
-    json: Json = False,
-) -> None:
-    """Say what a job's schedule means and show its next slots.
-
-    Considers the job's time zone, start, end, number of runs, jitter, pause and excluded dates.
-
-    \b
-    Example:
-      pgsched job preview nightly --count 20
-    """
+def preview_job(name: str, count: int, dsn: str | None, json: bool) -> None:
+    """Say what a job's schedule means and print its next slots."""
     from pgsched.core.schedule import preview
     from pgsched.core.schedule.zones import tzdata_version
     from pgsched.db.queries.jobs import jobs

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_remark
 from pgsched.cli.output.printing import print_json
 from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
@@ -49,10 +50,10 @@ def logs(
             printer = Printer(raw)
             printer.print(found)
             if printer.attempt is None:
-                print_note(explain_no_output(run, attempt, stream))
+                print_remark(explain_no_output(run, attempt, stream))
             return None
         printer = Printer(raw)
-        for seen in looks(conn, run_id, attempt, stream, note=print_note):
+        for seen in looks(conn, run_id, attempt, stream, note=print_remark):
             print_lines(seen.rows) if json else printer.print(seen.rows)
     return None
 
@@ -101,18 +102,13 @@ class Printer:
             sys.stdout.write("\n")
         sys.stdout.flush()
         if attempt > 1 or self.attempt is not None:
-            print_note(f"--- attempt {attempt} ---")
+            print_remark(f"--- attempt {attempt} ---")
         self.attempt = attempt
 
 
 def escape_output(text: str) -> str:
     """Escape control characters for a terminal; line ends and tabs stay."""
     return escape_controls(text.replace("\r\n", "\n"), "\n\t")
-
-
-def print_note(text: str) -> None:
-    """Print text on stderr that is not output of the run."""
-    typer.echo(text, err=True)
 
 
 def output_object(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pgsched.cli.commands.run import options
 from pgsched.cli.commands.run.changes import cancel, retry
 from pgsched.cli.commands.run.logs import logs
 from pgsched.cli.commands.run.tree import tree
+from pgsched.cli.commands.run.update import update_runs
 from pgsched.cli.commands.run.watch import progress_words, watch
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.output.printing import print_fields, print_json, print_table
@@ -28,10 +29,13 @@ Id = Annotated[int, typer.Argument(metavar="ID", help="The run's id, as `run lis
 
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs to the command line."""
-    noun = typer.Typer(help="Runs: list, show, watch, retry, cancel.", no_args_is_help=True, rich_markup_mode=None)
+    noun = typer.Typer(
+        help="Runs: list, show, watch, update, retry, cancel.", no_args_is_help=True, rich_markup_mode=None
+    )
     noun.command("list")(list_runs)
     noun.command("show")(show)
     noun.command("tree")(tree)
+    noun.command("update")(update_runs)
     noun.command("retry")(retry)
     noun.command("cancel")(cancel)
     noun.command("logs")(logs)
@@ -65,7 +69,7 @@ def list_runs(
     """
     from pgsched.db.queries.reports import name_hints
     from pgsched.db.queries.runs import runs
-    from pgsched.services import limits
+    from pgsched.services.runs.waiting import explain_hold
 
     times = (since, until, ended_since, ended_until)
     wanted = options.filter_from_options(None, job, queue, task, kind, error, tag, worker, times)
@@ -76,7 +80,7 @@ def list_runs(
         found, more = found[:limit], len(found) > limit
         waiting = [run for run in found if run["state"] == "waiting" and run["available_at"] is not None][:EXPLAINED]
         for run in [] if json else waiting:
-            run["reason"] = limits.explain_hold(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
+            run["reason"] = explain_hold(conn, run | {"ready_at": run["available_at"]}) or run["reason"]
         asked = {"queue": queue, "task": task, "tag": tag} if not found and not json else {}
         meant = {what: name_hints.similar_names_of_runs(conn, what, name) for what, name in asked.items() if name}
         unknown = {run["task"] for run in found if run["unroutable"] and run["kind"] == "task" and not json}
@@ -147,15 +151,15 @@ def show(run_id: Id, dsn: Dsn = None, json: Json = False) -> None:
 
     with session(dsn) as conn:
         found = runs.show_run(conn, run_id)
-        waited, standing = graphs.waits_for(conn, run_id), detail.read_start_conditions(conn, found)
-    found |= {"held_by": standing.held_by, "unroutable": not standing.offered, "waits_for": waited or None}
+        waited, conditions = graphs.waits_for(conn, run_id), detail.read_start_conditions(conn, found)
+    found |= {"held_by": conditions.held_by, "unroutable": not conditions.offered, "waits_for": waited or None}
     if json:
         return print_json(found)
     attempts, now = found.pop("attempts"), found.pop("now")
     if found.pop("unroutable"):
         found["reason"] = (
             f"unroutable: no live worker offers {waiting.describe_offer(found)}"
-            f" on queue {found['queue']}{standing.hint}"
+            f" on queue {found['queue']}{conditions.hint}"
         )
     found["progress"] = progress_words(found["progress"], found["attempt"]) or None
     print_fields({name: value for name, value in found.items() if value is not None and value != 0})

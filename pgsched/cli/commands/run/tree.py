@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_remark
 from pgsched.cli.output.printing import print_json
 from pgsched.errors import InputError
 from pgsched.services.runs.tree import format_run_count, lines, summary
@@ -44,7 +45,7 @@ def tree(run_id: Id, limit: Limit = 200, dsn: Dsn = None, json: Json = False) ->
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for number, text in enumerate(map(str, lines(found, run_id))):
         if number == limit:
-            typer.echo(f"and {len(found) - limit:,} more: --limit {len(found)} shows all", err=True)
+            print_remark(f"and {len(found) - limit:,} more: --limit {len(found)} shows all")
             break
         print(text if width is None or len(text) <= width else text[: width - 1] + "…")
     print(summary(found))

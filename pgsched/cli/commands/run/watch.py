@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pgsched.cli.commands.run.logs import Id, Printer, escape_output, print_lines, print_note
+from pgsched.cli.commands.run.logs import Id, Printer, escape_output, print_lines
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_remark
 from pgsched.cli.output.printing import STATES
 from pgsched.control_characters import escape_controls
 from pgsched.core.payload import json_value
@@ -46,7 +47,7 @@ def watch(
     from pgsched.services.runs.follow import looks
 
     with session(dsn) as conn:
-        seen = looks(conn, run_id, note=print_note)
+        seen = looks(conn, run_id, note=print_remark)
         try:
             run = (
                 print_json_lines(seen)
@@ -56,7 +57,7 @@ def watch(
                 else print_changes(seen)
             )
         except KeyboardInterrupt:
-            print_note(f"run {run_id} goes on; to end it: pgsched run cancel {run_id}")
+            print_remark(f"run {run_id} goes on; to end it: pgsched run cancel {run_id}")
             raise
     raise typer.Exit(0 if run["state"] == "succeeded" else 1)
 
@@ -72,8 +73,11 @@ def print_json_lines(looks: Iterable[Seen]) -> Row:
     return look.run
 
 
-def print_changes(looks: Iterable[Seen]) -> Row:
-    """Print a line for each change, and the output as it came; return the run's last row."""
+def print_changes(looks: Iterable[Seen], *, ending: bool = True) -> Row:
+    """Print a line for each change, and the output as it came; return the run's last row.
+
+    `ending`: also print why it did not succeed.
+    """
     before: Row = {}
     printer = Printer()
     for look in looks:
@@ -81,16 +85,19 @@ def print_changes(looks: Iterable[Seen]) -> Row:
             printer.print(look.rows)
         if watched_values(look.run) != before:
             before = watched_values(look.run)
-            print_note(" ".join(filter(None, [describe_run(look.run), progress_words(look.run["progress"])])))
+            print_remark(" ".join(filter(None, [describe_run(look.run), progress_words(look.run["progress"])])))
         if not look.last:
             printer.print(look.rows)
-    if ending := failure_reason(look.run):
-        print_note(ending)
+    if ending and (reason := failure_reason(look.run)):
+        print_remark(reason)
     return look.run
 
 
-def draw_live(looks: Iterator[Seen], lines: int) -> Row:
-    """Draw state, progress and the last lines of output at each look; return the run's last row."""
+def draw_live(looks: Iterator[Seen], lines: int, *, ending: bool = True) -> Row:
+    """Draw state, progress and the last lines of output at each look; return the run's last row.
+
+    `ending`: also draw why it did not succeed.
+    """
     from rich.console import Console
     from rich.live import Live
 
@@ -98,11 +105,12 @@ def draw_live(looks: Iterator[Seen], lines: int) -> Row:
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as screen:
         for look in looks:
             text = (text + "".join(row["chunk"] for row in look.rows))[-KEPT_CHARACTERS:]
-            screen.update(draw_look(look.run, escape_output(text).splitlines()[-lines:] if lines else []), refresh=True)
+            shown = escape_output(text).splitlines()[-lines:] if lines else []
+            screen.update(draw_look(look.run, shown, ending=ending), refresh=True)
     return look.run
 
 
-def draw_look(run: Row, last_lines: list[str]) -> RenderableType:
+def draw_look(run: Row, last_lines: list[str], *, ending: bool = True) -> RenderableType:
     """Return one look at a run as a renderable for a terminal."""
     from rich.console import Group
     from rich.text import Text
@@ -111,8 +119,8 @@ def draw_look(run: Row, last_lines: list[str]) -> RenderableType:
     if (found := parse_progress(run["progress"])) is not None:
         parts.append(bar(found, run["state"]))
     parts += [Text("  " + line.expandtabs(4), style="dim", no_wrap=True, overflow="ellipsis") for line in last_lines]
-    if ending := failure_reason(run):
-        parts.append(Text(ending, style=STATES.get(run["state"], "")))
+    if ending and (reason := failure_reason(run)):
+        parts.append(Text(reason, style=STATES.get(run["state"], "")))
     return Group(*parts)
 
 

@@ -4,7 +4,7 @@ Invariant: a job declared in code belongs to that code. Jobs of other apps, jobs
 made by SQL are left alone.
 
 Every column that code can declare gets the declared value or its default. A row is locked and written only if something
-differs: a restart does not move a schedule's anchor, and the start of a fleet makes no slot late. A row that another
+differs. So a restart does not move a schedule's anchor, and the start of a fleet makes no slot late. A row that another
 session has locked stays as it is and is reported as held.
 """
 

@@ -7,17 +7,20 @@ column's type at all, PostgreSQL does not name the column; `explain_refusal` fin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import psycopg
+from psycopg import errors
 from psycopg import sql as composing
 from psycopg.types.json import Jsonb
 
 from pgsched.core import payload
 from pgsched.db.connection.connect import Connection
-from pgsched.db.connection.failures import explain_error, raise_explained
+from pgsched.db.connection.failures import UNSENDABLE, first_line, raise_explained
 from pgsched.db.rows import acting_for_user
 from pgsched.errors import InputError, PgschedError
+from pgsched.log import redact
 
 # column -> the PostgreSQL type that its text is read as (a test compares these with the catalog)
 SETTABLE = {
@@ -34,6 +37,9 @@ SETTABLE = {
     "max_lateness": "interval", "max_duration": "interval", "expect_every": "interval",
 }  # fmt: skip
 
+# A value is none of the column's type, or of a type that has no cast to it.
+TYPE_ERRORS = (psycopg.DataError, errors.DatatypeMismatch, errors.CannotCoerce)
+
 
 def json_text(args: Any) -> str:
     """Return the JSON text of a payload. Raises InputError where it cannot be stored.
@@ -49,11 +55,13 @@ def json_text(args: Any) -> str:
 def prepare_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values as they are sent.
 
-    Raises InputError for a column that people may not set, and for a payload that is too large.
+    Raises InputError for a column that people may not set, a payload that is too large, and a time without a zone.
     """
-    for column in values:
+    for column, value in values.items():
         if column not in SETTABLE:
             raise InputError(f"{column}: is not a column to set; these are: {', '.join(SETTABLE)}", column)
+        if isinstance(value, datetime) and value.tzinfo is None:
+            raise InputError(f"{column}: {value} has no time zone", column)
     as_sent = {"args": lambda v: None if v is None else json_text(v), "keep": encode_keep}
     return {c: as_sent[c](v) if c in as_sent else v for c, v in values.items()}
 
@@ -75,8 +83,18 @@ def encode_keep(value: Any) -> Any:
 
 
 def placeholder(column: str, value: Any) -> composing.Composable:
-    """Return the SQL that stands for a value in VALUES (...): DEFAULT for None, else a placeholder."""
-    return composing.DEFAULT if value is None else composing.Placeholder(column)
+    """Return the SQL that stands for a value in VALUES (...): DEFAULT for None, else a placeholder.
+
+    A text is cast to the column's type: some drivers send it as text, and not as an unknown type.
+    """
+    if value is None:
+        return composing.DEFAULT
+    return cast_to_column(column, column) if isinstance(value, str | Jsonb) else composing.Placeholder(column)
+
+
+def cast_to_column(parameter: str, column: str) -> composing.Composed:
+    """Return the SQL that casts a parameter to the column's type."""
+    return composing.SQL("{}::{}").format(composing.Placeholder(parameter), composing.SQL(SETTABLE[column]))
 
 
 def identifiers(columns: Iterable[str], *table: str) -> composing.Composed:
@@ -92,7 +110,7 @@ def write_job(conn: Connection[Any], statement: composing.SQL, values: dict[str,
     text = statement.format(
         columns=identifiers(values),
         values=composing.SQL(", ").join(placeholder(column, value) for column, value in values.items()),
-        name=composing.Placeholder("old name"),
+        name=composing.Placeholder("job_to_change"),
     )
     try:
         # A savepoint where the caller has a transaction: `explain_refusal` sends further statements after an error.
@@ -105,12 +123,12 @@ def write_job(conn: Connection[Any], statement: composing.SQL, values: dict[str,
 def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping[str, Any]) -> PgschedError:
     """Turn a driver's error into ours, with the column's name where PostgreSQL leaves it out.
 
-    PostgreSQL leaves it out where a text is no value of the column's type (SQLSTATE class 22). Then each value is cast
-    alone, to find the column.
+    PostgreSQL leaves it out where a value is none of the column's type, and a driver where it cannot send the value.
+    Then each value is cast alone, to find the column.
     """
     if error.diag.constraint_name == "jobs_name_key":
         return InputError(f'name: there is a job named "{values.get("name")}" already', "name")
-    if error.sqlstate is not None and error.sqlstate.startswith("22"):
+    if is_wrong_value(error):
         for column, value in values.items():
             problem = type_problem(conn, column, value)
             if problem is not None:
@@ -124,10 +142,16 @@ def explain_refusal(conn: Connection[Any], error: psycopg.Error, values: Mapping
 
 def type_problem(conn: Connection[Any], column: str, value: Any) -> str | None:
     """Return what the database says of a value that it cannot read as the column's type; None if it can."""
-    cast = composing.SQL("SELECT {}::{}").format(composing.Placeholder("value"), composing.SQL(SETTABLE[column]))
     try:
         with conn.transaction():
-            conn.execute(cast, {"value": Jsonb(value) if isinstance(value, dict) else value})
-    except psycopg.DataError as error:
-        return str(explain_error(error)) if error.sqlstate else str(error)
+            conn.execute(composing.SQL("SELECT {}").format(cast_to_column("value", column)), {"value": value})
+    except psycopg.Error as error:
+        if not is_wrong_value(error):
+            raise
+        return redact(first_line(error))
     return None
+
+
+def is_wrong_value(error: psycopg.Error) -> bool:
+    """Check whether a value was refused, by the driver or by the server."""
+    return isinstance(error, TYPE_ERRORS) or (error.sqlstate is None and isinstance(error, UNSENDABLE))

@@ -48,7 +48,7 @@ def update(conn: Connection[Any], name: str, changes: Mapping[str, Any]) -> Row:
     if not changes:
         raise InputError("nothing to change: give at least one option")
     with conn.transaction():
-        if not write_job(conn, UPDATE, prepare_values(changes), {"old name": name}):
+        if not write_job(conn, UPDATE, prepare_values(changes), {"job_to_change": name}):
             raise unknown_job(conn, name)
         return check_schedule(show_job(conn, str(changes.get("name") or name)), changes)
 
@@ -120,7 +120,9 @@ def list_jobs(
     `state`: one of STATES, None: any; `after`: the last name of the page before. Raises InputError.
     """
     if state not in (None, *STATES):
-        raise InputError(f'state: "{state}" is not one of {", ".join(STATES)}', "state")
+        raise InputError(
+            f'state: "{state}" is not one of {", ".join(STATES)}{text.did_you_mean(state or "", STATES)}', "state"
+        )
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
     return [add_next_allowed(row) for row in found]
 

@@ -18,11 +18,13 @@ from pgsched.config import WITHDRAW_AFTER_S
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import LOCKED, Declaration, declare_in_turn, find_unwritten, remove_others
-from pgsched.db.queries.runs import workers
+from pgsched.db.queries.runs import tasks, workers
 from pgsched.db.queries.runs.workers import Registration
 from pgsched.db.rows import fetch, value
 from pgsched.db.statements import sql
 from pgsched.errors import LockTimeout
+
+PREVIEW_WAIT_S = 0.05  # for rows that another session has locked
 
 
 def register(conn: Connection[Any], registration: Registration, *, again: bool = False) -> tuple[int, dict[str, str]]:
@@ -59,7 +61,7 @@ def register_unchanged(
         if {*names} != {*done} or len(names) != len(done):
             return None
         left = remove_others(conn, app, names, remove=False)
-        if left and registration.removes and not again and is_alone(conn, app):
+        if left and not again and is_alone(conn, app):
             return None
         if not locked:  # another process is declaring and may remove some of these jobs: the caller looks again later
             done = dict.fromkeys(names, LOCKED)
@@ -72,9 +74,21 @@ def register_changed(
     """Register, and write the jobs that differ from their declarations."""
     with conn.transaction():
         locked = value(conn, "declare_lock")  # the worker starts without the lock as well, but removes nothing then
-        remove = locked and registration.removes and not again and is_alone(conn, app)
+        remove = locked and not again and is_alone(conn, app)
         done = declare_in_turn(conn, jobs, app, remove=remove, update=not again)
         return workers.insert_worker(conn, registration), done
+
+
+def preview_registration(
+    conn: Connection[Any], app: str, jobs: Sequence[Declaration], releases: Sequence[tasks.Release]
+) -> tuple[str | None, dict[str, str]]:
+    """Return the role that owns the app if it is another one, and what a registration would do with each job, by name.
+
+    Nothing is written: the transaction is rolled back. Raises PgschedError, or the driver's errors.
+    """
+    with conn.transaction(force_rollback=True):
+        owner = tasks.register(conn, app, releases)
+        return owner, declare_in_turn(conn, jobs, app, remove=False, update=True, wait_s=PREVIEW_WAIT_S)
 
 
 def is_alone(conn: Connection[Any], app: str) -> bool:

@@ -48,7 +48,7 @@ def advance(
     conn: Connection[Any], backfill_id: int, cursor_at: datetime | None, considered: int, started: int,
     finished: bool, error: str | None,
 ) -> None:  # fmt: skip
-    """Record the progress of a backfill.
+    """Record how far a backfill is.
 
     `cursor_at`: the slot to go on from, None: unchanged
     `considered`, `started`: slots that were decided and runs that were started since the last call

@@ -50,7 +50,7 @@ class LockedRuns:
     `ids`: the runs, as the text of an array
     `locked`: how many they are
     `read`: how many runs were read to find them
-    `last_at`, `last_id`: the end and the id of the last run that was read
+    `last_at`, `last_id`: the end and the id of the last run that was read; of `lock_own` the end of its own retention
     """
 
     ids: str
@@ -100,6 +100,27 @@ def lock_expired(
         "aside": plain(excluded_ids),
     }
     (row,) = fetch(conn, "prune_pick", values)
+    return LockedRuns(**row)
+
+
+def lock_own(
+    conn: Connection[Any],
+    after: str,
+    until: datetime,
+    n: int,
+    excluded_ids: Sequence[int] = (),
+    *,
+    after_id: int = 0,
+    durable: bool = True,
+) -> LockedRuns:
+    """Read the next `n` ended runs whose own retention is over, and lock those that may be deleted.
+
+    `after`, `after_id`: begin at this instant (as text), behind this id of the runs whose time was over then
+    `until`: read runs whose time was over by then; `excluded_ids`, `durable`: see `lock_expired`
+    """
+    values = {"after": after, "after_id": after_id, "until": until, "n": n, "durable": durable,
+              "aside": plain(excluded_ids)}  # fmt: skip
+    (row,) = fetch(conn, "prune_pick_own", values)
     return LockedRuns(**row)
 
 

@@ -22,10 +22,15 @@ UNKNOWN = {
 
 def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
     """Return a note about a `task` or `queue` that nothing in the database names; None if something does."""
-    known = [row["name"] for row in rows(conn, "names_known", {"what": what})]
+    known = known_names(conn, what)
     if name in known or (what == "queue" and value(conn, "queue_has_runs", {"name": name})):
         return None
     return UNKNOWN[what].format(name) + did_you_mean(name, known)
+
+
+def known_names(conn: Connection[Any], what: str) -> list[str]:
+    """Return the known names of a kind: task, queue, job, limit or worker."""
+    return [row["name"] for row in rows(conn, "names_known", {"what": what})]
 
 
 def similar_names_of_runs(conn: Connection[Any], what: str, name: str) -> list[str]:
@@ -35,7 +40,7 @@ def similar_names_of_runs(conn: Connection[Any], what: str, name: str) -> list[s
         conn.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
         known = [row["name"] for row in rows(conn, "names_of_runs", {"what": what, "n": NEWEST})]
     if what != "tag":
-        known += [row["name"] for row in rows(conn, "names_known", {"what": what})]
+        known += known_names(conn, what)
     return [] if name in known else similar_names(name, known)
 
 

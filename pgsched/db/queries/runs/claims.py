@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter, lt
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 from psycopg.rows import dict_row
@@ -27,7 +27,6 @@ from pgsched.db.rows import fetch
 from pgsched.db.statements import sql
 
 LOCKED = "locked"
-STEPS = 1000  # of one search for queues, for which a claim waits
 RUN, OUTCOME = itemgetter(Settlement._fields.index("id")), itemgetter(Settlement._fields.index("outcome"))
 TOKEN = itemgetter(1)  # of a pair (run id, token)
 FROM_THE_START: Mapping[str, str] = {
@@ -112,19 +111,6 @@ async def claim_unconfirmed(conn: AsyncConnection[Any], queues: Sequence[str], t
     return await send_claim(conn, sql("claim_unconfirmed"), values, token, queue)
 
 
-class QueueSearch(NamedTuple):
-    """What a search for queues has found.
-
-    `queues`: those with work
-    `notified_for_s`: for how many seconds producers are sure to notify workers; None: not asked
-    `after`: the name behind which to go on; None: all queues were seen
-    """
-
-    queues: list[str]
-    notified_for_s: float | None
-    after: str | None
-
-
 async def lease_left(conn: AsyncConnection[Any], claims: Sequence[Claim]) -> float | None:
     """Return for how many seconds the first of these claims, all of one token, is still valid; None: none is."""
     values = {"ids": plain(map(RUN, claims)), "token": claims[0].token}
@@ -132,32 +118,6 @@ async def lease_left(conn: AsyncConnection[Any], claims: Sequence[Claim]) -> flo
         (row,) = await (await cursor.execute(sql("claim_lease_left"), values)).fetchall()
     left_s: float | None = row["left_s"]
     return left_s
-
-
-async def claimable_queues(
-    conn: AsyncConnection[Any],
-    wanted: WorkerOffer,
-    asleep_s: float | None = None,
-    *,
-    look: bool = True,
-    known: Iterable[str] = (),
-    among: Sequence[str] = (),
-    after: str = "",
-    steps: int = STEPS,
-) -> QueueSearch:
-    """Find the queues that have runs for this worker, if `look`; those in `known` are left out.
-
-    `among`: search these queues only; else all behind the name `after`, in at most `steps` steps
-    `asleep_s`: for this many seconds producers have to notify, because workers may sleep; None: no change
-    """
-    values = {
-        "asleep_s": asleep_s, "look": look, "known": literal(known), "among": literal(among) if among else None,
-        "after": after, "steps": steps, "kinds": wanted.values["kinds"], "tasks": wanted.values["tasks"],
-    }  # fmt: skip
-    async with conn.cursor(row_factory=dict_row) as cursor:
-        rows = await (await cursor.execute(sql("claimable_queues"), values)).fetchall()
-    (asked,) = [row for row in rows if row["queue"] is None]
-    return QueueSearch([row["queue"] for row in rows if row["queue"] is not None], asked["sure_s"], asked["after"])
 
 
 async def settle_succeeded(conn: AsyncConnection[Any], values: Mapping[str, str | None]) -> int:

@@ -1,4 +1,4 @@
-"""Dependencies between runs: the leader's pass over them, reads of parents, and making graphs of runs.
+"""Dependencies between runs: the leader's pass over them, and reads of parents (`new_graphs` makes graphs of runs).
 
 Invariant: rows of `dependencies` (edges) say which run waits for which. Only the leader's pass decides what the edges
 come to. A function takes the connection first and commits nothing.
@@ -6,29 +6,22 @@ come to. A function takes the connection first and commits nothing.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import class_row
 
 from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import AsyncConnection, Connection
 from pgsched.db.connection.json_values import program_value
-from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
+from pgsched.db.connection.transaction_pooling import cursor_on_async
 from pgsched.db.rows import fetch, fetch_as
 from pgsched.db.statements import sql
 
-ROWS = 1000
 WAIT, LOCKED = "5ms", "55P03"  # how long to wait for a lock; SQLSTATE of a lock that was not free
 Edge = tuple[int, int, str, bool]  # the run, its parent, on_failure, any_of
-Step = tuple[str, dict[str, Any]]
-COLUMNS = (
-    "task", "args", "queue", "priority", "max_attempts", "timeout", "tags", "at", "delay", "concurrency_key", "trace",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +51,8 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far some runs are: `done` of `total` have ended, and `failed` of these did not succeed."""
+class RunCounts:
+    """Counts of some runs: `done` of `total` have ended, and `failed` of these did not succeed."""
 
     total: int
     done: int
@@ -237,6 +230,12 @@ def insert_edges(conn: Connection[Any], edges: Sequence[Edge]) -> None:
     conn.execute(sql("dependencies_add"), arrays(edges))
 
 
+def arrays(edges: Sequence[Edge]) -> dict[str, str]:
+    """Return edges as the parallel arrays of `dependencies_add`."""
+    columns = [literal(column) for column in zip(*edges, strict=True)]
+    return dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), columns, strict=True))
+
+
 # ---- handlers and producers
 
 
@@ -256,91 +255,15 @@ def readable(found: list[Parent]) -> list[Parent]:
     return [replace(one, result=program_value(one.result)) for one in found]
 
 
-def progress(conn: Connection[Any], run_ids: Sequence[int]) -> Progress:
-    """Return how far these runs are."""
-    (found,) = fetch_as(conn, Progress, "dependencies_progress", {"ids": literal(run_ids)})
+def count_runs(conn: Connection[Any], run_ids: Sequence[int]) -> RunCounts:
+    """Return how many of these runs have ended, and how many of these did not succeed."""
+    (found,) = fetch_as(conn, RunCounts, "dependencies_count", {"ids": literal(run_ids)})
     return found
 
 
-async def progress_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> Progress:
-    """Do what `progress` does, for asyncio."""
-    found: Progress
-    async with cursor_on_async(conn, class_row(Progress)) as cursor:
-        (found,) = await (await cursor.execute(sql("dependencies_progress"), {"ids": literal(run_ids)})).fetchall()
+async def count_runs_async(conn: AsyncConnection[Any], run_ids: Sequence[int]) -> RunCounts:
+    """Do what `count_runs` does, for asyncio."""
+    found: RunCounts
+    async with cursor_on_async(conn, class_row(RunCounts)) as cursor:
+        (found,) = await (await cursor.execute(sql("dependencies_count"), {"ids": literal(run_ids)})).fetchall()
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class NewRun:
-    """A run of a graph that is to be made.
-
-    `values`: the parameters of `enqueue`
-    `parents`: parent -> it is one of several of which one is enough. A parent is a run's id, or a place in the graph
-      below zero (-1 is the first run).
-    `on_failure`: what happens if a parent fails: cancel, wait or run_anyway
-    """
-
-    values: dict[str, Any]
-    parents: dict[int, bool]
-    on_failure: str = "cancel"
-
-
-def enqueue_graph(conn: Connection[Any], new: Sequence[NewRun]) -> list[int]:
-    """Make all these runs and their edges, or nothing; return the ids. A parent comes before its children."""
-    ids: list[int] = []
-    with cursor_on(conn, dict_row) as cursor:
-        # Without autocommit this begins the caller's transaction. Else `transaction` would begin one and commit it.
-        cursor.execute("SELECT")
-        with conn.transaction():
-            for name, values in steps(new, ids):
-                cursor.execute(sql(name), values)
-                if name == "dependencies_runs":
-                    ids += sorted(row["id"] for row in cursor.fetchall())
-    return ids
-
-
-async def enqueue_graph_async(conn: AsyncConnection[Any], new: Sequence[NewRun]) -> list[int]:
-    """Do what `enqueue_graph` does, for asyncio."""
-    ids: list[int] = []
-    async with cursor_on_async(conn, dict_row) as cursor:
-        await cursor.execute("SELECT")
-        async with conn.transaction():
-            for name, values in steps(new, ids):
-                await cursor.execute(sql(name), values)
-                if name == "dependencies_runs":
-                    ids += sorted(row["id"] for row in await cursor.fetchall())
-    return ids
-
-
-def steps(new: Sequence[NewRun], ids: list[int]) -> Generator[Step, None, None]:
-    """Yield the statements that make a graph; the caller appends the ids of the runs made by each to `ids`."""
-    waited_for = {-parent - 1 for run in new for parent in run.parents if parent < 0}
-    rows = [row_of(run, place in waited_for) for place, run in enumerate(new)]
-    for start in range(0, len(new), ROWS):
-        yield "dependencies_runs", {"rows": json.dumps(rows[start : start + ROWS])}
-    edges = [
-        (ids[place], ids[-parent - 1] if parent < 0 else parent, run.on_failure, any_of)
-        for place, run in enumerate(new)
-        for parent, any_of in run.parents.items()
-    ]
-    if edges:
-        yield "dependencies_add", arrays(edges)
-
-
-def arrays(edges: Sequence[Edge]) -> dict[str, str]:
-    """Return edges as the parallel arrays of `dependencies_add`."""
-    columns = [literal(column) for column in zip(*edges, strict=True)]
-    return dict(zip(("run_ids", "parent_ids", "on_failures", "any_ofs"), columns, strict=True))
-
-
-def row_of(run: NewRun, has_children: bool) -> dict[str, Any]:
-    """Return a run as a row of `dependencies_runs`."""
-    given = {name: json_value(run.values[name]) for name in COLUMNS if run.values.get(name) is not None}
-    return {**given, **({"waits": True} if run.parents else {}), **({"has_children": True} if has_children else {})}
-
-
-def json_value(value: Any) -> Any:
-    """Return a value as JSON has it, so that PostgreSQL reads the same value."""
-    if isinstance(value, timedelta):
-        return f"{value.total_seconds()!r} seconds"
-    return value.isoformat() if isinstance(value, datetime) else value

@@ -18,8 +18,10 @@ from psycopg import AsyncConnection, Connection
 from psycopg import sql as composing
 from psycopg.rows import class_row, dict_row
 
+from pgsched import config
 from pgsched.core.model import FirstResult, RunId
 from pgsched.db import fleets
+from pgsched.db.callers.foreign import ForeignConnection
 from pgsched.db.connection.json_values import program_value
 from pgsched.db.connection.transaction_pooling import cursor_on, cursor_on_async
 from pgsched.db.statements import sql
@@ -27,7 +29,15 @@ from pgsched.errors import AlreadyEnqueued, InputError
 
 LINES = 500  # sent at a time
 WORTH_CHECKING = 100  # fewer runs are checked by the trigger sooner than `enqueue_plain` answers
-KEYED = ("unique_key", "idempotency_key", "after", "after_any")
+# A plain INSERT does not take these: with one of them, the database makes the run by a function.
+FULL = (
+    "unique_key", "unique_template", "unique_by", "idempotency_key", "after", "after_any", "kill_after", "backoff",
+    "backoff_base", "backoff_max", "backoff_jitter", "expires", "expires_at", "keep",
+)  # fmt: skip
+RARE: dict[str, Any] = dict.fromkeys(("trace", "unique_template", "defaults", "expires_at", "idempotency_keys"))
+MORE = (
+    "kill_after", "backoff", "backoff_base", "backoff_max", "backoff_jitter", "expires_at", "keep",
+)  # columns of a COPY that few have: `enqueue_at_more` in sql/enqueue.sql  # fmt: skip
 BACKSLASH, DOUBLED = "\\", "\\\\"
 CHECKED = {"checked": "true"}
 DECIDED = dict.fromkeys(("queue", "priority", "max_attempts", "timeout"))
@@ -40,41 +50,68 @@ class Texts(Protocol):
     def __iter__(self) -> Iterator[str]: ...
 
 
-def enqueue(conn: Connection[Any], **values: Any) -> RunId:
+def enqueue(conn: Connection[Any] | ForeignConnection, **values: Any) -> RunId:
     """Make a run; return its id, or that of the run with the same key. Raises AlreadyEnqueued, InputError.
 
-    `values`: the parameters of the statement `enqueue` or `enqueue_keyed`.
+    `values`: the parameters of the statement `enqueue` or `enqueue_full`.
     """
+    if isinstance(conn, ForeignConnection):
+        fleet = config.fleet()
+        rows = conn.fetch(*statement(values, fleet)) or conn.fetch(*named_statement(values, fleet))
+        return run_id(None, rows[0], values)
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
-    text, values = statement(values), {"trace": None, "fleet": fleets.expected_fleet(conn), **values}
+    fleet = fleets.expected_fleet(conn)
     with cursor_on(conn, dict_row) as cursor:
-        return run_id(conn, cursor.execute(text, values).fetchone(), values)
+        row = cursor.execute(*statement(values, fleet)).fetchone()
+        return run_id(conn, row or cursor.execute(*named_statement(values, fleet)).fetchone(), values)
 
 
 async def enqueue_async(conn: AsyncConnection[Any], **values: Any) -> RunId:
     """Do what `enqueue` does, for asyncio."""
     if not isinstance(conn, AsyncConnection):
         raise wrong_connection(conn, "psycopg.AsyncConnection")
-    text, values = statement(values), {"trace": None, "fleet": fleets.expected_fleet(conn), **values}
+    fleet = fleets.expected_fleet(conn)
     async with cursor_on_async(conn, dict_row) as cursor:
-        return run_id(conn, await (await cursor.execute(text, values)).fetchone(), values)
+        row = await (await cursor.execute(*statement(values, fleet))).fetchone()
+        if row is None:
+            row = await (await cursor.execute(*named_statement(values, fleet))).fetchone()
+        return run_id(conn, row, values)
 
 
-def statement(values: Mapping[str, Any]) -> bytes:
-    """Return the statement for one run. Without a key it looks for no other run, which saves the server a fifth."""
-    return sql("enqueue" if all(values[name] is None for name in KEYED) else "enqueue_keyed")
+def statement(values: Mapping[str, Any], fleet: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the statement for one run, and its parameters.
+
+    Without a key it looks for no other run, which saves the server a fifth. `by_name` among the values: the task's code
+    is not here. Where the statement then returns no row, the task declares keys or a delay: send `named_statement`.
+    """
+    if not is_full(values):
+        return sql("enqueue_undeclared" if values.get("by_name") else "enqueue"), {"trace": None, **values}
+    if values.get("by_name"):
+        return named_statement(values, fleet)
+    return sql("enqueue_full"), {**RARE, "fleet": fleet, **values, "args": [values["args"]]}
 
 
-def run_id(conn: fleets.Either, row: Any, values: Mapping[str, Any]) -> RunId:
+def named_statement(values: Mapping[str, Any], fleet: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the statement for one run of a task whose code is not here, with the keys and the delay it declares."""
+    return sql("enqueue_named"), {**RARE, "fleet": fleet, **values, "args": [values["args"]]}
+
+
+def is_full(values: Mapping[str, Any]) -> bool:
+    """Check whether an option is given that a plain INSERT does not take."""
+    return any(values.get(name) is not None for name in FULL)
+
+
+def run_id(conn: fleets.Either | None, row: Any, values: Mapping[str, Any]) -> RunId:
     """Return the run's id from the row of a statement that enqueues. Raises AlreadyEnqueued."""
-    found, how = row["id"], as_text(row["how"])
-    if "fleet" in row:
+    found, how = row["id"], as_text(row.get("how", "created"))
+    if conn is not None and "fleet" in row:
         fleets.remember_fleet(conn, row["fleet"])
     if how == "created":
         return RunId(found)
     if how == "rejected":
-        raise AlreadyEnqueued(f"unique_key: run {found} has {values['unique_key']!r} already", int(found))
+        key = "this key" if values["unique_key"] is None else repr(values["unique_key"])
+        raise AlreadyEnqueued(f"unique_key: run {found} has {key} already", int(found))
     return RunId(found, how)
 
 
@@ -83,12 +120,14 @@ def as_text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) -> int:
+def enqueue_many(conn: Connection[Any] | ForeignConnection, args: Texts, values: Mapping[str, Any]) -> int:
     """Make a run for each JSON text of `args`, by one COPY; return how many. All or none.
 
     The runs have the same `values`. Each text is of an object, and not too large (`core/payload.py`). Where row
-    security forbids COPY, the rows are inserted.
+    security forbids COPY, and with a driver other than psycopg, the rows are inserted.
     """
+    if isinstance(conn, ForeignConnection):
+        return len(enqueue_many_ids(conn, args, values))
     if not isinstance(conn, Connection):
         raise wrong_connection(conn, "psycopg.Connection")
     with cursor_on(conn, dict_row) as cursor:
@@ -98,9 +137,13 @@ def enqueue_many(conn: Connection[Any], args: Texts, values: Mapping[str, Any]) 
             with conn.transaction():
                 return sum(cursor.execute(sql("enqueue_rows"), page).rowcount for page in pages(args, values))
         columns = constants(row, values)
+        if is_full(values):
+            columns |= given_columns(cursor.execute(sql("enqueue_at_more"), {**RARE, **values}).fetchone())
         decided = {**DECIDED, **columns}
         with conn.transaction():
-            if plain := worth_asking(row, args) and is_plain(cursor.execute(sql("enqueue_plain"), decided).fetchone()):
+            if plain := worth_asking(row, args, values) and is_plain(
+                cursor.execute(sql("enqueue_plain"), decided).fetchone()
+            ):
                 columns |= CHECKED
             with cursor.copy(copy_statement(columns)) as copy:
                 for chunk in chunks(args, columns):
@@ -121,9 +164,13 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
             async with conn.transaction():
                 return sum([(await cursor.execute(sql("enqueue_rows"), page)).rowcount for page in pages(args, values)])
         columns = constants(row, values)
+        if is_full(values):
+            columns |= given_columns(
+                await (await cursor.execute(sql("enqueue_at_more"), {**RARE, **values})).fetchone()
+            )
         decided = {**DECIDED, **columns}
         async with conn.transaction():
-            if plain := worth_asking(row, args) and is_plain(
+            if plain := worth_asking(row, args, values) and is_plain(
                 await (await cursor.execute(sql("enqueue_plain"), decided)).fetchone()
             ):
                 columns |= CHECKED
@@ -136,9 +183,74 @@ async def enqueue_many_async(conn: AsyncConnection[Any], args: Texts, values: Ma
         return count
 
 
-def worth_asking(row: Any, args: Texts) -> bool:
+def enqueue_many_ids(conn: Connection[Any] | ForeignConnection, args: Texts, values: Mapping[str, Any]) -> list[RunId]:
+    """Make a run for each JSON text of `args`, or find the one that has its key; return their ids in that order.
+
+    All or none. Raises AlreadyEnqueued, InputError.
+    """
+    if isinstance(conn, ForeignConnection):
+        text, values = statement_of_many(values, config.fleet())
+        with conn.transaction():
+            if keys := keys_to_take(values):
+                conn.fetch(sql("enqueue_take_keys"), {**values, "keys": keys})
+            return [run_id(None, row, values) for page in pages(args, values) for row in conn.fetch(text, page)]
+    if not isinstance(conn, Connection):
+        raise wrong_connection(conn, "psycopg.Connection")
+    text, values = statement_of_many(values, fleets.expected_fleet(conn))
+    with cursor_on(conn, dict_row) as cursor:
+        cursor.execute("SELECT")  # without autocommit this begins the caller's transaction, as in `enqueue_many`
+        with conn.transaction():
+            if keys := keys_to_take(values):
+                cursor.execute(sql("enqueue_take_keys"), {**values, "keys": keys})
+            return [
+                run_id(conn, row, values)
+                for page in pages(args, values)
+                for row in cursor.execute(text, page).fetchall()
+            ]
+
+
+async def enqueue_many_ids_async(conn: AsyncConnection[Any], args: Texts, values: Mapping[str, Any]) -> list[RunId]:
+    """Do what `enqueue_many_ids` does, for asyncio."""
+    if not isinstance(conn, AsyncConnection):
+        raise wrong_connection(conn, "psycopg.AsyncConnection")
+    text, values = statement_of_many(values, fleets.expected_fleet(conn))
+    async with cursor_on_async(conn, dict_row) as cursor:
+        await cursor.execute("SELECT")
+        async with conn.transaction():
+            if keys := keys_to_take(values):
+                await cursor.execute(sql("enqueue_take_keys"), {**values, "keys": keys})
+            return [
+                run_id(conn, row, values)
+                for page in pages(args, values)
+                for row in await (await cursor.execute(text, page)).fetchall()
+            ]
+
+
+def statement_of_many(values: Mapping[str, Any], fleet: Any) -> tuple[bytes, dict[str, Any]]:
+    """Return the statement for a page of runs whose ids are wanted, and its parameters without their arguments."""
+    keyed = any(values.get(name) is not None for name in ("unique_template", "unique_by", "idempotency_keys"))
+    return sql("enqueue_full" if keyed else "enqueue_rows"), {**RARE, **values, "fleet": fleet}
+
+
+def keys_to_take(values: Mapping[str, Any]) -> list[str]:
+    """Return the idempotency keys of the calls, sorted; nothing if the calls have that order already.
+
+    All callers take keys in this order, so that they wait for each other without a deadlock. The runs keep the order of
+    their calls.
+    """
+    keys = list(dict.fromkeys(values.get("idempotency_keys") or ()))
+    ordered = sorted(keys)
+    return [] if keys == ordered else ordered
+
+
+def given_columns(row: Any) -> dict[str, str]:
+    """Return the columns that `enqueue_at_more` has decided, as text, without those that are not given."""
+    return {name: str(as_text(row[name])) for name in MORE if row[name] is not None}
+
+
+def worth_asking(row: Any, args: Texts, values: Mapping[str, Any]) -> bool:
     """Check whether it is worth asking `enqueue_plain`. `row`: the answer of `enqueue_at`."""
-    return bool(row["may_check"]) and len(args) >= WORTH_CHECKING
+    return bool(row["may_check"]) and not is_full(values) and len(args) >= WORTH_CHECKING
 
 
 def is_plain(row: Any) -> bool:
@@ -175,10 +287,13 @@ def chunks(args: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def pages(args: Iterable[str], values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parameters of `enqueue_rows`, LINES rows at a time."""
-    texts = iter(args)
+    """Yield the parameters of `enqueue_rows` or `enqueue_full`, LINES rows at a time."""
+    texts, keys = iter(args), values.get("idempotency_keys")
+    first = 0
     while page := list(islice(texts, LINES)):
-        yield {"trace": None, **values, "args": page}
+        own = None if keys is None else keys[first : first + LINES]
+        yield {**RARE, **values, "args": page, "idempotency_keys": own}
+        first += LINES
 
 
 def copy_text(text: str) -> str:

@@ -177,12 +177,13 @@ def conditions(wanted: Filter) -> list[ColumnElement[bool]]:
 
 def bounds(wanted: Filter) -> list[ColumnElement[bool]]:
     """Return the conditions of a filter that bound times and ids."""
-    from sqlalchemy import func
+    from sqlalchemy import cast, func
+    from sqlalchemy.dialects.postgresql import INTERVAL
 
     from pgsched.db.schema.tables import runs
 
     def instant(moment: datetime | timedelta) -> Any:
-        return func.clock_timestamp() - moment if isinstance(moment, timedelta) else moment
+        return func.clock_timestamp() - cast(moment, INTERVAL) if isinstance(moment, timedelta) else moment
 
     r = runs.c
     found: list[ColumnElement[bool]] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -20,7 +21,7 @@ from pgsched.db.queries.runs.run_filter import Filter, hide_marker_time, list_ru
 from pgsched.db.rows import fetch, first_row, rows
 from pgsched.errors import InputError, NotFound
 
-__all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show_run"]
+__all__ = ["Filter", "cancel", "cancel_many", "list_runs", "retry", "retry_many", "show_run", "update"]
 
 LARGEST_ID = 2**63 - 1
 BATCH = 500
@@ -46,6 +47,25 @@ def retry(conn: Connection[Any], run_id: int, now: bool = False) -> str:
     if after != State.QUEUED and not (after == State.WAITING and before in RETRIED):
         raise InputError(f"run {run_id} is {before}: only dead, cancelled, missed and skipped runs can be retried")
     return str(after)
+
+
+def update(
+    conn: Connection[Any],
+    run_id: int,
+    *,
+    priority: int | None = None,
+    at: datetime | None = None,
+    queue: str | None = None,
+) -> str:
+    """Change a run that has not started; return its state after that. What is None stays as it is.
+
+    Raises NotFound, and InputError for a wrong value and for a run that is running or has ended.
+    """
+    if priority is None and at is None and queue is None:
+        raise InputError("nothing to change: give priority, at or queue")
+    values = {"id": checked(run_id), "priority": priority, "at": at, "queue": queue}
+    done = first_row(conn, "run_update", values)
+    return str(known(run_id, done if done and done["state"] else None)["state"])
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> str:
@@ -138,4 +158,4 @@ def known(run_id: int, row: Row | None) -> Row:
 
 def unknown(run_id: int) -> NotFound:
     """Make the error for an unknown run."""
-    return NotFound(f"there is no run {run_id}: `pgsched run list` shows the newest; old history is pruned")
+    return NotFound(f"there is no run {run_id}, or none that this login may see: `pgsched run list` shows the newest")

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import value
+from pgsched.db.rows import fetch, first_row, rows, value
 from pgsched.db.statements import sql
 
 
@@ -34,6 +34,34 @@ def register(conn: Connection[Any], app: str, releases: Iterable[Release]) -> st
     given = Jsonb([release.as_json() for release in releases])
     owner = value(conn, "task_register", {"app": app, "tasks": given})
     return None if owner is None else str(owner)
+
+
+def find_misfit(conn: Connection[Any], task: str, args: str) -> str | None:
+    """Return why these arguments, as JSON, do not fit the newest schema of a task; None: they fit, or it is not known.
+
+    Raises InputError for a text that is not JSON.
+    """
+    row = first_row(conn, "task_check_args", {"task": task, "args": args})
+    return str(row["problem"]) if row is not None and row["fits"] is False else None
+
+
+def declare_limits(conn: Connection[Any], app: str, *, update: bool) -> dict[str, str]:
+    """Make the limits of an app's tasks what the newest releases declare; return what was done with each, by name.
+
+    The results are created, updated and removed. `update`: False: only make the limits that are missing.
+    """
+    found = fetch(conn, "task_limits", {"app": app, "update": update})
+    return {row["name"]: row["done"] for row in found}
+
+
+def find_schema(conn: Connection[Any], task: str) -> Any:
+    """Return the JSON Schema of a task's arguments, as its newest release has registered it; None if there is none."""
+    return value(conn, "task_schema", {"task": task}) or None
+
+
+def list_names(conn: Connection[Any]) -> list[str]:
+    """Return the names of the tasks that workers have registered or offer, at most 1,000."""
+    return [row["name"] for row in rows(conn, "task_names")]
 
 
 async def release_standing(conn: AsyncConnection[Any], app: str, task: str, release: str) -> str | None:

@@ -33,7 +33,6 @@ class Registration:
     `kinds`, `tasks`: what it can run
     `lease_s`: how long its claims hold without a heartbeat, in seconds
     `jobs`: what its code declares; None: it declares nothing, and does not say what its code would
-    `removes`: jobs of the app that no process declares may be removed
     `releases`: what is registered of its tasks; None: nothing
     """
 
@@ -46,7 +45,6 @@ class Registration:
     tasks: list[str]
     lease_s: float
     jobs: Sequence[Declaration] | None = None
-    removes: bool = False
     releases: Sequence[Release] | None = None
 
 
@@ -63,8 +61,8 @@ def insert_worker(conn: Connection[Any], registration: Registration) -> int:
     process = {"hostname": socket.gethostname(), "pid": os.getpid()}
     time_of_host = {"tz_version": tzdata_version(), "clock_s": time.time()}
     way = {"pooler": pooler.pooler_of(conn)}
-    named = registration.jobs if registration.removes else None
-    declares = {"declares": None if named is None else sorted(job.name for job in named)}
+    jobs = registration.jobs
+    declares = {"declares": None if jobs is None else sorted(job.name for job in jobs)}
     known = {one.task: one.release for one in registration.releases or ()}
     values["releases"] = [known.get(task) for task in registration.tasks] if known else None
     values |= {"fleet": fleets.expected_fleet(conn), **process, **time_of_host, **way, **declares}

@@ -1,7 +1,8 @@
-"""A real browser, and a real console with a worker beside it. Skipped loudly where there is no chromium.
+"""Fixtures of the browser tests: a real browser, and a real console with a worker.
 
-The tests of a module share all of them, and the database: to start them takes longer than most of the tests. A module
-whose tests write different rows empties the tables before each test.
+Without chromium the tests are skipped, with a message. The tests of a module share the browser, the console, the worker
+and the database, because to start them takes longer than most tests. A module whose tests write different rows empties
+the tables before each test.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def watched(chromium: Any) -> Iterator[tuple[Any, list[str]]]:
-    """A page, and what its scripts have complained of: errors, and what violated its policy."""
+    """Yield a page and the list of its complaints: script errors and violations of its content security policy."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     opened, complaints = context.new_page(), list[str]()
     opened.set_default_timeout(PATIENCE_MS)
@@ -90,14 +91,14 @@ def watched(chromium: Any) -> Iterator[tuple[Any, list[str]]]:
 
 @pytest.fixture(scope="module")
 def tab(console: str, chromium: Any) -> Iterator[tuple[Any, list[str]]]:
-    """It is closed before the console ends."""
+    """A page that the tests of a module share, and its complaints. It is closed before the console ends."""
     with watched(chromium) as made:
         yield made
 
 
 @pytest.fixture
 def own_page(console: str, chromium: Any) -> Iterator[Any]:
-    """A page as `page` is, for a test that gives it a script which the others must not have."""
+    """A page of this test's own, for a script that the shared page must not have."""
     with watched(chromium) as (opened, complaints):
         yield opened
         assert not complaints
@@ -105,7 +106,7 @@ def own_page(console: str, chromium: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def page(tab: tuple[Any, list[str]]) -> Iterator[Any]:
-    """A page whose scripts may not fail, and whose policy nothing may violate."""
+    """The shared page. A script error or a violation of its content security policy fails the test."""
     opened, complaints = tab
     complaints.clear()
     opened.mouse.move(0, 0)
@@ -113,5 +114,5 @@ def page(tab: tuple[Any, list[str]]) -> Iterator[Any]:
     opened.unroute_all()
     for other in opened.context.pages:
         if other != opened:
-            other.close()  # what a failed test has left open would take the streams of the next one
+            other.close()  # pages that a failed test left open would use up streams of the next test
     assert not complaints

@@ -1,4 +1,4 @@
-"""The console in a real browser, with a real worker: the day of somebody whose job breaks."""
+"""The story of a job that breaks, in a real browser and with a real worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
     data = tmp_path / "data.csv"
     data.write_text("17\n")
 
-    # makes a job, with the preview that follows the typing
+    # Make a job. The preview follows the typing.
     page.goto(f"{console}/jobs")
     page.get_by_role("link", name="New job").click()
     page.get_by_label("name", exact=True).fill("load ledger")
@@ -37,7 +37,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
     page.get_by_role("button", name="Make the job").click()
     expect(page.get_by_role("status").filter(has_text="Job load ledger is made.")).to_be_visible()
 
-    # watches it run: the page changes without being loaded again
+    # Watch the job run. The page changes without being loaded again.
     page.evaluate("window.loaded = 'once'")
     expect(page.locator("svg.bars .bar.succeeded").first).to_be_attached()
     assert page.evaluate("window.loaded") == "once"
@@ -46,7 +46,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
     expect(page.locator("pre.log")).to_contain_text("reading")
     expect(page.locator("pre.log")).to_contain_text("17")
 
-    # it breaks, and the error is found from the overview
+    # The job breaks. The error is found from the overview.
     data.unlink()
     page.goto(console)
     failure = page.locator("tr[id^=bad-]").first
@@ -56,7 +56,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
     expect(page.locator(".error-text")).to_contain_text("exit")
     expect(page.get_by_text("No such file").first).to_be_visible()
 
-    # pauses it, repairs it, retries what died
+    # Pause the job, repair it, and retry its dead runs.
     page.goto(f"{console}/jobs/load%20ledger")
     page.get_by_text("Pause with a reason").click()
     page.get_by_label("Reason").fill("the file is gone")
@@ -73,7 +73,7 @@ def test_a_job_is_made_breaks_is_repaired_retried_paused_backfilled_and_explaine
         page.get_by_role("button", name="Retry").click()
         expect(page.get_by_role("status").filter(has_text="Retried")).to_be_visible()
 
-    # the slots of the pause are skipped; one is explained, then backfilled
+    # The slots during the pause are skipped. One of them is explained, then backfilled.
     paused = "SELECT clock_timestamp() > paused_at + interval '5 s' FROM pgsched.jobs"
     wait_until(lambda: db.execute(paused).fetchone() == (True,), 10, "two slots of the pause")
     page.goto(f"{console}/jobs/load%20ledger")

@@ -1,4 +1,4 @@
-"""Each promise that pgsched/web/static/live.js makes at its top, in a real browser."""
+"""In a real browser, the console keeps each promise that stands at the top of pgsched/web/static/live.js."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ FUTURE = ("INSERT INTO pgsched.runs (task, state, available_at) SELECT 'later', 
 
 @pytest.fixture(autouse=True)
 def emptied(db: psycopg.Connection) -> None:
-    """What the test before has written is gone."""
+    """Delete what the test before has written."""
     for table in ("pauses", "runs", "jobs", "queues"):
         db.execute(f"DELETE FROM pgsched.{table}".encode())
 
 
 @pytest.fixture(scope="module")
 def noting(tab: tuple[Any, list[str]]) -> None:
-    """Each page notes its elements before the first event."""
+    """Add a script to the tab, by which each page notes its elements before the first event."""
     tab[0].add_init_script(NOTE)
 
 
 @pytest.fixture
 def live(noting: None, console: str, page: Any) -> Callable[[str], None]:
-    """Opens a page."""
+    """A function that opens a page of the console."""
     expect.set_options(timeout=PATIENCE_MS)
 
     def opened(path: str) -> None:
@@ -50,7 +50,7 @@ def live(noting: None, console: str, page: Any) -> Callable[[str], None]:
 
 
 def shows(page: Any, more: int = 1) -> None:
-    """Wait for so many events that showed something."""
+    """Wait until the page has shown at least `more` events."""
     wait_until(lambda: page.evaluate("window.shows") >= more, 30, "an event")
 
 
@@ -70,7 +70,7 @@ def say(db: psycopg.Connection, run_id: int, first: int, n: int) -> None:
 
 @contextmanager
 def shut(beside: psycopg.Connection, name: str) -> Iterator[None]:
-    """Nobody can connect to the database for the time of the block."""
+    """Refuse new connections to the database during the block."""
     beside.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
     try:
         yield
@@ -79,7 +79,7 @@ def shut(beside: psycopg.Connection, name: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/runs", "/queues"])
-def test_the_first_event_replaces_nothing_that_has_not_changed(
+def test_the_first_event_replaces_no_unchanged_element(
     live: Callable[[str], None], page: Any, db: psycopg.Connection, path: str
 ) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) SELECT 'job ' || n, 't', '0 2 * * *'"
@@ -90,7 +90,7 @@ def test_the_first_event_replaces_nothing_that_has_not_changed(
     assert page.evaluate(ALIVE) > 0.95
 
 
-def test_focus_typed_text_ticks_and_details_stay(
+def test_an_event_keeps_focus_typed_text_ticks_and_opened_details(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('mail', 3)")
@@ -110,7 +110,7 @@ def test_focus_typed_text_ticks_and_details_stay(
     assert page.evaluate("document.getElementById('new-queue').open")
 
 
-def test_an_output_stays_at_its_end_and_one_that_was_scrolled_up_where_it_is(
+def test_an_output_stays_at_its_end_unless_it_was_scrolled_up(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
     run_id = run_with_output(db, 120)
@@ -128,7 +128,7 @@ def test_an_output_stays_at_its_end_and_one_that_was_scrolled_up_where_it_is(
     assert page.evaluate("document.querySelector('.log').scrollTop") == 100
 
 
-def test_while_runs_are_picked_no_row_moves_and_what_is_new_is_counted(
+def test_while_runs_are_picked_no_row_moves_and_new_runs_are_counted(
     live: Callable[[str], None], page: Any, db: psycopg.Connection
 ) -> None:
     db.execute(FUTURE, [50])
@@ -167,7 +167,7 @@ def test_a_list_that_is_pointed_at_does_not_move(
     expect(page.locator("[data-hold] tr[id]")).to_have_count(6)
 
 
-def test_figures_that_cannot_be_brought_up_to_date_say_so(
+def test_figures_that_cannot_be_updated_are_marked_as_not_live(
     live: Callable[[str], None], page: Any, db: psycopg.Connection, dsn: str
 ) -> None:
     live("/runs")
@@ -188,7 +188,7 @@ def test_figures_that_cannot_be_brought_up_to_date_say_so(
     expect(page.locator("#liveness")).to_have_text("live")
 
 
-def test_a_stream_that_was_refused_is_begun_again(live: Callable[[str], None], page: Any) -> None:
+def test_a_refused_stream_is_opened_again(live: Callable[[str], None], page: Any) -> None:
     refused = []
 
     def refuse(route: Any) -> None:
@@ -217,7 +217,7 @@ def test_ages_are_counted_by_the_browser(live: Callable[[str], None], page: Any,
 
 def test_the_seventh_window_does_not_hang(console: str, page: Any, db: psycopg.Connection) -> None:
     pages = [page]
-    for _ in range(7):  # opened by the first one: they share its process
+    for _ in range(7):  # the first window opens the others, so that they share its process
         with page.expect_popup() as opening:
             page.evaluate("() => { window.open('about:blank') }")
         pages.append(opening.value)

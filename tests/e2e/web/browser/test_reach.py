@@ -1,4 +1,4 @@
-"""Every page in a real browser: at 400 pixels, in light and dark, and by keyboard alone."""
+"""Every page can be used in a real browser: at 400 pixels, in light and dark, and by keyboard alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ pytest.importorskip("playwright.sync_api", reason="no playwright: pip install 'p
 JOB = "a%20job%20with%20a%20rather%20long%20name_that_goes_on_and_on"
 PAGES = (
     "/", "/?range=1y", "/jobs", f"/jobs/{JOB}?at=", f"/jobs/{JOB}?range=1y", f"/jobs/{JOB}?day={{day}}", "/job/new",
+    f"/job/run/{JOB}", "/runs/new", "/runs/new?task=t",
     f"/job/edit/{JOB}", f"/job/backfill/{JOB}?from=2026-05-01&to=2026-05-04", "/runs", "/runs?state=dead&error=x",
     "/runs/{dead}", "/runs/{child}", "/runs/{child}/tree", "/backfills/{backfill}", "/queues", "/workers", "/alerts",
     "/audit", "/doctor", "/runs/999999999",
@@ -53,7 +54,7 @@ cells => [...document.querySelectorAll(cells)].filter(cell => {
 
 @pytest.fixture(scope="module")
 def pages(console: str, dsn: str) -> list[str]:
-    """The address of every page, with long texts on each."""
+    """The addresses of all pages, with long texts on each page."""
     name = JOB.replace("%20", " ")
     with psycopg.connect(dsn, autocommit=True) as db:
         for text in ROWS:
@@ -65,7 +66,7 @@ def pages(console: str, dsn: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
-def test_every_page_fits_a_telephone_and_can_be_read(pages: list[str], chromium: Any, scheme: str) -> None:
+def test_every_page_fits_a_telephone_and_has_enough_contrast(pages: list[str], chromium: Any, scheme: str) -> None:
     context = chromium.new_context(viewport={"width": 400, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     for url in pages:
@@ -85,7 +86,7 @@ def test_short_words_of_tables_are_not_broken_where_there_is_room(pages: list[st
 
 
 @pytest.mark.long
-def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(pages: list[str], own_page: Any) -> None:
+def test_the_keyboard_reaches_every_control_and_shows_an_outline(pages: list[str], own_page: Any) -> None:
     page = own_page
     page.add_init_script(NOT_LIVE)
     for url in pages:
@@ -103,7 +104,7 @@ def test_everything_on_every_page_is_reached_by_the_keyboard_and_is_seen_to_be(p
         assert page.evaluate("document.activeElement === document.body"), f"{url} cannot be left again"
 
 
-def test_the_first_stop_leads_past_the_navigation(pages: list[str], page: Any) -> None:
+def test_the_first_tab_stop_skips_the_navigation(pages: list[str], page: Any) -> None:
     page.goto(next(url for url in pages if url.endswith("/jobs")))
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
@@ -114,9 +115,9 @@ def test_the_first_stop_leads_past_the_navigation(pages: list[str], page: Any) -
 TOO_WIDE = """() => [...document.querySelectorAll("main *, header *")]
   .filter((one) => one.getBoundingClientRect().right > innerWidth + 1).slice(0, 3)
   .map((one) => one.outerHTML.slice(0, 120))"""
-# What a live page replaces on its way would count as never reached.
+# No live updates, because an element that an update replaces would count as never reached.
 NOT_LIVE = "window.EventSource = class { addEventListener() {} close() {} }"
-# How many there are that a keyboard has to reach.
+# Returns how many elements a keyboard has to reach.
 FOCUSABLE = """() => {
   const kinds = "a[href], button, input, select, textarea, summary, [tabindex='0']";
   window.reached = new WeakSet([document.activeElement]);

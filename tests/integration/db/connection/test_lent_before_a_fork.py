@@ -15,7 +15,7 @@ ANSWERS, FAILED = "SELECT pg_backend_pid()", 99
 
 
 def in_child(work: Callable[[], bool]) -> bool:
-    """What `work` returns in a forked process, which must not raise."""
+    """Call `work`, which must not raise, in a forked process, and return its result."""
     child = os.fork()
     if child == 0:
         code = FAILED

@@ -1,4 +1,4 @@
-"""The server notices by itself that the host of a session is gone: its locks must not outlive it for hours."""
+"""The server itself ends a session whose host is gone, because locks must not outlive the host for hours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = """SELECT current_setting('tcp_keepalives_idle')::int + current_setting(
 
 @pytest.fixture
 def by_tcp(private_cluster: PrivateCluster) -> str:
-    """The DSN of a server that is reached by TCP, as most are."""
+    """Return the DSN of a server that is reached by TCP, as most servers are."""
     private_cluster.stop()
     private_cluster.start_on_tcp()
     return private_cluster.dsn
@@ -35,6 +35,6 @@ def test_a_session_whose_host_is_gone_ends_within_half_a_minute(by_tcp: str) -> 
     assert asyncio.run(ask()) == (25, "15000")
 
 
-def test_who_says_otherwise_in_the_dsn_is_heard(by_tcp: str) -> None:
+def test_keepalive_settings_of_the_dsn_are_used(by_tcp: str) -> None:
     with connect(make_conninfo(by_tcp, options="-c tcp_keepalives_idle=600")) as conn:
         assert conn.execute("SHOW tcp_keepalives_idle").fetchone() == ("600",)

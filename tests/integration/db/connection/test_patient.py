@@ -1,4 +1,7 @@
-"""Nobody waits for ever for a server that has stopped answering, and attempts in vain leave nothing behind."""
+"""No call waits for ever for a server that has stopped answering.
+
+A connection attempt that fails leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,11 @@ def proxy(dsn: str) -> Iterator[Proxy]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an answer may take seconds, a tenth of one is enough."""
+    """Shorten the extra time for an answer from seconds to a tenth of a second."""
     monkeypatch.setattr(bounded, "MARGIN_S", 0.1)
 
 
-def test_a_statement_that_nobody_answers_ends_with_its_connection(proxy: Proxy) -> None:
+def test_an_unanswered_statement_fails_and_closes_its_connection(proxy: Proxy) -> None:
     conn = connect(proxy.dsn, timeout_s=0.5)
     proxy.silence("down")
     with pytest.raises(Unanswered) as raised:
@@ -52,7 +55,7 @@ def test_a_statement_that_nobody_answers_ends_with_its_connection(proxy: Proxy) 
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_an_interrupt_at_any_point_of_the_wait_leaves_no_statement_that_goes_on(
+def test_an_interrupt_at_any_point_of_the_wait_leaves_no_running_statement(
     dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: int
 ) -> None:
     calls = 0
@@ -72,7 +75,7 @@ def test_an_interrupt_at_any_point_of_the_wait_leaves_no_statement_that_goes_on(
     assert conn.closed
 
 
-def test_so_does_an_asynchronous_one(proxy: Proxy) -> None:
+def test_an_unanswered_async_statement_fails_and_closes_its_connection(proxy: Proxy) -> None:
     async def ask() -> None:
         conn = await aconnect(proxy.dsn, timeout_s=0.5)
         await asyncio.to_thread(proxy.silence, "up")
@@ -85,7 +88,7 @@ def test_so_does_an_asynchronous_one(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_one_who_holds_the_loop_gets_what_comes_at_once_before_others_have_a_turn(dsn: str, held: bool) -> None:
+def test_a_wait_that_holds_the_loop_ends_before_other_tasks_run(dsn: str, held: bool) -> None:
     turns = 0
 
     async def others() -> None:
@@ -106,7 +109,7 @@ def test_one_who_holds_the_loop_gets_what_comes_at_once_before_others_have_a_tur
     asyncio.run(ask())
 
 
-def test_what_comes_later_is_waited_for_in_the_loop(dsn: str) -> None:
+def test_a_late_answer_is_awaited_in_the_event_loop(dsn: str) -> None:
     async def ask() -> None:
         async with await aconnect(dsn) as conn:
             bounded.hold(conn, 0.02)
@@ -152,7 +155,7 @@ def test_the_loop_is_not_held_while_an_answer_comes_in_pieces() -> None:
     far.close()
 
 
-def test_who_holds_the_loop_gives_up_too(proxy: Proxy) -> None:
+def test_an_unanswered_statement_that_holds_the_loop_fails_too(proxy: Proxy) -> None:
     async def ask() -> None:
         conn = await aconnect(proxy.dsn, timeout_s=0.5)
         bounded.hold(conn, 0.01)
@@ -164,7 +167,7 @@ def test_who_holds_the_loop_gives_up_too(proxy: Proxy) -> None:
     asyncio.run(ask())
 
 
-def test_a_server_that_is_alive_says_itself_that_it_takes_too_long(dsn: str) -> None:
+def test_a_live_server_itself_cancels_a_statement_that_takes_too_long(dsn: str) -> None:
     with connect(dsn, timeout_s=0.3) as conn:
         conn.execute("SELECT pg_sleep(0.1)")
         with pytest.raises(psycopg.errors.QueryCanceled):
@@ -181,7 +184,7 @@ def test_an_answer_that_comes_in_pieces_is_waited_for(dsn: str) -> None:
         assert len(rows) == 40 and time.monotonic() - began > 0.6
 
 
-def test_without_a_limit_it_waits(dsn: str) -> None:
+def test_without_a_limit_a_statement_waits_for_its_answer(dsn: str) -> None:
     with connect(dsn, timeout_s=0) as conn:
         assert isinstance(conn, PatientConnection)
         assert conn.answer_within_s is None
@@ -195,7 +198,7 @@ def test_without_a_limit_it_waits(dsn: str) -> None:
     asyncio.run(ask())
 
 
-def test_an_enqueue_that_nobody_answers_says_that_it_may_have_happened(
+def test_an_unanswered_enqueue_says_that_the_run_may_have_been_made(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = App("patient", dsn=proxy.dsn)
@@ -213,14 +216,14 @@ def test_an_enqueue_that_nobody_answers_says_that_it_may_have_happened(
 
 
 def sockets() -> int:
-    """How many this process has open."""
+    """Return how many sockets this process has open."""
     links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return sum(str(link).startswith("socket:") for link in links)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc here")
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_connection_attempt_in_vain_leaves_no_socket(asynchronous: bool) -> None:
+def test_a_failed_connection_attempt_leaves_no_socket(asynchronous: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         dsn = f"host=127.0.0.1 port={deaf.getsockname()[1]} user=u dbname=d connect_timeout=2"
 
@@ -232,7 +235,7 @@ def test_a_connection_attempt_in_vain_leaves_no_socket(asynchronous: bool) -> No
                     connect(dsn)
 
         gc.collect()
-        gc.disable()  # as good as: a worker looks for circles seldom
+        gc.disable()  # a worker seldom collects reference cycles
         try:
             before = sockets()
             attempt()
@@ -249,7 +252,7 @@ def test_a_connection_that_breaks_at_its_first_question_is_closed(proxy: Proxy) 
     wait_until(lambda: not proxy.links, what="the connection to be closed")
 
 
-def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
+def test_detecting_a_pooler_fails_when_the_pooler_stops_answering(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight = PatientConnection.connect
@@ -265,7 +268,7 @@ def test_a_pooler_that_stops_answering_while_it_is_examined_is_given_up(
         pooler.detect_pooler(proxy.dsn)
 
 
-def test_a_stream_without_end_lets_others_have_their_turn() -> None:
+def test_an_endless_answer_lets_other_tasks_of_the_loop_run() -> None:
     reading, writing = socket.socketpair()
     with reading, writing:
         writing.send(b"there is always more")
@@ -281,14 +284,14 @@ def test_a_stream_without_end_lets_others_have_their_turn() -> None:
         assert time.monotonic() - began < 1.0
 
 
-def test_all_that_has_come_is_read_in_one_round_of_the_event_loop(dsn: str) -> None:
-    """A worker's loop comes round once in a few milliseconds, and libpq reads 16 KB at a time."""
+def test_an_answer_that_has_arrived_is_read_in_few_rounds_of_the_loop(dsn: str) -> None:
+    """A round of a worker's event loop may take a few milliseconds, and libpq reads 16 KB at a time."""
 
     async def scene() -> None:
         async with await aconnect(dsn) as conn:
             asked = asyncio.create_task(conn.execute("SELECT repeat('x', 1000) FROM generate_series(1, 150)"))
-            await asyncio.sleep(0)  # it is sent
-            threading.Event().wait(0.5)  # a handler is at work meanwhile
+            await asyncio.sleep(0)  # the statement is sent
+            threading.Event().wait(0.5)  # block the loop, as a handler does, while the answer arrives
             rounds = 0
             for rounds in range(100):  # noqa: B007
                 await asyncio.sleep(0)

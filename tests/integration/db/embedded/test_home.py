@@ -1,4 +1,4 @@
-"""The folder of the embedded server: whose it is, and who may write there."""
+"""The embedded server refuses a home directory that others own or may write to."""
 
 from __future__ import annotations
 

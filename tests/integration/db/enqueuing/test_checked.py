@@ -1,4 +1,7 @@
-"""Runs that the statement itself has judged: what the trigger would have done to them has been done all the same."""
+"""Runs that the enqueueing statement has checked itself, in place of the trigger (column `checked`).
+
+Everything that the trigger does for other runs is done for these as well.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ DECIDED = {**VALUES, "queue": "default", "priority": 5, "max_attempts": 3}
 
 @pytest.fixture
 def task(dsn: str) -> Iterator[Task[Any, Any]]:
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
 
     @app.task(name="t")
     def t(n: int) -> None: ...
@@ -43,18 +46,18 @@ def one_and_many(task: Any) -> None:
     task.enqueue_many(MANY)
 
 
-def test_many_plain_runs_are_judged_together(task: Task[Any, Any], db: psycopg.Connection) -> None:
+def test_many_plain_runs_are_checked_together(task: Task[Any, Any], db: psycopg.Connection) -> None:
     one_and_many(task)
     assert one(db, CHECKED) == len(MANY)
 
 
-def test_a_few_runs_are_not_worth_a_question(task: Task[Any, Any], db: psycopg.Connection) -> None:
+def test_a_few_runs_are_checked_by_the_trigger(task: Task[Any, Any], db: psycopg.Connection) -> None:
     task.enqueue_many(MANY[1:])
     assert one(db, CHECKED) == 0
 
 
 @pytest.mark.parametrize("options", [{"delay": 60}, {"concurrency_key": "k"}, {"unique_key": "k"}])
-def test_what_is_not_plain_is_left_to_the_trigger(
+def test_runs_that_are_not_plain_are_checked_by_the_trigger(
     options: dict[str, Any], task: Task[Any, Any], db: psycopg.Connection
 ) -> None:
     task.options(**options).enqueue(n=1)
@@ -64,7 +67,7 @@ def test_what_is_not_plain_is_left_to_the_trigger(
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == ("unique_key" in options)
 
 
-def test_a_limited_queue_holds_them(task: Task[Any, Any], db: psycopg.Connection) -> None:
+def test_a_limited_queue_holds_one_and_many_runs(task: Task[Any, Any], db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('default', 1)")
     one_and_many(task)
     assert db.execute("SELECT state, count(*) FROM pgsched.runs GROUP BY state").fetchall() == [
@@ -72,15 +75,15 @@ def test_a_limited_queue_holds_them(task: Task[Any, Any], db: psycopg.Connection
     ]
 
 
-def test_a_full_queue_refuses_them(task: Task[Any, Any], db: psycopg.Connection) -> None:
+def test_a_full_queue_refuses_many_runs(task: Task[Any, Any], db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.queues (name, max_depth) VALUES ('default', 2)")
     task.enqueue(n=1)
     with pytest.raises(QueueFull):
         task.enqueue_many(MANY)
 
 
-def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect: Open, db: psycopg.Connection) -> None:
-    """The lock is there before the question whether the queue is limited: no limit can come in between unseen."""
+def test_the_leader_sees_a_writer_that_has_only_checked_its_runs(connect: Open, db: psycopg.Connection) -> None:
+    """The statement takes its lock before it looks for a limit of the queue. So no limit can come in between unseen."""
     producer = connect(autocommit=False)
     assert list_writers(db) == {}
     row = producer.execute(enqueue.sql("enqueue_plain"), DECIDED).fetchone()
@@ -89,7 +92,7 @@ def test_a_queue_that_is_limited_while_they_are_made_knows_of_the_writer(connect
 
 
 @pytest.mark.parametrize("how", ["one", "many"])
-def test_a_sleeping_worker_is_told(how: str, task: Task[Any, Any], connect: Open, db: psycopg.Connection) -> None:
+def test_a_sleeping_worker_is_notified(how: str, task: Task[Any, Any], connect: Open, db: psycopg.Connection) -> None:
     db.execute(ASLEEP, [600_000])
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
@@ -101,7 +104,9 @@ def test_a_sleeping_worker_is_told(how: str, task: Task[Any, Any], connect: Open
     assert one(db, CHECKED) == (0 if how == "one" else len(MANY))
 
 
-def test_nobody_is_told_while_nobody_sleeps(task: Task[Any, Any], connect: Open, db: psycopg.Connection) -> None:
+def test_no_notification_is_sent_while_no_worker_sleeps(
+    task: Task[Any, Any], connect: Open, db: psycopg.Connection
+) -> None:
     db.execute(ASLEEP, [-1000])
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
@@ -130,8 +135,8 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=str)
-def test_bad_values_are_refused_as_ever(bad: dict[str, Any], db: psycopg.Connection) -> None:
-    """Where an array is no bad value for the trigger, it is none here."""
+def test_bad_values_of_one_run_are_refused(bad: dict[str, Any], db: psycopg.Connection) -> None:
+    """For the trigger, an array as args is no bad value; so the run is made here too."""
     values = {"args": "{}", "trace": None, **VALUES, **bad}
     if bad == {"args": "[1]"}:
         db.execute(enqueue.sql("enqueue"), values)
@@ -144,7 +149,7 @@ def test_bad_values_are_refused_as_ever(bad: dict[str, Any], db: psycopg.Connect
 @pytest.mark.parametrize(
     "bad", [bad for bad in BAD if bad.keys() & {"task", "queue", "priority", "max_attempts", "timeout"}], ids=str
 )
-def test_bad_values_of_many_are_not_plain(bad: dict[str, Any], db: psycopg.Connection) -> None:
+def test_bad_values_of_many_runs_are_refused(bad: dict[str, Any], db: psycopg.Connection) -> None:
     assert db.execute(enqueue.sql("enqueue_plain"), {**VALUES, **bad}).fetchone() == (False,)
     with pytest.raises(psycopg.errors.CheckViolation):
         enqueue.enqueue_many(db, ["{}"] * enqueue.WORTH_CHECKING, {**VALUES, **bad})
@@ -177,6 +182,6 @@ def test_no_later_edit_makes_a_row_impossible(change: str, db: psycopg.Connectio
         "(task, state) VALUES ('t', 'lost')",
     ],
 )
-def test_no_row_is_made_impossible(columns: str, db: psycopg.Connection) -> None:
+def test_no_insert_makes_an_impossible_row(columns: str, db: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.CheckViolation):
         db.execute(f"INSERT INTO pgsched.runs {columns}")

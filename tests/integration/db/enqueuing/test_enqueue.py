@@ -1,4 +1,4 @@
-"""Enqueueing: the row, the caller's own transaction, unique keys, and connections that break."""
+"""Enqueueing one run: its row, the caller's own transaction, unique keys, and connections that break."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgsched import App, DatabaseUnreachable, InputError
 from pgsched.app.options import OPTIONS
 from pgsched.app.task import Task
 from pgsched.core import payload
-from pgsched.db.enqueuer import is_alive
+from pgsched.db.connection.reuse import is_alive
 from pgsched.db.queries.runs.enqueue import enqueue
 
 pytestmark = [pytest.mark.pg14, pytest.mark.packages]
@@ -26,7 +26,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 
 @pytest.fixture
 def greet(dsn: str) -> Any:
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
 
     @app.task(name="greet", queue="mail", timeout=30)
     def greet(name: str) -> None: ...
@@ -48,14 +48,16 @@ def count(db: psycopg.Connection[Any]) -> int:
     return int(row[0])
 
 
-def test_an_enqueued_run_waits_in_its_queue(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_an_enqueued_run_is_queued_with_the_options_of_its_task(
+    greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
     run = run_of(db, greet.enqueue("Ada"))
     assert (run["task"], run["args"], run["queue"], run["state"]) == ("greet", {"name": "Ada"}, "mail", "queued")
     assert (run["timeout"], run["priority"], run["max_attempts"]) == (timedelta(seconds=30), 5, 3)
     assert (run["job_id"], run["origin"], run["kind"]) == (None, "enqueue", "task")
 
 
-def test_both_forms_make_the_same_row(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_sync_and_async_enqueue_make_the_same_row(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     async def main() -> int:
         try:
             return await greet.options(priority=1).enqueue_async(name="Ada")
@@ -74,7 +76,7 @@ def test_options_become_columns(greet: Task[Any, Any], db: psycopg.Connection[An
     assert options.items() <= run.items()
 
 
-def test_a_delayed_run_is_born_scheduled(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_a_delayed_run_is_made_as_scheduled(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     at = datetime(2100, 1, 1, tzinfo=UTC)
     assert run_of(db, greet.options(at=at).enqueue("Ada"))["available_at"] == at
     run = run_of(db, greet.options(delay=3600).enqueue("Ada"))
@@ -156,7 +158,7 @@ def test_an_enqueue_waits_for_the_transaction_that_holds_its_key(
 
 
 def end_sessions(db: psycopg.Connection[Any]) -> None:
-    """End every enqueueing session of this database, and see it gone."""
+    """End every enqueueing session of this database, and wait until it is gone."""
     mine = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'pgsched enqueue%'"
     assert db.execute(f"SELECT pg_terminate_backend(pid, 10000) {mine}").fetchall() != []
 
@@ -204,14 +206,14 @@ def test_every_thread_has_a_connection_of_its_own(greet: Task[Any, Any], db: psy
 
 
 def test_without_a_server_the_error_says_so() -> None:
-    task = App(dsn="host=127.0.0.1 port=1 connect_timeout=1").task(lambda: None)
+    task = App("test", dsn="host=127.0.0.1 port=1 connect_timeout=1").task(lambda: None)
     with pytest.raises(DatabaseUnreachable, match="cannot reach the database"):
         task.enqueue()
     with pytest.raises(DatabaseUnreachable, match="cannot reach the database"):
         asyncio.run(task.enqueue_async())
 
 
-def test_arguments_that_only_the_database_finds_too_large_are_refused_before(
+def test_arguments_that_only_the_database_finds_too_large_are_refused(
     greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
     values = dict.fromkeys(OPTIONS)

@@ -1,4 +1,4 @@
-"""Options of an enqueue in Python and in SQL: tags, limits, refusals, encodings."""
+"""Options of an enqueue in Python and in SQL: tags, limits, refusals, and encodings."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)
 
 
-# ---- the same in SQL
+# ---- the SQL function
 
 
-def test_the_sql_function_takes_everything(db: psycopg.Connection[Any]) -> None:
+def test_the_sql_function_takes_every_option(db: psycopg.Connection[Any]) -> None:
     call = (
         "SELECT * FROM pgsched.enqueue_result(task => 't', args => '{\"a\": 1}', queue => 'q', priority => 2,"
         " at => '2100-01-01Z', unique_key => 'u', unique_scope => 'bucket(1 day)', on_conflict => 'keep_time',"
@@ -47,13 +47,13 @@ def test_reject_in_sql_is_a_unique_violation(db: psycopg.Connection[Any]) -> Non
         ("unique_key => repeat('x', 501)", "unique_key: 501 characters, at most 500 are allowed"),
         ("idempotency_key => ' k'", "idempotency_key: must not begin or end with a space"),
         ("idempotency_key => 'k', idempotency_retention => '0'", "idempotency_retention: 00:00:00 is less than"),
-        ("on_conflict => 'merge'", 'on_conflict: "merge" is not one of return, reject, replace, keep_time'),
+        ("on_conflict => 'mix'", 'on_conflict: "mix" is not one of return, reject, replace, keep_time, merge'),
         ("tags => ARRAY['']", "tags: must not be empty"),
         ("tags => array_fill('x'::text, ARRAY[101])", "tags: 101 tags, at most 100 are allowed"),
         ("unique_key => 'k', at => 'infinity'", "at: infinity is not an instant"),
     ],
 )
-def test_the_sql_function_refuses_what_does_not_fit(db: psycopg.Connection[Any], options: str, message: str) -> None:
+def test_the_sql_function_refuses_bad_options(db: psycopg.Connection[Any], options: str, message: str) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match=message):
         db.execute(f"SELECT pgsched.enqueue('t', {options})")
 
@@ -75,12 +75,12 @@ def test_tags_are_kept_with_the_run(app: App, db: psycopg.Connection[Any]) -> No
         ({"tags": "eu"}, "tags: expected a list of text"),
         ({"tags": [""]}, "tags: must not be empty"),
         ({"tags": ["x"] * 101}, "tags: 101 tags, at most 100 are allowed"),
-        ({"on_conflict": "merge"}, 'on_conflict: "merge" is not one of return, reject, replace, keep_time'),
+        ({"on_conflict": "mix"}, 'on_conflict: "mix" is not one of return, reject, replace, keep_time, merge'),
         ({"idempotency_retention": 0}, "idempotency_retention: 0 s is out of range"),
         ({"idempotency_key": "x" * 501}, "idempotency_key: 501 characters, at most 500"),
     ],
 )
-def test_options_are_refused_where_they_are_given(greet: Task[Any, Any], options: Any, message: str) -> None:
+def test_bad_options_are_refused_before_the_enqueue(greet: Task[Any, Any], options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         greet.options(**options)
 
@@ -105,7 +105,7 @@ def test_a_full_queue_is_an_error_of_its_own(
         greet.enqueue("Bob", connection=connect())
 
 
-def test_what_pgsched_refuses_on_the_callers_connection_is_told_in_its_words(
+def test_a_refusal_on_the_callers_connection_is_a_pgsched_error(
     greet: Task[Any, Any], app: App, connect: Connect
 ) -> None:
     mine = connect(autocommit=False)
@@ -132,7 +132,9 @@ def test_a_run_that_only_limits_hold_waits_for_its_new_time(greet: Task[Any, Any
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1", "UTF8"])
-def test_how_is_told_whatever_the_connections_encoding(encoding: str, greet: Task[Any, Any], connect: Connect) -> None:
+def test_how_is_returned_whatever_the_connections_encoding(
+    encoding: str, greet: Task[Any, Any], connect: Connect
+) -> None:
     mine = connect(client_encoding=encoding, row_factory=psycopg.rows.namedtuple_row)
     unique = greet.options(unique_key="k", connection=mine)
     assert [greet.enqueue("a", connection=mine).how, unique.enqueue("a").how, unique.enqueue("a").how] == [

@@ -1,4 +1,8 @@
-"""One enqueue over a connection of pgsched's own goes by libpq's calls, and does what a cursor does."""
+"""Enqueues on a connection of pgsched's own, and on connections that the caller uses for other work too.
+
+pgsched's own connection works again after a refused enqueue, and is replaced if a statement or transaction was left
+open on it.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,10 @@ from pgsched.app.task import Task
 from pgsched.db.connection.connect import connect as connect_ours
 from pgsched.errors import PgschedError
 
-PLAN = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'pgsched%'"
+PLANS = "SELECT count(*) FROM pg_prepared_statements"
 
 
-class Queue(str, Enum):  # noqa: UP042 - what str() makes of it is not the text
+class Queue(str, Enum):  # noqa: UP042 - str() of a member is not its text
     MAIL = "mail"
 
 
@@ -34,7 +38,7 @@ class Word(str, Enum):  # noqa: UP042
 
 @pytest.fixture
 def greet(dsn: str) -> Iterator[Task[Any, Any]]:
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
 
     @app.task(name="greet")
     def greet(name: str) -> None: ...
@@ -44,7 +48,7 @@ def greet(dsn: str) -> Iterator[Task[Any, Any]]:
 
 
 def refuse(db: psycopg.Connection[Any]) -> None:
-    """Let the database refuse a run that is called so."""
+    """Make the database refuse a run whose argument is the name Mallory."""
     db.execute("ALTER TABLE pgsched.runs ADD CONSTRAINT no_mallory CHECK (args ->> 'name' <> 'Mallory')")
 
 
@@ -52,8 +56,8 @@ def names(db: psycopg.Connection[Any]) -> list[str]:
     return [row[0] for row in db.execute("SELECT args ->> 'name' FROM pgsched.runs ORDER BY id").fetchall()]
 
 
-def test_it_goes_on_after_many_have_been_refused(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
-    """After a rollback psycopg drops every plan of the session, if it has prepared one itself."""
+def test_an_enqueue_works_after_a_refused_enqueue_many(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+    """After a rollback, psycopg drops every plan of the session if it has prepared one itself."""
     refuse(db)
     greet.enqueue("Ada")
     for _ in range(7):
@@ -64,7 +68,9 @@ def test_it_goes_on_after_many_have_been_refused(greet: Task[Any, Any], db: psyc
     assert names(db) == ["Ada", *["Bob"] * 7, "Cleo"]
 
 
-def test_it_goes_on_after_many_have_been_refused_in_asyncio(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_an_async_enqueue_works_after_a_refused_enqueue_many(
+    greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
     refuse(db)
 
     async def main() -> None:
@@ -80,7 +86,7 @@ def test_it_goes_on_after_many_have_been_refused_in_asyncio(greet: Task[Any, Any
     assert names(db) == ["Ada", *["Bob"] * 7, "Cleo"]
 
 
-def test_one_that_is_refused_ends_nothing(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_an_enqueue_works_after_a_refused_enqueue(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     refuse(db)
     greet.enqueue("Ada")
     with pytest.raises(PgschedError, match="no_mallory"):
@@ -89,7 +95,7 @@ def test_one_that_is_refused_ends_nothing(greet: Task[Any, Any], db: psycopg.Con
     assert names(db) == ["Ada", "Bob"]
 
 
-def test_a_text_of_another_kind_is_the_text(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_enum_options_are_stored_as_their_values(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     for over in (None, db):
         greet.options(queue=Queue.MAIL, concurrency_key=Queue.MAIL, connection=over).enqueue("Ada")
         greet.options(queue=Queue.MAIL, priority=Level.HIGH, connection=over).enqueue_many([{"name": "Bob"}])
@@ -97,17 +103,17 @@ def test_a_text_of_another_kind_is_the_text(greet: Task[Any, Any], db: psycopg.C
     assert sorted(found) == [("mail", "7")] * 2 + [("mail", "mail")] * 2
 
 
-def test_a_word_of_another_kind_is_the_word() -> None:
+def test_an_enum_word_becomes_a_plain_string() -> None:
     for name, word in (("on_conflict", Word.REJECT), ("unique_scope", Word.ACTIVE)):
         found = OPTIONS[name](name, word)
         assert (found, type(found)) == (word.value, str)
 
 
 @pytest.mark.parametrize("busy", [True, False])
-def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
+def test_a_connection_left_busy_or_in_a_transaction_is_replaced(
     greet: Task[Any, Any], db: psycopg.Connection[Any], busy: bool
 ) -> None:
-    """As a signal may leave it: busy, or in a transaction that nobody would end."""
+    """A signal may leave a connection busy, or in a transaction that nothing would end."""
     greet.enqueue("Ada")
     left = greet.app.database.send(None, lambda mine: mine)
     if busy:
@@ -120,13 +126,13 @@ def test_a_connection_that_nobody_waits_with_any_more_is_replaced(
 
 
 @pytest.mark.parametrize("encoding", ["utf8", "latin1"])
-def test_a_connection_that_others_use_too_is_theirs_in_every_way(
+def test_an_enqueue_leaves_a_callers_connection_as_it_is(
     greet: Task[Any, Any], db: psycopg.Connection[Any], dsn: str, encoding: str
 ) -> None:
-    """It may have another encoding, and be in a pipeline."""
+    """The connection may have another encoding, and be in a pipeline."""
     with connect_ours(dsn, encoding=encoding) as conn:
         greet.enqueue("Zoë", connection=conn)
         with conn.pipeline():
             greet.enqueue("Noë", connection=conn)
-        assert conn.execute(PLAN).fetchone() == (0,)
+        assert conn.execute(PLANS).fetchone() == (0,)
     assert names(db) == ["Zoë", "Noë"]

@@ -1,4 +1,4 @@
-"""What cannot be a run is refused in one clear line, in SQL and in Python."""
+"""An enqueue with bad values is refused in one clear line, in SQL and in Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_sql_says_what_is_wrong(db: psycopg.Connection[Any], function: str, call
 
 @pytest.mark.parametrize("given", [{"unique_key": "\ud800"}, {"idempotency_key": "a\udfff"}, {"queue": "\ud800"},
                                    {"concurrency_key": "\ud800"}, {"tags": ["\ud800"]}])  # fmt: skip
-def test_half_a_character_is_no_text(app: App, greet: Any, given: dict[str, Any]) -> None:
+def test_half_a_surrogate_pair_is_refused(app: App, greet: Any, given: dict[str, Any]) -> None:
     (field,) = given
     with pytest.raises(InputError, match=f"{field}: holds half a surrogate pair"):
         greet.options(**given).enqueue("x")

@@ -99,7 +99,7 @@ def test_an_idempotency_key_remembers_the_run_that_was_found(greet: Task[Any, An
     assert both.enqueue("Bob") == first
 
 
-def test_a_key_that_met_another_run_keeps_what_became_of_that(
+def test_an_idempotency_key_keeps_the_result_of_the_run_it_found(
     greet: Task[Any, Any], app: App, db: psycopg.Connection[Any]
 ) -> None:
     first = greet.options(unique_key="u", idempotency_key="h").enqueue("Ada")
@@ -130,7 +130,7 @@ def test_a_rolled_back_enqueue_leaves_no_key(
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_a_plain_insert_cannot_name_a_key_that_nobody_would_keep(
+def test_a_plain_insert_cannot_set_an_idempotency_key(
     taken: bool, greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
     if taken:

@@ -1,4 +1,4 @@
-"""Unique keys, their scopes and what happens on a conflict."""
+"""Unique keys, their scopes, and what each policy does on a conflict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 LATER = datetime(2100, 1, 1, 10, 15, tzinfo=UTC)
 
 
-# ---- what an enqueue gives
+# ---- what an enqueue returns
 
 
 def test_an_enqueue_gives_an_int_that_says_whether_a_run_was_made(greet: Task[Any, Any]) -> None:
@@ -68,7 +68,7 @@ def test_replace_takes_the_new_payload_and_the_new_time(greet: Task[Any, Any], d
     assert datetime.fromisoformat(run["available_at"]) < datetime.now(UTC) + timedelta(hours=1), "sooner again"
 
 
-def test_a_burst_that_replaces_runs_once_after_it_with_the_last_payload(
+def test_a_burst_of_replacements_makes_one_run_with_the_last_payload(
     greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
     debounced = greet.options(unique_key="k", on_conflict="replace", delay=60)
@@ -90,7 +90,7 @@ def test_keep_time_takes_the_new_payload_only(greet: Task[Any, Any], db: psycopg
 
 
 @pytest.mark.parametrize("on_full", ["reject", "shed_oldest"])
-def test_a_full_queue_is_no_hindrance_to_an_enqueue_that_makes_no_run(
+def test_a_full_queue_accepts_an_enqueue_that_makes_no_run(
     on_full: str, greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
     db.execute("INSERT INTO pgsched.queues (name, max_depth, on_full) VALUES ('default', 2, %s)", [on_full])
@@ -134,7 +134,9 @@ def test_a_payload_that_the_database_refuses_replaces_nothing(db: psycopg.Connec
 # ---- buckets
 
 
-def test_a_bucket_has_one_run_whatever_became_of_it(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_a_bucket_has_one_run_even_after_that_run_was_pruned(
+    greet: Task[Any, Any], db: psycopg.Connection[Any]
+) -> None:
     hourly = greet.options(unique_key="k", unique_scope=bucket(timedelta(hours=1)), at=LATER)
     first = hourly.enqueue("Ada")
     end(db, first)
@@ -157,7 +159,7 @@ def test_a_bucket_begins_at_the_full_hour_of_the_time_the_run_is_due(
 
 
 @pytest.mark.parametrize("seconds", [1, 90.5, 2_592_000, 1_234_567, 3600 * 86_400])
-def test_a_period_reaches_the_database_to_the_second(
+def test_the_period_of_a_bucket_is_stored_exactly(
     seconds: float, greet: Task[Any, Any], db: psycopg.Connection[Any]
 ) -> None:
     greet.options(unique_key="k", unique_scope=bucket(seconds), at=LATER).enqueue("Ada")
@@ -184,7 +186,7 @@ def test_scopes_do_not_disturb_each_other(greet: Task[Any, Any]) -> None:
     assert len({greet.options(unique_key="k", unique_scope=scope).enqueue("Ada") for scope in scopes}) == 3
 
 
-def test_policies_hold_in_buckets(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
+def test_conflict_policies_apply_in_buckets(greet: Task[Any, Any], db: psycopg.Connection[Any]) -> None:
     hourly = {"unique_key": "k", "unique_scope": bucket(3600)}
     first = greet.options(**hourly, at=LATER).enqueue("Ada")
     at = LATER + timedelta(minutes=20)
@@ -199,13 +201,13 @@ def test_policies_hold_in_buckets(greet: Task[Any, Any], db: psycopg.Connection[
 
 
 @pytest.mark.parametrize("scope", ["hourly", "bucket(soon)", "bucket(1 month)", "bucket(-1 hour)", "bucket()"])
-def test_a_scope_that_is_none_is_refused(scope: str, db: psycopg.Connection[Any], greet: Task[Any, Any]) -> None:
+def test_an_unknown_scope_is_refused(scope: str, db: psycopg.Connection[Any], greet: Task[Any, Any]) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="unique_scope"):
         db.execute("SELECT pgsched.enqueue('t', unique_key => 'k', unique_scope => %s)", [scope])
-    with pytest.raises(InputError, match=r'unique_scope: expected "while_active" or pgsched.bucket\(period\)'):
+    with pytest.raises(InputError, match='unique_scope: expected "while_active", "while_queued"'):
         greet.options(unique_key="k", unique_scope=scope)
 
 
-def test_a_period_is_checked() -> None:
+def test_a_period_of_less_than_a_second_is_refused() -> None:
     with pytest.raises(InputError, match=r"unique_scope: 0\.5 s is out of range 1 s to 10 years"):
         bucket(0.5)

@@ -1,4 +1,7 @@
-"""Races for a unique key or an idempotency key: every conflict policy, and each guard with a twin that lacks it."""
+"""Races for a unique key or an idempotency key, under every conflict policy.
+
+Each guard is proved by a twin of the test that takes the guard out.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +25,22 @@ POLICIES = pytest.mark.parametrize("policy", ["replace", "keep_time"])
 
 
 def put(conn: psycopg.Connection, args: str = "{}", **options: Any) -> Any:
-    """Enqueue on this connection, in the transaction it is in."""
+    """Enqueue on this connection, in its current transaction."""
     return enqueue(conn, task="t", args=args, **{**dict.fromkeys(OPTIONS), **options})
 
 
 def without(db: psycopg.Connection, function: str, guard: str, instead: str = "") -> None:
-    """Replace a function by itself without its guard. Fails when the guard is not where the test thinks."""
+    """Replace a function by itself without its guard. Fail unless the guard is there exactly once."""
     found = db.execute("SELECT pg_get_functiondef(%s::regproc)", [f"pgsched.{function}"]).fetchone()
     assert found is not None and found[0].count(guard) == 1, f"{function} has {guard!r} {found}"
     db.execute(found[0].replace(guard, instead).encode())
 
 
 def without_first_come(db: psycopg.Connection) -> None:
-    """Take away what decides who was first: the unique indexes, and that inserts heed them."""
+    """Take away what decides which enqueue is first: the unique indexes, and the clauses that use them."""
     without(
         db,
-        "enqueue_result",
+        "make_run",
         "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING",
     )
     without(db, "take_key", "ON CONFLICT (scope, key) DO NOTHING")
@@ -50,11 +53,11 @@ def count(db: psycopg.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-# ---- who is first
+# ---- which enqueue is first
 
 
 @WAYS
-def test_a_crowd_with_one_key_makes_one_run(key: dict[str, str], db: psycopg.Connection, connect: Open) -> None:
+def test_many_clients_with_one_key_make_one_run(key: dict[str, str], db: psycopg.Connection, connect: Open) -> None:
     found: list[Any] = []
     connections = [connect() for _ in range(8)]
     at_once([lambda c=conn: found.extend(put(c, **key) for _ in range(25)) for conn in connections])  # type: ignore[misc]
@@ -64,7 +67,7 @@ def test_a_crowd_with_one_key_makes_one_run(key: dict[str, str], db: psycopg.Con
 
 @WAYS
 @pytest.mark.parametrize("guarded", [True, False])
-def test_whoever_comes_second_waits_and_finds_the_first_ones_run(
+def test_the_second_enqueue_waits_and_finds_the_run_of_the_first(
     guarded: bool, key: dict[str, str], db: psycopg.Connection, connect: Open
 ) -> None:
     if not guarded:
@@ -96,7 +99,9 @@ def test_the_key_is_free_if_the_first_one_rolls_back(
 
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("key", [ACTIVE, BUCKET], ids=["active", "bucket"])
-def test_all_but_one_are_rejected(key: dict[str, str], guarded: bool, db: psycopg.Connection, connect: Open) -> None:
+def test_of_many_enqueues_at_once_reject_accepts_one(
+    key: dict[str, str], guarded: bool, db: psycopg.Connection, connect: Open
+) -> None:
     if not guarded:
         without_first_come(db)
     together = threading.Barrier(8)
@@ -105,7 +110,7 @@ def test_all_but_one_are_rejected(key: dict[str, str], guarded: bool, db: psycop
         try:
             with conn.transaction():
                 conn.execute("SELECT 1")
-                if not guarded:  # with the guard only one can be here
+                if not guarded:  # with the guard, only one client gets past `put`
                     put(conn, **key, on_conflict="reject")
                     together.wait(10)
                     return "created"
@@ -121,14 +126,14 @@ def test_all_but_one_are_rejected(key: dict[str, str], guarded: bool, db: psycop
         assert (verdicts, count(db)) == (["created"] * 8, 8)
 
 
-# ---- the payload of a run that somebody is just claiming, or ending
+# ---- the payload of a run that another session is claiming or ending
 
 RUNNING = "ELSIF r.state = 'running' THEN\n        RETURN 'existing';\n    END IF;"
 
 
 @POLICIES
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_a_worker_is_just_claiming_keeps_its_payload(
+def test_a_run_that_is_being_claimed_keeps_its_payload(
     guarded: bool, policy: str, db: psycopg.Connection, connect: Open
 ) -> None:
     if not guarded:
@@ -147,7 +152,7 @@ def test_what_a_worker_is_just_claiming_keeps_its_payload(
 
 
 @POLICIES
-def test_a_worker_passes_by_what_is_just_being_replaced(policy: str, db: psycopg.Connection, connect: Open) -> None:
+def test_a_claim_skips_a_run_that_is_being_replaced(policy: str, db: psycopg.Connection, connect: Open) -> None:
     client, worker = connect(autocommit=False), connect()
     put(db, '{"n": 1}', **ACTIVE)
     put(client, '{"n": 2}', **ACTIVE, on_conflict=policy)
@@ -159,14 +164,15 @@ def test_a_worker_passes_by_what_is_just_being_replaced(policy: str, db: psycopg
 
 @POLICIES
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_payload_never_goes_to_a_run_that_is_just_ending(
+def test_a_run_that_is_ending_takes_no_new_payload(
     guarded: bool, policy: str, db: psycopg.Connection, connect: Open
 ) -> None:
     if not guarded:
         without(db, "meet_run", " OR r.phase >= 3 /* ended */")
     ending, client = connect(autocommit=False), connect()
     run_id = put(db, '{"n": 1}', **ACTIVE)
-    ending.execute("SELECT FROM pgsched.runs FOR UPDATE")  # so that the client finds it unfinished, and waits for it
+    # The client finds the run unfinished, and waits for its lock.
+    ending.execute("SELECT FROM pgsched.runs FOR UPDATE")
     other = Aside(lambda: put(client, '{"n": 2}', **ACTIVE, on_conflict=policy))
     wait_until_blocked(db, client)
     ending.execute("SELECT pgsched.cancel(%s)", [run_id])
@@ -178,9 +184,7 @@ def test_a_payload_never_goes_to_a_run_that_is_just_ending(
         assert (found, row_of(db, run_id)["state"]) == (run_id, "cancelled"), "the payload is lost"
 
 
-def test_many_that_replace_at_once_leave_one_run_with_one_of_their_payloads(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_many_replacements_at_once_leave_one_run_with_one_payload(db: psycopg.Connection, connect: Open) -> None:
     def client(conn: psycopg.Connection, number: int) -> set[int]:
         return {put(conn, f'{{"n": {number}}}', **ACTIVE, on_conflict="replace") for _ in range(20)}
 
@@ -193,13 +197,14 @@ def test_many_that_replace_at_once_leave_one_run_with_one_of_their_payloads(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_an_expired_key_is_taken_over_by_one(guarded: bool, db: psycopg.Connection, connect: Open) -> None:
+def test_an_expired_key_is_taken_over_only_once(guarded: bool, db: psycopg.Connection, connect: Open) -> None:
     if not guarded:
         without(db, "take_key", "(k.expires_at <= clock_timestamp() OR k.run_id IS NULL)", "true")
     put(db, **IDEMPOTENT)
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
     first, second = connect(autocommit=False), connect()
-    first.execute("SELECT FROM pgsched.kept_keys FOR UPDATE")  # so that the second finds it expired, and waits for it
+    # The second finds the key expired, and waits for its lock.
+    first.execute("SELECT FROM pgsched.kept_keys FOR UPDATE")
     other = Aside(lambda: put(second, **IDEMPOTENT))
     wait_until_blocked(db, second)
     mine = put(first, **IDEMPOTENT)
@@ -208,8 +213,8 @@ def test_an_expired_key_is_taken_over_by_one(guarded: bool, db: psycopg.Connecti
     assert count(db) == (2 if guarded else 3)
 
 
-def test_a_key_that_stands_for_no_run_is_taken_over_by_one(db: psycopg.Connection, connect: Open) -> None:
-    """Nobody but who calls take_key by hand leaves such a key."""
+def test_a_key_that_stands_for_no_run_is_taken_over_only_once(db: psycopg.Connection, connect: Open) -> None:
+    """Only a direct call of take_key leaves such a key."""
     db.execute("SELECT pgsched.take_key('idempotency', 'k', 'other', '8000-01-01Z')")
     first, second = connect(autocommit=False), connect()
     mine = put(first, **IDEMPOTENT)
@@ -219,7 +224,7 @@ def test_a_key_that_stands_for_no_run_is_taken_over_by_one(db: psycopg.Connectio
     assert mine.created and (other.result(), other.result().how, count(db)) == (mine, "repeated", 1)
 
 
-def test_a_key_that_is_just_pruned_is_taken_anew(db: psycopg.Connection, connect: Open) -> None:
+def test_a_key_that_is_being_pruned_can_be_taken_again(db: psycopg.Connection, connect: Open) -> None:
     put(db, **IDEMPOTENT)
     db.execute("UPDATE pgsched.kept_keys SET expires_at = clock_timestamp() - interval '1 second'")
     pruner, client = connect(autocommit=False), connect()
@@ -230,7 +235,7 @@ def test_a_key_that_is_just_pruned_is_taken_anew(db: psycopg.Connection, connect
     assert other.result().created and count(db) == 2
 
 
-def test_under_repeatable_read_the_second_one_fails_instead_of_going_round(
+def test_under_repeatable_read_the_second_enqueue_fails_and_does_not_loop(
     db: psycopg.Connection, connect: Open
 ) -> None:
     mine = connect(autocommit=False)

@@ -1,4 +1,4 @@
-"""The next release (releases.py), made once for each process of the test run."""
+"""Fixture of the schema tests: the next release (tests/support/schema/releases.py), made once per process."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from tests.support.schema.releases import next_release
 
 @pytest.fixture(scope="session")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the next release."""
+    """Return the folder of the next release."""
     return next_release(tmp_path_factory.mktemp("next"))

@@ -1,4 +1,7 @@
-r"""`\d+` explains itself: what docs/reference/sql.md and jobs.md let other programs use has a comment."""
+r"""Every table, column and function that docs/reference/sql.md and jobs.md document has a comment.
+
+`\d+` of psql shows the comments.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from tests.support.paths import ROOT
 DOCS = ROOT / "docs" / "reference"
 ROW = re.compile(r"^\| `(\w+)`[^|]*\| (.*) \|$", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
-WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")  # sql.md: yours to write, every column
+# tables of which other programs may write every column (sql.md), except those in OWN
+WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")
 OWN = {"queues": {"applied_at", "limited"}, "limits": {"applied_at"}, "retention": {"name"}}
 COMMENT = """
 SELECT c.relname::text, a.attname::text, col_description(c.oid, a.attnum) FROM pg_class c

@@ -1,4 +1,7 @@
-"""A migration that is killed anywhere is done again from there, and old rows hold up none."""
+"""A migration that is killed at any step is continued by the next run.
+
+Old rows that break a new check do not stop a migration.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ ROWS = 5_000
 
 @pytest.fixture
 def expected(released: Path, empty_dsn: str) -> str:
-    """What the next release's migration makes of an empty database."""
+    """Return the schema text that the next release's migration makes of an empty database."""
     assert run(released, "migrate", "--dsn", empty_dsn).returncode == 0
     return text_of(empty_dsn)
 
@@ -34,7 +37,7 @@ def changed(text: str, expected: str) -> list[str]:
 
 
 def killed_at(release: Path, dsn: str, line: str) -> bool:
-    """Start a migration and kill it when it says this; False if it ended before."""
+    """Start a migration, kill it when a line of its output begins with `line`, and return whether it was killed."""
     process = command(release, "migrate", "--dsn", dsn)
     assert process.stderr is not None
     for said in process.stderr:
@@ -44,7 +47,7 @@ def killed_at(release: Path, dsn: str, line: str) -> bool:
     return process.returncode == -9
 
 
-def test_a_migration_that_is_killed_is_done_again_from_there(released: Path, dsn: str, expected: str) -> None:
+def test_a_killed_migration_is_continued_by_the_next_run(released: Path, dsn: str, expected: str) -> None:
     fill(dsn, ROWS)
     told = [*STEPS, f"{NEXT}: tables"]
     assert sum(killed_at(released, dsn, line) for line in told) > len(told) // 2
@@ -54,7 +57,7 @@ def test_a_migration_that_is_killed_is_done_again_from_there(released: Path, dsn
         assert db.execute("SELECT count(*) FROM pgsched.runs WHERE note = 'from before'").fetchone() == (ROWS,)
 
 
-def test_an_index_of_which_the_build_was_cut_off_is_built_anew(released: Path, dsn: str, expected: str) -> None:
+def test_an_index_whose_build_was_cut_off_is_rebuilt(released: Path, dsn: str, expected: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute("CREATE INDEX runs_noted ON pgsched.runs (task)")
         db.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'pgsched.runs_noted'::regclass")
@@ -62,7 +65,7 @@ def test_an_index_of_which_the_build_was_cut_off_is_built_anew(released: Path, d
     assert changed(text_of(dsn), expected) == []
 
 
-def test_a_check_that_old_rows_break_stays_for_new_ones(released: Path, dsn: str) -> None:
+def test_a_check_that_old_rows_break_holds_for_new_rows_only(released: Path, dsn: str) -> None:
     add = "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome) VALUES (%s, gen_random_uuid(), 1, 'failed')"
     with psycopg.connect(dsn, autocommit=True) as db:
         db.execute(add, [1])

@@ -1,4 +1,4 @@
-"""The tables are what `db/schema/tables.py` says, and the check that compares them sees what is not."""
+"""The migrated tables match `pgsched/db/schema/tables.py`, and the drift check finds differences."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_drift_check_sees_a_dropped_column_and_a_changed_index(
     assert sorted(kind for kind, *_ in found(engine)) == ["add_column", "add_index"]
 
 
-def test_the_search_path_is_set_once_and_keeps_what_was_there(empty_dsn: str) -> None:
+def test_the_search_path_is_set_once_and_keeps_its_earlier_entries(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn, autocommit=True) as db:
         db.execute(f'ALTER DATABASE "{db.info.dbname}" SET search_path = app, public')
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What pg_dump has written goes into another database: whole, or the data alone."""
+"""A dump by pg_dump can be restored into another database: the whole schema, or the data alone."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def dump(dsn: str, *options: str) -> str:
 
 
 def load(dsn: str, text: str) -> str:
-    """In one transaction; what went wrong."""
+    """Load a dump in one transaction, and return psql's error output."""
     return program("psql", "-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", "-d", dsn, stdin=text).stderr
 
 
 def fill(db: psycopg.Connection[Any]) -> None:
-    """A job that has run, runs of each kind, and settings."""
+    """Insert a job, settings, and runs with keys and a parent, and let a leader work on them."""
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('j', 't', '@every 1h')")
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('q', 1)")
     db.execute("UPDATE pgsched.retention SET keep_hours = '500 days'")
@@ -74,7 +74,7 @@ def alone(dsn: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("options", "restore"), [((), whole), (DATA, alone)])
-def test_a_dump_goes_on_where_it_was_made(
+def test_a_restored_dump_continues_where_the_original_stopped(
     dsn: str, empty_dsn: str, db: psycopg.Connection[Any], options: tuple[str, ...],
     restore: Callable[[str, str], None],
 ) -> None:  # fmt: skip

@@ -1,4 +1,7 @@
-"""A database of any encoding: pgsched speaks UTF-8 with it. The server converts, or (SQL_ASCII) takes what is UTF-8."""
+"""pgsched works in a database of any encoding, because its sessions use UTF-8.
+
+The server converts the text. In an SQL_ASCII database it converts nothing and stores the UTF-8 bytes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from pgsched.db.connection.connect import connect
 from pgsched.db.schema import migrate
 from tests.support.working import add, all_ended, output, work
 
-# not \\u escapes: PostgreSQL takes those in UTF-8 databases, and where it can convert them
+# no \u escapes here: PostgreSQL takes those only in UTF-8 databases, and where it can convert them
 INSERT = """
 INSERT INTO pgsched.runs (task, args, max_attempts) VALUES ('grüßen', jsonb_build_object('name', %s::text), 1)
 """.encode()
@@ -29,7 +32,7 @@ BUSY = b"SELECT FROM pgsched.runs WHERE state IN ('queued', 'running')"
 def encoded(
     maintenance: psycopg.Connection[Any], server_dsn: str, session_name: str, request: pytest.FixtureRequest
 ) -> Iterator[str]:
-    """The DSN of a database with this encoding."""
+    """Create a database with this encoding, and yield its DSN."""
     name = sql.Identifier(f"pgsched_encoded_{session_name}_{uuid.uuid4().hex[:6]}")
     provider = " LOCALE_PROVIDER libc" if maintenance.info.server_version >= 150000 else ""
     words = f"CREATE DATABASE {{}} TEMPLATE template0 ENCODING {request.param} LOCALE 'C'{provider}"
@@ -38,9 +41,9 @@ def encoded(
     maintenance.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
-def test_texts_of_all_kinds_go_there_and_back(encoded: str) -> None:
+def test_non_ascii_names_arguments_and_results_are_kept(encoded: str) -> None:
     migrate.upgrade(encoded)
-    app, seen = App(dsn=encoded), list[str]()
+    app, seen = App("test", dsn=encoded), list[str]()
 
     @app.task(name="grüßen")
     def greet(name: str) -> str:
@@ -58,9 +61,9 @@ def test_texts_of_all_kinds_go_there_and_back(encoded: str) -> None:
     assert found == [("succeeded", "Hej, Zoë", None), ("dead", None, "ValueError: größer")]
 
 
-def test_what_a_run_says_that_has_no_place_there_costs_neither_its_retry_nor_the_output_of_others(encoded: str) -> None:
+def test_text_the_encoding_lacks_costs_no_retry_and_no_output_of_other_runs(encoded: str) -> None:
     migrate.upgrade(encoded)
-    app = App(dsn=encoded)
+    app = App("test", dsn=encoded)
 
     @app.task(name="snows")
     def snows(run: Run, word: str) -> None:
@@ -78,14 +81,14 @@ def test_what_a_run_says_that_has_no_place_there_costs_neither_its_retry_nor_the
         assert error == ("ValueError: no ü",)
 
 
-def test_statements_of_users_get_what_their_database_has(encoded: str) -> None:
+def test_an_sql_run_may_use_bytes_that_are_not_utf_8(encoded: str) -> None:
     migrate.upgrade(encoded)
     with connect(encoded) as db:
-        add(db, "sql", "SELECT convert_from('\\xff', 'LATIN1')")  # a byte that is no UTF-8, if nothing converts it
+        add(db, "sql", "SELECT convert_from('\\xff', 'LATIN1')")  # the byte is not UTF-8 unless something converts it
         work(encoded, None, lambda: all_ended(db))
         assert db.execute("SELECT state, error FROM pgsched.runs").fetchall() == [("succeeded", None)]
 
 
-def test_a_dsn_cannot_ask_for_another_one(dsn: str) -> None:
+def test_a_dsn_cannot_choose_another_client_encoding(dsn: str) -> None:
     with connect(make_conninfo(dsn, client_encoding="LATIN1")) as conn:
         assert conn.info.encoding == "utf-8"

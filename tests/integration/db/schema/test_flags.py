@@ -1,4 +1,7 @@
-"""Flags outside of transactions are derived: each new leader and each migration makes them anew."""
+"""Flags that are kept in sequences are rebuilt by each new leader and each migration.
+
+A sequence is not part of a transaction. Each flag follows from rows or from the clock, so that it can be rebuilt.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def one(db: psycopg.Connection, query: str) -> float:
 
 
 def lead(dsn: str, db: psycopg.Connection) -> None:
-    """Let a leader begin, and end it."""
+    """Start a leader, wait until it leads, and stop it."""
     leader = Leader(dsn, LeaderSettings(), "test")
     aside = Aside(leader.run)
     wait_until(lambda: db.execute("SELECT FROM pgsched.leader").fetchone() is not None, 20, "a leader")
@@ -51,7 +54,7 @@ def script(dsn: str, _: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("rebuild", [lead, move, script])
 @pytest.mark.parametrize("nonsense", NONSENSE)
-def test_the_bits_of_queues_are_made_anew(
+def test_the_bits_of_queues_are_rebuilt(
     db: psycopg.Connection, dsn: str, nonsense: int, rebuild: Callable[[str, psycopg.Connection], None]
 ) -> None:
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 1), ('b', 1), ('c', 1)")
@@ -64,7 +67,7 @@ def test_the_bits_of_queues_are_made_anew(
 
 
 @pytest.mark.parametrize("rebuild", [lead, move, script])
-def test_a_time_until_which_nobody_can_be_asleep_is_set_back(
+def test_an_impossible_end_of_the_workers_sleep_is_set_back(
     db: psycopg.Connection, dsn: str, rebuild: Callable[[str, psycopg.Connection], None]
 ) -> None:
     db.execute("SELECT setval('pgsched.asleep_until', 8999999999999)")
@@ -72,16 +75,19 @@ def test_a_time_until_which_nobody_can_be_asleep_is_set_back(
     assert 0 < one(db, ASLEEP_S) <= 10, "somebody may be asleep, for as long as a worker says that it is"
 
 
-def test_a_time_that_some_worker_has_asked_for_stays(db: psycopg.Connection, dsn: str) -> None:
+def test_an_end_of_sleep_that_a_worker_asked_for_stays(db: psycopg.Connection, dsn: str) -> None:
     db.execute("SELECT pgsched.workers_asleep(3600)")
     lead(dsn, db)
     assert 3500 < one(db, ASLEEP_S) <= 3600
 
 
-def test_whoever_changes_queues_holds_up_no_leader_and_loses_no_bit(
+def test_an_open_change_of_queues_delays_no_leader_and_loses_no_bit(
     db: psycopg.Connection, connect: Open, dsn: str
 ) -> None:
-    """What the leader could not do at its start it does with the next pruning."""
+    """While another transaction changes queues, a new leader leaves their bits as they are.
+
+    It tries again with its next pruning.
+    """
     db.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 1)")
     other = connect(autocommit=False)
     other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('b', 1)")

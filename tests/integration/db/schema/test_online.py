@@ -1,7 +1,7 @@
-"""Work goes on while a filled database is migrated to the next release: nobody waits for a second.
+"""A filled database is migrated to the next release while other sessions work: none of them waits for a second.
 
-PGSCHED_MIGRATE_ROWS=10000000 does it with that many rows (docs/how-to/operations.md has the figures); add -s to see
-them, and --timeout 3600.
+PGSCHED_MIGRATE_ROWS=10000000 fills the database with that many rows; docs/how-to/operations.md has the figures. Add -s
+to see the figures of a run, and --timeout 3600.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def old(
 
 def test_nobody_waits_long_for_a_migration(old: str, released: Path) -> None:
     with Prober(old) as prober:
-        time.sleep(1 if ROWS < 1_000_000 else 20)  # what it waits without a migration
+        time.sleep(1 if ROWS < 1_000_000 else 20)  # measure the waits without a migration
         calm, prober.longest = prober.longest, {}
         began = time.monotonic()
         process = command(released, "migrate", "--dsn", old)
@@ -68,7 +68,7 @@ def test_nobody_waits_long_for_a_migration(old: str, released: Path) -> None:
 
 
 def test_a_long_transaction_holds_up_the_migration_and_nobody_else(old: str, released: Path) -> None:
-    """The migration asks for half a second at a time, says who is in the way, and goes on when he is gone."""
+    """The migration asks for its lock half a second at a time, names the blocking session, and goes on when it ends."""
     with psycopg.connect(old, application_name="a long report") as reader, Prober(old) as prober:
         reader.execute("SELECT 'report' FROM pgsched.runs LIMIT 1")
         pid = reader.info.backend_pid
@@ -80,7 +80,7 @@ def test_a_long_transaction_holds_up_the_migration_and_nobody_else(old: str, rel
             assert line, f"it ended: {said}"
             said += line
         prober.longest = {}
-        line = process.stderr.readline()  # again, four tries later
+        line = process.stderr.readline()  # the migration names the session again, four tries later
         longest = dict(prober.longest)
         reader.rollback()
         process.communicate(timeout=60)
@@ -91,7 +91,7 @@ def test_a_long_transaction_holds_up_the_migration_and_nobody_else(old: str, rel
     assert max(longest.values()) < MOST_S, longest
 
 
-def test_a_lock_that_is_never_to_be_had_ends_with_one_line(old: str, released: Path) -> None:
+def test_a_lock_that_never_becomes_free_ends_the_migration_with_one_line(old: str, released: Path) -> None:
     with psycopg.connect(old) as reader:
         reader.execute("LOCK TABLE pgsched.jobs")
         ended = run(released, "migrate", "--wait", "2", "--dsn", old)

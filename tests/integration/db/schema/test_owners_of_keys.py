@@ -1,4 +1,7 @@
-"""Kept keys without owners: where there are no roles, and where roles come later."""
+"""Kept keys without owners.
+
+Without roles, no key has an owner. A key from before the roles still finds its run when roles are created later.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ Db = psycopg.Connection[Any]
 
 
 @pytest.mark.parametrize("key", ["idempotency_key => 'k'", "unique_key => 'k', unique_scope => 'bucket(1 day)'"])
-def test_without_roles_keys_have_no_owner_and_are_everybodys(key: str, db: Db, session_name: str) -> None:
-    """So also for a role with the grants of docs/how-to/enqueue.md, and in a function that has its owner's rights."""
+def test_without_roles_keys_have_no_owner_and_all_roles_share_them(key: str, db: Db, session_name: str) -> None:
+    """This also holds for a role with the grants of docs/how-to/enqueue.md, and in a SECURITY DEFINER function."""
     first = one(db, f"SELECT pgsched.enqueue('t', {key})")
     assert db.execute(KEPT).fetchall() == [("k", None)]
     role = sql.Identifier(f"pgsched_other_{session_name}_{db.info.backend_pid}")
@@ -41,7 +44,7 @@ def test_without_roles_keys_have_no_owner_and_are_everybodys(key: str, db: Db, s
         db.execute(sql.SQL("DROP ROLE {}").format(role))
 
 
-def test_roles_that_come_later_give_no_second_run_for_a_key(db: Db) -> None:
+def test_roles_created_later_give_no_second_run_for_a_key(db: Db) -> None:
     first = one(db, "SELECT pgsched.enqueue('t', idempotency_key => 'k')")
     alone(lambda: roles.apply(db))
     with db.transaction(force_rollback=True):

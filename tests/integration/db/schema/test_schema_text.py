@@ -1,4 +1,4 @@
-"""migrations/schema.sql is what the revisions make, and makes it itself; so does `pgsched migrate --sql`."""
+"""The revisions, migrations/schema.sql and the script of `pgsched migrate --sql` make the same schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def text_of(dsn: str) -> str:
 
 
 def test_the_text_is_what_the_revisions_make(dsn: str) -> None:
-    """Where it fails: `python -m pgsched.db.schema.dump` writes the text anew."""
+    """If this fails, `python -m pgsched.db.schema.dump` writes the text again."""
     assert text_of(dsn).splitlines() == schema_path().read_text(encoding="utf-8").splitlines()
 
 
@@ -89,13 +89,13 @@ def refused_by_the_script(dsn: str, version: str, reason: str) -> None:
 
 @pytest.fixture
 def next_text(released: Path, empty_dsn: str) -> str:
-    """What the next release's own migration makes."""
+    """Return the schema text that the next release's own migration makes."""
     assert run(released, "migrate", "--dsn", empty_dsn).returncode == 0
     return text_of(empty_dsn)
 
 
 def test_the_script_of_the_next_release_goes_on_from_this_one(released: Path, dsn: str, next_text: str) -> None:
-    """Also where it was cut off, after every line that ends a step."""
+    """The script also continues after it was cut off behind any line that ends a step."""
     lines = run(released, "migrate", "--sql").stdout.splitlines(keepends=True)
     cuts = [n for n, line in enumerate(lines) if line.startswith(("\\echo", "COMMIT;"))]
     assert len(cuts) > 4

@@ -1,4 +1,7 @@
-"""From one release to the next on a filled database, online: work goes on, and an older program then refuses."""
+"""A filled database is upgraded to the next release while workers and a leader run.
+
+Afterwards an older program refuses the database.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ TOO_OLD, TOO_NEW = 5, 6
 
 @pytest.fixture
 def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
-    """Workers of this release, on a filled database."""
+    """Yield a fleet of this release on a filled database; the tests start its workers."""
     fill(dsn, ROWS)
     ledger.install(dsn)
     with fleet_on(dsn, tmp_path) as made:
@@ -34,7 +37,7 @@ def fleet(dsn: str, tmp_path: Path) -> Iterator[Fleet]:
 def test_a_filled_database_is_upgraded_while_workers_and_a_leader_go_on(
     fleet: Fleet, released: Path, db: psycopg.Connection
 ) -> None:
-    """All that was enqueued before, during and after it ends, once, and no slot is lost."""
+    """Every run that was enqueued before, during or after the upgrade ends, and ends once. No slot is lost."""
     stop, ids = threading.Event(), list[int]()
 
     def enqueue() -> None:
@@ -95,7 +98,7 @@ def test_a_newer_program_refuses_the_older_schema(released: Path, dsn: str) -> N
         assert f"version {version.SCHEMA_VERSION}, older than {NEXT}: run `pgsched migrate`" in ended.stderr
 
 
-def test_there_is_a_way_to_each_version_and_none_back(released: Path, empty_dsn: str) -> None:
+def test_migrate_goes_to_a_named_version_and_never_back(released: Path, empty_dsn: str) -> None:
     to = ("migrate", "--to", version.SCHEMA_VERSION, "--dsn", empty_dsn)
     assert run(released, *to).stdout == f"created schema pgsched, version {version.SCHEMA_VERSION}\n"
     assert run(released, "migrate", "--dsn", empty_dsn).returncode == 0

@@ -1,4 +1,4 @@
-"""Which version a program takes, and which it refuses without touching the database."""
+"""Which schema versions a program accepts, and which it refuses without changing the database."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_database_without_the_schema_is_too_old(empty_dsn: str) -> None:
 
 
 def test_an_older_schema_is_refused_with_what_to_do(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids are compared by their place in the list: as a string this one comes first."""
+    """Versions are compared by their place in the list: as a string, 0500_later would be the older one."""
     newest = version.SCHEMA_VERSION
     monkeypatch.setattr(version, "VERSIONS", (*version.VERSIONS, "0500_later"))
     monkeypatch.setattr(version, "SCHEMA_VERSION", "0500_later")
@@ -69,7 +69,7 @@ def test_an_older_schema_is_refused_with_what_to_do(dsn: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("unknown", ["9999", "0000", "0012", "1000", "1900_unknown"])
-def test_a_version_that_this_program_does_not_know_is_newer_and_not_touched(dsn: str, unknown: str) -> None:
+def test_an_unknown_version_counts_as_newer_and_is_not_changed(dsn: str, unknown: str) -> None:
     with connect(dsn) as conn:
         conn.execute(STAMP, [unknown])
         with pytest.raises(SchemaTooNew, match=f"version {unknown}, newer than .*: upgrade this pgsched"):
@@ -80,7 +80,7 @@ def test_a_version_that_this_program_does_not_know_is_newer_and_not_touched(dsn:
 
 
 @pytest.mark.parametrize("old", [f"{number:04}" for number in range(1, 12)])
-def test_a_database_from_before_0_1_0_is_refused_by_name_and_never_touched(empty_dsn: str, old: str) -> None:
+def test_a_database_from_before_0_1_0_is_refused_and_never_changed(empty_dsn: str, old: str) -> None:
     with connect(empty_dsn) as conn:
         conn.execute("CREATE SCHEMA pgsched")
         conn.execute("CREATE TABLE pgsched.alembic_version (version_num varchar(32) NOT NULL)")
@@ -95,7 +95,7 @@ def test_a_database_from_before_0_1_0_is_refused_by_name_and_never_touched(empty
         assert version.current(conn) == old
 
 
-def test_there_is_no_way_to_a_version_that_does_not_exist(empty_dsn: str) -> None:
+def test_migrating_to_an_unknown_version_is_refused(empty_dsn: str) -> None:
     with pytest.raises(InputError, match="there is no version '0042'"):
         migrate.upgrade(empty_dsn, to="0042")
     with connect(empty_dsn) as conn:

@@ -1,4 +1,4 @@
-"""HTTP jobs: whom TLS trusts."""
+"""HTTP jobs verify the TLS certificate of the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.packages
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for service.example, which signed itself, with its key."""
+    """Make a self-signed certificate for service.example, in one file with its key."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl to make a certificate")
     path = tmp_path / "both.pem"

@@ -1,4 +1,4 @@
-"""HTTP jobs and programs beside them."""
+"""httpx is loaded only where HTTP jobs are allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.packages
 
 
-def test_httpx_is_loaded_only_where_the_kind_is_allowed() -> None:
+def test_importing_the_http_executor_does_not_import_httpx() -> None:
     code = (
         "import sys; import pgsched.execute.registry, pgsched.execute.http.executor; assert 'httpx' not in sys.modules"
     )

@@ -1,4 +1,4 @@
-"""A process that a handler forked prints as any other does."""
+"""A process that a handler forked can print, although the parent held the journal's lock at the fork."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ def journal(keep_bytes: int = 1 << 20) -> Journal:
 
 
 def said(given: Record) -> str:
-    """Everything that a record has now."""
+    """Return everything that a record holds now."""
     taken = given.take()
     return b"".join(data for _, data in [*taken.head, *taken.tail]).decode()
 
 
 @contextmanager
 def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Streams in place, in a process that nobody has set up logging for. Not a fixture: between the phases of a test
-    pytest puts its own streams and handlers there."""
+    """Install the capturing streams in a process without logging set up.
+
+    This is not a fixture: between the phases of a test, pytest installs its own streams and handlers.
+    """
     out, err, root = io.StringIO(), io.StringIO(), logging.getLogger()
     with monkeypatch.context() as patch:
         patch.setattr(root, "handlers", [])
@@ -49,7 +51,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.StringIO, io.
             root.setLevel(level)
 
 
-def test_a_process_that_a_handler_forked_prints_without_the_lock_that_was_held_at_the_fork(
+def test_a_forked_process_prints_although_the_lock_was_held_at_the_fork(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = journal()

@@ -1,4 +1,4 @@
-"""How a child process comes by the app whose task it is to run."""
+"""How a child process finds and imports the app whose task it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.scram
 
 
 def write_app(folder: Path, text: str) -> None:
-    (folder / "shop.py").write_text(f"from pgsched import App\napp = App()\n{text}\n")
+    (folder / "shop.py").write_text(f"from pgsched import App\napp = App('test')\n{text}\n")
 
 
 BUYS = "@app.task(name='buy', run_in='process')\ndef buy(): return __name__\n"
@@ -91,22 +91,22 @@ def test_an_app_of_the_main_module_is_imported_by_its_real_name(tmp_path: Path) 
     assert output_of(tmp_path, "-m", "shop") == "shop\n"
 
 
-def test_a_main_module_that_starts_a_worker_when_imported_is_refused_in_the_child(tmp_path: Path) -> None:
+def test_a_child_refuses_a_main_module_that_starts_a_worker_when_imported(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "work()")
     assert "put that under `if __name__ == '__main__':`" in output_of(tmp_path, "shop.py")
 
 
-def test_an_app_that_cannot_be_imported_is_refused_clearly(tmp_path: Path) -> None:
+def test_an_app_that_no_importable_module_holds_is_refused(tmp_path: Path) -> None:
     write_app(tmp_path, PROGRAM + "work()")
     said = output_of(tmp_path, "-c", (tmp_path / "shop.py").read_text())
     assert "a child process must import the app, but no module that can be imported holds it" in said
     with pytest.raises(TaskError, match="no module that can be imported holds it"):
-        locate_app(App())
+        locate_app(App("test"))
     with pytest.raises(TaskError):
         locate_app(None)
 
 
-def test_a_child_has_the_database_that_the_worker_was_given() -> None:
-    shop = App(dsn="postgresql://here/it")
+def test_a_child_uses_the_database_that_the_worker_was_given() -> None:
+    shop = App("test", dsn="postgresql://here/it")
     shop.path = "shop:app"
     assert locate_app(shop).dsn == "postgresql://here/it"

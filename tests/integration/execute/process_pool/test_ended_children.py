@@ -1,4 +1,4 @@
-"""Child processes whose handlers are stopped, and such as die: what becomes of the attempt, and nobody left behind."""
+"""Child processes that are stopped or die: the outcome of the attempt, and no process left behind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 
 
 def group_of(pid: int) -> list[int]:
-    """The live processes of a group."""
+    """Return the live processes of a process group."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -36,7 +36,7 @@ def group_of(pid: int) -> list[int]:
 
 
 def stop(task: str, on: Path, kill_after_s: float = 5.0, times: int = 1) -> float:
-    """Cancel a handler once it runs, see that no process of it is left; the seconds that stopping it took."""
+    """Cancel a running handler, check that none of its processes is left, and return the seconds of the stop."""
     began = 0.0
 
     def running() -> bool:
@@ -55,7 +55,7 @@ def stop(task: str, on: Path, kill_after_s: float = 5.0, times: int = 1) -> floa
 
 
 @pytest.mark.parametrize("task", ["sleeps", "looks", "sleeps_on_loop"])
-def test_a_handler_in_a_process_may_clean_up_when_it_is_stopped(task: str, tmp_path: Path) -> None:
+def test_a_handler_in_a_process_can_clean_up_when_it_is_stopped(task: str, tmp_path: Path) -> None:
     assert stop(task, tmp_path / "on", kill_after_s=60) < 30
     assert (tmp_path / "on.clean").exists()
 
@@ -85,7 +85,7 @@ def test_after_a_stop_the_next_attempt_has_a_new_child(task: str, tmp_path: Path
     play(scene)
 
 
-def test_a_stop_while_the_child_starts_leaves_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_while_the_child_starts_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     started, ended, start, end = list[PoolChild](), list[PoolChild](), PoolChild.open, PoolChild.end
     monkeypatch.setattr(PoolChild, "open", lambda child: started.append(child) or start(child))
     monkeypatch.setattr(PoolChild, "end", lambda child: ended.append(child) or end(child))
@@ -187,7 +187,7 @@ def test_a_process_that_the_handler_forked_gives_no_second_outcome() -> None:
     play(scene)
 
 
-def test_what_a_dead_child_had_started_ends_with_it(tmp_path: Path) -> None:
+def test_processes_that_a_child_started_end_when_the_child_dies(tmp_path: Path) -> None:
     async def scene(executor: PythonExecutor) -> None:
         on = tmp_path / "on"
         work = asyncio.ensure_future(executor.execute(job("with_children", on=str(on))))
@@ -223,7 +223,7 @@ def test_no_child_outlives_a_killed_worker(task: str, tmp_path: Path) -> None:
     wait_until(lambda: not group_of(group), what="the end of all processes of the run")
 
 
-def test_a_machine_that_starts_no_process_fails_the_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_fails_if_no_child_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_process.sys, "executable", "/no/such/python")
     outcome = run("pid")
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)

@@ -1,4 +1,4 @@
-"""Handlers in child processes: where they may run, their outcomes, children that are used again, and their memory."""
+"""Handlers in child processes: registration, outcomes, the reuse of children, and memory limits."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pgsched.execute.python.executor import PythonExecutor
 from tests.support.attempts.process_pool import app, is_running, job, made, play, run
 from tests.support.executing import SLOT, execute, holds
 
-# ---- what registration refuses
+# ---- registration
 
 
-def test_the_place_of_a_task_is_settled_at_registration() -> None:
-    shop = App()
+def test_where_a_task_runs_is_decided_at_registration() -> None:
+    shop = App("test")
 
     def plain() -> None: ...
     async def on_loop() -> None: ...
@@ -47,12 +47,12 @@ def test_the_place_of_a_task_is_settled_at_registration() -> None:
         (False, {"run_in": "process", "memory_mb": 1.5}, "memory_mb: expected a whole number"),
     ],
 )
-def test_a_place_that_cannot_be_is_refused_at_registration(is_async: bool, options: Any, reason: str) -> None:
+def test_invalid_options_of_a_task_are_refused_at_registration(is_async: bool, options: Any, reason: str) -> None:
     def plain() -> None: ...
     async def on_loop() -> None: ...
 
     with pytest.raises(TaskError) as refused:
-        App().task(name="it", **options)(on_loop if is_async else plain)
+        App("test").task(name="it", **options)(on_loop if is_async else plain)
     assert str(refused.value).startswith(f"task it: {reason}")
 
 
@@ -65,12 +65,12 @@ def test_a_handler_in_a_process_gets_its_arguments_and_gives_its_result() -> Non
     assert run("echo", value=value).value == value
 
 
-def test_a_handler_in_a_process_may_ask_for_its_run() -> None:
+def test_a_handler_in_a_process_can_take_its_run_as_a_parameter() -> None:
     given = job("described", word="hi")
     assert execute(made(), given).value == [7, 3, SLOT.isoformat(), 1, str(given.token), False, "hi"]
 
 
-def test_arguments_and_results_of_a_megabyte_travel() -> None:
+def test_arguments_and_results_of_a_megabyte_are_passed_on() -> None:
     assert len(run("echo", value="x" * 1_000_000).value) == 1_000_000
 
 
@@ -117,7 +117,7 @@ def test_a_flood_of_output_does_not_disturb_the_outcome(capfd: pytest.CaptureFix
     assert len(capfd.readouterr().out) > 20 << 20
 
 
-def test_what_a_handler_prints_is_out_before_its_outcome(
+def test_output_of_a_handler_is_flushed_before_its_outcome(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
@@ -129,14 +129,14 @@ def test_what_a_handler_prints_is_out_before_its_outcome(
     play(scene)
 
 
-def test_a_handler_that_reads_its_input_finds_none() -> None:
+def test_the_standard_input_of_a_handler_is_empty() -> None:
     assert run("reads").value == ""
 
 
-# ---- children are used again
+# ---- reuse of children
 
 
-def test_many_attempts_use_no_more_children_than_run_at_once() -> None:
+def test_the_number_of_children_is_bounded_by_the_concurrency() -> None:
     async def scene(executor: PythonExecutor) -> None:
         outcomes = await asyncio.gather(*(executor.execute(job("pid")) for _ in range(200)))
         assert {outcome.result for outcome in outcomes} == {Result.SUCCEEDED}
@@ -145,7 +145,7 @@ def test_many_attempts_use_no_more_children_than_run_at_once() -> None:
     play(scene, size=4)
 
 
-def test_one_attempt_after_the_other_needs_one_child_with_one_loop() -> None:
+def test_attempts_one_after_another_share_one_child_with_one_loop() -> None:
     async def scene(executor: PythonExecutor) -> None:
         seen = [(await executor.execute(job("on_loop"))).value for _ in range(20)]
         assert all(one == seen[0] for one in seen)
@@ -153,7 +153,7 @@ def test_one_attempt_after_the_other_needs_one_child_with_one_loop() -> None:
     play(scene, size=4)
 
 
-def test_what_an_async_handler_leaves_on_the_loop_ends_with_it(tmp_path: Path) -> None:
+def test_a_task_left_on_the_loop_ends_with_its_handler(tmp_path: Path) -> None:
     async def scene(executor: PythonExecutor) -> None:
         await executor.execute(job("leaves_a_task", on=str(tmp_path / "it")))
         assert (tmp_path / "it.clean").exists()
@@ -161,7 +161,7 @@ def test_what_an_async_handler_leaves_on_the_loop_ends_with_it(tmp_path: Path) -
     play(scene)
 
 
-def test_what_an_async_handler_leaves_for_ever_holds_up_neither_its_result_nor_the_next_attempt() -> None:
+def test_an_endless_task_delays_neither_the_result_nor_the_next_attempt() -> None:
     async def scene(executor: PythonExecutor) -> None:
         async with asyncio.timeout(30):
             first, second = [await executor.execute(job(task)) for task in ("leaves_for_ever", "pid")]
@@ -171,7 +171,7 @@ def test_what_an_async_handler_leaves_for_ever_holds_up_neither_its_result_nor_t
     play(scene)
 
 
-def test_a_task_of_a_handler_that_exits_ends_no_attempt_but_who_awaits_it() -> None:
+def test_an_exit_in_a_task_fails_only_an_attempt_that_awaits_the_task() -> None:
     async def scene(executor: PythonExecutor) -> None:
         told, forgotten = [await executor.execute(job("exits_in_a_task", awaited=one)) for one in (True, False)]
         assert (told.result, told.error) == (Result.FAILED, "SystemExit: 3")
@@ -210,7 +210,7 @@ def test_closing_the_executor_ends_idle_and_busy_children(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS")
 @pytest.mark.parametrize("task", ["hungry", "hungry_on_loop"])
-def test_a_handler_that_takes_too_much_memory_fails_and_its_child_is_replaced(task: str) -> None:
+def test_a_handler_over_its_memory_limit_fails_and_its_child_is_replaced(task: str) -> None:
     async def scene(executor: PythonExecutor) -> None:
         pid = (await executor.execute(job("pid"))).value
         assert (await executor.execute(job(task, mb=32))).value == 32
@@ -223,7 +223,7 @@ def test_a_handler_that_takes_too_much_memory_fails_and_its_child_is_replaced(ta
     play(scene)
 
 
-def test_a_limit_holds_for_its_own_task_only() -> None:
+def test_a_memory_limit_holds_for_its_own_task_only() -> None:
     async def scene(executor: PythonExecutor) -> None:
         await executor.execute(job("hungry", mb=1))
         pid = (await executor.execute(job("pid"))).value

@@ -1,4 +1,4 @@
-"""What a handler raises to say what becomes of its run, in each of the places where it may run."""
+"""The exceptions by which a handler decides about its run (snooze, retry, no retry), wherever the handler runs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Run = Callable[..., Outcome]
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
-    """Runs a task in a place to its outcome; all attempts in a process are in the same one."""
+    """Yield a function that runs a task to its outcome; all attempts in a process share one process."""
     with executing(PythonExecutor(app.tasks, 1, app)) as outcome_of:
         yield lambda task, place, **args: outcome_of(claim("task", f"{task}.{place}", args))
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_handler_can_ask_to_be_called_later(place: str, run: Run) -> None:
+def test_a_handler_can_snooze_its_run(place: str, run: Run) -> None:
     outcome = run("snoozes", place)
     assert (outcome.result, outcome.retry_in) == (Result.SNOOZED, timedelta(seconds=90))
     assert outcome.error == "Snooze: the market is closed"
@@ -44,7 +44,7 @@ def test_a_handler_can_ask_to_be_called_later(place: str, run: Run) -> None:
         ("nonsense", Result.SNOOZED, None),
     ],
 )
-def test_what_a_class_of_the_users_says_in_its_own_way(
+def test_an_exception_class_of_the_user_can_ask_for_a_retry_or_a_snooze(
     what: str, result: Result, retry_in: Any, place: str, run: Run
 ) -> None:
     outcome = run("says_in_its_own_way", place, what=what)
@@ -52,7 +52,7 @@ def test_what_a_class_of_the_users_says_in_its_own_way(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_handler_can_ask_to_be_called_again_at_once(place: str, run: Run) -> None:
+def test_a_handler_can_ask_for_a_retry_at_once(place: str, run: Run) -> None:
     outcome = run("again_at_once", place)
     assert (outcome.result, outcome.retry_in) == (Result.FAILED, timedelta(0))
 
@@ -76,12 +76,19 @@ def test_a_snooze_that_no_database_could_store_is_refused(after: Any) -> None:
         ("pickier", "a retry", True),
     ],
 )
-def test_exceptions_that_never_retry(task: str, which: str, retry: bool, place: str, run: Run) -> None:
+def test_exceptions_named_in_no_retry_are_not_retried(task: str, which: str, retry: bool, place: str, run: Run) -> None:
     outcome = run(task, place, which=which)
     assert (outcome.result, outcome.retry) == (Result.FAILED, retry)
 
 
+@pytest.mark.parametrize("place", PLACES)
+def test_retry_on_and_a_back_off_function_hold_wherever_the_handler_runs(place: str, run: Run) -> None:
+    another, own = run("computed", place, which="another"), run("computed", place, which="its own")
+    assert (another.retry, another.retry_in) == (True, timedelta(seconds=30))
+    assert (own.retry, own.retry_in) == (False, None)
+
+
 @pytest.mark.parametrize("given", ["ValueError", (ValueError, "OSError"), [ValueError], 5, int])
-def test_only_exception_classes_can_be_named(given: Any) -> None:
+def test_no_retry_takes_only_exception_classes(given: Any) -> None:
     with pytest.raises(TaskError, match="no_retry: expected exception classes"):
-        App().task(no_retry=given)(lambda: None)
+        App("test").task(no_retry=given)(lambda: None)

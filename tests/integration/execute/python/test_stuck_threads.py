@@ -1,4 +1,4 @@
-"""A thread that does not stop, and the end of its process."""
+"""A handler's thread that does not stop does not delay the end of its process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import asyncio, time, uuid
 from pgsched import App
 from pgsched.execute.python.executor import PythonExecutor
 from pgsched.core.model import Claim
-app = App()
+app = App("test")
 @app.task(name="stuck")
 def stuck():
     print("on", flush=True)
@@ -23,7 +23,7 @@ asyncio.run(main())
 """
 
 
-def test_a_stuck_thread_does_not_hold_up_the_end_of_the_process() -> None:
+def test_a_stuck_thread_does_not_delay_the_end_of_the_process() -> None:
     started = time.monotonic()
     ended = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.returncode, ended.stderr) == ("on\n", 0, "")

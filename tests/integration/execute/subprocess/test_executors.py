@@ -1,4 +1,4 @@
-"""Commands and command lines: outcomes, exit codes, output, environment, cancellation, and nobody left behind."""
+"""Commands and command lines: outcomes, exit codes, output, environment, cancellation, and no process left behind."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_a_command_that_exits_with_zero_succeeds() -> None:
     assert (outcome.result, outcome.value, outcome.log_tail) == (Result.SUCCEEDED, {"exit_code": 0}, "done\n")
 
 
-def test_a_command_that_fails_says_its_exit_code_and_its_last_words() -> None:
+def test_a_failed_command_reports_its_exit_code_and_its_last_line() -> None:
     outcome = command(["-c", "import sys; print('first', flush=True); sys.exit('the disk is full')"])
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error == "exit code 1: the disk is full"
     assert outcome.log_tail is not None and "first" in outcome.log_tail
 
 
-def test_a_command_killed_by_a_signal_says_which() -> None:
+def test_the_error_of_a_killed_command_names_the_signal() -> None:
     assert shell("kill -9 $$").error == "killed by SIGKILL"
 
 
@@ -71,16 +71,16 @@ def test_a_command_killed_by_a_signal_says_which() -> None:
         (1, {"success_codes": None, "retry_codes": None, "dead_codes": None}, Result.FAILED, True),
     ],
 )
-def test_exit_codes_are_read_as_the_job_says(code: int, options: Any, result: Result, retry: bool) -> None:
+def test_exit_codes_are_judged_by_the_options_of_the_job(code: int, options: Any, result: Result, retry: bool) -> None:
     outcome = shell(f"exit {code}", options=options)
     assert (outcome.result, outcome.retry) == (result, retry)
 
 
-def test_death_by_a_signal_counts_as_the_code_that_a_shell_gives_it() -> None:
+def test_death_by_a_signal_counts_as_exit_code_128_plus_the_number() -> None:
     assert shell("kill -9 $$", options={"dead_codes": [137]}).retry is False
 
 
-def test_a_failure_whose_exit_code_somebody_else_was_told_is_no_success() -> None:
+def test_an_unknown_exit_code_is_a_failure() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         outcome = shell("echo last words; exit 3")
@@ -90,7 +90,7 @@ def test_a_failure_whose_exit_code_somebody_else_was_told_is_no_success() -> Non
     assert "exit code unknown" in (outcome.error or "")
 
 
-def test_a_worker_that_was_started_with_sigchld_ignored_is_told_exit_codes_all_the_same() -> None:
+def test_exit_codes_are_known_although_sigchld_was_ignored_at_the_start() -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         restore_sigchld()
@@ -106,7 +106,7 @@ def test_hostile_arguments_reach_the_program_as_they_are(text: str) -> None:
     assert command([*PRINT_ARGUMENTS, text, "--", text]).log_tail == ascii([text, "--", text]) + "\n"
 
 
-def test_a_command_does_not_read_its_program_name_as_a_line(tmp_path: Path) -> None:
+def test_the_program_name_of_a_command_is_not_read_as_a_command_line(tmp_path: Path) -> None:
     outcome = command([], task=f"touch {tmp_path}/x; true")
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
     assert outcome.error is not None and "cannot start" in outcome.error and "no such file" in outcome.error
@@ -120,7 +120,7 @@ def test_a_file_that_is_not_executable_is_a_failure_that_is_retried(tmp_path: Pa
     assert outcome.retry and outcome.error is not None and "permission denied" in outcome.error
 
 
-def test_a_worker_that_has_no_descriptors_left_loses_none_by_trying() -> None:
+def test_a_start_that_fails_leaks_no_file_descriptor() -> None:
     def left() -> int:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
@@ -128,7 +128,7 @@ def test_a_worker_that_has_no_descriptors_left_loses_none_by_trying() -> None:
         executor = ShellExecutor(Processes())
         assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
         before, limits = left(), resource.getrlimit(resource.RLIMIT_NOFILE)
-        for more in range(8):  # so that each of those that it needs is the first that it cannot have
+        for more in range(8):  # each descriptor that a start needs is once the first missing one
             resource.setrlimit(resource.RLIMIT_NOFILE, (before + more, limits[1]))
             try:
                 outcome = await executor.execute(claim("shell", "true"))
@@ -146,7 +146,7 @@ def test_a_directory_that_does_not_exist_is_named() -> None:
     assert outcome.error == "cwd: cannot change to '/no/such/place': no such file or directory"
 
 
-def test_a_program_sees_a_clean_environment_and_who_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_gets_a_clean_environment_with_its_run_and_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSCHED_DSN", "postgresql://u:secret@db/x")
     given = claim("shell", "env", {"env": {"COLOUR": "blue; false", "TZ": "Europe/Oslo"}})
     outcome = execute(ShellExecutor(Processes()), given)
@@ -162,7 +162,7 @@ def test_stdin_and_cwd_come_from_the_arguments(tmp_path: Path) -> None:
     assert outcome.log_tail == f"hello\n{tmp_path.resolve()}\n"
 
 
-def test_a_large_stdin_that_nobody_reads_blocks_nothing() -> None:
+def test_a_large_stdin_that_the_program_does_not_read_blocks_nothing() -> None:
     assert shell("exit 0", {"stdin": "x" * 900_000}).result is Result.SUCCEEDED
 
 
@@ -208,11 +208,11 @@ def test_a_flood_that_never_ends_can_be_cancelled(tmp_path: Path) -> None:
     assert children_of(given.token) == []
 
 
-def test_output_that_is_not_utf8_is_shown_as_far_as_it_is_text() -> None:
+def test_bytes_of_output_that_are_not_text_are_replaced() -> None:
     assert shell(r"printf 'a\377\000b\n'").log_tail == "a\ufffd\ufffdb\n"
 
 
-def test_what_a_program_leaves_running_in_its_group_ends_with_it() -> None:
+def test_background_processes_of_the_group_end_with_the_program() -> None:
     given = claim("shell", "sleep 600 & echo left")
     assert execute(ShellExecutor(Processes()), given).result is Result.SUCCEEDED
     wait_until(lambda: not children_of(given.token), what="the end of the program in the background")
@@ -270,7 +270,7 @@ asyncio.run(ShellExecutor(Processes()).execute(claim))
 
 
 def guards() -> set[int]:
-    """The living guard processes of this one."""
+    """Return the ids of the live guard processes of this process."""
     listed = subprocess.run(["ps", "axww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
     rows = [row.split(maxsplit=2) for row in listed.stdout.splitlines()]
     return {int(pid) for pid, parent, command in rows if int(parent) == os.getpid() and str(GUARD) in command}
@@ -287,7 +287,7 @@ def test_a_guard_that_was_killed_is_replaced_and_knows_the_old_groups(tmp_path: 
         os.kill(guard, signal.SIGKILL)
         await holds(lambda: guard not in guards())
         assert (await executor.execute(claim("shell", "true"))).result is Result.SUCCEEDED
-        await processes.close()  # the new guard kills what is on its list
+        await processes.close()  # the new guard kills the groups on its list
         assert (await work).error == "killed by SIGKILL"
 
     asyncio.run(main())

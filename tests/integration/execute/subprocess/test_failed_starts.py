@@ -1,4 +1,4 @@
-"""A program that cannot be started fails its run in words, and leaves nothing open and nothing on the guard's list."""
+"""A failed start fails the run with a clear error, and leaves no open record and nothing on the guard's list."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ class Records(Journal):
 
 @pytest.fixture
 def taken_back(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """How often the guard was told that the last child did not begin."""
+    """Return a list with one entry for each message to the guard that the last child did not begin."""
     told: list[None] = []
     tell = Groups.not_begun
     monkeypatch.setattr(Groups, "not_begun", lambda groups: (told.append(None), tell(groups)))
     return told
 
 
-def test_a_child_that_fails_before_its_program_begins(monkeypatch: pytest.MonkeyPatch, taken_back: list[None]) -> None:
+def test_a_child_that_fails_before_its_program_begins_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, taken_back: list[None]
+) -> None:
     def refuse(_: int) -> None:
         raise RuntimeError("no such call")
 
@@ -50,7 +52,7 @@ def test_a_child_that_fails_before_its_program_begins(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("program", "retry"), [("/no/such/program", True), ("a\0b", False)])
-def test_a_program_that_cannot_be_started(program: str, retry: bool, taken_back: list[None]) -> None:
+def test_a_program_that_cannot_be_started_fails_the_run(program: str, retry: bool, taken_back: list[None]) -> None:
     records = Records()
     outcome = execute(CommandExecutor(Processes(records)), claim("command", program))
     assert (outcome.result, outcome.retry) == (Result.FAILED, retry)

@@ -1,4 +1,4 @@
-"""What makes a process group of its own, as timeout(1) and a shell's jobs do, ends with its run all the same."""
+"""Processes with a process group of their own, such as timeout(1) and shell jobs, end with their run as well."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def job(line: str, on: Path, kill_after_s: float = 60) -> Claim:
     return claim("shell", line.replace("{on}", str(on)), kill_after_s=kill_after_s)
 
 
-def test_what_a_program_leaves_in_another_group_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_in_another_group_end_with_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = job(ENDS, tmp_path)
     assert execute(ShellExecutor(Processes()), given).result is Result.SUCCEEDED
     assert children_of(given.token) == []

@@ -1,4 +1,4 @@
-"""What has ended but is reaped by nobody, as in a container without an init, holds up no stop."""
+"""A zombie that no process reaps, as in a container without an init, does not delay a stop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEPT_S, KILL_AFTER_S = 6, 2
 
 
 def stopping_s(tmp_path: Path) -> float:
-    """How long it takes to stop a group that leaves a zombie."""
+    """Return the seconds that it takes to stop a group in which a zombie is left."""
     (tmp_path / "keeper.py").write_text(KEEPER)
     line = f"exec {sys.executable} {tmp_path}/keeper.py {tmp_path}/on {KEPT_S}"
     began: list[float] = []
@@ -46,7 +46,7 @@ def stopping_s(tmp_path: Path) -> float:
     return time.monotonic() - began[-1]
 
 
-def test_a_zombie_that_nobody_reaps_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zombie_that_is_not_reaped_does_not_delay_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert stopping_s(tmp_path) < KILL_AFTER_S
     (tmp_path / "on").unlink()
     monkeypatch.setattr(child, "HAS_PROC", False)

@@ -1,4 +1,4 @@
-"""Limits that are made, changed and taken away while there are runs: they hold for what was queued before, too."""
+"""Limits that are added, changed or deleted while there are runs also apply to runs that were queued before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.fleet import one
 from tests.support.waiting import wait_until
 
 
-def test_a_limit_holds_for_what_was_queued_before_it(db: psycopg.Connection) -> None:
+def test_a_limit_holds_for_runs_that_were_queued_before_it(db: psycopg.Connection) -> None:
     add(db, 10)
     limit_queue(db, concurrency_limit=2)
     assert admit(db) == 8
@@ -22,7 +22,7 @@ def test_a_limit_holds_for_what_was_queued_before_it(db: psycopg.Connection) -> 
     wait_until(lambda: applied(db), what="transactions of other databases to end")
 
 
-def test_a_limit_of_keys_holds_for_what_was_admitted_before_it(db: psycopg.Connection) -> None:
+def test_a_limit_of_keys_holds_for_runs_that_were_admitted_before_it(db: psycopg.Connection) -> None:
     add(db, 10, "customer:1")
     admit(db)
     limit(db, "customer", 3)
@@ -30,7 +30,7 @@ def test_a_limit_of_keys_holds_for_what_was_admitted_before_it(db: psycopg.Conne
     assert states(db) == {"queued": 3, "waiting": 7}
 
 
-def test_a_limit_is_not_called_applied_while_an_older_transaction_may_still_add_runs(
+def test_a_limit_is_not_marked_applied_while_an_older_transaction_is_open(
     db: psycopg.Connection, connect: Open
 ) -> None:
     slow = connect(autocommit=False)
@@ -44,7 +44,7 @@ def test_a_limit_is_not_called_applied_while_an_older_transaction_may_still_add_
     wait_until(lambda: applied(db), what="transactions of other databases to end")
 
 
-def test_a_lowered_limit_takes_back_what_has_not_started(db: psycopg.Connection) -> None:
+def test_a_lowered_limit_takes_back_runs_that_have_not_started(db: psycopg.Connection) -> None:
     limit(db, "k", 5)
     add(db, 10, "k")
     admit(db)
@@ -57,7 +57,7 @@ def test_a_lowered_limit_takes_back_what_has_not_started(db: psycopg.Connection)
     assert states(db) == {"running": 2, "waiting": 8}
 
 
-def test_without_its_limit_everything_goes_on(db: psycopg.Connection) -> None:
+def test_waiting_runs_are_admitted_when_their_limit_is_deleted(db: psycopg.Connection) -> None:
     limit(db, "k", 1)
     limit_queue(db, "q", concurrency_limit=1)
     add(db, 3, "k")
@@ -74,40 +74,38 @@ def test_without_its_limit_everything_goes_on(db: psycopg.Connection) -> None:
     assert states(db) == {"queued": 7}
 
 
-def test_the_bit_of_a_queue_survives_whoever_sets_another_at_the_same_time(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_the_bit_of_a_newly_limited_queue_survives_a_concurrent_cleanup(db: psycopg.Connection, connect: Open) -> None:
     other = connect(autocommit=False)
     other.execute("INSERT INTO pgsched.queues (name, concurrency_limit) VALUES ('a', 0)")
     with db.transaction():
-        limits.delete_obsolete(db)  # while somebody changes the table nothing is taken out
+        limits.delete_obsolete(db)  # while another transaction changes the table, no bit is cleared
     other.commit()
     add(db, 1, queue="a")
     assert states(db) == {"waiting": 1}
 
 
 @pytest.mark.parametrize("first", ["the run", "the limit"])
-def test_what_an_older_transaction_adds_does_not_slip_past_a_queues_first_limit(
+def test_runs_of_an_older_transaction_do_not_pass_a_queues_first_limit(
     first: str, db: psycopg.Connection, connect: Open
 ) -> None:
-    slow, person, standing = connect(autocommit=False), connect(autocommit=False), admission.AdmissionState()
-    if first == "the limit":  # not committed: it is not seen, though its transaction is the older one
+    slow, person, admission_state = connect(autocommit=False), connect(autocommit=False), admission.AdmissionState()
+    if first == "the limit":  # not committed: the enqueue does not see it, although its transaction is older
         limit_queue(person, concurrency_limit=2)
         add(slow, 5)
     else:
         add(slow, 5)
         limit_queue(person, concurrency_limit=2)
     person.commit()
-    admit(db, standing)
+    admit(db, admission_state)
     slow.commit()
     assert take(db, 5) == []
-    admit(db, standing)
+    admit(db, admission_state)
     assert states(db) == {"queued": 2, "waiting": 3}
     assert len(take(db, 5)) == 2
 
 
 @pytest.mark.parametrize("how", ["insert", "retry"])
-def test_a_snapshot_that_is_older_than_a_queues_first_limit_does_not_pass_it(
+def test_runs_of_an_old_snapshot_do_not_pass_a_queues_first_limit(
     how: str, db: psycopg.Connection, connect: Open
 ) -> None:
     (dead,) = add(db, 1)
@@ -133,7 +131,7 @@ def test_a_limit_that_is_changed_while_it_is_applied_is_applied_again(db: psycop
     assert states(db) == {"queued": 2, "waiting": 3}
 
 
-def test_a_limit_of_very_many_is_kept_and_opens_its_queue(db: psycopg.Connection) -> None:
+def test_a_limit_of_21000_runs_is_kept_and_opens_its_queue(db: psycopg.Connection) -> None:
     add(db, 21_500)
     limit_queue(db, concurrency_limit=21_000)
     admit(db)

@@ -1,4 +1,4 @@
-"""A run that has started, was let go once or is revived waits for its limits alone, whatever bound its first start."""
+"""A run that has started, was admitted once or is revived waits only for its limits, not for bounds of a start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def limit_first(db: psycopg.Connection, what: str) -> None:
 
 
 def come_back(how: str, claim: Claim, dsn: str, db: psycopg.Connection) -> None:
-    """The claim ends in this way, and its run waits."""
+    """End the claim in this way, and check that its run waits."""
     if how == "reaped":
         db.execute("UPDATE pgsched.runs SET begun = true WHERE state = 'running'")
         let_expire(db)
@@ -39,7 +39,7 @@ def come_back(how: str, claim: Claim, dsn: str, db: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("how", ["interrupted", "reaped"])
 @pytest.mark.parametrize("what", ["job", "queue"])
-def test_what_became_limited_while_it_ran_is_admitted_after_its_start_deadline(
+def test_a_run_limited_while_running_is_admitted_after_its_start_deadline(
     what: str, how: str, dsn: str, db: psycopg.Connection
 ) -> None:
     run_id = bound_run(db)
@@ -54,7 +54,7 @@ def test_what_became_limited_while_it_ran_is_admitted_after_its_start_deadline(
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("how", ["interrupted", "released", "reaped"])
 @pytest.mark.parametrize("what", ["job", "queue"])
-def test_what_became_limited_while_it_ran_waits_for_no_other_run_of_its_job(
+def test_a_run_limited_while_running_waits_for_no_other_run_of_its_job(
     what: str, how: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -72,9 +72,7 @@ def test_what_became_limited_while_it_ran_waits_for_no_other_run_of_its_job(
 
 
 @pytest.mark.parametrize("how", ["interrupted", "released", "reaped"])
-def test_what_became_limited_while_it_ran_comes_before_what_is_newer(
-    how: str, dsn: str, db: psycopg.Connection
-) -> None:
+def test_a_run_limited_while_running_is_admitted_before_newer_runs(how: str, dsn: str, db: psycopg.Connection) -> None:
     run_id = job_with_a_run(db, "queued", overlap="allow")
     (claim,) = take(db)
     limit_queue(db, concurrency_limit=1)
@@ -85,19 +83,19 @@ def test_what_became_limited_while_it_ran_comes_before_what_is_newer(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_run_that_was_left_without_its_place_is_let_go_after_its_start_deadline(
+def test_a_started_run_that_waits_is_admitted_after_its_start_deadline(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
         cut(monkeypatch, "admit_waiting", " OR w.started_at IS NOT NULL")
-        cut(monkeypatch, "runs_expire", "r.id = late.id AND late.started", "false")  # which would mend it as well
+        cut(monkeypatch, "runs_expire", "r.id = late.id AND late.started", "false")  # this would end the wait as well
     run_id = job_with_a_run(db, "waiting", overlap="skip", start_deadline="1 hour")
     db.execute("UPDATE pgsched.runs SET expires_at = clock_timestamp()")
     admit(db)
     assert row_of(db, run_id)["state"] == ("queued" if guarded else "waiting")
 
 
-def test_a_claim_of_a_run_that_no_rate_had_charged_gives_no_token_back(dsn: str, db: psycopg.Connection) -> None:
+def test_a_released_run_that_paid_no_token_gives_none_back(dsn: str, db: psycopg.Connection) -> None:
     job_with_a_run(db, "queued", overlap="allow")
     (claim,) = take(db)
     limit_queue(db, rate=1, rate_period="1 day")
@@ -105,11 +103,11 @@ def test_a_claim_of_a_run_that_no_rate_had_charged_gives_no_token_back(dsn: str,
     assert one(db, "SELECT count(*) FROM pgsched.refunds") == 0
 
 
-# ---- retry_within, once it is over
+# ---- after retry_within has passed
 
 
 def held_slot(db: psycopg.Connection) -> int:
-    """A slot of a job whose runs have the key `k` waits for the run before it, for an hour at the most; its id."""
+    """Make a slot of a job with the key `k` wait for the run before it, for an hour at most; return its id."""
     limit(db, "k", 1)
     job_with_a_run(db, "running", overlap="skip", retry_within="1 hour", concurrency_key="k")
     assert ticked(db)[0][0] == "waiting"
@@ -117,19 +115,19 @@ def held_slot(db: psycopg.Connection) -> int:
 
 
 def hours_pass(db: psycopg.Connection) -> None:
-    """What is still held is held no longer."""
+    """Let two hours pass for `held_until`, so that the time to retry is over for all runs."""
     db.execute("UPDATE pgsched.runs SET held_until = held_until - interval '2 hours'")
 
 
 def occupy(db: psycopg.Connection) -> int:
-    """Another run takes the only place of the key."""
+    """Let another run take the only place of the key; return its id."""
     (other,) = add(db, 1, "k", priority=0)
     assert admit(db) == 1
     return other
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
+def test_a_started_run_is_not_skipped_while_it_waits_for_its_limits(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = "held_until <= (SELECT clock_timestamp())"
@@ -148,7 +146,7 @@ def test_what_has_started_is_not_skipped_while_it_waits_for_its_limits(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_was_let_go_once_is_not_skipped_when_it_waits_again(
+def test_a_run_admitted_once_is_not_skipped_when_it_waits_again(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -164,7 +162,7 @@ def test_what_was_let_go_once_is_not_skipped_when_it_waits_again(
     assert row_of(db, run_id)["state"] == ("waiting" if guarded else "skipped")
 
 
-def test_what_was_skipped_in_vain_and_is_revived_is_admitted(db: psycopg.Connection) -> None:
+def test_a_skipped_slot_that_is_revived_waits_for_its_limits_only(db: psycopg.Connection) -> None:
     run_id = held_slot(db)
     hours_pass(db)
     admit(db)

@@ -1,4 +1,4 @@
-"""Held runs: each job's oldest is let go alone, and thousands of held ones of a job do not hold up the leader."""
+"""Only the oldest waiting slot of a job is admitted, and thousands of waiting slots do not delay the leader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOLD = (
 
 
 def add_jobs(db: psycopg.Connection, count: int, held: int) -> None:
-    """Jobs with so many held slots each."""
+    """Add jobs with this many waiting slots each."""
     db.execute("INSERT INTO pgsched.jobs (name, schedule, task)"
                " SELECT 'j' || n, '0 0 1 1 *', 't' FROM generate_series(1, %s) n", [count])  # fmt: skip
     db.execute(HOLD, [held])
@@ -28,7 +28,7 @@ def admit(db: psycopg.Connection) -> int:
         return ticks.admit(db, 5000)
 
 
-def test_the_oldest_held_slot_of_each_job_starts_and_no_other(db: psycopg.Connection) -> None:
+def test_only_the_oldest_waiting_slot_of_each_job_is_admitted(db: psycopg.Connection) -> None:
     add_jobs(db, 50, 3)
     assert [admit(db), admit(db)] == [50, 0]
     first = "SELECT bool_and(state = 'queued') FROM (SELECT DISTINCT ON (job_id) state FROM pgsched.runs" \
@@ -36,7 +36,7 @@ def test_the_oldest_held_slot_of_each_job_starts_and_no_other(db: psycopg.Connec
     assert db.execute(first).fetchone() == (True,)
 
 
-def test_a_held_slot_that_somebody_has_locked_lets_no_later_one_by(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_waiting_slot_is_not_overtaken_by_a_later_one(db: psycopg.Connection, connect: Open) -> None:
     add_jobs(db, 2, 2)
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE job_id = 1 ORDER BY scheduled_at LIMIT 1 FOR UPDATE")
@@ -45,15 +45,15 @@ def test_a_held_slot_that_somebody_has_locked_lets_no_later_one_by(db: psycopg.C
     assert admit(db) == 1
 
 
-def test_a_held_run_of_no_job_starts(db: psycopg.Connection) -> None:
+def test_waiting_runs_without_a_job_are_admitted(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, state) SELECT 't', 'waiting' FROM generate_series(1, 3)")
     assert admit(db) == 3
 
 
-def test_thousands_of_held_slots_of_one_job_cost_milliseconds(db: psycopg.Connection) -> None:
+def test_thousands_of_waiting_slots_of_one_job_cost_milliseconds(db: psycopg.Connection) -> None:
     add_jobs(db, 1, 5000)
     for _ in range(3):
         began = time.monotonic()
         assert admit(db) == 1
-        assert time.monotonic() - began < 1.0  # about 0.01 s; the rest is for a loaded machine
+        assert time.monotonic() - began < 1.0  # takes about 0.01 s; the margin is for a loaded machine
         db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'")

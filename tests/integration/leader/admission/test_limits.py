@@ -1,4 +1,7 @@
-"""Limits: who is admitted, when, and that every way back to queued asks for them. Guards have a twin without them."""
+"""Limits: which runs are admitted and when, and that every way back to `queued` is limited.
+
+Tests of guards have a twin that runs without the guard.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def retry_in(db: psycopg.Connection, run_id: int, delay: str) -> None:
                " WHERE id = %s", [delay, run_id])  # fmt: skip
 
 
-# ---- who waits, and who is admitted
+# ---- which runs wait, and which are admitted
 
 
 def test_a_run_without_limits_is_claimable_at_once(db: psycopg.Connection) -> None:
@@ -101,7 +104,7 @@ def test_a_limit_of_a_job_binds_the_runs_that_it_has_already(db: psycopg.Connect
     assert admit(db) == 1
 
 
-def test_the_most_urgent_is_admitted_first_then_the_oldest(db: psycopg.Connection) -> None:
+def test_the_most_urgent_run_is_admitted_first_then_the_oldest(db: psycopg.Connection) -> None:
     limit(db, "k", 1)
     late, first, second = add(db, 1, "k", priority=7)[0], *add(db, 2, "k")
     order = []
@@ -114,7 +117,7 @@ def test_the_most_urgent_is_admitted_first_then_the_oldest(db: psycopg.Connectio
 
 @pytest.mark.parametrize("ageing", [None, "1 minute"])
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_paused_task_lets_the_others_by_however_many_of_its_runs_come_first(
+def test_many_runs_of_a_paused_task_do_not_block_the_runs_behind_them(
     key: str | None, ageing: str | None, db: psycopg.Connection
 ) -> None:
     if key:
@@ -144,7 +147,7 @@ def test_in_an_ordered_key_a_paused_task_holds_the_key(db: psycopg.Connection) -
     assert row_of(db, paused)["state"] == "queued"
 
 
-# ---- every way back
+# ---- every way back to `queued`
 
 
 def test_a_released_claim_waits_again(db: psycopg.Connection, dsn: str) -> None:
@@ -259,7 +262,7 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
     admit(db)
     take(db, 1)
     end(db, first, "dead")
-    admit(db)  # the other one takes the place
+    admit(db)  # the other run takes the place
     assert row_of(db, second)["state"] == "queued"
     db.execute("UPDATE pgsched.runs SET state = 'scheduled', finished_at = NULL WHERE id = %s", [first])
     with db.transaction():
@@ -270,7 +273,7 @@ def test_a_released_claim_does_not_slip_past_the_limit(guarded: bool, db: psycop
 # ---- the checker itself
 
 
-def test_the_checker_sees_what_is_wrong() -> None:
+def test_the_checker_finds_each_kind_of_violation() -> None:
     a, b = Attempt(1, "q", "k:1", 1.0, 2.0, "succeeded", 0.1), Attempt(2, "q", "k:1", 1.9, 3.0, "succeeded", 0.2)
     assert len(find_limit_violations([a, b], {"k": 1}, {"q": 1}, {"k": (1, 1.0, 0)}, {"q": (1, 1.0, 0)}, ["k"])) == 5
     c = Attempt(2, "q", "k:1", 2.0, 3.0, "succeeded", 0.2)
@@ -325,6 +328,6 @@ def test_two_leaders_do_not_admit_at_the_same_moment(
                 second.execute("SET LOCAL lock_timeout = '1s'")
                 leadership.fence(second, term)
                 run = one(second, "SELECT max(id) FROM pgsched.runs")
-                # what it would choose while it does not see the first one's
+                # the run that this leader would choose, as it does not see what the first one admitted
                 limits.admit(second, [(run, "default", "k")])
     assert states(db) == ({"queued": 1, "waiting": 1} if guarded else {"queued": 2})

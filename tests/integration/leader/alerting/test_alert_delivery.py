@@ -1,4 +1,4 @@
-"""Telling of alerts: what one sink or one incident does to the others, and how long it is tried."""
+"""Delivery of alerts: one sink or incident does not hold up others, and a delivery is tried for as long as it helps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pending(db: psycopg.Connection) -> bool:
 
 
 def grow_old(db: psycopg.Connection, hours: int) -> None:
-    """As if everything had happened so long ago."""
+    """Move all alerts and deliveries this many hours into the past."""
     db.execute(
         "UPDATE pgsched.alerts SET opened_at = opened_at - make_interval(hours => %(h)s),"
         " closed_at = closed_at - make_interval(hours => %(h)s)",
@@ -56,12 +56,12 @@ def grow_old(db: psycopg.Connection, hours: int) -> None:
     )
 
 
-def test_an_incident_that_a_sink_refuses_keeps_no_other_from_it(db: psycopg.Connection, dsn: str) -> None:
+def test_an_incident_that_a_sink_refuses_does_not_block_the_others(db: psycopg.Connection, dsn: str) -> None:
     incidents(db, 3)
     first, heard = min(one["id"] for one in alerts.list_alerts(db)), set()
 
     def tell(message: dict[str, Any]) -> None:
-        if message["id"].split("-")[-2] == str(first):  # of uuid, number and instant
+        if message["id"].split("-")[-2] == str(first):  # the id is made of a uuid, the number and an instant
             raise NotDelivered("it answered 400")
         heard.add(message["id"])
 
@@ -72,8 +72,8 @@ def test_an_incident_that_a_sink_refuses_keeps_no_other_from_it(db: psycopg.Conn
     assert len(heard) == 2
 
 
-def test_a_slow_sink_leaves_what_it_is_not_told_yet_to_others(db: psycopg.Connection, dsn: str) -> None:
-    """Taken all at once, the last would be taken again by others before its turn has come, and told twice."""
+def test_a_slow_sink_leaves_its_next_deliveries_to_other_processes(db: psycopg.Connection, dsn: str) -> None:
+    """If a process took all deliveries at once, others would take the last before its turn, and deliver it twice."""
     incidents(db, 2)
     goes_on, heard = threading.Event(), []
 
@@ -90,7 +90,7 @@ def test_a_slow_sink_leaves_what_it_is_not_told_yet_to_others(db: psycopg.Connec
     assert sorted(heard) == ["j0", "j1"]
 
 
-def test_an_incident_that_is_open_is_told_however_long_the_sink_was_away(db: psycopg.Connection, dsn: str) -> None:
+def test_an_open_incident_is_delivered_however_long_the_sink_was_away(db: psycopg.Connection, dsn: str) -> None:
     mine, heard = incident(db), []
 
     def tell(message: dict[str, Any]) -> None:
@@ -108,8 +108,8 @@ def test_an_incident_that_is_open_is_told_however_long_the_sink_was_away(db: psy
     assert heard == ["opened", "opened", "closed"]
 
 
-def test_the_end_is_told_after_hours_in_which_nothing_ran(db: psycopg.Connection, dsn: str) -> None:
-    """The leader closed it and died before anybody was told; so did all the others."""
+def test_the_end_is_delivered_after_hours_without_any_process(db: psycopg.Connection, dsn: str) -> None:
+    """The leader closed the incident and died before a sink was informed, and so did all other processes."""
     mine, heard = incident(db), []
     both = [AlertSink(NAME, lambda message: heard.append(message["event"])), AlertSink("log", lambda _: None)]
     with connect_to(dsn) as conn:
@@ -124,8 +124,8 @@ def test_the_end_is_told_after_hours_in_which_nothing_ran(db: psycopg.Connection
     assert heard == ["opened", "closed"], "who was not told of the beginning hears nothing of the end of long ago"
 
 
-def test_what_nobody_can_tell_any_more_nudges_nobody(db: psycopg.Connection, dsn: str) -> None:
-    """The webhook was taken out of the configuration; another is left."""
+def test_deliveries_of_a_removed_sink_wake_no_sink(db: psycopg.Connection, dsn: str) -> None:
+    """The webhook was taken out of the configuration; another sink is left."""
     mine = incident(db)
     quiet = AlertSink("log", lambda _: None)
     with connect_to(dsn) as conn:
@@ -136,7 +136,7 @@ def test_what_nobody_can_tell_any_more_nudges_nobody(db: psycopg.Connection, dsn
         AlertDelivery(dsn, quiet).deliver_once(conn)
         assert not pending(db)
         assert alerts.take_delivery(conn, ["webhook gone 1"]) is None
-        alerts.add_deliveries(conn, ["webhook gone 1"])  # it is back
+        alerts.add_deliveries(conn, ["webhook gone 1"])  # the webhook is back
         assert alerts.take_delivery(conn, ["webhook gone 1"]) is not None
         slot(db, mine, 0.5, "succeeded")
         check(db)
@@ -148,8 +148,8 @@ def test_what_nobody_can_tell_any_more_nudges_nobody(db: psycopg.Connection, dsn
         assert alerts.take_delivery(conn, ["webhook gone 1"]) is None, "it was over days ago"
 
 
-def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
-    """Whether they were told is not seen from outside."""
+def test_a_new_leader_wakes_its_sinks_once(db: psycopg.Connection) -> None:
+    """The database does not show which alerts the sinks of this process have missed."""
     nudged: list[bool] = []
     watch = IncidentWatch(lambda: nudged.append(True))
     for _ in range(3):
@@ -157,13 +157,14 @@ def test_a_new_leader_nudges_its_sinks_once(db: psycopg.Connection) -> None:
     assert nudged == [True]
 
 
-def test_a_candidate_that_cannot_lead_says_that_nobody_does(
+def test_a_candidate_that_cannot_lead_reports_that_there_is_no_leader(
     db: psycopg.Connection, dsn: str, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever has the lock does nothing with it: no process would have told of it, as all were candidates."""
+    """Another session has the lock and does not lead. All processes are candidates, so one must report this."""
     monkeypatch.setattr(incident_duty, "UNLED_S", 0.1)
     monkeypatch.setattr(incident_duty, "CANDIDATE_S", 0.1)
     monkeypatch.setattr(incident_duty, "EVERY_S", 0.1)
+    monkeypatch.setattr(leadership, "is_lock_contested", lambda *_: False)  # or it leads in spite of that session
     holder = connect()
     assert leadership.try_lead(holder)
     leader = Leader(dsn, LeaderSettings(election_every_s=0.1), "test")
@@ -178,8 +179,10 @@ def test_a_candidate_that_cannot_lead_says_that_nobody_does(
         thread.join(20)
 
 
-def test_a_look_that_takes_long_is_at_fewer_jobs(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs whose newest slots were all skipped take long to look at; the leader has slots to decide meanwhile."""
+def test_after_a_slow_look_the_next_looks_check_fewer_jobs(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs whose newest slots were all skipped take long to check, and the leader has slots to decide meanwhile."""
     for n in range(30):
         job(db, f"j{n}", alert_after_failures=1)
     monkeypatch.setattr(alerts, "JOBS", 20)

@@ -1,4 +1,4 @@
-"""When an incident is over: when what it is about has gone well, and not when one merely sees it no more."""
+"""An incident ends when a run has gone well, and not merely because the bad run is no longer visible."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.support.db.setting import Open
 
 
 def state(db: psycopg.Connection, run: int, state: str, **columns: object) -> None:
-    """The run is in that state now."""
+    """Put the run into this state."""
     given = {"state": state, "finished_at": None} | columns
     sets = ", ".join(f"{name} = %({name})s" for name in given)
     db.execute(f"UPDATE pgsched.runs SET {sets} WHERE id = %(id)s".encode(), given | {"id": run})
 
 
 def attempt(db: psycopg.Connection, run: int) -> None:
-    """The run's attempt has left its evidence, as settling does."""
+    """Add the evidence of the run's attempt, as settling does."""
     db.execute(
         "INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at)"
         " SELECT id, gen_random_uuid(), attempt, 'failed', started_at FROM pgsched.runs WHERE id = %s",
@@ -33,8 +33,8 @@ def ended_now(db: psycopg.Connection, run: int, how: str = "succeeded") -> None:
     )
 
 
-def test_failures_are_not_over_because_somebody_retries_one(db: psycopg.Connection) -> None:
-    """It was said to be over before it had run, and again to be wrong when it failed again: two incidents for one."""
+def test_a_retry_that_has_not_succeeded_does_not_end_failures(db: psycopg.Connection) -> None:
+    """The incident once ended before the retry had run, and a second one opened when the retry failed."""
     mine = job(db, alert_after_failures=2)
     for hours, how in ((9, "succeeded"), (8, "dead"), (7, "dead")):
         last = slot(db, mine, hours, how)
@@ -49,13 +49,13 @@ def test_failures_are_not_over_because_somebody_retries_one(db: psycopg.Connecti
     assert alerts.list_alerts(db, everything=True)[0]["recovery"] == "a run succeeded"
 
 
-def test_failures_are_not_over_because_their_rows_are_gone(db: psycopg.Connection) -> None:
+def test_deleted_rows_do_not_end_failures(db: psycopg.Connection) -> None:
     mine = job(db, alert_after_failures=2)
     slot(db, mine, 9, "succeeded")
     old = slot(db, mine, 8, "dead")
     slot(db, mine, 7, "dead")
     assert check(db) == [("opened", "failures")]
-    db.execute("DELETE FROM pgsched.runs WHERE id = %s", [old])  # kept for an hour
+    db.execute("DELETE FROM pgsched.runs WHERE id = %s", [old])  # as if its retention were an hour
     assert check(db) == []
     db.execute("UPDATE pgsched.jobs SET alert_after_failures = 5")
     assert check(db) == [], "nothing has succeeded"
@@ -63,7 +63,7 @@ def test_failures_are_not_over_because_their_rows_are_gone(db: psycopg.Connectio
     assert check(db) == [("closed", "failures")]
 
 
-def test_an_attempt_that_took_too_long_and_is_to_be_repeated_is_one_incident(db: psycopg.Connection) -> None:
+def test_a_long_attempt_that_is_retried_is_one_incident(db: psycopg.Connection) -> None:
     mine = job(db, max_duration="10 minutes")
     run = slot(db, mine, 1, "running")
     assert check(db) == [("opened", "duration")]
@@ -97,8 +97,8 @@ def test_a_slot_that_began_late_is_late_however_often_it_is_tried(db: psycopg.Co
     assert check(db) == [], "its first attempt was in time"
 
 
-def test_a_run_that_put_itself_off_is_not_late(db: psycopg.Connection) -> None:
-    """It began on time, and asked to go on an hour later: what began then is not its first attempt."""
+def test_a_run_that_snoozed_is_not_late(db: psycopg.Connection) -> None:
+    """The run began on time and snoozed for an hour. The attempt that began then is not its first one."""
     mine = job(db, max_lateness="10 minutes")
     run = slot(db, mine, 2, "succeeded")
     off = "UPDATE pgsched.runs SET {} = scheduled_at + interval '1 hour' WHERE id = %s"
@@ -112,7 +112,7 @@ def test_a_run_that_put_itself_off_is_not_late(db: psycopg.Connection) -> None:
     assert check(db) == [("opened", "lateness")], "what waited for other jobs was put off by them"
 
 
-def test_a_row_that_somebody_holds_holds_up_no_leader(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_alert_does_not_make_the_leader_wait(db: psycopg.Connection, connect: Open) -> None:
     db.execute("INSERT INTO pgsched.alerts (job_id, kind, details) VALUES (0, 'no_leader', 'x')")
     db.execute(
         "INSERT INTO pgsched.alerts (job_id, kind, details, closed_at)"

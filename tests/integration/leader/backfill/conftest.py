@@ -1,4 +1,4 @@
-"""Rounds of backfills that a busy machine does not cut short; and a job to fill, for those that use it."""
+"""Fixtures: rounds of backfills that a busy machine does not cut short, and a job to backfill."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""pgsched.backfill: any language asks for past slots with one call, and the leader counts them."""
+"""The SQL function pgsched.backfill: one call from any language requests past slots, and the leader counts them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_one_call_runs_every_slot_of_the_range(db: psycopg.Connection) -> None:
     assert (found["state"], found["slots"], found["considered"], found["succeeded"]) == ("finished", 7, 7, 7)
 
 
-def test_it_takes_all_that_the_command_takes(db: psycopg.Connection) -> None:
+def test_the_function_takes_every_option_of_the_command(db: psycopg.Connection) -> None:
     names = ("mode", "max_active", "reverse", "priority")
     by_name = call(
         db, "'a', '2026-05-01Z', '2026-05-08Z', reverse => true, max_active => 3, mode => 'all', priority => 2"
@@ -52,14 +52,14 @@ def test_it_takes_all_that_the_command_takes(db: psycopg.Connection) -> None:
     assert [defaults[name] for name in names] == [getattr(request, name) for name in names]
 
 
-def test_what_is_not_decided_is_left_to_the_schedule(db: psycopg.Connection) -> None:
+def test_undecided_slots_are_left_to_the_schedule(db: psycopg.Connection) -> None:
     mark = jobs.show_job(db, "a")["decided_until"]
     number = call(db, "'a', now() - interval '3 days', '2100-01-01Z'")
     assert mark < backfills.show_backfill(db, number)["to_at"] <= mark + timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize("size", [9000, 9001])
-def test_a_reason_is_as_long_as_the_runs_that_it_ends_can_keep(db: psycopg.Connection, size: int) -> None:
+def test_a_reason_longer_than_the_cancelled_runs_can_keep_is_refused(db: psycopg.Connection, size: int) -> None:
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z'")
     work(db)
     if size > 9000:
@@ -69,7 +69,7 @@ def test_a_reason_is_as_long_as_the_runs_that_it_ends_can_keep(db: psycopg.Conne
         assert db.execute("SELECT pgsched.cancel_backfill(%s, %s)", [number, "w" * size]).fetchone() == ("cancelled",)
 
 
-def test_it_is_cancelled_by_a_call_as_well(db: psycopg.Connection) -> None:
+def test_a_backfill_is_cancelled_by_a_call_as_well(db: psycopg.Connection) -> None:
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z', max_active => 2")
     work(db)
     assert open_slots(db) == WEEK[:2]
@@ -77,7 +77,7 @@ def test_it_is_cancelled_by_a_call_as_well(db: psycopg.Connection) -> None:
     assert open_slots(db) == []
 
 
-def test_the_leader_hears_of_it_and_counts(db: psycopg.Connection, connect: Any) -> None:
+def test_the_leader_is_notified_of_a_backfill_and_counts_its_slots(db: psycopg.Connection, connect: Any) -> None:
     listener = connect()
     listener.execute("LISTEN pgsched_leader")
     number = call(db, "'a', '2026-05-01Z', '2026-05-08Z', max_active => 7")
@@ -93,7 +93,7 @@ def test_the_leader_hears_of_it_and_counts(db: psycopg.Connection, connect: Any)
         ("* * * * *", ("2020-01-01Z", "2026-01-01Z"), "the range has more than 100,000 slots: ask for a shorter one"),
     ],
 )
-def test_a_number_of_slots_that_cannot_be_ends_it_with_the_reason(
+def test_no_slots_or_too_many_end_the_backfill_with_the_reason(
     db: psycopg.Connection, schedule: str, span: tuple[str, str], error: str
 ) -> None:
     jobs.update(db, "a", {"schedule": schedule})
@@ -123,7 +123,7 @@ def test_a_number_of_slots_that_cannot_be_ends_it_with_the_reason(
         ("'once', '2026-05-01Z', '2026-05-02Z'", "job: once has no schedule whose past slots are known"),
     ],
 )
-def test_what_cannot_be_is_refused(db: psycopg.Connection, arguments: str, message: str) -> None:
+def test_impossible_arguments_are_refused(db: psycopg.Connection, arguments: str, message: str) -> None:
     jobs.add(db, {"name": "after", "task": "t", "schedule": "@after 1h"})
     jobs.add(db, {"name": "once", "task": "t"})
     with pytest.raises(psycopg.errors.CheckViolation, match=message):
@@ -132,7 +132,7 @@ def test_what_cannot_be_is_refused(db: psycopg.Connection, arguments: str, messa
 
 
 @pytest.mark.parametrize("name", ["'b'", "NULL"])
-def test_a_job_that_does_not_exist_is_named(db: psycopg.Connection, name: str) -> None:
+def test_a_job_that_does_not_exist_is_refused(db: psycopg.Connection, name: str) -> None:
     with pytest.raises(psycopg.errors.NoDataFound, match="job: there is no job named"):
         call(db, f"{name}, '2026-05-01Z', '2026-05-02Z'")
 
@@ -146,7 +146,7 @@ def test_a_job_that_does_not_exist_is_named(db: psycopg.Connection, name: str) -
         ("anchor_at", "infinity", "anchor_at: infinity is not an instant between 1900 and 9000"),
     ],
 )
-def test_a_plain_insert_with_an_instant_that_nobody_can_read_is_refused(
+def test_a_plain_insert_with_an_instant_out_of_range_is_refused(
     db: psycopg.Connection, column: str, value: str, message: str
 ) -> None:
     instants = {"from_at": "2026-05-01Z", "to_at": "2026-05-08Z", "anchor_at": "2026-01-01Z"} | {column: value}

@@ -1,4 +1,4 @@
-"""Which slots a backfill of each mode runs: those that are missing, have failed, or all, and why it says so."""
+"""The modes of a backfill (missing, failed, all): which slots each of them runs, and the reasons that are shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("job")
 
 
 def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
-    """A run of the past."""
+    """Insert a run of a past slot; return its id."""
     columns = {"scheduled_at": slot, "state": state, "task": "old", "origin": "schedule"} | more
     if state not in core.OPEN_STATES:
         columns["finished_at"] = slot
@@ -35,7 +35,7 @@ def put(db: psycopg.Connection, slot: datetime, state: str, **more: Any) -> int:
 DAYS = [MAY + n * DAY for n in range(10)]
 CLAIM = {"token": "00000000-0000-0000-0000-000000000000", "lease_until": MAY}
 MISSING, FAILED, LEFT = ("missing", "all"), ("failed", "all"), ()
-# each day of May: the state of its row, what else is in it, which modes run it, and the end of the reason
+# for each day of May: the state of its row, further columns, the modes that run it, and the end of the reason
 KINDS: list[tuple[str | None, dict[str, Any], tuple[str, ...], str]] = [
     ("succeeded", {"started_at": MAY}, ("all",), "succeeded"),
     ("dead", {"started_at": MAY}, FAILED, "ended dead"),
@@ -51,7 +51,7 @@ KINDS: list[tuple[str | None, dict[str, Any], tuple[str, ...], str]] = [
 
 
 def everything(db: psycopg.Connection) -> None:
-    """Ten days with one slot of every kind; the last two lie in a missed stretch."""
+    """Add ten days with one slot of every kind; the last two lie in a missed stretch."""
     for slot, (state, columns, *_) in zip(DAYS, KINDS, strict=True):
         if state is not None:
             put(db, slot, state, **columns)
@@ -86,7 +86,7 @@ def test_no_slot_is_both_missing_and_failed_and_all_takes_each(db: psycopg.Conne
     assert taken["all"] - taken["missing"] - taken["failed"] == {DAYS[0]}, "and what succeeded once more"
 
 
-def test_the_preview_says_why(db: psycopg.Connection) -> None:
+def test_the_preview_gives_the_reason_for_each_slot(db: psycopg.Connection) -> None:
     everything(db)
     _, choices = backfills.preview_backfill(db, "a", Request("2026-05-01", "2026-05-11"))
     for choice, (state, _, _, reason) in zip(choices, KINDS, strict=True):
@@ -123,7 +123,7 @@ def test_a_stretch_that_ends_far_behind_the_range_is_found(db: psycopg.Connectio
     ("before", "words"), [("missed", "ended missed"), ("dead", "ended dead"), ("cancelled", "was cancelled"),
                           ("succeeded", "succeeded")]
 )  # fmt: skip
-def test_of_a_stretch_whose_row_was_revived_it_says_what_the_row_said_of_it(
+def test_the_reason_for_a_slot_of_a_revived_stretch_names_its_former_state(
     db: psycopg.Connection, before: str, words: str
 ) -> None:
     stretch = {"covers_from": WEEK[0], "covers_until": WEEK[6], "covers_count": 7, "covers_state": before}
@@ -137,7 +137,7 @@ def test_of_a_stretch_whose_row_was_revived_it_says_what_the_row_said_of_it(
         assert choice.reason == f"{expected} 2026-05-07 00:00:00 UTC alone"
 
 
-def test_a_rerun_is_a_further_attempt_of_the_same_run_as_the_job_is_now(db: psycopg.Connection) -> None:
+def test_a_rerun_is_a_further_attempt_of_the_same_run_with_current_settings(db: psycopg.Connection) -> None:
     run = put(db, WEEK[0], "dead", attempt=3, max_attempts=3, error="it failed", crashes=2, reason="all used",
               expires_at=MAY, held_until=MAY, cancel_requested_at=MAY)  # fmt: skip
     ask(db, 1, mode="failed")

@@ -1,4 +1,4 @@
-"""Several backfills at once, and people at the same rows: each goes on by itself, and nothing is lost or left open."""
+"""Several backfills at once, while people lock or delete rows: each goes on by itself, and no run is left open."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ask(db: psycopg.Connection, name: str = "a", days: int = 1, **more: Any) -> 
 
 
 def rounds(conn: psycopg.Connection) -> Iterator[bool]:
-    """A leader's rounds one after the other; each says whether it would go on at once."""
+    """Yield, for each round of a leader, whether the leader would go on at once."""
     turn = backfill.BackfillCursor()
     while True:
         with conn.transaction():
@@ -42,7 +42,7 @@ def started(db: psycopg.Connection, number: int) -> int:
 
 
 def dead_slot(db: psycopg.Connection, name: str) -> int:
-    """The first slot of May has failed; the run's id."""
+    """Add a dead run for the first slot of May; return its id."""
     row = db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, finished_at, started_at)"
         " SELECT id, %s, 'dead', 't', %s, %s FROM pgsched.jobs WHERE name = %s RETURNING id",
@@ -58,7 +58,7 @@ def test_backfills_that_wait_for_their_last_runs_do_not_starve_the_next(db: psyc
     leader = rounds(db)
     next(leader)
     db.execute("UPDATE pgsched.runs SET backfill_id = %s", [waiting[0]])
-    # each of them has a run of its own that goes on for ever, and no slot left
+    # each of these backfills has a run that never ends, and no slot left
     db.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin, backfill_id)"
                " SELECT j.id, clock_timestamp() + n * interval '1 s', 't', 'backfill', n"
                " FROM pgsched.jobs j, unnest(%s::bigint[]) n", [waiting[1:]])  # fmt: skip
@@ -99,9 +99,7 @@ def test_a_backfill_whose_row_is_locked_holds_up_no_other(db: psycopg.Connection
     assert [started(db, number) for number in numbers] == [1, 1, 1], "its slot was not passed by"
 
 
-def test_a_backfill_that_cannot_be_done_holds_up_no_other(
-    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backfill_that_fails_holds_up_no_other(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add(db), add(db, "b")
     bad, good = ask(db), ask(db, "b")
     real = backfill.run_batch
@@ -117,7 +115,7 @@ def test_a_backfill_that_cannot_be_done_holds_up_no_other(
     assert [started(db, number) for number in (bad, good)] == [0, 1]
 
 
-# ---- against the deletion of the job
+# ---- a job that is deleted meanwhile
 
 
 @pytest.mark.parametrize("mode", ["missing", "failed"])
@@ -140,7 +138,7 @@ def test_without_the_lock_on_the_job_a_run_would_stay_open(
 
 
 def delete_meets_the_leader(db: psycopg.Connection, connect: Open, mode: str) -> None:
-    """The leader has made its run and not committed it when somebody deletes the job."""
+    """Delete the job after the leader has made its run, and before it commits."""
     add(db)
     if mode == "failed":
         dead_slot(db, "a")
@@ -164,7 +162,7 @@ def blocked(db: psycopg.Connection, conn: psycopg.Connection) -> bool:
     return db.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", [pid]).fetchone() == (True,)
 
 
-def test_a_deletion_in_progress_makes_the_leader_wait_for_nothing(db: psycopg.Connection, connect: Open) -> None:
+def test_the_leader_does_not_wait_for_a_deletion_in_progress(db: psycopg.Connection, connect: Open) -> None:
     add(db), add(db, "b")
     doomed, other = ask(db), ask(db, "b")
     person = connect(autocommit=False)

@@ -1,4 +1,4 @@
-"""A round of backfills takes a bounded time, however long a range is; the next round goes on where it ended."""
+"""A round of backfills takes a bounded time, however long a range is; the next round goes on from there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(db: psycopg.Connection, schedule: str, *, reverse: bool = False) -> No
 
 
 @pytest.mark.parametrize("reverse", [True, False])
-def test_counting_and_walking_take_rounds(
+def test_counting_and_walking_a_long_range_takes_many_rounds(
     reverse: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "LONGEST_S", 0.0)
@@ -45,7 +45,9 @@ def test_counting_and_walking_take_rounds(
     assert row == (25, 25, 25)
 
 
-def test_a_range_with_too_many_slots_ends_with_that(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_with_too_many_slots_ends_with_that_error(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backfill, "LONGEST_S", 0.0)
     asked(db, "* * * * * *", reverse=True)
     with db.transaction():
@@ -76,8 +78,8 @@ def test_windows_hold_each_slot_once(reverse: bool) -> None:
     assert [*planning.slots(parsed, BEGIN, end, reverse=reverse, cursor=cursor)] == found[1001:]
 
 
-def test_of_many_open_ones_each_round_looks_at_some(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them read in each round would delay every job: they take turns, also those that only wait."""
+def test_each_round_reads_some_of_many_open_backfills(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading all of them in each round would delay every job. So backfills take turns, also those that only wait."""
     monkeypatch.setattr(backfill, "MAX_READ", 3)
     jobs = "INSERT INTO pgsched.jobs (name, task, schedule) SELECT 'j' || n, 't', '@daily' FROM generate_series(1, 8) n"
     db.execute(jobs)
@@ -87,14 +89,14 @@ def test_of_many_open_ones_each_round_looks_at_some(db: psycopg.Connection, monk
     turn = backfill.BackfillCursor()
 
     def round_of() -> list[str]:
-        """The backfills that have begun after one more round."""
+        """Run one more round; return the jobs whose backfills have begun."""
         with db.transaction():
             backfill.run_backfills(db, turn)
         found = db.execute("SELECT job FROM pgsched.backfills WHERE started > 0 ORDER BY id").fetchall()
         return [job for (job,) in found]
 
     assert [len(round_of()) for _ in range(3)] == [3, 6, 8]
-    # each has a run that is open; the last one's ends
+    # each backfill has an open run; now the run of the last one ends
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE backfill_id = 8")
     for _ in range(3):
         round_of()

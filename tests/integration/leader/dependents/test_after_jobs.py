@@ -1,4 +1,4 @@
-"""after_jobs: a slot waits for the same slot of other jobs, beside the policies of its own job."""
+"""after_jobs: a slot waits for the same slot of other jobs, in addition to the policies of its own job."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@ev
 
 
 def decide(db: psycopg.Connection, seconds: int = 1) -> None:
-    """Let every job have its slots of the last seconds."""
+    """Decide the slots of the last seconds of every job."""
     put_back(db, seconds)
     lead(db)
 
 
 def lead(db: psycopg.Connection) -> None:
-    """A round of the leader."""
+    """Decide due slots and dependencies, and admit runs, three times."""
     for _ in range(3):
         with db.transaction():
             tick(db, 5000)
@@ -46,7 +46,7 @@ def lead(db: psycopg.Connection) -> None:
 
 
 def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
-    """(state, reason) of the slots of a job, the oldest first."""
+    """Return (state, reason) of the slots of a job, the oldest first."""
     return db.execute(
         "SELECT r.state, r.reason FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s"
         " ORDER BY r.scheduled_at",
@@ -55,7 +55,7 @@ def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
 
 
 def end(db: psycopg.Connection, name: str, state: str = "succeeded") -> None:
-    """The oldest unfinished slot of a job ends."""
+    """End the oldest unfinished slot of a job, and let the leader work."""
     db.execute(
         "UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = (SELECT r.id FROM pgsched.runs r"
         " JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s AND r.phase < 3 ORDER BY r.scheduled_at LIMIT 1)",
@@ -88,7 +88,7 @@ def test_a_slot_whose_parent_failed_is_skipped_and_says_why(db: psycopg.Connecti
     assert reason.endswith(" (t) is dead")
 
 
-def test_a_slot_that_the_other_job_does_not_have_is_skipped_and_says_so(db: psycopg.Connection) -> None:
+def test_a_slot_that_the_other_job_does_not_have_is_skipped_with_a_reason(db: psycopg.Connection) -> None:
     add_job(db, "yearly", schedule="0 0 1 1 *")
     add_job(db, "report", "yearly")
     with db.transaction():
@@ -98,7 +98,7 @@ def test_a_slot_that_the_other_job_does_not_have_is_skipped_and_says_so(db: psyc
     assert runs(db, "report")[0] == ("skipped", 'after_jobs: job "yearly" has no such slot')
 
 
-def test_a_slot_waits_while_the_other_job_is_paused_and_for_no_job_that_is_gone(db: psycopg.Connection) -> None:
+def test_a_slot_waits_for_a_paused_job_and_not_for_a_deleted_one(db: psycopg.Connection) -> None:
     load = add_job(db, "load")
     add_job(db, "report", "load")
     put_back(db, 1)
@@ -111,7 +111,7 @@ def test_a_slot_waits_while_the_other_job_is_paused_and_for_no_job_that_is_gone(
 
 
 def waiting_for_a_paused_job(db: psycopg.Connection) -> None:
-    """A slot of `report` of which `load` has succeeded long ago, while `check` is paused."""
+    """Add a waiting slot of `report`: its slot of `load` succeeded long ago, and `check` is paused."""
     add_job(db, "load")
     check = add_job(db, "check")
     add_job(db, "report", "load", "check", catch_up="all")
@@ -126,9 +126,7 @@ def waiting_for_a_paused_job(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("stretch", [False, True])
-def test_what_a_slot_waits_for_is_kept_while_another_job_has_yet_to_decide_it(
-    stretch: bool, db: psycopg.Connection
-) -> None:
+def test_a_parent_slot_is_kept_while_another_parent_job_has_not_decided(stretch: bool, db: psycopg.Connection) -> None:
     waiting_for_a_paused_job(db)
     if stretch:
         db.execute(
@@ -147,7 +145,7 @@ def test_what_a_slot_waits_for_is_kept_while_another_job_has_yet_to_decide_it(
     assert prune(db, 0.0) == 1
 
 
-def test_without_the_pruners_guard_a_slot_is_skipped_although_what_it_waited_for_succeeded(
+def test_without_the_pruners_guard_a_slot_with_a_succeeded_parent_is_skipped(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting_for_a_paused_job(db)
@@ -174,10 +172,10 @@ def test_a_slot_that_waits_counts_for_the_overlap_policy(db: psycopg.Connection)
     decide(db)
     states = [state for state, _ in runs(db, "report")]
     assert states[0] == "waiting"
-    assert set(states[1:]) <= {"skipped", "missed"}
+    assert states[1:] and set(states[1:]) <= {"skipped", "missed"}
 
 
-def test_a_slot_that_overlap_holds_back_waits_for_both(db: psycopg.Connection) -> None:
+def test_a_slot_waits_for_its_overlap_policy_and_for_other_jobs(db: psycopg.Connection) -> None:
     add_job(db, "load")
     add_job(db, "report", "load", overlap="buffer_all")
     row = db.execute("SELECT pgsched.trigger('report')").fetchone()
@@ -191,7 +189,7 @@ def test_a_slot_that_overlap_holds_back_waits_for_both(db: psycopg.Connection) -
     assert [state for state, _ in runs(db, "report")] == ["queued", "succeeded"]
 
 
-def test_a_triggered_run_and_a_backfill_wait_for_no_other_job(db: psycopg.Connection) -> None:
+def test_a_triggered_run_waits_for_no_other_job(db: psycopg.Connection) -> None:
     add_job(db, "load", schedule="0 0 1 1 *")
     add_job(db, "report", "load", schedule="0 0 1 1 *")
     db.execute("SELECT pgsched.trigger('report')")
@@ -225,7 +223,7 @@ def test_jobs_that_would_wait_in_a_circle_are_refused(db: psycopg.Connection) ->
     db.execute("UPDATE pgsched.jobs SET priority = 3 WHERE id = %s", [b])
 
 
-def test_of_jobs_that_two_edits_put_in_a_circle_the_slots_are_skipped(db: psycopg.Connection, connect: Open) -> None:
+def test_slots_of_jobs_that_two_edits_put_in_a_circle_are_skipped(db: psycopg.Connection, connect: Open) -> None:
     ids = [add_job(db, name) for name in "ab"]
     edits = [connect(autocommit=False) for _ in ids]
     for edit, job, after in zip(edits, ids, reversed(ids), strict=True):
@@ -243,7 +241,7 @@ def test_of_jobs_that_two_edits_put_in_a_circle_the_slots_are_skipped(db: psycop
 
 
 def held_slots(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
-    """Two slots that need an edge to a dead one each; somebody is about to retry the first of these."""
+    """Add two slots that wait for one dead run each; return the session of an open retry of the first run."""
     for load, report in (("load", "report"), ("other load", "other report")):
         add_job(db, load)
         add_job(db, report, load)
@@ -258,7 +256,7 @@ def held_slots(db: psycopg.Connection, connect: Open) -> psycopg.Connection:
     return person
 
 
-def test_a_slot_whose_parent_somebody_revives_holds_up_no_other(db: psycopg.Connection, connect: Open) -> None:
+def test_a_slot_whose_parent_is_being_retried_holds_up_no_other(db: psycopg.Connection, connect: Open) -> None:
     person = held_slots(db, connect)
     lead(db)
     assert [state for state, _ in runs(db, "report") + runs(db, "other report")] == ["waiting", "skipped"]
@@ -268,7 +266,7 @@ def test_a_slot_whose_parent_somebody_revives_holds_up_no_other(db: psycopg.Conn
     assert runs(db, "report") == [("queued", None)]
 
 
-def test_without_a_bound_the_leader_waits_for_who_revives_a_parent(
+def test_without_a_bound_the_leader_waits_for_the_retry_of_a_parent(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person = held_slots(db, connect)
@@ -302,8 +300,8 @@ def test_code_declares_what_a_job_waits_for_by_name(db: psycopg.Connection) -> N
     @app.task
     def work() -> None: ...
 
-    assert set(declare(db, app.jobs, "jobs").values()) == {"created"}
-    assert set(declare(db, app.jobs, "jobs").values()) == {"unchanged"}
+    assert set(declare(db, app.declared_jobs, "jobs").values()) == {"created"}
+    assert set(declare(db, app.declared_jobs, "jobs").values()) == {"unchanged"}
     found = db.execute(
         "SELECT array_agg(p.name ORDER BY p.name) FROM pgsched.jobs j JOIN pgsched.jobs p ON p.id = ANY (j.after_jobs)"
         " WHERE j.name = 'a report'"
@@ -312,6 +310,6 @@ def test_code_declares_what_a_job_waits_for_by_name(db: psycopg.Connection) -> N
     other = App("other")
     other.job(schedule="0 2 * * *", name="b", after_jobs=["nothing"])(other.task(name="b")(lambda: None))
     with pytest.raises(InputError, match='job b: after_jobs: there is no job named "nothing"'):
-        declare(db, other.jobs, "other")
+        declare(db, other.declared_jobs, "other")
     with pytest.raises(InputError, match="after_jobs: expected a list of the names of jobs, got 'load'"):
         app.job(schedule="0 2 * * *", after_jobs="load")

@@ -1,4 +1,4 @@
-"""Circles of runs that no insert could refuse: two transactions close them together, or an old snapshot does."""
+"""Circles of runs that no insert could refuse, because two transactions or an old snapshot closed them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLD = "SELECT count(*) FROM pgsched.dependencies"
 
 @pytest.fixture
 def leader(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> LeaderLoop:
-    """One that looks for circles in each round."""
+    """Return a leader that looks for circles in each round."""
     monkeypatch.setattr(circles, "EVERY_S", 0.0)
     monkeypatch.setattr(circles, "PAUSE_FACTOR", 0.0)
     return lead(db)
@@ -63,7 +63,7 @@ def test_a_circle_that_two_transactions_close_ends_and_says_so(
     assert row_of(db, b)["reason"] == f"dependency: run {a} (t) is cancelled"
 
 
-def test_an_old_snapshot_closes_a_longer_circle_over_chains_that_it_sees(
+def test_a_long_circle_that_an_old_snapshot_closes_is_ended(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     chain = [add(db)]
@@ -84,7 +84,7 @@ def test_an_old_snapshot_closes_a_longer_circle_over_chains_that_it_sees(
 
 
 @pytest.mark.parametrize(("on_failure", "state"), [("run_anyway", "queued"), ("wait", "waiting")])
-def test_the_others_go_the_way_of_on_failure(
+def test_the_other_runs_of_a_circle_follow_their_on_failure(
     on_failure: str, state: str, db: psycopg.Connection, connect: Open, leader: LeaderLoop
 ) -> None:
     a, b, c = add(db), add(db), add(db)
@@ -119,7 +119,7 @@ def test_a_circle_that_is_retried_ends_again(db: psycopg.Connection, connect: Op
     assert states(db, b) == ["queued"]
 
 
-def test_however_many_wait_for_later_ones_a_circle_is_found_in_its_turn(
+def test_a_circle_is_found_however_many_other_runs_wait_for_later_runs(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circles, "RUNS", 3)
@@ -137,7 +137,7 @@ def test_however_many_wait_for_later_ones_a_circle_is_found_in_its_turn(
     assert set(states(db, *first)) == {"waiting"}
 
 
-def test_a_look_takes_no_longer_than_it_may(
+def test_a_look_stops_at_its_time_limit_and_is_followed_by_a_pause(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [add(db) for _ in range(6)]
@@ -156,7 +156,7 @@ def test_a_look_takes_no_longer_than_it_may(
 
 
 def ring(db: psycopg.Connection, connect: Open, n: int) -> list[int]:
-    """A circle of so many runs, each of which waits for the one before, and the first for the last."""
+    """Make a circle of `n` runs: each waits for the one before it, and the first for the last."""
     runs = [add(db) for _ in range(n)]
     close_ring(connect, runs)
     return runs
@@ -171,10 +171,10 @@ def close_ring(connect: Open, runs: list[int]) -> None:
 def test_a_circle_among_many_runs_is_found_over_several_looks(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch, edges: int
 ) -> None:
-    """Each statement reads a few edges; another circle is found meanwhile."""
+    """Each statement reads a few edges, and another circle is found meanwhile."""
     monkeypatch.setattr(circles, "EDGES", edges)
     runs = [add(db) for _ in range(12)]
-    for run_id in (runs[-1], runs[5]):  # they wait for others as well
+    for run_id in (runs[-1], runs[5]):  # these two wait for other runs as well
         link(db, run_id, *(add(db) for _ in range(10)))
     close_ring(connect, runs)
     other = ring(db, connect, 2)
@@ -188,8 +188,10 @@ def test_a_circle_among_many_runs_is_found_over_several_looks(
 
 
 def test_a_walk_reads_every_edge_however_few_at_a_time(db: psycopg.Connection) -> None:
-    """Made at random, among them runs that wait for many, and edges that are decided: a circle is found if there is
-    one, and what was found is one."""
+    """In a random graph a walk finds a circle exactly if there is one, and returns its edges.
+
+    Some runs of the graph wait for many others, and some edges are decided.
+    """
     random = Random(1)
     runs = [add(db) for _ in range(60)]
     with db.transaction():
@@ -218,7 +220,7 @@ def test_a_walk_reads_every_edge_however_few_at_a_time(db: psycopg.Connection) -
     assert {True, False} == set(found)
 
 
-def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
+def test_no_circle_is_searched_for_among_more_runs_than_a_walk_remembers(
     db: psycopg.Connection, connect: Open, leader: LeaderLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(circles, "EDGES", 2)
@@ -231,10 +233,10 @@ def test_among_more_runs_than_a_leader_remembers_no_circle_is_looked_for(
     assert set(states(db, *runs)) == {"cancelled"}
 
 
-def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
+def test_a_long_circle_closed_by_many_edges_at_once_is_left_to_the_leader(
     db: psycopg.Connection, leader: LeaderLoop
 ) -> None:
-    """What an INSERT reads is bounded, however many edges it makes: the leader makes some as well, between ticks."""
+    """What an INSERT reads is bounded, however many edges it makes: the leader inserts edges too, between ticks."""
     made = db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 740) RETURNING id").fetchall()
     runs = [run_id for (run_id,) in made]
     chain, earlier, later = runs[:700], runs[700:720], runs[720:]
@@ -251,7 +253,7 @@ def test_many_edges_at_once_leave_a_circle_of_many_runs_to_the_leader(
     assert set(states(db, chain[1], chain[-1], *earlier)) == {"waiting"}
 
 
-def test_a_circle_that_is_broken_meanwhile_ends_nobody(db: psycopg.Connection, connect: Open) -> None:
+def test_no_run_of_a_circle_that_is_broken_meanwhile_is_ended(db: psycopg.Connection, connect: Open) -> None:
     runs = ring(db, connect, 4)
     walk = circles.Walk(runs[0])
     walk.read_edges(db, 100)
@@ -261,9 +263,7 @@ def test_a_circle_that_is_broken_meanwhile_ends_nobody(db: psycopg.Connection, c
     assert states(db, runs[0]) == ["waiting"]
 
 
-def test_a_run_of_a_circle_that_somebody_has_locked_is_ended_later(
-    db: psycopg.Connection, connect: Open, leader: LeaderLoop
-) -> None:
+def test_a_locked_run_of_a_circle_is_ended_later(db: psycopg.Connection, connect: Open, leader: LeaderLoop) -> None:
     a, b = add(db), add(db)
     close(connect, (b, a), (a, b))
     person = connect(autocommit=False)

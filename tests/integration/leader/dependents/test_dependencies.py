@@ -1,4 +1,4 @@
-"""Runs that wait for others: the marker, edges of every kind, cycles, and what a parent's end means for those below."""
+"""Runs that wait for parents: how they wait, edges of every kind, cycles, and what a parent's end means below it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_run_starts_when_all_its_parents_have_succeeded(db: psycopg.Connection
     assert states(db, c) == ["queued"]
 
 
-def test_a_run_starts_when_one_of_its_parents_has_succeeded(db: psycopg.Connection) -> None:
+def test_an_any_of_run_starts_when_one_of_its_parents_has_succeeded(db: psycopg.Connection) -> None:
     a, b, c = add(db), add(db), add(db)
     one = add(db, a, b, c, any_of=True)
     end(db, a, state="dead")
@@ -37,7 +37,7 @@ def test_a_run_starts_when_one_of_its_parents_has_succeeded(db: psycopg.Connecti
     assert states(db, one) == ["queued"]
 
 
-def test_a_run_of_which_no_parent_of_several_succeeded_is_cancelled(db: psycopg.Connection) -> None:
+def test_an_any_of_run_is_cancelled_when_all_its_parents_have_failed(db: psycopg.Connection) -> None:
     a, b = add(db), add(db)
     one = add(db, a, b, any_of=True)
     end(db, a, b, state="dead")
@@ -68,7 +68,7 @@ def test_a_parent_that_does_not_succeed_has_failed(
     assert states(db, b) == [expected]
 
 
-def test_a_failure_ends_all_below_it_in_one_pass_and_each_says_for_which_parent(db: psycopg.Connection) -> None:
+def test_a_failure_ends_all_runs_below_it_in_one_pass_naming_the_parent(db: psycopg.Connection) -> None:
     chain = [add(db)]
     for _ in range(300):
         chain.append(add(db, chain[-1]))
@@ -81,7 +81,7 @@ def test_a_failure_ends_all_below_it_in_one_pass_and_each_says_for_which_parent(
     assert states(db, aside) == ["queued"]
 
 
-def test_a_dead_parent_that_is_retried_and_succeeds_frees_the_run_that_waited_for_it(db: psycopg.Connection) -> None:
+def test_a_dead_parent_that_is_retried_and_succeeds_releases_its_child(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a, on_failure="wait")
     admit(db)
@@ -108,7 +108,7 @@ def test_a_run_keeps_its_later_time_while_it_waits(db: psycopg.Connection) -> No
     assert found == (row[1], {"k": 1})
 
 
-def test_a_run_that_has_started_cannot_be_held_back(db: psycopg.Connection) -> None:
+def test_a_run_that_has_started_or_ended_cannot_get_a_parent(db: psycopg.Connection) -> None:
     a, b = add(db), add(db)
     end(db, b)
     with pytest.raises(psycopg.errors.CheckViolation, match=f"run {b} can wait for nothing: it has started, has ended"):
@@ -120,7 +120,7 @@ def test_a_parent_that_is_not_there_is_refused(db: psycopg.Connection) -> None:
         add(db, 4711)
 
 
-def test_an_edge_that_is_taken_away_holds_nothing_back(db: psycopg.Connection) -> None:
+def test_a_deleted_edge_no_longer_makes_its_run_wait(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a)
     admit(db)
@@ -182,7 +182,7 @@ def test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished(db: psy
     assert db.execute("SELECT count(*) FROM pgsched.dependencies").fetchone() == (0,)
 
 
-def test_thousands_of_runs_are_held_back_and_let_go_in_seconds(db: psycopg.Connection) -> None:
+def test_thousands_of_runs_are_made_to_wait_and_released_in_seconds(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 12000)")
     began = time.monotonic()
     db.execute(
@@ -192,12 +192,12 @@ def test_thousands_of_runs_are_held_back_and_let_go_in_seconds(db: psycopg.Conne
     admit(db)
     end(db, *range(1, 6001))
     admit(db)
-    # about 2 s; with a join that reads all runs for each of them it would be minutes
+    # takes about 2 s; a join that reads all runs for each run would take minutes
     assert time.monotonic() - began < 30
     assert states(db, 6001, 6002, 12000) == ["queued", "waiting", "waiting"]
 
 
-def test_an_edge_cannot_be_turned_into_another_one_past_the_check_for_cycles(db: psycopg.Connection) -> None:
+def test_an_edge_cannot_be_updated_past_the_check_for_cycles(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a)
     c = add(db, b)
@@ -233,7 +233,7 @@ def test_a_pass_ends_after_a_while_and_says_that_there_is_more(
     assert states(db, child) == ["queued"]
 
 
-def test_a_failure_above_thousands_ends_them_in_one_pass(db: psycopg.Connection) -> None:
+def test_a_failed_parent_ends_thousands_of_children_in_one_pass(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 6001)")
     db.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) SELECT id, 1 FROM pgsched.runs WHERE id > 1")
     end(db, 1, state="dead")

@@ -1,4 +1,7 @@
-"""Runs that wait for others while somebody enqueues, locks, cancels or deletes. Guards have a twin without them."""
+"""Runs that wait for parents while other transactions enqueue, lock, cancel or delete runs.
+
+Tests of guards have a twin that runs without the guard.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.support.db.pruning import keep, prune
 from tests.support.db.setting import Aside, Open, cut, row_of, take, wait_until_blocked
 
 
-def test_a_child_or_a_parent_that_somebody_has_locked_is_looked_at_again(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_child_or_parent_is_looked_at_again(db: psycopg.Connection, connect: Open) -> None:
     a = add(db)
     b = add(db, a)
     person = connect(autocommit=False)
@@ -42,9 +45,7 @@ def end_long_ago(db: psycopg.Connection, *run_ids: int) -> None:
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 year' WHERE id = ANY (%s)", [list(run_ids)])
 
 
-def test_what_an_old_snapshot_still_sees_is_waited_for_only_if_it_is_there(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_an_old_snapshot_can_wait_only_for_a_parent_that_still_exists(db: psycopg.Connection, connect: Open) -> None:
     a, b, c = add(db), add(db), add(db)
     take(db, 3)
     old = connect(autocommit=False)
@@ -65,7 +66,7 @@ def test_what_an_old_snapshot_still_sees_is_waited_for_only_if_it_is_there(
     assert states(db, child) == ["queued"]
 
 
-def test_what_a_run_of_an_old_snapshot_waits_for_is_claimed_before_it_is_made_or_after(
+def test_a_parent_is_claimed_either_before_or_after_its_child_is_committed(
     db: psycopg.Connection, connect: Open
 ) -> None:
     a, b = add(db), add(db)
@@ -83,7 +84,7 @@ def test_what_a_run_of_an_old_snapshot_waits_for_is_claimed_before_it_is_made_or
     assert [claim.id for claim in take(db)] == [b]
 
 
-def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Connection, connect: Open) -> None:
+def test_a_parent_that_ends_while_its_child_is_enqueued_stays(db: psycopg.Connection, connect: Open) -> None:
     a = add(db)
     slow = connect(autocommit=False)
     slow.execute("SELECT count(*) FROM pgsched.runs")
@@ -109,26 +110,25 @@ def test_what_ends_while_somebody_is_enqueueing_its_child_stays(db: psycopg.Conn
     assert prune(db, 0.0) == 0, "its child has not ended"
 
 
-def test_who_ends_a_parent_wakes_the_leader_and_who_ends_any_other_run_does_not(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_only_the_end_of_a_parent_wakes_the_leader(db: psycopg.Connection, connect: Open) -> None:
     a, b = add(db), add(db)
     add(db, b)
     admit(db)
     db.execute("SELECT pgsched.leader_sleeps(60)")
     (listener := connect()).execute("LISTEN pgsched_leader")
     claims = {claim.id: claim for claim in take(db, 2)}
-    settle(db, claims[a])
-    assert [note.payload for note in listener.notifies(timeout=0.1)] == []
-    settle(db, claims[b])
-    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["runs"]
+    for run_id, told in ((a, []), (b, ["runs"])):
+        settle(db, claims[run_id])
+        db.execute("NOTIFY pgsched_leader, 'end'")  # notifications come in the order of the commits
+        found = [note.payload for note in listener.notifies(timeout=10, stop_after=len(told) + 1)]
+        assert found == [*told, "end"]
 
 
 def settle(db: psycopg.Connection, claim: Claim) -> None:
     assert db.execute(sql("settle_succeeded"), success_parameters([claim.id], [claim.token])).rowcount == 1
 
 
-def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -> None:
+def test_the_deletion_of_a_parent_is_noticed(db: psycopg.Connection) -> None:
     a, b = add(db), add(db)
     cancelled, anyway, untouched = add(db, a, b), add(db, a, on_failure="run_anyway"), add(db, b)
     admit(db)
@@ -142,7 +142,7 @@ def test_a_parent_that_somebody_has_deleted_is_noticed(db: psycopg.Connection) -
     assert row_of(db, cancelled)["reason"] == f"dependency: run {a} is gone"
 
 
-def test_parents_that_cannot_be_looked_at_now_do_not_keep_the_pass_going(
+def test_ended_parents_of_a_locked_child_do_not_keep_the_pass_going(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parents = [add(db) for _ in range(35)]
@@ -195,10 +195,10 @@ def test_locked_children_do_not_hold_up_others_of_the_same_parent(db: psycopg.Co
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE has_children").fetchone() == (0,)
 
 
-def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
+def test_without_the_pruners_guard_a_parent_is_pruned_while_it_is_needed(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The twin of test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished."""
+    """This is the twin of test_a_parent_is_kept_while_a_run_that_waited_for_it_is_not_finished."""
     a = add(db)
     add(db, a)
     end(db, a)
@@ -208,7 +208,7 @@ def test_without_the_pruners_guard_a_parents_result_is_gone_while_it_is_wanted(
     assert prune(db, 1.0, 100) == 1
 
 
-def test_a_run_that_somebody_is_cancelling_is_left_alone_and_found_again(db: psycopg.Connection, connect: Open) -> None:
+def test_a_run_that_is_being_cancelled_is_left_alone_and_found_again(db: psycopg.Connection, connect: Open) -> None:
     a = add(db)
     b = add(db, a)
     admit(db)

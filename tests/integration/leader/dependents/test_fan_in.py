@@ -1,4 +1,4 @@
-"""A run that waits for very many others, and what it costs a round of the leader."""
+"""A run that waits for thousands of others, and what it costs a round of the leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKED = "SELECT count(*) FROM pgsched.runs WHERE has_children"
 
 @pytest.fixture
 def fan_in(db: psycopg.Connection) -> tuple[int, list[int]]:
-    """A run that waits for 2,500 others; it, and they."""
+    """Add a run that waits for 2,500 others; return its id and theirs."""
     db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, %s)", [MANY])
     parents = [row[0] for row in db.execute("SELECT id FROM pgsched.runs ORDER BY id").fetchall()]
     child = add(db)
@@ -32,13 +32,13 @@ def fan_in(db: psycopg.Connection) -> tuple[int, list[int]]:
 
 
 def round_of(db: psycopg.Connection, turn: DependencyCursor) -> int:
-    """One step, however quick this machine is."""
+    """Run one step, however fast this machine is; return how many runs it decided."""
     with db.transaction():
         return decide_dependencies(db, 5000, turn, longest_s=0.0)
 
 
 def rounds(db: psycopg.Connection, turn: DependencyCursor) -> int:
-    """Steps until nothing is left to do."""
+    """Run steps until nothing is left to do; return how many had something to do."""
     count = 0
     while round_of(db, turn):
         count += 1
@@ -47,7 +47,7 @@ def rounds(db: psycopg.Connection, turn: DependencyCursor) -> int:
 
 
 def read(db: psycopg.Connection, name: str, table: str, values: dict[str, Any]) -> float:
-    """How many rows of a table a statement reads, in a session like the leader's."""
+    """Return how many rows of a table a statement reads, in a session like the leader's."""
     with db.transaction(force_rollback=True):
         for setting, value in BY_INDEX.items():
             db.execute(f"SET LOCAL {setting} = {value}".encode())
@@ -85,7 +85,7 @@ def test_a_parent_that_ends_costs_one_probe_of_the_edges(db: psycopg.Connection,
     assert read(db, "admit_dependents", "dependencies", asked) >= MANY - 1, "which is what the index is for"
 
 
-def test_a_large_run_whose_parent_somebody_has_locked_holds_up_no_other(
+def test_a_large_fan_in_with_a_locked_parent_holds_up_no_other_run(
     db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]
 ) -> None:
     child, parents = fan_in
@@ -108,7 +108,9 @@ def test_a_large_run_whose_parent_somebody_has_locked_holds_up_no_other(
 
 @pytest.mark.parametrize("any_of", [False, True])
 @pytest.mark.parametrize("state", ["dead", "succeeded"])
-def test_what_one_of_very_many_decides(any_of: bool, state: str, db: psycopg.Connection) -> None:
+def test_one_parent_of_many_decides_its_child_where_one_is_enough(
+    any_of: bool, state: str, db: psycopg.Connection
+) -> None:
     parents = [add(db) for _ in range(30)]
     child = add(db, *parents, any_of=any_of)
     admit(db)
@@ -121,9 +123,7 @@ def test_what_one_of_very_many_decides(any_of: bool, state: str, db: psycopg.Con
     assert states(db, child) == ["cancelled" if state == "dead" else "queued"]
 
 
-def test_parents_that_somebody_has_locked_are_marked_later(
-    db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]
-) -> None:
+def test_locked_parents_are_marked_later(db: psycopg.Connection, connect: Open, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
     person = connect(autocommit=False)
     person.execute("SELECT FROM pgsched.runs WHERE id = ANY (%s) FOR UPDATE", [parents[:1500:300]])
@@ -139,10 +139,10 @@ def test_parents_that_somebody_has_locked_are_marked_later(
 
 
 @pytest.mark.parametrize("place", [0, MANY - 1])
-def test_an_edge_that_comes_while_the_others_are_marked_is_watched(
+def test_an_edge_added_while_parents_are_marked_is_watched(
     place: int, db: psycopg.Connection, fan_in: tuple[int, list[int]]
 ) -> None:
-    """Before what has been looked at, and behind it."""
+    """The new edge lies before the edges that have been looked at, or after them."""
     child, parents = fan_in
     late = parents[place]
     db.execute("DELETE FROM pgsched.dependencies WHERE parent_id = %s", [late])
@@ -159,10 +159,10 @@ def test_an_edge_that_comes_while_the_others_are_marked_is_watched(
     assert states(db, child) == ["queued"]
 
 
-def test_an_edge_that_comes_while_the_last_ones_are_marked_is_watched(
+def test_an_edge_added_while_the_last_parents_are_marked_is_watched(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]], connect: Open
 ) -> None:
-    """The mark of the run says so."""
+    """The mark of the run (`available_at`) shows that an edge was added."""
     child, parents = fan_in
     other = add(db)
     really = dependencies.complete
@@ -183,7 +183,7 @@ def test_an_edge_that_comes_while_the_last_ones_are_marked_is_watched(
     assert states(db, child) == ["queued"]
 
 
-def test_another_leader_begins_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+def test_another_leader_begins_the_marking_again(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
     child, parents = fan_in
     round_of(db, DependencyCursor())
     assert one(db, "SELECT available_at = '8999-01-02Z' FROM pgsched.runs WHERE id = %s", child)
@@ -195,7 +195,9 @@ def test_another_leader_begins_again(db: psycopg.Connection, fan_in: tuple[int, 
     assert states(db, child) == ["queued"]
 
 
-def test_small_ones_beside_a_large_one_are_let_go(db: psycopg.Connection, fan_in: tuple[int, list[int]]) -> None:
+def test_runs_with_one_parent_are_released_beside_a_large_fan_in(
+    db: psycopg.Connection, fan_in: tuple[int, list[int]]
+) -> None:
     child, _ = fan_in
     parents = [add(db) for _ in range(3)]
     children = [add(db, parent) for parent in parents]
@@ -206,7 +208,7 @@ def test_small_ones_beside_a_large_one_are_let_go(db: psycopg.Connection, fan_in
     assert states(db, child, *children) == ["waiting", "queued", "queued", "queued"]
 
 
-def test_a_parent_that_is_gone_is_found_some_edges_at_a_time(
+def test_a_deleted_parent_is_found_some_edges_at_a_time(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
 ) -> None:
     child, parents = fan_in
@@ -224,7 +226,7 @@ def test_a_parent_that_is_gone_is_found_some_edges_at_a_time(
     assert states(db, child) == ["cancelled"]
 
 
-def test_the_chunk_is_what_bounds_a_step(
+def test_with_a_large_chunk_a_step_marks_all_parents_at_once(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, fan_in: tuple[int, list[int]]
 ) -> None:
     monkeypatch.setattr(dependents, "CHUNK", 1_000_000)

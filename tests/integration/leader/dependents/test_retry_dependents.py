@@ -1,4 +1,4 @@
-"""A run that never started, and is retried, waits again for the runs that it waited for."""
+"""A run that never started and is retried waits again for its parents."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_two_sessions_that_retry_parent_and_child_at_once_lose_neither(db: psyco
     admit(db)
     one, other = connect(autocommit=False), connect(autocommit=False)
     retry(one, b)
-    retry(other, a)  # neither sees what the other does
+    retry(other, a)  # neither session sees the other's retry
     other.commit()
     one.commit()
     admit(db)
@@ -77,7 +77,7 @@ def test_a_run_that_was_cancelled_while_its_parent_ran_waits_for_it_again(db: ps
     assert states(db, b) == ["cancelled"], "a parent that fails from now on counts as ever"
 
 
-def test_retry_now_starts_it_whatever_became_of_its_parents(db: psycopg.Connection) -> None:
+def test_retry_now_starts_a_run_whatever_became_of_its_parents(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a)
     end(db, a, state="dead")
@@ -87,7 +87,7 @@ def test_retry_now_starts_it_whatever_became_of_its_parents(db: psycopg.Connecti
     assert states(db, b) == ["queued"]
 
 
-def test_a_run_whose_parents_have_succeeded_or_are_enough_as_they_are_starts_at_once(db: psycopg.Connection) -> None:
+def test_a_retried_run_whose_conditions_are_met_starts_at_once(db: psycopg.Connection) -> None:
     good, bad = add(db), add(db)
     after = add(db, good)
     anyway = add(db, good, bad, on_failure="run_anyway")
@@ -99,7 +99,7 @@ def test_a_run_whose_parents_have_succeeded_or_are_enough_as_they_are_starts_at_
     assert [retry(db, run_id) for run_id in (after, anyway, one_of)] == ["queued"] * 3
 
 
-def test_a_parent_that_was_pruned_holds_nothing_back(db: psycopg.Connection) -> None:
+def test_a_deleted_parent_does_not_make_a_retried_run_wait(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a)
     end(db, a, state="dead")
@@ -108,7 +108,7 @@ def test_a_parent_that_was_pruned_holds_nothing_back(db: psycopg.Connection) -> 
     assert retry(db, b) == "queued"
 
 
-def test_a_run_that_failed_by_itself_starts_at_once(db: psycopg.Connection) -> None:
+def test_a_retried_run_that_failed_by_itself_starts_at_once(db: psycopg.Connection) -> None:
     a = add(db)
     b = add(db, a, on_failure="run_anyway")
     end(db, a, state="dead")

@@ -1,4 +1,4 @@
-"""Figures, pruning, backfills and stretches: one row that cannot be written holds up no other."""
+"""Figures, pruning, backfills and passed-over stretches: one row that cannot be written holds up no other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.pg14
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set aside is tried again within a test."""
+    """Shorten all pauses, so that rows that are set aside are tried again within a test."""
     monkeypatch.setattr(set_aside, "PROVEN_S", (0.5, 0.5, 0.5))
 
 
@@ -28,7 +28,7 @@ def prunable(db: psycopg.Connection) -> None:
 LEFT = "SELECT array_agg(id) FROM pgsched.runs"
 
 
-def test_one_run_that_cannot_be_archived_keeps_no_other(db: psycopg.Connection) -> None:
+def test_one_run_that_cannot_be_archived_holds_up_no_other(db: psycopg.Connection) -> None:
     prunable(db)
     poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
     loop = lead(db, prune_every_s=0.05)
@@ -39,7 +39,7 @@ def test_one_run_that_cannot_be_archived_keeps_no_other(db: psycopg.Connection) 
     until(loop, db, LEFT, None)
 
 
-def test_runs_that_ended_at_the_very_instant_of_one_that_is_set_aside_go(db: psycopg.Connection) -> None:
+def test_runs_that_ended_at_the_instant_of_one_set_aside_are_pruned(db: psycopg.Connection) -> None:
     prunable(db)
     db.execute("UPDATE pgsched.runs SET finished_at = now() - interval '1 hour'")
     poison(db, "INSERT", "NEW.run_id = 7", "archived_runs")
@@ -48,7 +48,7 @@ def test_runs_that_ended_at_the_very_instant_of_one_that_is_set_aside_go(db: psy
     assert aside(db) == [("pruning", "7", "poisoned")]
 
 
-def test_a_number_that_comes_again_is_archived_again(db: psycopg.Connection) -> None:
+def test_a_run_id_that_is_used_again_is_archived_again(db: psycopg.Connection) -> None:
     for _ in range(2):
         prunable(db)
         loop = lead(db, prune_every_s=0.05)
@@ -71,7 +71,7 @@ def test_one_run_that_cannot_be_counted_holds_up_no_other(db: psycopg.Connection
     assert aside(db) == [("figures", "7", "poisoned")]
 
 
-def test_one_stretch_that_cannot_be_told_holds_up_no_other(db: psycopg.Connection) -> None:
+def test_one_stretch_that_cannot_be_recorded_holds_up_no_other(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.jobs (name, task, schedule)"
                " SELECT 'j' || n, 't', '@every 1s' FROM generate_series(1, %s) n", [GOOD])  # fmt: skip
     db.execute("INSERT INTO pgsched.passed_over"

@@ -1,10 +1,11 @@
-"""What fails in the leader's round, a job, a duty or its host, holds up nothing else, and none of it is silent."""
+"""A job, a duty or a host that fails in the leader's round stops nothing else, and no failure is silent."""
 
 from __future__ import annotations
 
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,7 +26,7 @@ from tests.support.db.leading import lead
 from tests.support.db.setting import Open, add_jobs, add_runs, let_expire, row_of, take
 
 
-def test_a_job_that_fails_half_way_leaves_nothing(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_fails_half_way_leaves_no_row(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     add_jobs(db, 2, 5)
     real, bad = plan.row_to_run, db.execute("SELECT min(id) FROM pgsched.jobs").fetchone()
     calls: list[int] = []
@@ -72,7 +73,7 @@ def test_a_job_whose_zone_one_leader_does_not_know_is_planned_again_by_the_next(
 
 
 def test_a_host_that_cannot_read_zones_marks_no_job(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another leader can, or this one once it has a descriptor again: the job is to be due then."""
+    """The job stays due for another leader, or for this one once it has a free descriptor again."""
     add_jobs(db, 1, 5, timezone="Antarctica/Troll")
     db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('other', 't')")
 
@@ -88,7 +89,7 @@ def test_a_host_that_cannot_read_zones_marks_no_job(db: psycopg.Connection, monk
         assert tick(db, 100).slots == 5
 
 
-def test_a_leader_that_fails_for_an_unknown_reason_says_so(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_fails_for_an_unknown_reason_reports_the_error(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: LeaderLoop) -> float:
         raise ZeroDivisionError("a bug")
 
@@ -101,7 +102,7 @@ def test_a_leader_that_fails_for_an_unknown_reason_says_so(dsn: str, monkeypatch
 
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
-    """Every descriptor below 1024 is taken."""
+    """Open files until every descriptor below 1024 is taken."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
     taken: list[int] = []
@@ -123,18 +124,20 @@ def test_a_leader_works_with_descriptors_beyond_1023(connect: Open) -> None:
 
 
 def test_a_leader_gives_its_descriptors_back() -> None:
-    before = set(os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else [])  # noqa: PTH208, PTH112
+    folder = next((path for path in ("/proc/self/fd", "/dev/fd") if Path(path).is_dir()), None)
+    if folder is None:
+        pytest.skip("this system does not list the descriptors of a process")
+    before = os.listdir(folder)  # noqa: PTH208
     for _ in range(20):
         Leader("", LeaderSettings(), "test").stop()
-    after = set(os.listdir("/proc/self/fd") if before else [])  # noqa: PTH208
-    assert len(after) <= len(before) + 2
+    assert len(os.listdir(folder)) <= len(before) + 2  # noqa: PTH208
 
 
 @pytest.mark.parametrize("impossible", [b"SELECT 'infinity'::timestamptz", b"SELECT 1/0"])
 def test_a_duty_that_fails_stops_no_other(
     impossible: bytes, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tick that cannot be done, whatever the reason, must not keep expired claims from being taken back."""
+    """Expired claims are taken back although the tick cannot be done, whatever the reason."""
     monkeypatch.setattr(ticks, "due_jobs", lambda conn, *_: conn.execute(impossible).fetchall())
     add_runs(db, 1)
     (claim,) = take(db)
@@ -176,7 +179,9 @@ def test_a_file_that_this_host_cannot_read_ends_no_leader(
     assert row_of(db, 1)["state"] == "queued"
 
 
-def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependencies_that_cannot_be_decided_hold_up_nothing_else(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(conn: psycopg.Connection, n: int, turn: DependencyCursor) -> int:
         conn.execute("SELECT 'no instant'::timestamptz")
         return 0
@@ -199,7 +204,9 @@ def test_what_cannot_be_resolved_holds_up_nothing_else(db: psycopg.Connection, m
         ('{"after_jobs": ["x"]}', "after_jobs"),
     ],
 )
-def test_what_a_run_keeps_until_it_is_let_go_is_readable(options: str, field: str, db: psycopg.Connection) -> None:
+def test_options_that_a_run_keeps_until_its_admission_must_be_readable(
+    options: str, field: str, db: psycopg.Connection
+) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match=f"options: .*{field}"):
         db.execute("INSERT INTO pgsched.runs (task, options) VALUES ('t', %s)", [options])
     kept = '{"not_before": "2030-01-01T00:00:00+00:00", "after_jobs": [1, 2], "x": 1}'

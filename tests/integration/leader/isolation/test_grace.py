@@ -1,4 +1,4 @@
-"""The grace after an election counts from when leaders began to see the database without a gap, not from the term."""
+"""The grace after an election counts from the last gap in which no leader saw the database, not from the election."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def elected(db: psycopg.Connection) -> tuple[int, float]:
 
 
 def passed(db: psycopg.Connection, seconds: float) -> None:
-    """So much time passes for the terms that there are."""
+    """Move all terms this many seconds into the past."""
     db.execute("UPDATE pgsched.leader SET elected_at = elected_at - make_interval(secs => %(s)s),"
                " steady_since = steady_since - make_interval(secs => %(s)s),"
                " seen_at = seen_at - make_interval(secs => %(s)s)", {"s": seconds})  # fmt: skip
@@ -43,7 +43,7 @@ def test_terms_that_end_soon_share_one_grace(db: psycopg.Connection) -> None:
     assert graces == pytest.approx([30.0, 19.0, 8.0, 0.0, 0.0], abs=1)
 
 
-def test_a_gap_of_half_a_lease_begins_it_anew(db: psycopg.Connection) -> None:
+def test_a_gap_of_half_a_lease_begins_the_grace_anew(db: psycopg.Connection) -> None:
     term, _ = elected(db)
     passed(db, 10.0)
     find_due_work(db, term)
@@ -51,7 +51,7 @@ def test_a_gap_of_half_a_lease_begins_it_anew(db: psycopg.Connection) -> None:
     assert elected(db)[1] == pytest.approx(LEASE_S, abs=1)
 
 
-def test_a_gap_within_a_term_begins_it_anew(db: psycopg.Connection) -> None:
+def test_a_gap_within_a_term_begins_the_grace_anew(db: psycopg.Connection) -> None:
     term, _ = elected(db)
     passed(db, 16.0)
     find_due_work(db, term)
@@ -59,7 +59,7 @@ def test_a_gap_within_a_term_begins_it_anew(db: psycopg.Connection) -> None:
     assert elected(db)[1] == pytest.approx(LEASE_S - 5, abs=1)
 
 
-def test_short_leases_have_all_of_it(db: psycopg.Connection) -> None:
+def test_short_leases_get_the_whole_grace(db: psycopg.Connection) -> None:
     db.execute("UPDATE pgsched.workers SET lease = '2 seconds'")
     elected(db)
     passed(db, 0.5)

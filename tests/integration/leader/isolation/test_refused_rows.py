@@ -1,4 +1,4 @@
-"""Rows of a tick that the database refuses: they stop no other job."""
+"""Rows of a tick that the database refuses stop no other job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from pgsched.db.queries.leader import ticks
-from pgsched.leader import skipped_slots
+from pgsched.leader import passed_over
 from pgsched.leader.ticker import tick
 from tests.support.db.setting import add_jobs, slots
 
@@ -21,7 +21,7 @@ REFUSALS = {
 
 
 def refuse(db: psycopg.Connection, how: str) -> int:
-    """Make the database refuse what the tick writes of the job `j2`; its id."""
+    """Make the database refuse what the tick writes for the job `j2`; return the job's id."""
     db.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$")
     row = db.execute("SELECT id FROM pgsched.jobs WHERE name = 'j2'").fetchone()
     assert row is not None
@@ -30,7 +30,7 @@ def refuse(db: psycopg.Connection, how: str) -> int:
 
 
 @pytest.mark.parametrize("how", REFUSALS)
-def test_a_job_whose_rows_are_refused_stops_nobody_else(db: psycopg.Connection, how: str) -> None:
+def test_a_job_whose_rows_are_refused_stops_no_other_job(db: psycopg.Connection, how: str) -> None:
     add_jobs(db, 7, 20)
     refuse(db, REFUSALS[how])
     with db.transaction():
@@ -44,7 +44,7 @@ def test_a_job_whose_rows_are_refused_stops_nobody_else(db: psycopg.Connection, 
     assert good == [(20,)]
 
 
-def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
+def test_without_splitting_a_refused_batch_no_job_gets_a_row(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 7, 20)
@@ -55,7 +55,7 @@ def test_without_taking_a_refused_batch_apart_nobody_gets_a_row(
     assert slots(db) == (0, 0)
 
 
-def test_a_job_that_cannot_even_be_marked_stops_nobody_else(db: psycopg.Connection) -> None:
+def test_a_job_that_cannot_even_be_marked_stops_no_other_job(db: psycopg.Connection) -> None:
     add_jobs(db, 3, 20)
     bad = refuse(db, "CREATE TRIGGER no BEFORE UPDATE ON pgsched.jobs FOR EACH ROW WHEN (NEW.id = {0})"
                  " EXECUTE FUNCTION refuse()")  # fmt: skip
@@ -66,15 +66,15 @@ def test_a_job_that_cannot_even_be_marked_stops_nobody_else(db: psycopg.Connecti
     assert db.execute("SELECT count(*) FROM pgsched.runs WHERE job_id = %s", [bad]).fetchone() == (0,)
 
 
-def test_slots_that_were_passed_over_have_their_row_though_another_jobs_is_refused(db: psycopg.Connection) -> None:
+def test_passed_over_slots_get_their_row_though_that_of_another_job_is_refused(db: psycopg.Connection) -> None:
     add_jobs(db, 3, 20)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("UPDATE pgsched.jobs SET queue = ' a' WHERE name = 'j2'")
     with db.transaction():
-        assert skipped_slots.record_stretches(db) == 3
+        assert passed_over.record_stretches(db) == 3
     found = db.execute("SELECT j.name FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id ORDER BY 1").fetchall()
     assert found == [("j1",), ("j3",)]
     with db.transaction():
-        assert skipped_slots.record_stretches(db) == 0
+        assert passed_over.record_stretches(db) == 0

@@ -1,5 +1,7 @@
-"""The leader's backend is killed, and with it the server falls over; or the server is restarted, which no duty is to
-blame for."""
+"""A duty that twice crashes the server is left undone, and a restart of the server is blamed on no duty.
+
+When one backend is killed, the server ends all sessions and recovers.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def leading(dsn: str) -> Iterator[None]:
 
 
 def asked(dsn: str, query: str) -> Any:
-    """None while the server is away."""
+    """Return the first value that a query gives, or None while the server is away."""
     try:
         with closing(psycopg.connect(dsn, autocommit=True)) as conn:
             row = conn.execute(query.encode()).fetchone()
@@ -50,7 +52,7 @@ def asked(dsn: str, query: str) -> Any:
 
 @pytest.fixture
 def server(private_cluster: PrivateCluster) -> PrivateCluster:
-    """With a job that is due each second."""
+    """Return a server with a job that is due each second."""
     upgrade(private_cluster.dsn)
     with closing(psycopg.connect(private_cluster.dsn, autocommit=True)) as db:
         db.execute("INSERT INTO pgsched.jobs (name, task, schedule, overlap) VALUES ('s', 't', '@every 1s', 'allow')")
@@ -65,7 +67,7 @@ def test_a_duty_whose_backend_is_killed_twice_is_left_undone(
     calls: list[float] = []
 
     def costly(conn: psycopg.Connection, *_: object) -> Any:
-        """As what the kernel kills for its memory."""
+        """Kill the backend, as the kernel does when memory runs out."""
         calls.append(time.monotonic())
         os.kill(conn.info.backend_pid, signal.SIGKILL)
         return conn.execute("SELECT pg_sleep(30)").fetchall()

@@ -1,4 +1,4 @@
-"""A duty in which the leader loses its session twice in a row is left undone for a while, however it was lost."""
+"""A duty in which the leader loses its session twice in a row is left undone for a while, whatever the cause."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def end_backend(conn: psycopg.Connection) -> None:
 
 
 def lose_backend(conn: psycopg.Connection) -> None:
-    """As a backend that is killed goes: without a word."""
+    """Close the connection without a message, as a killed backend does."""
     with socket.socket(fileno=conn.fileno()) as connection:
         connection.shutdown(socket.SHUT_RDWR)
         connection.detach()
 
 
 def lose_in_call(monkeypatch: pytest.MonkeyPatch, number: int, lose: Callable[[psycopg.Connection], None]) -> list[int]:
-    """In this call of the duty `backfills` the session is lost first; the list grows with each call."""
+    """Lose the session at the start of this call of the duty `backfills`; return a list that grows with each call."""
     calls: list[int] = []
     work = backfill.run_backfills
 
@@ -69,7 +69,7 @@ def leading(dsn: str, session_timeout_s: float = 1.0) -> Iterator[Leader]:
 
 
 @pytest.mark.parametrize("lose", [stand_still, end_backend, lose_backend])
-def test_two_sessions_are_enough(
+def test_a_duty_that_costs_two_sessions_in_a_row_is_left_undone(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, lose: Callable[[psycopg.Connection], None]
 ) -> None:
     add_backfills(db, 1)
@@ -89,10 +89,10 @@ def test_two_sessions_are_enough(
         assert len(calls) == 2
 
 
-def test_a_duty_that_goes_through_after_a_lost_session_is_not_at_fault(
+def test_a_duty_that_succeeds_after_a_lost_session_is_not_at_fault(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server was restarted in the middle of it; that happens to any duty."""
+    """The server was restarted in the middle of the duty, which can happen in any duty."""
     add_backfills(db, 1)
     lose_in_call(monkeypatch, 1, end_backend)
     with leading(dsn, session_timeout_s=10.0):
@@ -114,8 +114,8 @@ def test_only_losses_in_a_row_count(db: psycopg.Connection, tries: int, in_s: in
     assert found.in_s == pytest.approx(waits_s, abs=5)
 
 
-def test_a_loss_after_the_duty_went_through_is_the_first_in_a_row(db: psycopg.Connection) -> None:
-    """The leader before may have written its loss after this one had begun, which then knows of none."""
+def test_a_loss_after_the_duty_succeeded_is_the_first_in_a_row(db: psycopg.Connection) -> None:
+    """The former leader may record its loss only after this leader has begun and read the losses."""
     for tries in (1, 2):
         set_aside.session_lost(db, "tick", "cut off")
         assert [row.tries for row in set_aside.list_set_aside(db)] == [tries]
@@ -124,10 +124,10 @@ def test_a_loss_after_the_duty_went_through_is_the_first_in_a_row(db: psycopg.Co
     assert (found.tries, found.in_s <= 0) == (1, True)
 
 
-def test_a_note_that_comes_late_stops_no_duty_that_has_gone_through_since(
+def test_a_loss_recorded_late_stops_no_duty_that_has_succeeded_since(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two leaders in turn are cut off in the same duty; the first says so when the second has gone through it."""
+    """Two leaders in turn are cut off in one duty. The first records its loss after the second has done the duty."""
     add_backfills(db, 1)
 
     def lose(conn: psycopg.Connection) -> None:
@@ -141,7 +141,7 @@ def test_a_note_that_comes_late_stops_no_duty_that_has_gone_through_since(
 
 
 def test_errors_far_apart_end_no_process(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only errors in a row say that this process cannot lead."""
+    """Only errors in a row show that this process cannot lead."""
     rounds: list[int] = []
     leader = Leader(dsn, LeaderSettings(), "leader", on_fatal=lambda error: pytest.fail(str(error)))
 

@@ -1,4 +1,4 @@
-"""A row that a duty fails with is set aside while others go through; where none does, nothing is set aside."""
+"""A row with which a duty fails is set aside if other rows succeed; where no row succeeds, nothing is set aside."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched.core import health
+from pgsched.core import problems
 from pgsched.db.queries.leader import set_aside as notes
 from pgsched.leader import admission, backfill
-from pgsched.leader.isolation import guard, pieces, set_aside
+from pgsched.leader.isolation import duty_guard, pieces, set_aside
 from pgsched.leader.loop import LeaderLoop
 from pgsched.services.doctor import report_set_aside
 from pgsched.services.status import read_status
@@ -26,13 +26,13 @@ pytestmark = pytest.mark.pg14
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set aside is tried again within a test."""
+    """Shorten all pauses, so that rows that are set aside are tried again within a test."""
     monkeypatch.setattr(set_aside, "PROVEN_S", (0.5, 0.5, 0.5))
     monkeypatch.setattr(set_aside, "JOB_MOST_S", 0.5)
     monkeypatch.setattr(set_aside, "UNHEARD_S", 0.5)
-    monkeypatch.setattr(guard, "MOST_S", 0.5)
-    monkeypatch.setattr(guard, "FIRST_S", 0.2)
-    monkeypatch.setattr(health, "FAILING_S", 0.0)
+    monkeypatch.setattr(duty_guard, "MOST_S", 0.5)
+    monkeypatch.setattr(duty_guard, "FIRST_S", 0.2)
+    monkeypatch.setattr(problems, "FAILING_S", 0.0)
 
 
 def scheduled(db: psycopg.Connection) -> str:
@@ -108,13 +108,13 @@ def test_one_run_that_cannot_be_written_stops_no_other(duty: str, make: Made, db
 
 
 @pytest.mark.parametrize(("duty", "make"), MADE)
-def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, db: psycopg.Connection) -> None:
+def test_where_no_row_succeeds_nothing_is_set_aside(duty: str, make: Made, db: psycopg.Connection) -> None:
     done = make(db)
     poison(db, "UPDATE", "OLD.id < 1000")
     loop = lead(db, reap_every_s=0.05, prune_every_s=0.05)
     rounds(loop)
     (found,) = aside(db)
-    if make is ended_parents:  # one row, after all: the parent of all of them
+    if make is ended_parents:  # there is one row only: the parent of all runs
         assert found == ("ended parents", "1000", "poisoned")
         heal(db)
         return
@@ -128,15 +128,17 @@ def test_where_nothing_goes_through_nothing_is_set_aside(duty: str, make: Made, 
 
 
 def test_a_search_that_begins_in_the_middle_tries_the_first_rows_too(db: psycopg.Connection) -> None:
-    """So much did the pass before: seven of the twelve groups. The rest is not all that there is to be tried."""
+    """The pass before ended at the group `k:7`. All groups after it fail; the first ones do not."""
     limited(db)
-    poison(db, "UPDATE", "OLD.id < 1000")
-    term, standing = lead(db).term, admission.AdmissionState(last_group=("default", "k:7"))
-    term.guard.run("limits", lambda: pieces.run_admission_pass(term, standing), pieces.limited(term, standing))
-    assert aside(db) == [("limits", "", "poisoned")]
+    poison(db, "UPDATE", "OLD.concurrency_key > 'k:7'")
+    term, admission_state = lead(db).term, admission.AdmissionState(last_group=("default", "k:7"))
+    term.guard.run(
+        "limits", lambda: pieces.run_admission_pass(term, admission_state), pieces.limited(term, admission_state)
+    )
+    assert aside(db) == [("limited runs", f"default k:{n}", "poisoned") for n in (8, 9)]
 
 
-def test_one_of_more_limited_groups_than_a_pass_takes_stops_no_other(db: psycopg.Connection) -> None:
+def test_one_bad_group_among_more_than_a_pass_takes_stops_no_other(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.limits (name, concurrency) VALUES ('k', 5)")
     waiting_run(db, 600, "concurrency_key", "'k:' || n")
     poison(db, "UPDATE", "OLD.concurrency_key = 'k:100'")
@@ -175,21 +177,21 @@ def test_a_job_whose_slot_is_refused_for_a_while_keeps_it(db: psycopg.Connection
 
 
 @pytest.mark.parametrize("jobs", [1, 5, 40])
-def test_where_no_slot_can_be_written_no_job_is_put_out_of_action(jobs: int, db: psycopg.Connection) -> None:
+def test_where_no_slot_can_be_written_no_job_is_put_in_error(jobs: int, db: psycopg.Connection) -> None:
     add_due_jobs(db, jobs)
     poison(db, "INSERT", "true")
     loop = lead(db)
     rounds(loop, 6)
     due = "SELECT count(*) FROM pgsched.jobs WHERE error IS NULL AND next_run_at <= now()"
     assert db.execute(due).fetchone() == (jobs,)
-    if jobs > guard.FEW:
+    if jobs > duty_guard.FEW:
         assert aside(db) == [("tick", "", "poisoned")]
     heal(db)
     until(loop, db, MISSING, None)
     until(loop, db, "SELECT count(*) FROM pgsched.set_aside", 0)
 
 
-def test_numbers_of_runs_that_lag_behind_put_no_job_out_of_action(db: psycopg.Connection) -> None:
+def test_a_sequence_of_run_ids_that_lags_behind_puts_no_job_in_error(db: psycopg.Connection) -> None:
     add_runs(db, 60)
     db.execute("SELECT setval(pg_get_serial_sequence('pgsched.runs', 'id'), 1, false)")
     add_due_jobs(db, 20)
@@ -198,7 +200,7 @@ def test_numbers_of_runs_that_lag_behind_put_no_job_out_of_action(db: psycopg.Co
     assert db.execute("SELECT count(*) FROM pgsched.jobs WHERE error IS NOT NULL").fetchone() == (0,)
 
 
-def test_a_value_of_the_job_s_own_puts_it_in_error_at_once(db: psycopg.Connection) -> None:
+def test_a_bad_value_of_a_job_puts_the_job_in_error_at_once(db: psycopg.Connection) -> None:
     add_due_jobs(db, 3)
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
@@ -209,13 +211,13 @@ def test_a_value_of_the_job_s_own_puts_it_in_error_at_once(db: psycopg.Connectio
     assert aside(db) == []
 
 
-def test_a_python_error_is_the_duty_s_and_told_once_with_its_traceback(
+def test_a_python_error_counts_for_the_duty_and_logs_its_traceback_once(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_backfills(db, 1)
     add_due_jobs(db, 1)
     said: list[dict[str, Any]] = []
-    monkeypatch.setattr(guard.logger, "error", lambda _, **more: said.append(more))
+    monkeypatch.setattr(duty_guard.logger, "error", lambda _, **more: said.append(more))
 
     def broken(*_: object) -> Any:
         raise TypeError("'NoneType' object is not iterable")

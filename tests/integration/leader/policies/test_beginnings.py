@@ -1,4 +1,4 @@
-"""The mark rises by decisions and edits alone: a beginning that is moved and a clock that steps back lose no slot."""
+"""The high-water mark rises by decisions and edits only: a moved beginning or a clock step back loses no slot."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MINUTE = timedelta(minutes=1)
 
 
 def mark_ahead(db: psycopg.Connection) -> bool:
-    """Does the mark of the only job lie in the future?"""
+    """Return whether the high-water mark of the only job lies in the future."""
     row = db.execute("SELECT decided_until > clock_timestamp() FROM pgsched.jobs").fetchone()
     assert row is not None
     return bool(row[0])
 
 
 def later(db: psycopg.Connection, **columns: Any) -> None:
-    """An hourly job that starts in 30 days, as a leader has planned it."""
+    """Add an hourly job that starts in 30 days, and let a leader plan it."""
     add(db, starts_at=(now(db) + 30 * 24 * HOUR).isoformat(), **columns)
     lead(db)
 
@@ -43,7 +43,7 @@ def test_before_its_beginning_nothing_of_a_job_is_decided(db: psycopg.Connection
 
 @pytest.mark.parametrize("schedule", ["@hourly", "@every 1h"])
 @pytest.mark.parametrize("planned", [True, False])
-def test_a_beginning_that_is_given_up_leaves_the_slots_since(
+def test_a_job_whose_beginning_is_removed_has_the_slots_since_the_edit(
     db: psycopg.Connection, schedule: str, planned: bool
 ) -> None:
     add(db, schedule=schedule, starts_at=(now(db) + 30 * 24 * HOUR).isoformat(), catch_up="all", overlap="allow")
@@ -57,7 +57,7 @@ def test_a_beginning_that_is_given_up_leaves_the_slots_since(
     assert [run[0] for run in runs(db)] == ["queued"] * 3
 
 
-def test_a_beginning_that_is_moved_earlier_is_the_beginning(db: psycopg.Connection) -> None:
+def test_a_job_whose_beginning_is_moved_earlier_begins_at_the_new_instant(db: psycopg.Connection) -> None:
     later(db, catch_up="all", overlap="allow")
     jobs.update(db, "a", {"starts_at": (hours(db, 1)[0] + 2 * HOUR).isoformat()})
     lead(db)
@@ -99,7 +99,7 @@ def test_an_end_that_is_put_off_before_the_beginning_passes_over_nothing(db: psy
     assert len(runs(db)) == 1
 
 
-def test_slots_before_the_beginning_are_told_and_foreseen_as_none(db: psycopg.Connection) -> None:
+def test_explain_and_preview_know_of_no_slots_before_the_beginning(db: psycopg.Connection) -> None:
     later(db)
     led(db)
     start = jobs.show_job(db, "a")["starts_at"]
@@ -114,7 +114,7 @@ def test_slots_before_the_beginning_are_told_and_foreseen_as_none(db: psycopg.Co
 
 
 def stepped_back(db: psycopg.Connection, schedule: str = "@every 60s") -> None:
-    """A job that is decided until an hour from now."""
+    """Add a job that is decided until an hour from now, because the clock stepped back."""
     add(db, schedule=schedule, overlap="allow", catch_up="skip")
     pass_time(db, 3 * 3600)
     lead(db)
@@ -123,7 +123,7 @@ def stepped_back(db: psycopg.Connection, schedule: str = "@every 60s") -> None:
     assert mark_ahead(db)
 
 
-def test_slots_of_a_new_schedule_before_the_mark_are_told_of(db: psycopg.Connection) -> None:
+def test_slots_of_a_new_schedule_before_the_mark_are_recorded(db: psycopg.Connection) -> None:
     stepped_back(db)
     old = jobs.update(db, "a", {"schedule": "@every 30s"})["decided_until"]
     lead(db)
@@ -149,7 +149,7 @@ def test_a_slot_that_has_its_row_keeps_it(db: psycopg.Connection) -> None:
     assert sum(run[4] or 0 for run in runs(db)) in (59, 60), "the other slots until then"
 
 
-def test_the_same_schedule_goes_on_behind_the_mark_without_a_word(db: psycopg.Connection) -> None:
+def test_an_unchanged_schedule_goes_on_after_the_mark_without_a_record(db: psycopg.Connection) -> None:
     stepped_back(db)
     jobs.pause(db, "a")
     jobs.resume(db, "a")
@@ -158,7 +158,7 @@ def test_the_same_schedule_goes_on_behind_the_mark_without_a_word(db: psycopg.Co
     assert [run[4] for run in runs(db)] == [None]
 
 
-def test_what_is_ahead_and_decided_is_not_to_come(db: psycopg.Connection) -> None:
+def test_explain_says_that_a_slot_ahead_of_the_clock_is_decided(db: psycopg.Connection) -> None:
     stepped_back(db)
     led(db)
     job = jobs.show_job(db, "a")

@@ -1,4 +1,4 @@
-"""Downtime and pauses with a real leader: what runs afterwards, in what order, and what the rows of the others say."""
+"""Downtime and pauses with a real leader: which slots run afterwards, in which order, and the reasons of the others."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HELD_BY = ["skip", "buffer_one", "buffer_all", "replace", "terminate"]
 
 @pytest.fixture
 def loop(connect: Open) -> LeaderLoop:
-    """A leader's duties; `perform` is one round of all of them."""
+    """Return the loop of a leader; `run_once` is one round of all duties."""
     return lead(connect())
 
 
 def down(db: psycopg.Connection, loop: LeaderLoop, hours: float, **columns: Any) -> dict[str, Any]:
-    """A job of every hour, and a leader that comes back after so long."""
+    """Add an hourly job, and let the leader come back after this many hours; return the job's row."""
     row = add(db, schedule="@every 1h", **columns)
     loop.run_once()
     pass_time(db, hours * 3600)
@@ -38,7 +38,7 @@ def down(db: psycopg.Connection, loop: LeaderLoop, hours: float, **columns: Any)
 
 
 def in_order(db: psycopg.Connection, loop: LeaderLoop) -> list[list[str]]:
-    """Let the runs succeed one after the other; the states of all rows before each end."""
+    """Let the runs succeed one after the other; return the states of all rows before each success."""
     found = []
     while "queued" in states(db):
         found.append(states(db))
@@ -66,7 +66,7 @@ def test_allow_runs_all_late_slots_at_once(db: psycopg.Connection, loop: LeaderL
 
 
 @pytest.mark.parametrize("overlap", HELD_BY)
-def test_late_slots_wait_for_what_runs_already(db: psycopg.Connection, loop: LeaderLoop, overlap: str) -> None:
+def test_late_slots_wait_for_a_run_that_is_not_finished(db: psycopg.Connection, loop: LeaderLoop, overlap: str) -> None:
     add(db, schedule="@every 1h", catch_up="all", overlap=overlap)
     run = jobs.trigger(db, "a")
     pass_time(db, 2.25 * 3600)
@@ -88,7 +88,7 @@ def test_late_slots_wait_for_what_runs_already(db: psycopg.Connection, loop: Lea
         ("terminate", ["cancelled"] * 3, "queued", None),
     ],
 )
-def test_a_slot_on_time_meets_held_ones_as_its_policy_says(
+def test_a_slot_on_time_meets_waiting_slots_as_its_overlap_policy_says(
     db: psycopg.Connection, loop: LeaderLoop, overlap: str, late: list[str], on_time: str, reason: str | None
 ) -> None:
     down(db, loop, 3.25, catch_up="all", overlap=overlap, max_buffer=1)
@@ -102,7 +102,7 @@ def test_a_slot_on_time_meets_held_ones_as_its_policy_says(
     assert states(db)[3] == ("skipped" if overlap == "skip" else "succeeded")
 
 
-def test_held_late_slots_take_no_place_of_the_buffer_and_the_buffer_none_of_theirs(
+def test_late_slots_and_buffered_slots_that_wait_are_counted_separately(
     db: psycopg.Connection, loop: LeaderLoop
 ) -> None:
     down(db, loop, 5.25, catch_up="all", overlap="buffer_all", max_buffer=2)
@@ -145,7 +145,7 @@ def test_a_slot_on_time_that_may_wait_waits_behind_the_late_ones(db: psycopg.Con
     assert len(in_order(db, loop)) == 4
 
 
-def test_what_holds_a_late_slot_back_is_explained(db: psycopg.Connection, loop: LeaderLoop) -> None:
+def test_explain_says_what_a_late_slot_waits_for(db: psycopg.Connection, loop: LeaderLoop) -> None:
     down(db, loop, 2.25, catch_up="all")
     text = explain_slot(db, "a", runs(db)[1]["scheduled_at"].isoformat()).text
     assert "late slots are caught up one after the other: it waits for run " in text
@@ -167,7 +167,7 @@ def test_a_backfill_and_late_slots_leave_each_other_alone(db: psycopg.Connection
 # ---- latest, skipped
 
 
-def test_a_latest_slot_that_overlap_skips_says_both(db: psycopg.Connection, loop: LeaderLoop) -> None:
+def test_a_latest_slot_that_overlap_skips_gives_both_reasons(db: psycopg.Connection, loop: LeaderLoop) -> None:
     add(db, schedule="@every 1h")
     run = jobs.trigger(db, "a")
     pass_time(db, 5.25 * 3600)
@@ -177,7 +177,7 @@ def test_a_latest_slot_that_overlap_skips_says_both(db: psycopg.Connection, loop
     assert skipped["reason"] == f"overlap: late, stands for 5 slots, and run {run} was not finished"
 
 
-def test_a_latest_slot_that_waits_in_vain_says_both(db: psycopg.Connection, loop: LeaderLoop) -> None:
+def test_a_latest_slot_that_waits_in_vain_gives_both_reasons(db: psycopg.Connection, loop: LeaderLoop) -> None:
     add(db, schedule="@every 1h", retry_within="30 minutes")
     run = jobs.trigger(db, "a")
     pass_time(db, 5.25 * 3600)
@@ -213,7 +213,7 @@ def test_a_latest_slot_that_is_replaced_at_once_says_what_it_stood_for(
         ("all", [("queued", None), ("waiting", None), ("waiting", None), ("waiting", None)]),
     ],
 )
-def test_resumed_from_the_pause_each_policy_decides_what_passed(
+def test_each_catch_up_policy_decides_the_slots_of_a_pause(
     db: psycopg.Connection, connect: Open, catch_up: str, expected: list[tuple[str, int | None]]
 ) -> None:
     add(db, schedule="@every 1h", catch_up=catch_up)
@@ -223,7 +223,7 @@ def test_resumed_from_the_pause_each_policy_decides_what_passed(
     first = lead(connect())
     first.run_once()
     assert states(db) == [], "a paused job decides nothing"
-    pass_time(db, 2.75 * 3600)  # nobody leads
+    pass_time(db, 2.75 * 3600)  # there is no leader
     jobs.resume(db, "a", "pause")
     loop = lead(connect())
     loop.run_once()

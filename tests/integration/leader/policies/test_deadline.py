@@ -1,4 +1,4 @@
-"""start_deadline: decided once more at the claim, and what expires is settled within about a second."""
+"""start_deadline: it is checked again at the claim, and an expired run is settled within about a second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.db.settling import settle
 from tests.support.waiting import wait_until
 
 
-def test_what_expires_is_settled_within_a_second_of_it(dsn: str, db: psycopg.Connection) -> None:
+def test_an_expired_run_is_settled_within_a_second(dsn: str, db: psycopg.Connection) -> None:
     job_with_a_run(db, "running", overlap="buffer_all", start_deadline="1 hour")
     ticked(db, 3)
     db.execute(
@@ -55,7 +55,7 @@ def test_the_leader_knows_when_the_next_run_expires(db: psycopg.Connection) -> N
     assert 1 < (leadership.find_due_work(db, 0).wait_s or 0) <= 2
 
 
-def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycopg.Connection) -> None:
+def test_expired_runs_are_not_admitted_even_if_they_exceed_a_batch(db: psycopg.Connection) -> None:
     add_jobs(db, 3, 0)
     db.execute(
         "INSERT INTO pgsched.runs (job_id, scheduled_at, state, task, expires_at)"
@@ -67,7 +67,7 @@ def test_what_expired_is_not_admitted_even_if_there_is_too_much_of_it(db: psycop
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_claim_that_was_given_back_unstarted_is_bound_by_its_deadline_again(
+def test_a_released_run_that_has_not_begun_is_bound_by_its_deadline_again(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = bound_run(db)
@@ -85,7 +85,7 @@ def test_a_claim_that_was_given_back_unstarted_is_bound_by_its_deadline_again(
 
 
 @pytest.mark.parametrize("first", [Result.FAILED, Result.INTERRUPTED, Result.SNOOZED])
-def test_what_has_begun_once_keeps_no_deadline_when_a_later_claim_is_given_back(
+def test_a_run_that_has_begun_once_has_no_deadline_after_a_later_release(
     first: Result, dsn: str, db: psycopg.Connection
 ) -> None:
     run_id = bound_run(db)
@@ -109,10 +109,10 @@ def test_a_running_run_is_not_missed_when_its_deadline_passes(dsn: str, db: psyc
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_the_leader_is_told_of_a_claim_that_was_given_back(
+def test_the_leader_is_notified_of_a_released_run_with_a_deadline(
     guarded: bool, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows of no deadline of what runs, and would sleep past this one."""
+    """The leader knows no deadline of a running run, and would sleep past this one."""
     bound_run(db)
     if not guarded:
         cut(monkeypatch, "settle", " OR s.expires_at IS NOT NULL AND s.started_at IS NULL")
@@ -126,7 +126,7 @@ def test_the_leader_is_told_of_a_claim_that_was_given_back(
     assert heard.payload == ("runs" if guarded else "the end")
 
 
-def test_a_claim_given_back_of_a_run_that_is_to_be_cancelled_ends_it(dsn: str, db: psycopg.Connection) -> None:
+def test_the_release_of_a_run_that_is_to_be_cancelled_ends_the_run(dsn: str, db: psycopg.Connection) -> None:
     run_id = bound_run(db)
     (claim,) = take(db)
     db.execute("SELECT pgsched.cancel(%s)", [run_id])

@@ -1,4 +1,4 @@
-"""Jitter beside the policies: a start that is moved keeps what its slot was promised."""
+"""Jitter with other policies: a start that jitter moves keeps the time to retry that its slot was given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECOND = timedelta(seconds=1)
 
 
 def the_second_slot(db: psycopg.Connection, **columns: Any) -> dict[str, Any]:
-    """The second slot of a job of every minute, a second after it came due and while the first one runs."""
+    """Return the second slot of a job of every minute, just after it came due and while the first one is unfinished."""
     given = add(db, schedule="@every 60s", **columns)
     pass_time(db, 60.5)
     lead(db)
@@ -34,7 +34,7 @@ def test_retry_within_counts_from_the_start_and_not_from_the_slot(db: psycopg.Co
     assert found["held_until"] - found["available_at"] == 20 * SECOND
 
 
-def test_a_slot_moved_behind_its_retry_within_starts_when_the_old_run_ended_in_time(db: psycopg.Connection) -> None:
+def test_a_start_moved_behind_retry_within_happens_if_the_old_run_has_ended(db: psycopg.Connection) -> None:
     found = the_second_slot(db, jitter="10 days", retry_within="20 seconds")
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE state = 'queued'")
     start = (found["available_at"] - found["scheduled_at"]).total_seconds()
@@ -44,7 +44,7 @@ def test_a_slot_moved_behind_its_retry_within_starts_when_the_old_run_ended_in_t
 
 
 @pytest.mark.parametrize("jitter", ["0", "50 seconds"])
-def test_no_time_to_retry_is_none_with_jitter_as_well(db: psycopg.Connection, jitter: str) -> None:
+def test_without_time_to_retry_a_slot_is_skipped_also_with_jitter(db: psycopg.Connection, jitter: str) -> None:
     assert the_second_slot(db, jitter=jitter, retry_within="0")["state"] == "skipped"
 
 
@@ -72,7 +72,7 @@ def test_a_job_whose_slots_would_end_each_other_before_they_start_is_refused(
         db.execute("UPDATE pgsched.jobs SET overlap = %s", [overlap])
 
 
-def test_a_job_that_an_older_release_took_can_still_be_paused(db: psycopg.Connection) -> None:
+def test_a_job_that_an_older_release_accepted_can_still_be_paused(db: psycopg.Connection) -> None:
     add(db, schedule="@every 60s", overlap="replace")
     set_past_triggers(db, jitter="5 minutes")
     db.execute("UPDATE pgsched.jobs SET paused = true")
@@ -80,7 +80,7 @@ def test_a_job_that_an_older_release_took_can_still_be_paused(db: psycopg.Connec
 
 
 @pytest.mark.parametrize("schedule", ["@after 10s", "@daily", "0 0 * * *", None])
-def test_where_the_interval_is_not_in_the_text_the_database_cannot_tell(
+def test_jitter_is_accepted_where_the_schedule_does_not_state_an_interval(
     db: psycopg.Connection, schedule: str | None
 ) -> None:
     assert add(db, schedule=schedule, jitter="2 days", overlap="replace")["jitter"] == timedelta(days=2)

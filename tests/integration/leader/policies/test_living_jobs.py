@@ -1,4 +1,4 @@
-"""Jobs of every second with a leader that lives: pauses, restarts, buffers and jitter as they go on."""
+"""Jobs of every second with a running leader: pauses, restarts, retry_within, buffers and jitter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_retry_within_starts_the_slot_when_the_old_run_ends_in_time(dsn: str, db
     with leader(dsn):
         wait_until(lambda: states(db)[:3] == ["queued", "waiting", "skipped"], what="one to wait and one to be skipped")
         finish(db)
-        # the settlement that would wake the leader is not there: it looks by itself within a second
+        # no settlement wakes the leader here: the leader looks by itself within a second
         wait_until(lambda: states(db)[:2] == ["succeeded", "queued"], 3, what="the waiting slot to start")
 
 
@@ -54,7 +54,7 @@ def test_retry_within_gives_up_in_time(dsn: str, db: psycopg.Connection) -> None
     assert second["held_until"] == second["scheduled_at"] + 2 * SECOND
 
 
-def test_a_full_buffer_of_a_living_job_drains_in_order(dsn: str, db: psycopg.Connection) -> None:
+def test_a_full_buffer_drains_in_order_under_a_running_leader(dsn: str, db: psycopg.Connection) -> None:
     live(db, overlap="buffer_all", max_buffer=2)
     with leader(dsn):
         wait_until(lambda: "skipped" in states(db), what="the buffer to be full")
@@ -74,9 +74,7 @@ def test_a_full_buffer_of_a_living_job_drains_in_order(dsn: str, db: psycopg.Con
     assert ended == sorted(ended) and len(ended) == 3
 
 
-def test_jitter_of_a_living_job_is_the_same_for_every_leader_and_starts_nothing_early(
-    dsn: str, db: psycopg.Connection
-) -> None:
+def test_jitter_is_the_same_for_every_leader_and_starts_nothing_early(dsn: str, db: psycopg.Connection) -> None:
     a = live(db, overlap="allow", jitter="1 second")
     for n in (2, 4):
         with leader(dsn):

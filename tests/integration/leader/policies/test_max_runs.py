@@ -1,4 +1,4 @@
-"""max_runs counts runs from their birth; what lies behind the last of them is told as such, also ahead of time."""
+"""max_runs counts a run as soon as it is made; explain says that slots after the last run will not come."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def decide(db: psycopg.Connection, seconds: float) -> None:
         ({"overlap": "skip"}, "skipped", 1),
     ],
 )
-def test_a_run_counts_from_its_birth(
+def test_a_run_counts_as_soon_as_it_is_made(
     db: psycopg.Connection, policies: dict[str, Any], ended: str, counted: int
 ) -> None:
-    """Of two slots one never starts; the last of these is skipped at once."""
+    """One of two slots never starts. In the last case it is skipped at once, and so does not count."""
     jobs.add(db, {"name": "a", "task": "t", "schedule": "@every 60s", "max_runs": 5} | policies)
     decide(db, 61)
     db.execute("UPDATE pgsched.runs SET state = 'running', started_at = now(), expires_at = NULL,"
@@ -54,7 +54,9 @@ def test_a_run_counts_from_its_birth(
 
 @pytest.mark.parametrize("schedule", ["@hourly", "@every 1h"])
 @pytest.mark.parametrize("days", [9, 900])
-def test_a_slot_behind_the_last_run_is_not_to_come(db: psycopg.Connection, schedule: str, days: int) -> None:
+def test_explain_says_that_a_slot_after_the_last_run_will_not_come(
+    db: psycopg.Connection, schedule: str, days: int
+) -> None:
     add(db, 0, schedule=schedule, max_runs=2)
     led(db)
     lead(db)
@@ -66,7 +68,7 @@ def test_a_slot_behind_the_last_run_is_not_to_come(db: psycopg.Connection, sched
         assert "its max_runs is 2, and 2 runs are left for the slots until then" in found.text
 
 
-def test_so_many_runs_are_left_that_nobody_counts_that_far(db: psycopg.Connection) -> None:
+def test_explain_does_not_count_the_slots_until_a_very_late_one(db: psycopg.Connection) -> None:
     add(db, 0, schedule="* * * * * *", max_runs=1_000_000_000)
     led(db)
     far = now(db).astimezone(UTC).replace(microsecond=0) + timedelta(days=7000)

@@ -1,4 +1,4 @@
-"""The rule: what only evaluation shows puts a job in error within a second, where everybody looks, and no other job."""
+"""A schedule that never fires puts its job in error within a second, visible in status and lists, and no other job."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_edited_schedule_ends_the_error(db: psycopg.Connection) -> None:
 
 @pytest.fixture
 def leader(dsn: str) -> Iterator[Leader]:
-    """A leader at work."""
+    """Run a leader in a thread."""
     found = Leader(dsn, LeaderSettings(), "test")
     thread = threading.Thread(target=found.run)
     thread.start()
@@ -82,11 +82,11 @@ def leader(dsn: str) -> Iterator[Leader]:
     assert not thread.is_alive()
 
 
-def test_a_running_leader_finds_it_within_a_second(db: psycopg.Connection, leader: Leader) -> None:
+def test_a_running_leader_finds_a_job_that_never_fires_within_a_second(db: psycopg.Connection, leader: Leader) -> None:
     wait_until(lambda: (led := read_status(db).leader) is not None and led.alive, what="a leader")
     took = []
     for number, (schedule, zone, _) in enumerate(NEVER):
         add(db, f"never {number}", schedule, zone)
         shown = wait_until(lambda n=number: (job := jobs.show_job(db, f"never {n}"))["error"] and job, what="the error")
         took.append(shown["error_at"] - shown["created_at"])
-    assert min(took) < timedelta(seconds=1), took  # the others may have met a busy machine
+    assert min(took) < timedelta(seconds=1), took  # a busy machine may have delayed the others

@@ -1,4 +1,4 @@
-"""Overlap: each policy against queued, running and retrying runs, and the two that end runs with a worker at work."""
+"""Overlap: each policy against queued, running and retrying runs; replace and terminate also with a worker at work."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_a_slot_meets_an_unfinished_run(db: psycopg.Connection, overlap: str, ne
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip", "buffer_one", "buffer_all", "replace", "terminate"])
-def test_a_slot_that_meets_nothing_is_queued(db: psycopg.Connection, overlap: str) -> None:
+def test_a_slot_that_meets_no_unfinished_run_is_queued(db: psycopg.Connection, overlap: str) -> None:
     job_with_a_run(db, "queued", overlap=overlap)
     finish(db)
     assert ticked(db) == [("queued", None)]
 
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "buffer_all", "replace", "terminate"])
-def test_a_backfill_is_no_earlier_run(db: psycopg.Connection, overlap: str) -> None:
+def test_a_run_of_a_backfill_is_no_earlier_run_for_overlap(db: psycopg.Connection, overlap: str) -> None:
     run = job_with_a_run(db, "running", overlap=overlap)
     db.execute("UPDATE pgsched.runs SET origin = 'backfill'")
     assert ticked(db) == [("queued", None)]
@@ -60,7 +60,9 @@ def test_a_backfill_is_no_earlier_run(db: psycopg.Connection, overlap: str) -> N
 
 
 @pytest.mark.parametrize(("overlap", "room"), [("buffer_one", 1), ("buffer_all", 3)])
-def test_what_the_buffer_has_no_room_for_is_recorded(db: psycopg.Connection, overlap: str, room: int) -> None:
+def test_slots_without_room_in_the_buffer_are_recorded_as_skipped(
+    db: psycopg.Connection, overlap: str, room: int
+) -> None:
     old = job_with_a_run(db, "running", overlap=overlap, max_buffer=3)
     found = ticked(db, 5)
     full = f"overlap: run {old} was not finished and {room} already waited"
@@ -78,7 +80,7 @@ def test_buffered_slots_start_one_by_one_oldest_first(db: psycopg.Connection) ->
         assert admitted(db) == 0
 
 
-def test_a_locked_run_holds_up_its_own_job_alone(db: psycopg.Connection, connect: Open) -> None:
+def test_a_locked_run_holds_up_only_its_own_job(db: psycopg.Connection, connect: Open) -> None:
     old = job_with_a_run(db, "running", overlap="terminate")
     row = "INSERT INTO pgsched.runs (job_id, scheduled_at, task) SELECT id, '2020-01-02Z', 't' FROM pgsched.jobs"
     db.execute(row)
@@ -97,7 +99,7 @@ def test_a_locked_run_holds_up_its_own_job_alone(db: psycopg.Connection, connect
     assert states(db)[2:] == ["queued", "queued"], "one of each job, and none was lost"
 
 
-def test_without_passing_by_a_locked_run_would_hold_up_every_job(
+def test_without_skip_locked_a_locked_run_would_hold_up_every_job(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = job_with_a_run(db, "running", overlap="terminate")
@@ -157,7 +159,7 @@ def test_the_earlier_bound_ends_a_waiting_slot_and_names_itself(
 
 
 class Stubborn(Handler):
-    """Ends only when it is let go, however often it is cancelled; `most` is how many were at work at once."""
+    """A handler that ends only when `let_go` is set, even if cancelled; `most`: the most attempts at work at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +179,7 @@ class Stubborn(Handler):
 
 
 def listens(db: psycopg.Connection) -> bool:
-    """Does the worker hear of cancelled runs yet?"""
+    """Return whether the worker already listens for cancelled runs."""
     query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN pgsched_cancel'"
     return db.execute(f"SELECT EXISTS ({query} AND state = 'idle')").fetchone() == (True,)
 
@@ -233,7 +235,7 @@ def test_terminate_fences_the_old_run_and_kills_its_handler(
 
     async def scene() -> None:
         handler = Handler()
-        # a heartbeat every second where that is what tells, and none in time where NOTIFY does
+        # without NOTIFY a heartbeat each second informs the worker; with it no heartbeat comes in time
         worker, work = start(dsn, handler, lease_s=600.0 if heard else 3.0)
         await becomes(lambda: handler.begun and (not heard or listens(db)), "the old run to begin")
         put_back(db, 1)

@@ -1,4 +1,4 @@
-"""What an edit or a resume passes over gets its row: behind an end that is put off, and of jobs that run once."""
+"""Slots that an edit or a resume passes over get a row: slots after an end that is put off, and slots of one-offs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.support.db.pruning import prune
 
 
 def stands(db: psycopg.Connection) -> tuple[bool, datetime | None]:
-    """Is the slot of the only job decided, and when is the next?"""
+    """Return whether the slot of the only job is decided, and its next slot."""
     row = db.execute("SELECT decided_until >= run_at, next_run_at FROM pgsched.jobs").fetchone()
     assert row is not None
     return row[0], row[1]
 
 
 def ended(db: psycopg.Connection, column: str) -> list[datetime]:
-    """An hourly job that had its only slot five hours ago; the slots since then."""
+    """Add an hourly job that had its only slot five hours ago; return the slots since then."""
     add(db, overlap="allow", catch_up="all")
     end = 1 if column == "max_runs" else (hours(db, 1)[0] + 1.5 * HOUR).isoformat()
     jobs.update(db, "a", {column: end})
@@ -35,7 +35,9 @@ def ended(db: psycopg.Connection, column: str) -> list[datetime]:
 
 @pytest.mark.parametrize("column", ["max_runs", "ends_at"])
 @pytest.mark.parametrize("paused", [False, True])
-def test_slots_between_the_end_and_its_extension_are_told_of(db: psycopg.Connection, column: str, paused: bool) -> None:
+def test_slots_between_the_end_and_its_extension_are_recorded(
+    db: psycopg.Connection, column: str, paused: bool
+) -> None:
     since = ended(db, column)
     if paused:
         jobs.pause(db, "a")
@@ -51,7 +53,7 @@ def test_slots_between_the_end_and_its_extension_are_told_of(db: psycopg.Connect
     assert stands(db)[1] == since[-1] + HOUR
 
 
-def test_an_extension_into_the_past_tells_of_the_slots_up_to_it(db: psycopg.Connection) -> None:
+def test_an_extension_into_the_past_records_the_slots_up_to_it(db: psycopg.Connection) -> None:
     since = ended(db, "ends_at")
     jobs.update(db, "a", {"ends_at": since[1].isoformat()})
     lead(db)
@@ -63,7 +65,7 @@ def test_an_extension_into_the_past_tells_of_the_slots_up_to_it(db: psycopg.Conn
 
 
 @pytest.mark.parametrize("column", ["max_runs", "ends_at"])
-def test_an_edit_that_leaves_the_job_at_its_end_tells_of_nothing(db: psycopg.Connection, column: str) -> None:
+def test_an_edit_that_leaves_the_job_at_its_end_records_nothing(db: psycopg.Connection, column: str) -> None:
     since = ended(db, column)
     changes = {"max_runs": {"ends_at": "2100-01-01"}, "ends_at": {"max_runs": 9}}[column]
     for change in (changes, {"ends_at": (since[0] - 2 * HOUR).isoformat()}):
@@ -72,7 +74,7 @@ def test_an_edit_that_leaves_the_job_at_its_end_tells_of_nothing(db: psycopg.Con
         assert (len(runs(db)), stands(db)[1]) == (1, None)
 
 
-def test_slots_that_were_late_when_the_last_run_was_decided_are_told_of_as_well(db: psycopg.Connection) -> None:
+def test_slots_that_were_late_when_the_last_run_was_decided_are_recorded_too(db: psycopg.Connection) -> None:
     add(db, overlap="allow", catch_up="all", max_runs=1)
     pass_time(db, 4 * 3600)
     lead(db)
@@ -82,7 +84,7 @@ def test_slots_that_were_late_when_the_last_run_was_decided_are_told_of_as_well(
     assert [run[1:5] for run in runs(db)[1:]] == [(hours(db, 1)[0], hours(db, 3)[0], hours(db, 1)[0], 3)]
 
 
-def test_an_end_that_passed_in_the_pause_and_is_put_off_on_resuming(db: psycopg.Connection) -> None:
+def test_slots_of_the_pause_are_recorded_if_the_end_is_put_off_on_resuming(db: psycopg.Connection) -> None:
     add(db, ends_at=(hours(db, 1)[0] + 1.5 * HOUR).isoformat())
     lead(db)
     jobs.pause(db, "a")
@@ -122,7 +124,7 @@ def test_a_one_off_in_the_pause_runs_when_resumed_from_the_pause(db: psycopg.Con
     assert [run[0] for run in runs(db)] == ["queued"]
 
 
-def test_a_one_off_due_before_the_pause_is_missed_for_that(db: psycopg.Connection) -> None:
+def test_a_one_off_due_before_the_pause_is_missed(db: psycopg.Connection) -> None:
     once(db, 1)
     pass_time(db, 2 * 3600)
     jobs.pause(db, "a", by="alice")
@@ -133,14 +135,14 @@ def test_a_one_off_due_before_the_pause_is_missed_for_that(db: psycopg.Connectio
     assert reason.startswith("not decided before the job was paused at 20")
 
 
-def test_a_one_off_born_paused_for_now_is_skipped_for_the_pause(db: psycopg.Connection) -> None:
+def test_a_one_off_due_now_that_is_added_paused_is_skipped_on_resuming(db: psycopg.Connection) -> None:
     add(db, schedule=None, paused=True)
     jobs.resume(db, "a")
     lead(db)
     assert [(run[0], run[5][:12]) for run in runs(db)] == [("skipped", "paused since")]
 
 
-def test_a_one_off_behind_the_pause_is_left_alone(db: psycopg.Connection) -> None:
+def test_a_one_off_due_after_the_pause_is_left_alone(db: psycopg.Connection) -> None:
     once(db, 3)
     jobs.pause(db, "a")
     pass_time(db, 2 * 3600)
@@ -184,7 +186,7 @@ def test_a_one_off_that_failed_to_be_planned_leaves_a_row_with_that_reason(db: p
     assert reason.endswith(": timezone: gone; then run_at was edited")
 
 
-def test_a_due_one_off_is_not_moved_to_before_the_slot_that_it_misses(db: psycopg.Connection) -> None:
+def test_a_due_one_off_cannot_be_moved_to_before_its_slot(db: psycopg.Connection) -> None:
     once(db, 1)
     pass_time(db, 2 * 3600)
     with pytest.raises(InputError, match=r"run_at: .* is not later than .*, which is already decided"):
@@ -212,7 +214,7 @@ def test_a_one_off_instead_of_a_schedule_leaves_a_row_for_the_schedule_s_slots(d
     assert [(run[0], run[4]) for run in runs(db)] == [("missed", 3), ("queued", None)]
 
 
-def test_another_zone_is_no_other_slot_of_a_one_off(db: psycopg.Connection) -> None:
+def test_another_time_zone_does_not_change_the_slot_of_a_one_off(db: psycopg.Connection) -> None:
     once(db, 1)
     pass_time(db, 2 * 3600)
     jobs.update(db, "a", {"timezone": "Asia/Tokyo"})

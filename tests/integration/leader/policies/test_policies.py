@@ -1,4 +1,4 @@
-"""The policies of a job against the real tick: when its slots begin and end, and that none ever gets two rows."""
+"""The policies of a job with the real tick: when its slots begin and end, and that no slot ever gets two rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_slot_at_the_end_is_the_last(db: psycopg.Connection, behind: timedelta
     assert lead(db) == 0
 
 
-def test_slots_before_the_end_are_as_late_as_they_are(db: psycopg.Connection) -> None:
+def test_the_lateness_of_a_slot_does_not_depend_on_the_end_of_its_job(db: psycopg.Connection) -> None:
     a = add(db, schedule="@every 1h", start_deadline="2 hours")
     db.execute("UPDATE pgsched.jobs SET ends_at = %s", [a["anchor_at"] + 3 * HOUR])
     pass_time(db, 9 * 3600)
@@ -174,7 +174,7 @@ def test_two_weeks_of_downtime_of_a_one_second_job_cost_one_bounded_batch(
     began = time.monotonic()
     made = lead(db)
     took = time.monotonic() - began
-    assert took < 2.0  # about 0.05 s; the rest is for a loaded machine
+    assert took < 2.0  # takes about 0.05 s; the margin is for a loaded machine
     assert made <= 61 + 100 + 3
     assert job(db)["next_run_at"] is None and lead(db) == 0, "it was the only batch"
     assert sum(run["covers_count"] or 1 for run in runs(db)) == 14 * 86_400
@@ -225,14 +225,14 @@ Step = Callable[[psycopg.Connection, Random], object]
 
 
 def rolled_back(db: psycopg.Connection, _: Random) -> None:
-    """A leader dies in mid-batch."""
+    """Roll a batch back, as when a leader dies in the middle of it."""
     with db.transaction() as batch:
         lead(db)
         raise psycopg.Rollback(batch)
 
 
 def exclude(db: psycopg.Connection, rng: Random) -> None:
-    """All of the past or none: a range over midnight that is excluded in part would count less than it spans."""
+    """Exclude all of the past or nothing: a range over midnight, excluded in part, would count less than it spans."""
     db.execute("DELETE FROM pgsched.job_calendars")
     db.execute(
         "INSERT INTO pgsched.job_calendars SELECT id, current_date - %s, current_date + 1, 'r' FROM pgsched.jobs",
@@ -273,7 +273,7 @@ def test_every_slot_of_a_short_life_has_exactly_one_row(
 
 
 def check_coverage(db: psycopg.Connection) -> None:
-    """Each slot from the anchor to the mark lies in exactly one row's range, and ranges count right."""
+    """Check that each slot from the anchor to the mark lies in exactly one row's range, and that counts are right."""
     a, interval = job(db), timedelta(seconds=10)
     count = (a["decided_until"] - a["anchor_at"]) // interval
     expected = 1

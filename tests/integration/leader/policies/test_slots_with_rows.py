@@ -1,8 +1,7 @@
-"""A slot that has its row already, or gets one while the tick decides, ends no run and costs its job none."""
+"""A slot that has its row already, or gets one while the tick decides, ends no run and costs its job no run."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -11,10 +10,11 @@ import pytest
 
 from pgsched.core.planning.plan import SlotRow
 from pgsched.db.queries.leader import ticks
-from pgsched.leader import skipped_slots, ticker
-from pgsched.leader.isolation.guard import is_conflict
+from pgsched.leader import passed_over, ticker
+from pgsched.leader.isolation.duty_guard import is_conflict
 from pgsched.leader.ticker import tick
 from tests.support.db.leading import in_transaction, run_counts, tick_all, ticked
+from tests.support.db.passing import pass_time
 from tests.support.db.setting import Aside, Open, add_jobs, forget_decided, slots, wait_until_blocked
 
 pytestmark = pytest.mark.pg14
@@ -39,7 +39,7 @@ def test_a_slot_that_has_its_row_already_ends_no_run(
     assert run_counts(db) == [1]
 
 
-def test_slots_beyond_those_that_have_their_row_are_decided_by_what_is_unfinished(db: psycopg.Connection) -> None:
+def test_slots_without_a_row_are_decided_by_the_runs_that_are_unfinished(db: psycopg.Connection) -> None:
     add_jobs(db, 1, 3, overlap="skip")
     tick_all(db, 100)
     db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = clock_timestamp() WHERE state = 'queued'")
@@ -52,12 +52,12 @@ def test_slots_beyond_those_that_have_their_row_are_decided_by_what_is_unfinishe
 
 @pytest.mark.parametrize("asked", [True, False])
 @pytest.mark.parametrize("catch_up", ["skip", "latest"])
-def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
+def test_a_stretch_whose_newest_slot_has_its_row_is_recorded_without_it(
     catch_up: str, asked: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_jobs(db, 1, 5, catch_up=catch_up, misfire_after="0")
     backfilled(db, *nth(db, 5))
-    time.sleep(0.6)  # so that the newest slot is a second late, too
+    pass_time(db, 0.6)  # the newest slot was half a second late: now it is late by more than a second
     if not asked:
         monkeypatch.setattr(ticker.TickBatch, "decide_again", lambda self, conn, parts: parts)
         assert ticked(db) == 0, "it stays due"
@@ -72,14 +72,14 @@ def test_a_stretch_whose_newest_slot_has_its_row_is_told_without_it(
 
 
 def backfilled(conn: psycopg.Connection, *made: datetime) -> None:
-    """Somebody else makes the rows of these slots of job j1."""
+    """Insert the rows of these slots of job j1, as another process would."""
     for slot in made:
         conn.execute("INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin)"
                      " SELECT id, %s, 't', 'backfill' FROM pgsched.jobs WHERE name = 'j1'", [slot])  # fmt: skip
 
 
 def nth(db: psycopg.Connection, *numbers: int) -> list[datetime]:
-    """These slots of job j1, counted from 1."""
+    """Return these slots of job j1, counted from 1."""
     (anchor,) = db.execute("SELECT anchor_at FROM pgsched.jobs WHERE name = 'j1'").fetchone() or (None,)
     assert anchor is not None
     return [anchor + timedelta(seconds=number) for number in numbers]
@@ -89,7 +89,7 @@ def nth(db: psycopg.Connection, *numbers: int) -> list[datetime]:
 def test_a_job_has_all_its_runs_however_many_slots_have_rows_of_others(
     taken: tuple[int, ...], db: psycopg.Connection
 ) -> None:
-    """What it decides instead of a slot that has its row may have one, too."""
+    """The slot that is decided instead of one that has its row may have a row, too."""
     add_jobs(db, 2, 20, max_runs=3)
     backfilled(db, *nth(db, *taken))
     tick_all(db, 100)
@@ -97,7 +97,7 @@ def test_a_job_has_all_its_runs_however_many_slots_have_rows_of_others(
     assert run_counts(db) == [3]
 
 
-def test_a_row_that_says_that_it_stands_for_other_slots_stands_for_its_own(db: psycopg.Connection) -> None:
+def test_a_row_that_claims_to_stand_for_other_slots_stands_for_its_own(db: psycopg.Connection) -> None:
     add_jobs(db, 1, 3)
     backfilled(db, *nth(db, 2))
     db.execute("UPDATE pgsched.runs SET covers_from = %s, covers_until = %s", nth(db, 30, 40))
@@ -109,8 +109,10 @@ def test_a_row_that_says_that_it_stands_for_other_slots_stands_for_its_own(db: p
 def meanwhile(
     db: psycopg.Connection, connect: Open, work: Callable[[psycopg.Connection], int], slot: datetime
 ) -> tuple[int, psycopg.Connection]:
-    """What `work` does while the row of this slot is made by somebody who commits once it waits for it; and its
-    connection, in whose transaction it was done."""
+    """Run `work` while another transaction makes the row of this slot, and commits once `work` waits for that row.
+
+    Return the result of `work`, and the connection in whose transaction it ran.
+    """
     working, other = in_transaction(connect), in_transaction(connect)
     backfilled(other, slot)
     aside = Aside(lambda: work(working))
@@ -128,7 +130,7 @@ def meanwhile(
 def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
     told: bool, jobs: int, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row that it has is known, and then there is one more: the next tick decides it with both."""
+    """One row is known before the tick, another comes meanwhile. The next tick decides the job with both."""
     add_jobs(db, jobs, 20, max_runs=3)
     backfilled(db, *nth(db, 1))
     if not told:
@@ -156,23 +158,23 @@ def test_a_job_whose_slot_gets_its_row_meanwhile_stays_due(
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_slots_that_were_passed_over_are_told_next_time_where_one_gets_its_row_meanwhile(
+def test_passed_over_slots_are_recorded_next_time_if_one_gets_a_row_meanwhile(
     jobs: int, db: psycopg.Connection, connect: Open
 ) -> None:
     add_jobs(db, jobs, 20)
     (newest,) = nth(db, 20)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 7h'")
     with pytest.raises(psycopg.errors.UniqueViolation) as conflict:
-        meanwhile(db, connect, skipped_slots.record_stretches, newest)
+        meanwhile(db, connect, passed_over.record_stretches, newest)
     assert is_conflict(conflict.value)
     with db.transaction():
-        assert skipped_slots.record_stretches(db) == jobs
+        assert passed_over.record_stretches(db) == jobs
     (told_of,) = db.execute("SELECT sum(covers_count) FROM pgsched.runs WHERE origin = 'schedule'").fetchone() or (0,)
     assert told_of == 20 * jobs - 1
 
 
-def test_a_slot_that_has_its_row_is_noticed_beside_the_first_of_an_excluded_stretch(db: psycopg.Connection) -> None:
-    """A row for what no row had yet must not stand for the one that there was."""
+def test_a_slot_that_has_its_row_is_noticed_beside_a_new_excluded_stretch(db: psycopg.Connection) -> None:
+    """The new row of the excluded stretch must not hide that another slot had its row already."""
     add_jobs(db, 2, 3)
     tick_all(db, 100)
     rows = db.execute("SELECT job_id, scheduled_at FROM pgsched.runs ORDER BY job_id, scheduled_at").fetchall()

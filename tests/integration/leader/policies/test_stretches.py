@@ -1,4 +1,4 @@
-"""A stretch that is passed over is told around the slots that have their row."""
+"""A stretch that is passed over is recorded around the slots that have their row."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from pgsched.core.planning.intervals import uncovered_parts
 from pgsched.db.queries.jobs import jobs
-from pgsched.leader import skipped_slots
+from pgsched.leader import passed_over
 from tests.support.db.passing import lead, pass_time
 from tests.support.db.pausing import HOUR, add, hours, once, runs
 
 
 def backfilled(db: psycopg.Connection, slots: list[datetime]) -> None:
-    """A run of a backfill for each of these slots."""
+    """Add a run of a backfill for each of these slots."""
     for slot in slots:
         db.execute(
             "INSERT INTO pgsched.runs (job_id, scheduled_at, task, origin) SELECT id, %s, 't', 'backfill'"
@@ -28,7 +28,7 @@ def backfilled(db: psycopg.Connection, slots: list[datetime]) -> None:
     [([4], [(0, 3)]), ([0], [(1, 4)]), ([2], [(0, 1), (3, 4)]), ([1, 3], [(0, 0), (2, 2), (4, 4)]),
      ([3, 4], [(0, 2)]), ([0, 1, 2, 3, 4], [])],
 )  # fmt: skip
-def test_a_stretch_is_told_around_the_slots_that_have_their_row(
+def test_a_stretch_is_recorded_around_the_slots_that_have_their_row(
     db: psycopg.Connection, taken: list[int], told: list[tuple[int, int]]
 ) -> None:
     add(db)
@@ -54,9 +54,11 @@ def test_a_row_beside_the_schedule_divides_no_stretch(db: psycopg.Connection) ->
     assert [run[4] for run in runs(db)] == [None, 5]
 
 
-def test_without_looking_for_rows_no_stretch_is_told(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_looking_for_rows_a_stretch_cannot_be_recorded(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
-        skipped_slots, "uncovered_parts", lambda schedule, start, end, known: uncovered_parts(schedule, start, end, [])
+        passed_over, "uncovered_parts", lambda schedule, start, end, known: uncovered_parts(schedule, start, end, [])
     )
     test_a_row_beside_the_schedule_divides_no_stretch(db)
     with pytest.raises(psycopg.errors.UniqueViolation):
@@ -77,7 +79,7 @@ def test_two_stretches_with_the_same_newest_slot_are_both_told(db: psycopg.Conne
     assert [(run[1], run[5]) for run in runs(db)] == [(hours(db, 2)[0], "why 2"), (hours(db, 1)[0], "why 1")]
 
 
-def test_a_one_off_whose_slot_has_its_row_is_told_of_once(db: psycopg.Connection) -> None:
+def test_a_one_off_whose_slot_has_its_row_gets_no_second_row(db: psycopg.Connection) -> None:
     once(db, 1)
     jobs.pause(db, "a")
     pass_time(db, 2 * 3600)

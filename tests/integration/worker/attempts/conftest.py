@@ -1,4 +1,4 @@
-"""Tables of the handlers' own, for those that use them."""
+"""A fixture that creates the tables of the test handlers."""
 
 import psycopg
 import pytest

@@ -1,4 +1,4 @@
-"""What Python handlers print, log and tell of their progress belongs to their own run, wherever they run."""
+"""Output, log lines and progress of Python handlers are stored for their own run, wherever the handlers run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ran(dsn: str, db: psycopg.Connection, task: str, **args: object) -> int:
 def test_prints_and_logs_of_a_handler_are_kept(
     task: str, dsn: str, db: psycopg.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")  # pytest has set up logging, so that this is nobody else's business
+    caplog.set_level("INFO")  # pgsched leaves the level alone where logging is set up, as by pytest
     run_id = ran(dsn, db, task, word="it")
     everything = output(db, run_id)
     assert "it printed\n" in output(db, run_id, "stdout")
@@ -34,11 +34,11 @@ def test_prints_and_logs_of_a_handler_are_kept(
         assert f"it from its {word}\n" in everything
 
 
-def test_what_is_not_asked_for_is_not_kept(dsn: str, db: psycopg.Connection) -> None:
+def test_output_is_not_kept_unless_asked_for(dsn: str, db: psycopg.Connection) -> None:
     assert output(db, ran(dsn, db, "silent", word="it")) == ""
 
 
-def test_what_is_kept_still_goes_where_it_went(
+def test_output_that_is_kept_still_goes_to_its_stream(
     dsn: str, db: psycopg.Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ran(dsn, db, "in_thread", word="it")
@@ -56,7 +56,7 @@ def test_the_streams_are_left_as_they_were_found(dsn: str, db: psycopg.Connectio
 
 
 @pytest.mark.parametrize("task", ["meets", "takes_turns"])
-def test_two_handlers_at_once_are_told_apart(task: str, dsn: str, db: psycopg.Connection) -> None:
+def test_the_output_of_two_handlers_at_once_is_kept_apart(task: str, dsn: str, db: psycopg.Connection) -> None:
     one, two = (add(db, "task", task, {"word": word}) for word in ("one", "two"))
     work(dsn, app, lambda: all_ended(db))
     for run_id, word in ((one, "one"), (two, "two")):
@@ -69,7 +69,7 @@ def test_a_failed_handlers_evidence_holds_its_output(dsn: str, db: psycopg.Conne
     assert output(db, run_id) == "before it failed\n"
 
 
-def test_what_a_child_said_before_it_died_is_kept(dsn: str, db: psycopg.Connection) -> None:
+def test_the_output_of_a_child_that_died_is_kept(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "dies")
     assert output(db, run_id) == "before it died\n"
     row = db.execute("SELECT outcome, log_tail FROM pgsched.attempts").fetchone()
@@ -87,7 +87,7 @@ def test_a_flood_from_a_child_is_cut_and_counted(dsn: str, db: psycopg.Connectio
 
 
 @pytest.mark.parametrize("task", ["told", "told_in_thread", "told_on_loop"])
-def test_a_million_words_of_progress_are_a_few_writes(task: str, dsn: str, db: psycopg.Connection) -> None:
+def test_a_million_reports_of_progress_make_few_writes(task: str, dsn: str, db: psycopg.Connection) -> None:
     db.execute(
         "CREATE TABLE public.writes (run_id bigint);"
         "CREATE FUNCTION public.written() RETURNS trigger LANGUAGE plpgsql AS"
@@ -103,7 +103,7 @@ def test_a_million_words_of_progress_are_a_few_writes(task: str, dsn: str, db: p
     assert output(db, run_id, "log") == "counted n=1000000\n"
 
 
-def test_what_a_handler_printed_before_it_forked_is_kept_once(dsn: str, db: psycopg.Connection) -> None:
+def test_output_that_was_printed_before_a_fork_is_kept_once(dsn: str, db: psycopg.Connection) -> None:
     assert output(db, ran(dsn, db, "forks"), "stdout") == "line 0\nline 1\nline 2\nlast\n"
 
 
@@ -116,7 +116,7 @@ def test_what_a_handler_printed_before_it_forked_is_kept_once(dsn: str, db: psyc
         ("long", "x" * 200),
     ],
 )
-def test_progress_told_in_types_that_are_not_jsons_ends_neither_run_nor_worker(
+def test_progress_in_types_other_than_json_fails_neither_run_nor_worker(
     task: str, note: str, shown: str, dsn: str, db: psycopg.Connection
 ) -> None:
     run_id = ran(dsn, db, task, note=note)
@@ -126,8 +126,15 @@ def test_progress_told_in_types_that_are_not_jsons_ends_neither_run_nor_worker(
 
 
 @pytest.mark.parametrize(("done", "total"), [(-1, None), (float("nan"), 1), (1, float("inf")), (1, -5)])
-def test_a_progress_that_is_no_number_from_0_on_is_refused(done: float, total: float | None) -> None:
+def test_a_progress_that_is_no_finite_number_from_0_on_is_refused(done: float, total: float | None) -> None:
     from pgsched.execute.output.record import Journal, Record
 
     with pytest.raises(ValueError, match="progress: expected finite numbers"):
         Record(Journal(), (1, 1), 1).progress(done, total, None)
+
+
+def test_a_progress_that_is_a_text_is_refused_with_the_way_to_give_one() -> None:
+    from pgsched.execute.output.record import Journal, Record
+
+    with pytest.raises(TypeError, match=r"progress: expected numbers, got 0\.5 and 'half'; a text is note="):
+        Record(Journal(), (1, 1), 1).progress(0.5, "half", None)  # type: ignore[arg-type]

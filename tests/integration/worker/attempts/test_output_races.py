@@ -1,4 +1,4 @@
-"""Output and progress are fenced, written twice without harm, there before the end, and never in a run's way."""
+"""Output and progress are fenced, can be sent twice, are stored before the run's end, and never delay a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FENCE = (
 
 
 def say(dsn: str, claim: Claim, *texts: str, first: int = 0, base: int | None = None) -> int | None:
-    """Write rows of a claim's output; the base that the database tells."""
+    """Write rows of a claim's output; return the base that the database answers."""
     lines = [(first + n, "stdout", text) for n, text in enumerate(texts)]
 
     async def main() -> int | None:
@@ -52,7 +52,7 @@ def tell(dsn: str, claim: Claim, done: int) -> None:
 
 
 def hand_back(dsn: str, claim: Claim) -> None:
-    """End the attempt as interrupted: the next one has the same number."""
+    """End the attempt as interrupted: the next attempt has the same number."""
 
     async def main() -> None:
         async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as conn:
@@ -62,7 +62,7 @@ def hand_back(dsn: str, claim: Claim) -> None:
 
 
 def interrupted(dsn: str, db: psycopg.Connection) -> tuple[Claim, Claim]:
-    """A former claim of a run, which has said something, and the present one, with the same attempt number."""
+    """Return the former claim of a run, which wrote output, and the current one, with the same attempt number."""
     add_runs(db, 1)
     (former,) = take(db)
     assert say(dsn, former, "former\n") == 0
@@ -72,21 +72,23 @@ def interrupted(dsn: str, db: psycopg.Connection) -> tuple[Claim, Claim]:
     return former, present
 
 
-def test_a_zombie_whose_attempt_number_is_anothers_writes_nothing(dsn: str, db: psycopg.Connection) -> None:
+def test_a_zombie_with_the_current_attempt_number_writes_nothing(dsn: str, db: psycopg.Connection) -> None:
     former, present = interrupted(dsn, db)
     assert say(dsn, former, "zombie\n", first=1, base=0) is None
     assert say(dsn, present, "present\n") == 1
     assert output(db, present.id) == "former\npresent\n"
 
 
-def test_without_the_fence_it_would(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_fence_a_zombie_writes_output(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut(monkeypatch, "run_log_write", FENCE)
     former, present = interrupted(dsn, db)
     assert say(dsn, former, "zombie\n", first=1, base=0) == 0
     assert "zombie" in output(db, present.id)
 
 
-def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psycopg.Connection) -> None:
+def test_late_output_of_a_zombie_is_kept_under_its_own_attempt(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (former,) = take(db)
     db.execute("UPDATE pgsched.runs SET begun = true")
@@ -102,7 +104,7 @@ def test_a_zombies_last_words_are_kept_under_its_own_attempt(dsn: str, db: psyco
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_the_words_of_a_run_that_a_failover_lost_reach_no_other_with_its_number(
+def test_output_of_a_run_lost_in_a_failover_reaches_no_run_with_its_number(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -117,13 +119,13 @@ def test_the_words_of_a_run_that_a_failover_lost_reach_no_other_with_its_number(
 
 def test_a_page_that_is_sent_again_changes_nothing(dsn: str, db: psycopg.Connection) -> None:
     _, present = interrupted(dsn, db)
-    for _ in range(2):  # its base is not known yet: the answer to the first was lost
+    for _ in range(2):  # the base is not known yet: the answer to the first page was lost
         assert say(dsn, present, "one\n", "two\n") == 1
     assert say(dsn, present, "three\n", first=2, base=1) == 1
     assert output(db, present.id) == "former\none\ntwo\nthree\n"
 
 
-def test_if_own_rows_counted_for_the_base_a_page_sent_again_would_be_there_twice(
+def test_if_own_rows_counted_for_the_base_a_page_sent_again_would_be_twice(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(monkeypatch, "run_log_write", " AND l.token IS DISTINCT FROM g.token")
@@ -133,7 +135,7 @@ def test_if_own_rows_counted_for_the_base_a_page_sent_again_would_be_there_twice
     assert output(db, present.id) == "former\none\none\n"
 
 
-def test_nothing_is_written_of_a_run_that_is_gone(dsn: str, db: psycopg.Connection) -> None:
+def test_no_output_is_written_for_a_deleted_run(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (claim,) = take(db)
     db.execute("DELETE FROM pgsched.runs")
@@ -147,14 +149,16 @@ def progress(db: psycopg.Connection) -> Any:
     return row[0]
 
 
-def test_a_zombie_tells_no_progress(dsn: str, db: psycopg.Connection) -> None:
+def test_a_zombie_writes_no_progress(dsn: str, db: psycopg.Connection) -> None:
     former, present = interrupted(dsn, db)
     tell(dsn, present, 5)
     tell(dsn, former, 9)
     assert progress(db) == "5"
 
 
-def test_without_the_fence_it_would_tell_one(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_fence_a_zombie_writes_progress(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut(monkeypatch, "run_progress", " AND r.token = g.token")
     former, present = interrupted(dsn, db)
     tell(dsn, present, 5)
@@ -166,7 +170,7 @@ LATE_WORDS = "echo first; sleep 0.3; echo last"
 
 
 def seen_at_the_end(dsn: str, db: psycopg.Connection) -> str:
-    """What the log held when the run was settled."""
+    """Return the log as it was when the run was settled."""
     db.execute(
         "CREATE TABLE public.seen (text text);"
         "CREATE FUNCTION public.see() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.seen SELECT"
@@ -185,14 +189,14 @@ def test_the_log_is_complete_when_the_run_has_ended(dsn: str, db: psycopg.Connec
     assert seen_at_the_end(dsn, db) == "first\nlast\n"
 
 
-def test_without_waiting_for_the_pump_it_would_not_be(
+def test_without_the_wait_for_the_pump_the_log_is_incomplete(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LogPump, "before", lambda self, key, then: then())
     assert seen_at_the_end(dsn, db) == "first\n"
 
 
-def test_a_log_that_cannot_be_written_holds_up_no_run_and_comes_later(
+def test_a_log_that_cannot_be_written_delays_no_run_and_comes_later(
     dsn: str, db: psycopg.Connection, connect: Any
 ) -> None:
     run_id = add(db, "shell", "echo hello")
@@ -211,19 +215,19 @@ def test_a_log_that_cannot_be_written_holds_up_no_run_and_comes_later(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_outcomes_that_wait_for_what_was_said_are_only_so_many(
+def test_the_number_of_outcomes_that_wait_for_output_is_bounded(
     guarded: bool,
     dsn: str,
     db: psycopg.Connection,
     connect: Callable[..., psycopg.Connection],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A crash would have all of them run again."""
+    """After a crash, all of these runs would run again."""
     monkeypatch.setattr(log_pump, "PATIENCE_S", 60.0)
     monkeypatch.setattr(settlement_queue, "BEHIND", 20)
     if not guarded:
         monkeypatch.setattr(LogPump, "waiting_outcomes", 0)
-    app, begun, most = App(), [], 1000
+    app, begun, most = App("test"), [], 1000
 
     @app.task(name="says", capture=True)
     async def says() -> None:
@@ -280,9 +284,11 @@ def test_output_survives_a_lost_connection(dsn: str, db: psycopg.Connection, tmp
 
 
 def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[str, Any]:
-    """One handler tells its progress while somebody holds its run; the output of another run once that has ended,
-    and the progress in the end."""
-    app, gate = App(), threading.Event()
+    """Let a handler report progress while another transaction locks its run.
+
+    Return the output of another run as it was at the end of that run, and the last progress of the first run.
+    """
+    app, gate = App("test"), threading.Event()
 
     @app.task(name="tells")
     def tells(run: Run) -> None:
@@ -298,7 +304,7 @@ def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[
         states = dict(db.execute("SELECT id, state FROM pgsched.runs").fetchall())
         if not other and states[told] == "running":
             holder.execute("UPDATE pgsched.runs SET tags = '{}' WHERE id = %s", [told])
-            other.append(add(db, "shell", "sleep 1.5; echo hello"))  # the pump is at the held run by then
+            other.append(add(db, "shell", "sleep 1.5; echo hello"))  # by its end the pump has come to the locked run
         elif other and not seen and states.get(other[0]) == "succeeded":
             seen.append(output(db, other[0]))
             holder.rollback()
@@ -311,13 +317,13 @@ def held(dsn: str, db: psycopg.Connection, holder: psycopg.Connection) -> tuple[
     return seen[0], row[0]
 
 
-def test_a_run_that_somebody_holds_keeps_no_other_output_waiting(
+def test_a_locked_run_does_not_delay_the_output_of_another_run(
     dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
     assert held(dsn, db, connect(autocommit=False)) == ("hello\n", 2)
 
 
-def test_if_it_waited_for_the_row_it_would(
+def test_without_skip_locked_a_locked_run_delays_the_output_of_another(
     dsn: str, db: psycopg.Connection, connect: Callable[..., psycopg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(monkeypatch, "run_progress", " FOR NO KEY UPDATE OF r SKIP LOCKED")

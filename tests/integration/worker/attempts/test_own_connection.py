@@ -1,9 +1,10 @@
-"""A handler's transactions and asserted claims on connections of its own, those kept for it, and its time limit."""
+"""A handler's transactions and asserted claims, on its own or on kept connections, and its time limit."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from uuid import uuid4
 
 import psycopg
@@ -35,9 +36,7 @@ def run(db: psycopg.Connection, dsn: str) -> Run:
     return Run(claim.id, None, None, 1, claim.token, own=AttemptState(dsn=dsn))
 
 
-def test_the_transaction_may_be_on_a_connection_of_the_handlers(
-    run: Run, db: psycopg.Connection, connect: Open
-) -> None:
+def test_the_transaction_can_use_a_connection_of_the_handler(run: Run, db: psycopg.Connection, connect: Open) -> None:
     for mine in (connect(), connect(autocommit=False)):
         db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
         run.own.settled = False
@@ -74,7 +73,7 @@ def test_deferred_triggers_run_with_the_settings_of_the_handler(
     assert seen == before
 
 
-def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, connect: Open) -> None:
+def test_a_busy_connection_or_no_connection_is_refused(run: Run, connect: Open) -> None:
     busy = connect(autocommit=False)
     busy.execute("SELECT 1")
     with pytest.raises(InputError, match="in a transaction already"), run.transaction(busy):
@@ -90,7 +89,7 @@ def test_a_connection_that_is_in_a_transaction_or_none_is_refused(run: Run, conn
         asyncio.run(within())
 
 
-def test_an_isolation_that_the_renewal_of_the_lease_would_break_is_refused(
+def test_an_isolation_level_that_a_lease_renewal_would_break_is_refused(
     run: Run, dsn: str, db: psycopg.Connection, connect: Open
 ) -> None:
     strict = connect(autocommit=False)
@@ -113,14 +112,14 @@ def test_an_isolation_that_the_renewal_of_the_lease_would_break_is_refused(
             handler_transaction.settle(strict, run.id, run.token, None)
 
 
-def test_a_result_belongs_into_the_transaction_and_is_json(run: Run) -> None:
+def test_a_result_is_set_inside_the_transaction_and_must_be_json(run: Run) -> None:
     with pytest.raises(TaskError, match="only inside"):
         run.set_result(1)
     with pytest.raises(TaskError, match="object is not JSON"), run.transaction():
         run.set_result(object())
 
 
-def test_a_result_goes_with_the_transaction_that_was_rolled_back(run: Run, db: psycopg.Connection) -> None:
+def test_a_result_is_dropped_when_its_transaction_is_rolled_back(run: Run, db: psycopg.Connection) -> None:
     with pytest.raises(ZeroDivisionError), run.transaction():
         run.set_result({"paid": 5})
         raise ZeroDivisionError
@@ -130,11 +129,12 @@ def test_a_result_goes_with_the_transaction_that_was_rolled_back(run: Run, db: p
     assert row_of(db, run.id)["result"] is None
 
 
-def test_a_run_of_no_worker_has_no_database_of_its_own() -> None:
+def test_a_run_that_belongs_to_no_worker_has_no_database() -> None:
     run = Run(1, None, None, 1, uuid4())
     with pytest.raises(TaskError, match="belongs to no worker"), run.transaction():
         pass
     assert (run.deadline, run.seconds_left(), run.extend(5)) == (None, None, None)
+    assert run.extend(timedelta(minutes=1)) is None
 
 
 # ---- assert_claim
@@ -170,7 +170,7 @@ def test_the_claim_is_asserted_on_every_kind_of_connection(
     asyncio.run(asynchronously())
 
 
-def test_a_claim_asserted_for_no_time_is_refused(run: Run, db: psycopg.Connection) -> None:
+def test_a_claim_cannot_be_asserted_without_a_transaction(run: Run, db: psycopg.Connection) -> None:
     with pytest.raises(InputError, match="commits by itself"):
         run.assert_claim(db)
     with db.transaction():
@@ -188,7 +188,7 @@ def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, 
     before, runs = add(db, f"extends.{place}", seconds=30), list[int]()
 
     def meanwhile() -> None:
-        """The limit takes in the start of a process: this one has run another attempt."""
+        """Add the run once its process has made another attempt, because the limit includes the start of a process."""
         wait_until(lambda: state(db, before) == "succeeded", 60, "the one before")
         with db.transaction():
             runs.append(add(db, f"extends.{place}", seconds=seconds))
@@ -200,17 +200,17 @@ def test_a_handler_can_extend_its_timeout(place: str, seconds: float, dsn: str, 
         assert run["state"] == "succeeded"
         left, extended = run["result"]
         assert 0 < left <= 2 and left + seconds - 1 < extended <= left + seconds
-    elif place != "loop":  # there it blocks the loop, and what was done in spite of the timeout counts
+    elif place != "loop":  # there the handler blocks the loop, and its success counts despite the timeout
         assert (run["state"], run["error"]) == ("dead", "timed out after 2.001 s")
 
 
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_an_extension_is_a_positive_time(seconds: float, run: Run) -> None:
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), timedelta(0)])
+def test_an_extension_is_a_positive_time(seconds: float | timedelta, run: Run) -> None:
     with pytest.raises(ValueError, match="extend: expected"):
         run.extend(seconds)
 
 
-def test_connections_are_used_again_and_begin_as_new_ones_would(run: Run, dsn: str, db: psycopg.Connection) -> None:
+def test_connections_are_used_again_and_begin_like_new_connections(run: Run, dsn: str, db: psycopg.Connection) -> None:
     pids = []
     for _ in range(3):
         db.execute("UPDATE pgsched.runs SET state = 'running', finished_at = NULL")
@@ -231,9 +231,7 @@ def test_connections_are_used_again_and_begin_as_new_ones_would(run: Run, dsn: s
     asyncio.run(idle(dsn).close())
 
 
-def test_a_connection_that_its_handler_closed_or_changed_is_not_used_again(
-    run: Run, dsn: str, db: psycopg.Connection
-) -> None:
+def test_a_connection_that_its_handler_closed_is_not_used_again(run: Run, dsn: str, db: psycopg.Connection) -> None:
     pids = []
     for spoil in (lambda conn: conn.execute("SELECT pg_terminate_backend(pg_backend_pid())"), lambda conn: None):
         with contextlib.suppress(psycopg.Error), run.transaction() as conn:

@@ -1,4 +1,4 @@
-"""A handler that commits its own rows and the success of its run together."""
+"""A handler can commit its own rows and the success of its run in one transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_the_handlers_rows_and_the_success_are_one_transaction(task: str, dsn: s
 
 
 @pytest.mark.parametrize("task", TRANSACTING)
-def test_a_handler_that_fails_inside_leaves_neither(task: str, dsn: str, db: psycopg.Connection) -> None:
+def test_a_handler_that_fails_inside_the_transaction_commits_nothing(
+    task: str, dsn: str, db: psycopg.Connection
+) -> None:
     run_id = add(db, task, end="raises inside")
     serve(dsn, lambda: state(db, run_id) == "scheduled")
     assert written(db) == []
@@ -42,7 +44,7 @@ def test_a_handler_that_fails_inside_leaves_neither(task: str, dsn: str, db: psy
 
 
 @pytest.mark.parametrize(("place", "guarded"), [*((place, True) for place in PLACES), ("thread", False)])
-def test_a_zombies_transaction_rolls_back(
+def test_the_transaction_of_a_zombie_is_rolled_back(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -53,14 +55,16 @@ def test_a_zombies_transaction_rolls_back(
         " AND state "
     )
 
-    inside = "LIKE 'idle in%' AND backend_xid IS NOT NULL"  # it has looked at its claim, and written
+    inside = "LIKE 'idle in%' AND backend_xid IS NOT NULL"  # the handler has checked its claim, and written
 
     def become_a_zombie() -> None:
         wait_until(lambda: db.execute(session + inside).rowcount, what="the transaction")
-        db.execute("UPDATE pgsched.runs SET token = gen_random_uuid()")  # the reaper itself would wait for it
+        db.execute(
+            "UPDATE pgsched.runs SET token = gen_random_uuid()"
+        )  # the reaper itself would wait for the transaction
         db.execute("INSERT INTO public.written VALUES (0, 'go')")
 
-    over = session + "<> 'idle'"  # while it waits it asks, and is active for a moment
+    over = session + "<> 'idle'"  # also active: a handler that waits asks now and then
     worker = serve(dsn, lambda: "go" in written(db) and not db.execute(over).rowcount, become_a_zombie, lease_s=60)
     assert written(db) == (["go"] if guarded else ["go", "inside"])
     assert worker.verdicts.keys() <= {"lost"}, "none if the last heartbeat was the first to be told"
@@ -71,7 +75,7 @@ def test_a_zombies_transaction_rolls_back(
 def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
     place: str, guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The heartbeat does not find the claim any more; that must not stop what the handler does afterwards."""
+    """The heartbeat no longer finds the claim. That must not stop what the handler does afterwards."""
     if not guarded:
         monkeypatch.setattr(attempt.RunningAttempt, "settling", lambda *_: None)
     run_id = add(db, f"transacts.{place}", end="goes on")
@@ -79,7 +83,7 @@ def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
 
     def let_go() -> None:
         wait_until(lambda: state(db, run_id) == "succeeded", what="the settlement")
-        if guarded and place != "loop":  # the handler on the loop is a plain one and blocks it
+        if guarded and place != "loop":  # on the loop, the handler is a plain function and blocks the loop
             wait_until(lambda: db.execute(beats).fetchone() == (1,), what="some heartbeats")
         if guarded:
             db.execute("INSERT INTO public.written VALUES (0, 'go')")
@@ -91,7 +95,9 @@ def test_a_handler_goes_on_after_its_transaction_although_the_claim_is_gone(
 
 @pytest.mark.parametrize("end", ["raises after", "well"])
 @pytest.mark.parametrize("place", PLACES)
-def test_what_comes_after_the_block_changes_nothing(place: str, end: str, dsn: str, db: psycopg.Connection) -> None:
+def test_code_after_the_transaction_does_not_change_the_outcome(
+    place: str, end: str, dsn: str, db: psycopg.Connection
+) -> None:
     run_id = add(db, f"transacts.{place}", end=end)
     worker = serve(dsn, lambda: state(db, run_id) == "succeeded")
     assert worker.verdicts == {"repeated": 1}
@@ -133,9 +139,7 @@ def test_the_statement_of_a_handler_that_does_not_stop_is_cancelled(
     db.execute(asleep.replace("SELECT", "SELECT pg_terminate_backend(pid)"))
 
 
-def test_a_statement_is_cancelled_although_handlers_sit_in_all_threads_of_the_loop(
-    connect: Open, db: psycopg.Connection
-) -> None:
+def test_a_statement_is_cancelled_although_all_threads_are_busy(connect: Open, db: psycopg.Connection) -> None:
     asleep = connect()
     sleeping = Aside(lambda: asleep.execute("SELECT pg_sleep(60)"))
     go = threading.Event()

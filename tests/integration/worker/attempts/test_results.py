@@ -1,4 +1,4 @@
-"""A result that cannot be kept is one clear failure, wherever the handler runs; it holds up no other settlement."""
+"""A result that is too large fails its run with a clear error, wherever the handler runs, and delays no other run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FITS, TOO_LARGE = 1_000_000, 1_048_575
 
 
 @pytest.mark.parametrize("task", ["gives", "gives_on_loop", "gives_from_a_process"])
-def test_a_result_over_the_cap_is_a_failure_that_says_so(task: str, dsn: str, db: psycopg.Connection) -> None:
+def test_a_result_over_the_size_limit_fails_with_a_clear_error(task: str, dsn: str, db: psycopg.Connection) -> None:
     small, large, other = (add(db, "task", task, {"size": size}) for size in (FITS, TOO_LARGE, 3))
     db.execute("UPDATE pgsched.runs SET max_attempts = 3")
     worker = work(dsn, app, lambda: all_ended(db))
@@ -26,7 +26,7 @@ def test_a_result_over_the_cap_is_a_failure_that_says_so(task: str, dsn: str, db
     ]
 
 
-def test_many_small_values_count_by_what_they_take_in_the_database(dsn: str, db: psycopg.Connection) -> None:
+def test_many_small_values_count_with_their_size_in_the_database(dsn: str, db: psycopg.Connection) -> None:
     add(db, "task", "gives_numbers", {"count": 150_000})
     work(dsn, app, lambda: all_ended(db))
     row = db.execute("SELECT state, error FROM pgsched.runs").fetchone()

@@ -1,4 +1,4 @@
-"""A server error that nobody thought of says nothing of the work: it costs a repetition, and no outcome."""
+"""An unforeseen server error says nothing about the work: the statement is repeated, and no outcome is lost."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tests.support.db.setting import add_runs, row_of
 from tests.support.workers import Handler, becomes, make, play
 from tests.support.working import add, all_ended, output, work
 
-# storage, a bug of the server's, a statement that a pooler's session no longer has, one that no class is known for
+# an I/O error, a bug in the server, a statement that a pooler's session no longer has, two codes of other classes
 CODES = ["58030", "XX000", "26000", "0A000", "HV000"]
 
 
 def error_of(code: str | None) -> psycopg.Error:
-    """As psycopg raises it."""
+    """Return an error with this code, as psycopg raises it."""
     error = psycopg.DatabaseError(f"it failed with {code}")
     error.sqlstate = code
     return error
 
 
 class Failing:
-    """Stands before a call: raises as often as `times` says (for calls that `when` chooses), then lets it through."""
+    """A call that fails `times` times and then does its work; `when` chooses the calls that may fail."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Failing:
 
 
 async def ended(worker: Worker, handler: Handler, done: Callable[[], Any]) -> None:
-    """Work until it is done."""
+    """Run the worker until `done()` is true."""
     handler.go.set()
     work = asyncio.create_task(worker.run())
     await becomes(done, "the end")
@@ -63,7 +63,7 @@ async def ended(worker: Worker, handler: Handler, done: Callable[[], Any]) -> No
 
 
 @pytest.mark.parametrize("code", [*CODES, None])
-def test_a_success_that_the_server_failed_to_store_once_is_a_success(
+def test_a_success_that_the_server_failed_to_store_once_stays_a_success(
     code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settling, "settle", Failing(claims.settle, code, 1))
@@ -78,7 +78,7 @@ def test_a_success_that_the_server_failed_to_store_once_is_a_success(
     assert row_of(db, 1)["state"] == "succeeded"
 
 
-def test_a_success_whose_settlement_a_transaction_timeout_ended_is_a_success(
+def test_a_success_is_kept_if_a_transaction_timeout_ends_its_settlement(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if db.info.server_version < 170000:
@@ -107,10 +107,10 @@ def test_a_success_whose_settlement_a_transaction_timeout_ended_is_a_success(
     assert classify(found[0]) is Reaction.RECONNECT
 
 
-def test_one_that_cannot_be_stored_for_an_unknown_reason_holds_up_no_other_and_is_not_called_a_failure(
+def test_an_outcome_that_meets_an_unforeseen_error_delays_no_other_outcome(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its worker ends and says why; whoever gets the run when its lease is over may have more luck."""
+    """The run is not recorded as failed. Its worker ends with the error; after the lease another worker may succeed."""
 
     def among(conn: AsyncConnection[Any], batch: Sequence[Settlement], worker: str) -> bool:
         return any(one.id == 2 and one.outcome.result is Result.SUCCEEDED for one in batch)
@@ -135,7 +135,7 @@ def test_one_that_cannot_be_stored_for_an_unknown_reason_holds_up_no_other_and_i
 
 
 @pytest.mark.parametrize("code", [*CODES, "25P04", None])
-def test_an_error_that_passes_does_not_end_a_worker_that_claims(
+def test_a_temporary_error_does_not_end_a_worker_that_claims(
     code: str | None, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_claims, "claim", Failing(claims.claim, code, 2))
@@ -149,7 +149,7 @@ def test_an_error_that_passes_does_not_end_a_worker_that_claims(
     play(scene)
 
 
-def test_an_error_that_stays_ends_a_worker_that_claims(
+def test_a_lasting_error_ends_a_worker_that_claims(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_claims, "claim", Failing(claims.claim, "XX000", 1000))
@@ -166,7 +166,7 @@ def test_an_error_that_stays_ends_a_worker_that_claims(
 def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody knows whether it was made: so it is asked for by its token."""
+    """The worker cannot know whether the claim was made, so it asks for the claim by its token."""
     failed: list[int] = []
 
     async def made(*args: Any) -> list[Claim]:
@@ -188,7 +188,7 @@ def test_a_claim_that_was_made_although_the_server_failed_is_not_lost(
 
 
 @pytest.mark.parametrize("code", ["58030", "25P04"])
-def test_output_survives_an_error_that_passes(
+def test_output_survives_a_temporary_error(
     code: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pumping, "write_pages", Failing(run_output.write_pages, code, 1))

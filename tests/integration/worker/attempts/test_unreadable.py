@@ -30,7 +30,7 @@ TOO_LONG, TOO_DEEP = '{"a": 1e5000}', "[" * 11_000 + "]" * 11_000
 
 
 def app_of(dsn: str) -> App:
-    app = App(dsn=dsn)
+    app = App("test", dsn=dsn)
 
     @app.task(name="t")
     def t() -> None: ...
@@ -39,14 +39,16 @@ def app_of(dsn: str) -> App:
 
 
 def add_unread(db: psycopg.Connection, args: str) -> None:
-    """A run whose arguments were stored before they were bounded."""
+    """Add a run whose arguments were stored before there was a bound on them."""
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("INSERT INTO pgsched.runs (task, args) VALUES ('t', %s)", [args])
 
 
 @pytest.mark.parametrize("bad", [TOO_LONG, TOO_DEEP], ids=["digits", "levels"])
-def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, dsn: str, db: psycopg.Connection) -> None:
+def test_a_run_that_python_cannot_read_is_dead_and_the_others_are_run(
+    bad: str, dsn: str, db: psycopg.Connection
+) -> None:
     add_runs(db, 1)
     add_unread(db, bad)
     add_runs(db, 1)
@@ -65,7 +67,7 @@ def test_a_row_that_python_cannot_read_is_dead_and_its_batch_is_run(bad: str, ds
 
 
 @pytest.mark.parametrize("bad", [TOO_LONG, TOO_DEEP], ids=["digits", "levels"])
-def test_if_reading_raised_such_a_row_would_end_the_worker(
+def test_if_reading_raised_an_unreadable_run_would_end_the_worker(
     bad: str, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claim_rows, "read_one", json.loads)
@@ -80,7 +82,7 @@ def test_if_reading_raised_such_a_row_would_end_the_worker(
 
 
 @pytest.mark.parametrize("text", ['{"a": 1' + "0" * 5000 + "}", TOO_DEEP], ids=["digits", "levels"])
-def test_reading_a_hot_column_raises_nothing(text: str) -> None:
+def test_reading_a_column_raises_nothing(text: str) -> None:
     (first, second, bad, none), size = claim_rows.decode_column(["{}", '{"a": [1]}', text, None])
     assert size == len('{}{"a": [1]}null') + len(text)
     assert (first, second, none) == ({}, {"a": [1]}, None)
@@ -97,7 +99,7 @@ def test_a_column_is_read_in_order(at_once: int, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", ["task", "command", "shell", "sql"])
-def test_every_executor_refuses_it_for_good(kind: str, dsn: str) -> None:
+def test_every_executor_refuses_unreadable_arguments_for_good(kind: str, dsn: str) -> None:
     made: dict[str, Executor] = {
         "task": PythonExecutor(app_of(dsn).tasks, 1),
         "command": CommandExecutor(Processes()),
@@ -108,12 +110,12 @@ def test_every_executor_refuses_it_for_good(kind: str, dsn: str) -> None:
     assert (outcome.result, outcome.retry, outcome.error) == (Result.FAILED, False, "args: it is odd")
 
 
-def test_a_request_with_such_args_is_refused() -> None:
+def test_an_http_request_with_unreadable_arguments_is_refused() -> None:
     with pytest.raises(InputError, match=r"^args: it is odd$"):
         read_request(claim("http", "https://example.org/", Unreadable("it is odd")))
 
 
-def test_such_options_are_refused_before_the_program_starts() -> None:
+def test_unreadable_options_are_refused_before_the_program_starts() -> None:
     given: Any = claim("command", "true", [], options=Unreadable("it is odd"))
     outcome = execute(CommandExecutor(Processes()), given)
     assert (outcome.retry, outcome.error) == (False, "options: it is odd")

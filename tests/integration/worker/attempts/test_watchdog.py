@@ -1,4 +1,4 @@
-"""Handlers that keep the loop or the interpreter to themselves: their leases are kept, and they are named."""
+"""Handlers that block the event loop or the interpreter keep their leases, and are named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 
 class Said:
-    """A logger that keeps what it is told."""
+    """A logger that keeps its lines."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, dict[str, Any]]] = []
@@ -87,7 +87,7 @@ def test_a_call_that_holds_the_interpreter_is_named_with_its_stack_afterwards(
     assert told["seconds"] > 1 and told["cpu_s"] < told["seconds"]
 
 
-def test_a_call_that_held_the_interpreter_is_named_although_its_attempt_has_ended_by_then(
+def test_a_call_that_held_the_interpreter_is_named_after_its_attempt_ended(
     dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner.AttemptRunner, "running", lambda self: [])
@@ -98,7 +98,7 @@ def test_a_call_that_held_the_interpreter_is_named_although_its_attempt_has_ende
     assert "in holds_the_interpreter" in told["stack"]
 
 
-def test_a_call_that_is_over_before_the_dump_is_told_all_the_same(
+def test_a_call_that_is_over_before_the_dump_is_reported(
     dsn: str, db: psycopg.Connection, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "DUMP_S", 60.0)
@@ -109,7 +109,7 @@ def test_a_call_that_is_over_before_the_dump_is_told_all_the_same(
     assert "most recent call first" in told["stack"]
 
 
-def test_the_stacks_of_other_threads_are_read_as_they_are() -> None:
+def test_the_stacks_of_other_threads_are_read() -> None:
     go = threading.Event()
 
     def sleeper() -> None:
@@ -127,7 +127,7 @@ def test_the_stacks_of_other_threads_are_read_as_they_are() -> None:
         thread.join()
 
 
-def test_a_process_that_was_frozen_for_a_while_is_not_read_by_a_thread_without_the_interpreter() -> None:
+def test_the_time_until_the_dump_is_longer_than_a_short_freeze() -> None:
     assert watchdog.DUMP_S >= 60, "faulthandler's reading of stacks that change has crashed workers"
 
 
@@ -145,7 +145,7 @@ def test_a_busy_loop_in_python_does_not_cost_the_lease(dsn: str, db: psycopg.Con
     )
 
 
-def test_a_loop_that_turns_is_nobodys_business(dsn: str, db: psycopg.Connection, said: Said) -> None:
+def test_a_loop_that_is_not_blocked_is_not_reported(dsn: str, db: psycopg.Connection, said: Said) -> None:
     run_id = add(db, "extends.thread", seconds=1)
     serve(dsn, lambda: state(db, run_id) == "succeeded")
     assert [line for line in said.lines if "loop" in line[0]] == []
@@ -181,7 +181,7 @@ print(len(stacks.stacks_of_others()), sum(gone) > 0, flush=True)
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_to_look_at_threads_does_not_stop_the_interpreter_when_garbage_is_collected_meanwhile(guarded: bool) -> None:
+def test_reading_stacks_during_a_garbage_collection_does_not_deadlock(guarded: bool) -> None:
     command = [sys.executable, "-c", FREES_WHILE_IT_LOOKS, "guarded" if guarded else "unguarded"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""No run is left lying where a claimer does not look: after a lost answer, behind its cursor, ahead of a slow one."""
+"""No run is overlooked: after a lost answer, behind the cursor, claimed ahead of a slow run, or not notified."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.workers import Claiming, Handler, becomes, make, play, regist
 def test_a_claim_whose_answer_was_lost_is_asked_for_again(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the question the run would sit claimed, owned by nobody, until its lease ends."""
+    """Otherwise the run would stay claimed until its lease ends, and no worker would make its attempt."""
     real: Claiming = queue_claims.claim
     lost: list[Claim] = []
 
@@ -54,7 +54,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
             await becomes(lambda: handler.begun, "the lost claim to begin")
         else:
             await becomes(lambda: lost, "the claim to be lost")
-            add_runs(db, 1)  # the claimer goes on, with other work
+            add_runs(db, 1)  # the claimer goes on with other work
             await becomes(lambda: handler.begun, "another claim to begin")
         worker.stop()
         await work
@@ -69,7 +69,7 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again(
 def test_a_run_that_commits_behind_the_claim_cursor_is_found(
     guarded: bool, dsn: str, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its key is smaller than the last claimed one: only a scan from the start sees it."""
+    """The key of the run is smaller than the last claimed key: only a scan from the start finds the run."""
     if not guarded:
         monkeypatch.setattr(Cursor, "full_in", lambda *_: 60.0)
         monkeypatch.setattr(cursors, "EVERY_S", 60.0)
@@ -85,7 +85,7 @@ def test_a_run_that_commits_behind_the_claim_cursor_is_found(
         work = asyncio.create_task(worker.run())
         await becomes(lambda: worker.verdicts.get("succeeded") == 3, "the runs before")
         late.commit()
-        await asyncio.to_thread(add_runs, db, 1)  # claims go on, behind the cursor
+        await asyncio.to_thread(add_runs, db, 1)  # claims go on from the cursor
         await becomes(lambda: worker.verdicts.get("succeeded", 0) >= (5 if guarded else 4), "the claims to go on")
         worker.stop()
         await work
@@ -95,7 +95,7 @@ def test_a_run_that_commits_behind_the_claim_cursor_is_found(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_worker_is_free(
+def test_runs_claimed_ahead_of_a_slow_run_go_to_a_worker_that_is_free(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -132,7 +132,7 @@ def test_what_was_claimed_ahead_is_not_parked_behind_a_slow_run_while_another_wo
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_before_the_poll(
+def test_a_run_without_a_notification_is_found_long_before_the_poll(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -160,7 +160,7 @@ def test_a_run_whose_maker_did_not_know_that_the_worker_sleeps_is_found_long_bef
         settings = WorkerSettings(concurrency=2, lease_s=30, poll_s=300, grace_s=0, leader=False)
         worker = Worker(dsn, settings, {"task": handler}, registration(30))
         work = asyncio.create_task(worker.run())
-        await listens.wait()  # which makes it look, and say that it sleeps, once more
+        await listens.wait()  # this makes the claimer look and announce its sleep again
         await becomes(lambda: said == {"asleep", "looked"}, "the worker to sleep")
         db.execute("ALTER TABLE pgsched.runs DISABLE TRIGGER a_check_insert")
         await asyncio.to_thread(add_runs, db, 1)

@@ -1,4 +1,4 @@
-"""How often a claimer looks for queues and scans them: what is slow takes a small share of time and hides no run."""
+"""How often a claimer looks for queues and scans them: slow scans take a small share of its time, and hide no run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.db.claiming import Scene, finds_no_queue, play, running
 from tests.support.waiting import wait_until
 
 
-def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
+def test_a_look_that_was_not_affordable_yet_does_not_delay_the_next_ones(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = discovery.claimable_queues
@@ -43,7 +43,7 @@ def test_a_look_that_was_not_affordable_yet_puts_off_none_of_the_next(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
+def test_wake_ups_that_find_nothing_do_not_delay_the_look_at_all_queues(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = discovery.claimable_queues
@@ -69,7 +69,7 @@ def test_being_woken_in_vain_does_not_put_off_the_look_at_all_queues(
     play(Scene(dsn, monkeypatch, 5, poll_s=0.25), scene)
 
 
-def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_that_follow(
+def test_looks_and_their_claims_take_a_small_share_of_the_time(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really = queue_claims.claim_many
@@ -95,7 +95,7 @@ def test_looks_of_one_who_naps_take_a_small_share_of_its_time_with_the_claims_th
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["no cursor", "behind a cursor"])
-def test_a_backlog_of_others_is_not_read_at_every_hint(
+def test_a_backlog_of_unknown_tasks_is_not_read_at_every_hint(
     behind: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really, claims = queue_claims.claim, 0
@@ -128,7 +128,7 @@ def test_a_backlog_of_others_is_not_read_at_every_hint(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def test_one_slow_claim_in_vain_delays_nothing(
+def test_one_slow_scan_that_finds_nothing_delays_no_claim(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     really, slow = queue_claims.claim, [False]
@@ -139,7 +139,7 @@ def test_one_slow_claim_in_vain_delays_nothing(
         slow.append(False)
         return await really(*given)
 
-    monkeypatch.setattr(cursor, "SLOW_S", 0.1)  # a machine that is busy with other tests is not slow
+    monkeypatch.setattr(cursor, "SLOW_S", 0.1)  # so that a machine busy with other tests does not count as slow
 
     async def scene(it: Scene) -> None:
         monkeypatch.setattr(queue_claims, "claim", now_and_then)
@@ -158,7 +158,7 @@ def test_one_slow_claim_in_vain_delays_nothing(
 
 
 def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A claimer for which a scan of a queue from its start takes 50 ms, and that is told of work by hints only."""
+    """Return a claimer whose scans of a queue from the start take 50 ms, and that learns of work only by hints."""
     it = Scene(dsn, monkeypatch, 1, poll_s=60.0)
     really = queue_claims.claim
 
@@ -174,12 +174,12 @@ def slow_scene(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 
 def is_from_the_start(conn: Any, wanted: WorkerOffer, queue: str, n: int, token: Any, span: Any, *more: Any) -> bool:
-    """Is this claim, with these arguments, a scan of its queue from the start?"""
+    """Return whether a claim with these arguments scans its queue from the start."""
     return span is FROM_THE_START
 
 
 async def leave_behind(it: Scene, db: psycopg.Connection, dsn: str) -> None:
-    """A run that commits when the cursor has passed it already."""
+    """Commit a run when the cursor has already passed its position."""
     task = "INSERT INTO pgsched.runs (task) VALUES ('t')"
     with psycopg.connect(dsn) as late:
         late.execute(task)
@@ -239,7 +239,7 @@ def test_a_run_behind_the_cursor_is_claimed_although_the_cursor_never_runs_dry(
     play(it, scene)
 
 
-def test_rescans_of_a_slow_queue_are_paced_however_often_it_is_hinted(
+def test_rescans_of_a_slow_queue_are_paced_however_many_hints_come(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = slow_scene(dsn, monkeypatch)
@@ -272,7 +272,7 @@ def test_a_scan_from_the_start_that_has_no_answer_is_not_repeated_at_once(
     async def cancelled(*given: Any) -> list[Claim]:
         tried.append(is_from_the_start(*given))
         if tried[-1]:
-            monkeypatch.setattr(cursor, "EVERY_S", 60.0)  # on a machine that is busy with other tests, too
+            monkeypatch.setattr(cursor, "EVERY_S", 60.0)  # no rescan becomes overdue, even on a busy machine
             raise timed_out
         return await really(*given)
 

@@ -1,4 +1,4 @@
-"""What begins once it is claimed waits for a free place; and a claim that took long is not handed back for that."""
+"""Runs that count as begun once claimed wait for a free place. A claim that took long is not handed back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.workers import Handler, becomes, make, play
 ORDER = "    ORDER BY priority, available_at, id\n"
 
 
-def test_a_claimer_waits_for_a_place_and_is_woken_for_it(dsn: str, db: psycopg.Connection) -> None:
+def test_a_claimer_waits_for_a_free_place_and_is_woken_for_it(dsn: str, db: psycopg.Connection) -> None:
     taken: list[int] = []
     places = 0
 
@@ -45,7 +45,7 @@ def test_a_claimer_waits_for_a_place_and_is_woken_for_it(dsn: str, db: psycopg.C
     play(scene)
 
 
-def test_a_heartbeat_says_what_has_begun(dsn: str, db: psycopg.Connection) -> None:
+def test_a_heartbeat_records_which_runs_have_begun(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
 
     async def scene() -> None:
@@ -63,7 +63,7 @@ def test_a_heartbeat_says_what_has_begun(dsn: str, db: psycopg.Connection) -> No
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
+def test_the_claims_of_a_scan_that_takes_longer_than_the_lease_are_kept(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut(monkeypatch, "claim_start", ORDER, f"      AND (SELECT pg_sleep(1.5)) IS NOT NULL\n{ORDER}")
@@ -88,7 +88,7 @@ def test_a_scan_that_takes_longer_than_the_lease_is_not_in_vain(
     play(scene)
 
 
-def test_who_is_stopped_while_it_asks_for_the_lease_hands_back_what_it_has_claimed(
+def test_a_claimer_stopped_while_it_asks_for_the_lease_hands_back_claims(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[int] = []
@@ -116,13 +116,13 @@ def test_who_is_stopped_while_it_asks_for_the_lease_hands_back_what_it_has_claim
     assert sorted(taken) == [1, 2, 3], "to be handed back"
 
 
-def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_are_places(
+def test_claims_lock_few_more_runs_than_there_are_free_places(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, places = 1000, 4
     add_runs(db, count)
     db.execute("UPDATE pgsched.runs SET max_attempts = 1, queue = 'q' || id % 500")
-    asked: list[int] = []  # for how many runs, where there was a free place
+    asked: list[int] = []  # how many runs each statement asked for; 0 without a free place
     for name in ("claim", "claim_many"):
         really = getattr(queue_claims, name)
 
@@ -143,5 +143,5 @@ def test_where_runs_begin_once_they_are_claimed_few_more_are_locked_than_there_a
 
     play(scene)
     print(f"{len(asked)} statements, for {sum(asked)} runs")
-    # by how the machine is loaded 6 to 83 for each run; 153 to 465 where queues with such runs are not remembered
+    # 6 to 83 for each run, depending on the load; 153 to 465 if queues with such runs are not remembered
     assert sum(asked) < 110 * count, "each statement locks what it asks for"

@@ -1,4 +1,4 @@
-"""The order of what a claimer does: no queue starves another, no run waits for questions, and none is asked in vain."""
+"""The order of a claimer's work: no queue starves another, claimed runs begin first, and no look is made in vain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.db.setting import KINDS
 from tests.support.waiting import wait_until
 
 
-def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Connection) -> None:
+def test_a_queue_that_never_runs_dry_starves_no_other_queue(dsn: str, db: psycopg.Connection) -> None:
     for queue in "abc":
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT %s, 't' FROM generate_series(1, 60)", [queue])
     taken: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def test_a_queue_that_never_runs_dry_starves_no_other(dsn: str, db: psycopg.Conn
     assert taken == {"a": 15, "b": 15, "c": 15}
 
 
-def test_what_is_claimed_begins_before_anything_else_is_asked(
+def test_claimed_runs_begin_before_the_look_for_queues(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
@@ -60,7 +60,7 @@ def test_what_is_claimed_begins_before_anything_else_is_asked(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
-def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_waits(
+def test_a_server_that_refuses_to_plan_does_not_change_how_a_claimer_waits(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep: list[float | None] = []
@@ -87,7 +87,7 @@ def test_a_server_that_was_busy_when_a_claimer_came_changes_nothing_of_how_it_wa
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
-def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
+def test_free_room_wakes_a_claimer_that_left_runs_for_lack_of_room(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(it: Scene) -> None:
@@ -110,11 +110,11 @@ def test_room_wakes_a_claimer_that_left_something_for_want_of_it(
     play(Scene(dsn, monkeypatch, 2), scene)
 
 
-def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
+def test_a_busy_claimer_goes_on_claiming_after_a_look_that_found_nothing(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resting, "WINDOW_S", 60.0)
-    monkeypatch.setattr(cursor, "SHARE", 0)  # what is behind the cursor is not waited for
+    monkeypatch.setattr(cursor, "SHARE", 0)  # scans from the start need no pause
 
     async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (task) SELECT 't' FROM generate_series(1, 60)")
@@ -126,7 +126,7 @@ def test_one_who_naps_between_many_runs_goes_on_looking_after_a_look_in_vain(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
+def test_free_room_wakes_a_claimer_whose_room_shrank_during_its_round(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = "INSERT INTO pgsched.runs (task) VALUES ('t')"
@@ -135,7 +135,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
     async def scene(it: Scene) -> None:
         async def then_full(*args: Any, **options: Any) -> Any:
             found = await really(*args, **options)
-            it.free = 0  # after the round has looked at all: as when what is claimed ahead fills half of what may be
+            it.free = 0  # the room shrinks during the round, as when runs claimed ahead fill half of the prefetch
             return found
 
         db.execute(run)
@@ -155,7 +155,7 @@ def test_room_wakes_a_claimer_for_whom_it_became_less_after_it_had_asked(
     play(Scene(dsn, monkeypatch, 5, poll_s=60.0), scene)
 
 
-def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
+def test_a_claimer_busy_with_one_queue_soon_sees_runs_of_another_queue(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resting, "WINDOW_S", 60.0)
@@ -163,7 +163,7 @@ def test_one_who_is_awake_for_one_queue_soon_sees_what_comes_into_another(
     async def scene(it: Scene) -> None:
         db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'a', 't' FROM generate_series(1, 60)")
         await it.round()
-        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('b', 't')")  # and nobody is told
+        db.execute("INSERT INTO pgsched.runs (queue, task) VALUES ('b', 't')")  # without a hint
         async with asyncio.timeout(10):
             while it.free > 439:
                 await it.round()
@@ -188,7 +188,7 @@ def test_a_hint_for_one_queue_does_not_hide_the_others(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
+def test_a_run_that_comes_while_sleep_is_announced_is_claimed_at_once(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
@@ -209,7 +209,7 @@ def test_what_comes_while_it_says_that_it_sleeps_is_looked_for_at_once(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
-def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
+def test_a_run_that_a_look_may_have_missed_is_looked_for_again(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cursor, "SHARE", 0)  # a look for queues is always affordable
@@ -219,7 +219,7 @@ def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
         async def too_early(*args: Any, **options: Any) -> Any:
             answer = await really(*args, **options)
             db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
-            it.claimer.hint(None)  # it listens only now
+            it.claimer.hint(None)  # only now the claimer listens
             return answer
 
         monkeypatch.setattr(discovery, "claimable_queues", too_early)
@@ -231,7 +231,7 @@ def test_what_may_have_been_missed_while_it_looks_is_looked_for_again(
     play(Scene(dsn, monkeypatch, 5), scene)
 
 
-def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
+def test_a_queue_whose_claims_fail_does_not_block_other_queues(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(it: Scene) -> None:
@@ -252,7 +252,9 @@ def test_a_queue_whose_claims_fail_does_not_keep_a_claimer_from_the_others(
     play(Scene(dsn, monkeypatch, 500), scene)
 
 
-def test_the_loop_is_held_for_claims_only(dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_event_loop_is_blocked_for_claims_only(
+    dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scene(it: Scene) -> None:
         held: list[float] = []
         really = queue_claims.hold

@@ -1,4 +1,4 @@
-"""The rule: each slot up to now is decided once, by the policy, in a handful of rows however long the outage."""
+"""Each slot up to now is decided once, by the catch-up policy, in a few rows however long the outage was."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def at(hour: int, day: int = 15) -> datetime:
 
 
 def verdicts(decisions: list[Decision]) -> list[tuple[str, int, int | None]]:
-    """Verdict, hour of the slot, and how many slots the row stands for."""
+    """Return each decision's verdict, the hour of its slot, and how many slots its row stands for."""
     return [(d.verdict, d.scheduled_at.hour, d.covers_count) for d in decisions]
 
 
-def test_a_slot_on_time_runs_without_a_remark() -> None:
+def test_a_slot_on_time_runs_without_a_reason() -> None:
     decisions, mark, following = decide(HOURLY, at(11), NOON + MINUTE / 2, LATEST)
     assert decisions == [Decision(NOON, "run", None, None, None, None)]
     assert (mark, following) == (NOON, at(13))
 
 
-def test_a_slot_exactly_as_old_as_the_limit_is_on_time() -> None:
+def test_a_slot_exactly_as_old_as_misfire_after_is_on_time() -> None:
     assert decide(HOURLY, at(11), NOON + MINUTE, LATEST)[0][0].reason is None
     assert decide(HOURLY, at(11), NOON + MINUTE + timedelta(microseconds=1), LATEST)[0][0].reason == "late"
 
 
-def test_nothing_due_changes_nothing() -> None:
+def test_without_a_due_slot_nothing_is_decided() -> None:
     assert decide(HOURLY, NOON, NOON + HOUR / 2, LATEST) == ([], NOON, at(13))
 
 
@@ -59,7 +59,7 @@ def test_latest_runs_the_newest_late_slot_for_all_of_them() -> None:
     assert (mark, following) == (at(11), NOON)
 
 
-def test_latest_runs_what_is_on_time_as_well() -> None:
+def test_latest_also_runs_the_slots_on_time() -> None:
     assert verdicts(decide(HOURLY, at(6), NOON, LATEST)[0]) == [("run", 11, 5), ("run", 12, None)]
 
 
@@ -70,7 +70,7 @@ def test_skip_leaves_one_row_for_the_whole_stretch() -> None:
     assert mark == NOON
 
 
-def test_earliest_runs_the_oldest_and_one_row_says_what_became_of_the_rest() -> None:
+def test_earliest_runs_the_oldest_slot_and_one_row_stands_for_the_rest() -> None:
     decisions, _, _ = decide(HOURLY, at(6), NOON, EARLIEST)
     assert verdicts(decisions) == [("run", 7, None), ("missed", 11, 4), ("run", 12, None)]
     assert (decisions[1].covers_from, decisions[1].covers_until) == (at(8), at(11))
@@ -108,7 +108,7 @@ def test_a_window_that_holds_no_late_slot_leaves_one_row(policy: str) -> None:
     assert verdicts(decisions) == [("missed", 12, 12)]
 
 
-def test_the_deadline_is_named_before_the_window() -> None:
+def test_a_passed_deadline_is_the_reason_also_outside_the_window() -> None:
     policy = replace(LATEST, window=3 * HOUR, start_deadline=6 * HOUR)
     rows = decide(HOURLY, at(0), NOON, policy)[0]
     assert [(row.reason, row.covers_count) for row in rows[:2]] == [
@@ -116,14 +116,14 @@ def test_the_deadline_is_named_before_the_window() -> None:
     ]  # fmt: skip
 
 
-def test_all_runs_as_many_as_it_may_even_beyond_a_batch() -> None:
+def test_policy_all_runs_max_runs_slots_even_beyond_one_batch() -> None:
     policy = replace(ALL, max_runs=4000, window=2 * DAY)
     rows = decide(parse("@every 10s", anchor=NOON - DAY), NOON - DAY, NOON, policy)[0]
     assert sum(row.verdict == "run" and row.reason == "late" for row in rows) == 4000
     assert sum(row.covers_count or 1 for row in rows) == 8640
 
 
-def test_the_end_is_the_last_slot_there_can_be_and_lateness_is_told_by_the_clock() -> None:
+def test_no_slot_follows_ends_at_and_lateness_is_measured_from_now() -> None:
     decisions, mark, following = decide(HOURLY, at(6), NOON, LATEST, ends_at=at(9))
     assert (verdicts(decisions), mark, following) == ([("run", 9, 3)], at(9), None)
     assert decide(HOURLY, at(6), NOON, LATEST, ends_at=at(9) - MINUTE)[1:] == (at(8), None)
@@ -144,7 +144,7 @@ def test_a_start_deadline_below_the_misfire_limit_holds_for_slots_on_time() -> N
     assert verdicts(decide(HOURLY, at(9), NOON, policy)[0]) == [("missed", 10, 1), ("run", 11, None), ("run", 12, None)]
 
 
-def test_a_crowd_on_time_is_decided_over_several_calls() -> None:
+def test_slots_on_time_beyond_one_batch_are_decided_over_several_calls() -> None:
     policy, mark, seen = replace(LATEST, misfire_after=DAY), NOON - HOUR, []
     for _ in range(4):
         decisions, mark, following = decide(parse("* * * * * *"), mark, NOON, policy)
@@ -159,14 +159,14 @@ def test_a_crowd_on_time_is_decided_over_several_calls() -> None:
 def test_two_weeks_of_seconds_cost_milliseconds_and_a_bounded_number_of_rows(expression: str, policy: str) -> None:
     schedule = parse(expression, "Europe/Berlin")
     ask = lambda: decide(schedule, NOON - 14 * DAY, NOON, replace(LATEST, policy=policy))  # noqa: E731
-    assert took(ask) < 0.25  # about 0.01 s; the rest is for a loaded machine
+    assert took(ask) < 0.25  # takes about 0.01 s; the bound allows for a loaded machine
     decisions, mark, following = ask()
     assert len(decisions) <= 61 + LATEST.max_runs + 2
     assert sum(decision.covers_count or 1 for decision in decisions) == 14 * 24 * 3600
     assert (mark, following) == (NOON, NOON + timedelta(seconds=1))
 
 
-def test_a_stretch_too_long_to_count_says_so() -> None:
+def test_a_stretch_too_long_to_count_is_reported_as_very_many_slots() -> None:
     decision = decide(HOURLY, NOON - 5000 * DAY, NOON + HOUR / 2, replace(LATEST, window=6000 * DAY))[0][0]
     assert (decision.covers_count, decision.covers_until) == (None, NOON)
     assert decision.reason == "late, runs once for very many slots"

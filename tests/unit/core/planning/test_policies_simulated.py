@@ -1,4 +1,4 @@
-"""Policies on a simulated clock: whatever happens in the years of a job's life, every slot ends in exactly one row."""
+"""Policies on a simulated clock: through years of a job's life, every slot ends in exactly one row."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def make(catch_up: str, overlap: str, seed: int) -> World:
 
 @cache
 def lived(catch_up: str, overlap: str, seed: int, ticks: int = FEW) -> World:
+    """Return the world of one job after this many ticks."""
     world = make(catch_up, overlap, seed)
     world.live(ticks)
     return world
@@ -47,7 +48,7 @@ def test_every_slot_of_a_job_s_life_has_exactly_one_row(catch_up: str, overlap: 
     assert slots > MANY and epochs > 9
 
 
-def test_one_life_under_each_policy_has_one_row_a_slot_and_all_lives_hold_everything_that_can_happen() -> None:
+def test_each_policy_keeps_one_row_per_slot_and_all_states_and_reasons_occur() -> None:
     assert sum(lived(catch_up, overlap, 0).check() for catch_up, overlap in product(CATCH_UP, OVERLAPS)) > 24 * FEW
     states, reasons, years, coalesced = set(), set(), 0.0, 0
     for catch_up, overlap in product(CATCH_UP, OVERLAPS):
@@ -63,6 +64,7 @@ def test_one_life_under_each_policy_has_one_row_a_slot_and_all_lives_hold_everyt
 
 
 def broken_life(seed: int) -> None:
+    """Simulate and check one job for each catch-up policy; a test breaks the product before the call."""
     for catch_up in CATCH_UP:
         world = make(catch_up, "skip", seed)
         world.live(FEW)

@@ -1,4 +1,4 @@
-"""What is decided once for many jobs is what would be decided for each."""
+"""The decision that jobs of one shape share equals the decision for each job alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def terms(**columns: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("catch_up", ["latest", "skip", "earliest", "all"])
 @pytest.mark.parametrize("expression", SCHEDULES)
-def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_up: str) -> None:
+def test_jobs_of_one_shape_are_decided_as_each_would_be_alone(expression: str, catch_up: str) -> None:
     rng = Random(expression + catch_up)
     for _ in range(8):
         ends_at = rng.choice([None, NOW - timedelta(minutes=rng.randint(-90, 90))])
@@ -42,13 +42,13 @@ def test_jobs_of_one_shape_are_decided_as_each_would_be(expression: str, catch_u
             assert (decided.advance.next_run_at, decided.advance.run_count) == (
                 alone.advance.next_run_at, alone.advance.run_count
             )  # fmt: skip
-            # the mark only rises: what another job of the shape has decided is no later than this one's
+            # Compare what each mark becomes: a mark only rises, and a shared decision may carry a lower one.
             assert max(mark, decided.advance.decided_until or mark) == max(mark, alone.advance.decided_until or mark)
 
 
 @pytest.mark.parametrize("mark", [None, NOW, NOW - timedelta(days=1)])
 @pytest.mark.parametrize("ahead", [-1, 0, 1])
-def test_jobs_that_run_once_are_decided_as_each_would_be(mark: datetime | None, ahead: int) -> None:
+def test_jobs_that_run_once_are_decided_as_each_would_be_alone(mark: datetime | None, ahead: int) -> None:
     row = terms(schedule=None, run_at=NOW + ahead * timedelta(minutes=1))
     shared = Shape(row)
     for this in (None, mark, NOW - timedelta(days=1), NOW):
@@ -58,7 +58,7 @@ def test_jobs_that_run_once_are_decided_as_each_would_be(mark: datetime | None, 
 
 
 @pytest.mark.parametrize("expression", SCHEDULES)
-def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
+def test_plan_on_time_equals_decide_unless_a_slot_is_late(expression: str) -> None:
     rng = Random(expression)
     for _ in range(200):
         misfire_after, start_deadline = rng.choice([0, 60, 900]), rng.choice([None, None, 30, 600])
@@ -75,10 +75,10 @@ def test_slots_on_time_are_planned_as_any_others(expression: str) -> None:
 
 @pytest.mark.parametrize("guarded", [True, False])
 @pytest.mark.parametrize("schedule", ["* * * * * *", None])
-def test_what_is_decided_when_it_is_due_has_not_misfired(
+def test_a_slot_decided_within_a_second_has_not_misfired(
     schedule: str | None, guarded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also with `misfire_after = 0`: the tick that decides it comes some milliseconds after its instant."""
+    """This holds even with `misfire_after = 0`, because the tick comes some milliseconds after the slot."""
     if not guarded:
         monkeypatch.setattr(plan, "PUNCTUAL", timedelta(0))
     for late_ms, state in ((0, "queued"), (250, "queued" if guarded else "missed"), (1000.001, "missed")):

@@ -1,4 +1,4 @@
-"""A stretch around rows that are there: each slot without a row lies in exactly one part."""
+"""A stretch is split around existing rows: each slot without a row lies in exactly one part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_slot_without_a_row_lies_in_exactly_one_part(expression: str) -> N
         known = [
             (min(slot, other), max(slot, other)) for slot in rows for other in [rng.choice([slot, rng.choice(slots)])]
         ]
-        known += [(START + n * MINUTE + MINUTE / 7,) * 2 for n in (3, 50)]  # beside the schedule
+        known += [(START + n * MINUTE + MINUTE / 7,) * 2 for n in (3, 50)]  # no slots of the schedule
         found = list(uncovered_parts(schedule, START, end, known))
         told = [slot for first, newest, _ in found for slot in schedule.between(first - MINUTE / 60e6, newest)]
         assert told == [slot for slot in slots if not has_row(slot, known)]

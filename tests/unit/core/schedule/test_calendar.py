@@ -1,4 +1,4 @@
-"""Excluded dates are dates of the job's zone, whatever its clocks do at midnight."""
+"""Excluded dates are dates in the job's time zone, even where its clocks change at midnight."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def test_a_date_is_excluded_from_its_first_to_its_last_instant_in_the_zone() -> 
     assert days.next_allowed(at(25)) == at(25, 23)
 
 
-def test_stretches_are_said_with_both_dates_and_may_have_no_reason() -> None:
+def test_a_range_is_described_by_both_dates_and_needs_no_reason() -> None:
     days = calendar([(date(2026, 12, 20), date(2027, 1, 3), None)], "UTC")
     assert days.excluded(at(31, 23)) == "excluded dates 2026-12-20 to 2027-01-03"
     assert days.next_allowed(at(20)) == datetime(2027, 1, 4, tzinfo=UTC)
 
 
-def test_the_stretch_that_begins_first_has_a_shared_date() -> None:
+def test_a_date_in_two_ranges_belongs_to_the_one_that_begins_first() -> None:
     days = calendar([("2026-12-25", "2026-12-28", "b"), ("2026-12-24", "2026-12-26", "a"), CHRISTMAS], "UTC")
     found = [days.excluded(at(day)) for day in range(23, 30)]
     assert [text and text[-1] for text in found] == [None, "a", "a", "a", "b", "b", None]
@@ -51,9 +51,9 @@ def test_the_stretch_that_begins_first_has_a_shared_date() -> None:
 @pytest.mark.parametrize(
     ("zone", "day"),
     [
-        ("America/Santiago", date(2026, 9, 6)),  # begins in a gap
-        ("America/Havana", date(2026, 11, 1)),  # its first hour comes twice
-        ("Africa/Cairo", date(2026, 10, 30)),  # the day before has its last hour twice
+        ("America/Santiago", date(2026, 9, 6)),  # the date begins in a gap of the clocks
+        ("America/Havana", date(2026, 11, 1)),  # the first hour of the date comes twice
+        ("Africa/Cairo", date(2026, 10, 30)),  # the last hour of the day before comes twice
         ("Australia/Lord_Howe", date(2026, 10, 4)),
         ("Pacific/Apia", date(2011, 12, 31)),  # the day before does not exist
         ("Asia/Kathmandu", date(2026, 5, 1)),
@@ -106,7 +106,7 @@ def test_a_blackout_of_a_frequent_job_is_one_row_with_its_count() -> None:
     ]
 
 
-def test_late_slots_run_for_their_own_side_of_a_blackout() -> None:
+def test_a_late_run_stands_only_for_slots_on_its_side_of_a_blackout() -> None:
     days = calendar([CHRISTMAS], "UTC")
     decisions, _, _ = decide(parse("0 */6 * * *"), at(24), at(26, 7), LATEST, calendar=days)
     assert [(d.verdict, d.scheduled_at, d.covers_count) for d in decisions] == [
@@ -115,7 +115,7 @@ def test_late_slots_run_for_their_own_side_of_a_blackout() -> None:
     assert decisions[0].reason == "only the latest late slot runs"
 
 
-def test_what_lies_behind_a_full_batch_waits_even_if_it_is_excluded() -> None:
+def test_excluded_slots_after_a_full_batch_wait_for_the_next_call() -> None:
     days = calendar([("2026-12-25", "2026-12-25", None)], "UTC")
     policy = CatchUp("all", 2 * DAY, 30 * DAY, 10, None)
     mark, seen = at(25) - 1500 * SECOND - SECOND, []

@@ -1,4 +1,4 @@
-"""Plain days: what the calendar finds is what walking day by day finds."""
+"""PlainDays finds the same next day as a walk over each day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgsched.core.schedule.plain_days import DAY, PlainDays, is_plain
 
 
 def walked(months: str, days: tuple[str, str], midnight: datetime, most: int) -> datetime | None:
-    """The same, by looking at each day."""
+    """Return the first day that fits, found by looking at each day."""
     for n in range(most):
         day = midnight + n * DAY
         given = (day.month, months), (day.day, days[0]), (day.isoweekday() % 7, days[1])
@@ -40,7 +40,7 @@ def test_rare_days_are_found_across_a_century_without_its_leap_day() -> None:
 
 
 @pytest.mark.parametrize("days", [("*", "*"), ("31", "*"), ("*", "5")])
-def test_the_calendar_ends(days: tuple[str, str]) -> None:
+def test_the_search_ends_with_the_year_9999(days: tuple[str, str]) -> None:
     assert PlainDays("*", days, 50).first(datetime(9999, 12, 31)) == datetime(9999, 12, 31)
     assert PlainDays("1", days, 50).first(datetime(9999, 2, 1)) is None
 

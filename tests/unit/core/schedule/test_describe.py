@@ -1,4 +1,4 @@
-"""The rule: the sentence says exactly what the schedule does; read back, it gives the same times and days."""
+"""A description says exactly what a schedule does: read back, it gives the same times and days."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ DATES = [date(2027, 1, 1) + timedelta(days=n) for n in range(3 * 365)]
         ("@after 1d", "24 hours after the last run ended"),
     ],
 )  # fmt: skip
-def test_an_expression_in_plain_english(expression: str, sentence: str) -> None:
+def test_an_expression_is_described_in_plain_english(expression: str, sentence: str) -> None:
     assert describe(expression) == sentence
 
 
@@ -151,12 +151,12 @@ def test_an_expression_in_plain_english(expression: str, sentence: str) -> None:
         ("@every 90s", "Europe/Berlin", "Every 90 seconds, counted from the job's start"),
     ],
 )
-def test_the_zone_is_said_where_it_makes_a_difference(expression: str, zone: str, sentence: str) -> None:
+def test_the_time_zone_is_named_only_where_it_changes_the_times(expression: str, zone: str, sentence: str) -> None:
     assert describe(expression, zone) == sentence
     assert describe(parse(expression, zone)) == sentence
 
 
-def test_what_is_no_schedule_is_not_described() -> None:
+def test_an_invalid_schedule_is_refused() -> None:
     for expression, zone in [("61 * * * *", "UTC"), ("0 0 30 2 *", "UTC"), ("@daily", "Mars/Phobos")]:
         with pytest.raises(ScheduleError):
             describe(expression, zone)
@@ -171,7 +171,7 @@ def test_any_text_is_described_in_one_line_or_refused(text: str) -> None:
 
 
 def told(meaning: Meaning) -> str | None:
-    """The sentence, None for an expression that never fires."""
+    """Return the sentence; None for an expression that never fires."""
     try:
         return describe(meaning.text)
     except ScheduleError as error:

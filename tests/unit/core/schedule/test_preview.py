@@ -1,4 +1,4 @@
-"""The rule: a preview shows the slots that will be decided, and says what a change of the clocks does to each."""
+"""A preview shows the slots that will be decided, and what a change of the clocks does to each of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fires(expression: str, zone: str, start: str, count: int) -> list[PreviewSlo
 
 
 def told(expression: str, zone: str, start: str, count: int) -> list[tuple[str, str]]:
-    """Local times with their offset, and remarks."""
+    """Return the local times with their UTC offset, and the remarks."""
     return [(f"{f.local:%d %H:%M %z}", "; ".join(f.remarks)) for f in fires(expression, zone, start, count)]
 
 
@@ -69,7 +69,7 @@ def test_a_slot_has_its_instant_and_its_local_time() -> None:
             ("06 01:00 -0300", "moved: the wall time 00:00 does not exist")]),
     ],
 )  # fmt: skip
-def test_what_a_change_of_the_clocks_does_to_a_slot(
+def test_remarks_say_what_a_change_of_the_clocks_does_to_a_slot(
     expression: str, zone: str, start: str, expected: list[tuple[str, str]]
 ) -> None:
     assert told(expression, zone, start, len(expected)) == expected
@@ -78,7 +78,7 @@ def test_what_a_change_of_the_clocks_does_to_a_slot(
 def test_slots_within_a_week_of_a_change_are_marked() -> None:
     marked = {f"{f.local:%m-%d}": f.dst for f in fires("0 12 * * *", BERLIN, "2026-03-20", 20)}
     days = [day for day, dst in marked.items() if dst]
-    assert (days[0], days[-1], len(days)) == ("03-22", "04-04", 14)  # 04-05 12:00 is a week and nine hours after
+    assert (days[0], days[-1], len(days)) == ("03-22", "04-04", 14)  # 04-05 12:00 is 7 days and 9 h after the change
     assert {dst for dst in marked.values() if dst} == {FORWARD}
     assert fires("0 12 * * *", BERLIN, "2026-10-24 12:00", 1)[0].dst == BACK
     assert all(f.dst is None for f in fires("@hourly", "UTC", "2026-03-20", 200))
@@ -88,7 +88,7 @@ def test_slots_within_a_week_of_a_change_are_marked() -> None:
     assert first.dst == "clocks go forward 24 h on 2011-12-30 00:00"
 
 
-def test_the_ends_of_the_calendar_have_previews_too() -> None:
+def test_previews_work_at_both_ends_of_the_calendar() -> None:
     assert len(fires("@yearly", "Asia/Tokyo", "9997-06-01", 5)) == 2
     assert len(fires("@daily", "America/New_York", "9999-12-20", 50)) == 12
     assert len(fires("@daily", "Asia/Tokyo", "0001-01-01", 5)) == 5
@@ -99,7 +99,7 @@ NOW = utc("2026-10-24 12:00")
 
 
 def job(**columns: Any) -> dict[str, Any]:
-    """A row of `jobs`, planned and up to date."""
+    """Return a row of `jobs` whose slots are decided up to NOW."""
     return {
         "id": 7, "schedule": "30 2 * * *", "timezone": BERLIN, "anchor_at": NOW - timedelta(days=1), "now": NOW,
         "decided_until": NOW - timedelta(hours=11, minutes=30), "next_run_at": utc("2026-10-25 00:30"), "run_at": None,
@@ -121,8 +121,8 @@ def test_every_counts_from_the_jobs_anchor() -> None:
     assert found.fires[0].at == utc("2026-10-24 17:00")
 
 
-def test_the_columns_that_begin_end_and_count_slots_are_considered() -> None:
-    assert len(preview_job(job(ends_at=utc("2026-10-26 01:30")), 10).fires) == 2  # the end itself counts
+def test_starts_at_ends_at_and_max_runs_limit_the_slots() -> None:
+    assert len(preview_job(job(ends_at=utc("2026-10-26 01:30")), 10).fires) == 2  # a slot exactly at `ends_at` counts
     ended = preview_job(job(ends_at=utc("2026-10-20"), next_run_at=None), 10)
     assert (ended.fires, ended.notes) == ((), ("ended at 2026-10-20 00:00:00 UTC",))
     counted = preview_job(job(max_runs=5, run_count=3), 10)
@@ -132,7 +132,7 @@ def test_the_columns_that_begin_end_and_count_slots_are_considered() -> None:
     assert (begins.fires[0].at, begins.notes) == (start, ("starts at 2026-12-01 01:30:00 UTC",))
 
 
-CHRISTMAS = ["2026-10-25", "2026-10-26", "Christmas"]  # it comes early
+CHRISTMAS = ["2026-10-25", "2026-10-26", "Christmas"]  # not in December, so that it is near NOW
 
 
 def test_slots_on_excluded_dates_are_shown_as_slots_that_will_be_skipped() -> None:
@@ -148,12 +148,12 @@ def test_slots_on_excluded_dates_are_shown_as_slots_that_will_be_skipped() -> No
     assert found.notes[0] == "the next slot on no excluded date is 2026-10-27 01:30:00 UTC"
 
 
-def test_a_slot_that_is_skipped_uses_up_none_of_the_runs() -> None:
+def test_a_skipped_slot_does_not_count_against_max_runs() -> None:
     found = preview_job(job(excluded=[["2026-10-25", "2026-10-25", None]], max_runs=1), 10)
     assert [fire.excluded for fire in found.fires] == ["excluded date 2026-10-25", None]
 
 
-def test_a_job_that_runs_once_on_an_excluded_date_will_not() -> None:
+def test_a_job_that_runs_once_is_shown_as_skipped_on_an_excluded_date() -> None:
     once = preview_job(
         job(schedule=None, run_at=NOW, next_run_at=NOW, excluded=[["2026-10-24", "2026-10-24", "off"]]), 1
     )
@@ -170,7 +170,7 @@ def test_a_job_that_runs_once_on_an_excluded_date_will_not() -> None:
         ({"excluded": [CHRISTMAS, ["2026-10-27", "2026-11-30", None]]}, "2026-12-01 01:30"),
         ({"excluded": [CHRISTMAS], "ends_at": utc("2026-10-27 01:29")}, None),
         ({"excluded": [CHRISTMAS], "schedule": None, "run_at": utc("2026-10-25 00:30")}, None),
-        ({"excluded": [CHRISTMAS], "schedule": "@after 10m"}, "2026-10-25 00:30"),  # it is put off by itself
+        ({"excluded": [CHRISTMAS], "schedule": "@after 10m"}, "2026-10-25 00:30"),  # moved when it was planned
         ({"excluded": [CHRISTMAS], "schedule": "0 0 30 2 *"}, "2026-10-25 00:30"),
         ({"excluded": [CHRISTMAS], "schedule": "0 0 26 10 *"}, "2027-10-25 22:00"),
         ({"excluded": [CHRISTMAS], "next_run_at": None}, None),
@@ -193,7 +193,7 @@ def test_the_next_slot_that_will_run_is_on_no_excluded_date(columns: dict[str, A
         ({"schedule": None, "run_at": NOW, "jitter": timedelta(days=5)}, False),
     ],
 )
-def test_a_jitter_that_would_make_slots_end_each_other_is_told(columns: dict[str, Any], warned: bool) -> None:
+def test_a_jitter_that_makes_slots_end_earlier_ones_gives_a_warning(columns: dict[str, Any], warned: bool) -> None:
     row = job(**{"overlap": "replace", **columns})
     said = (
         f"jitter is longer than the time between some slots: under overlap {row['overlap']} a slot that has not started"
@@ -210,7 +210,7 @@ def test_jitter_moves_the_start_and_never_the_slot() -> None:
         assert fire.starts_at == fire.at + offset(7, fire.at, timedelta(minutes=10)) != fire.at
 
 
-def test_a_paused_job_says_so_and_shows_what_would_come() -> None:
+def test_the_preview_of_a_paused_job_says_so_and_still_shows_slots() -> None:
     found = preview_job(job(paused=True, paused_by="ann", paused_at=utc("2026-10-01"), paused_reason="move"), 1)
     assert found.notes == ("paused by ann since 2026-10-01 00:00:00 UTC: move; no slots until it is resumed",)
     assert found.fires[0].at == utc("2026-10-25 00:30")
@@ -222,14 +222,14 @@ def test_slots_that_are_due_but_undecided_are_mentioned() -> None:
     assert found.fires[0].at == utc("2026-10-25 00:30")
 
 
-def test_a_job_in_error_says_so() -> None:
+def test_the_preview_of_a_job_in_error_shows_the_error() -> None:
     found = preview_job(job(schedule="0 0 30 2 *", error="schedule: never fires", next_run_at=None), 3)
     assert found.fires == () and found.notes[0].startswith("in error: schedule: never fires")
     found = preview_job(job(error="something else", next_run_at=None), 1)
     assert found.notes == ("in error: something else; no slots until it is changed",)
 
 
-def test_jobs_without_slots_of_a_schedule() -> None:
+def test_a_job_that_runs_once_or_after_a_delay_has_a_preview() -> None:
     once = preview_job(job(schedule=None, run_at=utc("2026-12-24 17:00")), 5)
     assert once.sentence == "Once, at 2026-12-24 17:00:00 UTC"
     assert [fire.local.isoformat() for fire in once.fires] == ["2026-12-24T18:00:00+01:00"]

@@ -1,4 +1,4 @@
-"""The rule: section 4 of the design, one table for each sentence of it."""
+"""Schedules and their slots: one table of examples for each rule of cron expressions, intervals and time zones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def utc(text: str) -> datetime:
 
 
 def slots(expression: str, start: str, count: int, zone: str = "UTC") -> list[str]:
-    """The first slots after an instant, as UTC text to the minute (or second, where there is one)."""
+    """Return the first slots after an instant as UTC texts, with seconds only where they are not 0."""
     found = islice(parse(expression, zone).between(utc(start), datetime.max.replace(tzinfo=UTC)), count)
     return [f"{slot:%Y-%m-%d %H:%M:%S}".removesuffix(":00") for slot in found]
 
@@ -67,7 +67,7 @@ def test_two_spellings_of_one_schedule_have_the_same_slots(one: str, other: str)
         ("0 0 L * *", ["2026-01-31 00:00", "2026-02-28 00:00", "2026-03-31 00:00"]),
         ("0 0 L,15 2 *", ["2026-02-15 00:00", "2026-02-28 00:00", "2027-02-15 00:00"]),
         ("0 0 15W * *", ["2026-01-15 00:00", "2026-02-16 00:00", "2026-03-16 00:00"]),  # Thursday, Sunday, Sunday
-        ("0 0 1W 8 *", ["2026-08-03 00:00", "2027-08-02 00:00"]),  # Saturday the 1st: not back into July
+        ("0 0 1W 8 *", ["2026-08-03 00:00", "2027-08-02 00:00"]),  # the 1st is a Saturday, and Friday lies in July
         ("0 0 LW * *", ["2026-01-30 00:00", "2026-02-27 00:00", "2026-03-31 00:00"]),
         ("0 0 1W,15W,L 2 *", ["2026-02-02 00:00", "2026-02-16 00:00", "2026-02-28 00:00"]),
         ("0 0 * * 5#3", ["2026-01-16 00:00", "2026-02-20 00:00", "2026-03-20 00:00"]),
@@ -81,7 +81,7 @@ def test_two_spellings_of_one_schedule_have_the_same_slots(one: str, other: str)
         ("*/40 59 23 * * *", ["2026-01-01 23:59", "2026-01-01 23:59:40", "2026-01-02 23:59"]),
     ],
 )
-def test_day_forms_name_the_days_they_should(expression: str, expected: list[str]) -> None:
+def test_each_form_of_day_selects_the_right_days(expression: str, expected: list[str]) -> None:
     assert slots(expression, "2026-01-01 00:00", len(expected)) == expected
 
 
@@ -136,7 +136,7 @@ SANTIAGO, APIA = "America/Santiago", "Pacific/Apia"
         (BERLIN, "@hourly", "2026-10-24 23:00", ["2026-10-25 00:00", "2026-10-25 01:00", "2026-10-25 02:00"]),
         (BERLIN, "* 30 2 * * *", "2026-10-25 00:30:58", ["2026-10-25 00:30:59", "2026-10-25 01:30"]),
         (BERLIN, "@daily", "2026-10-24 12:00", ["2026-10-24 22:00", "2026-10-25 23:00"]),
-        # half an hour: 02:00 to 02:30 skipped on 2026-10-04, 01:30 to 02:00 repeated on 2026-04-05
+        # a change of half an hour: 02:00 to 02:30 skipped on 2026-10-04, 01:30 to 02:00 repeated on 2026-04-05
         (HOWE, "15 2 * * *", "2026-10-03 12:00", ["2026-10-03 15:30", "2026-10-04 15:15"]),
         (HOWE, "45 1 * * *", "2026-04-04 12:00", ["2026-04-04 14:45", "2026-04-05 15:15"]),
         (HOWE, "*/45 1 * * *", "2026-04-04 14:10", ["2026-04-04 14:45", "2026-04-04 15:15"]),
@@ -154,7 +154,7 @@ SANTIAGO, APIA = "America/Santiago", "Pacific/Apia"
         (BERLIN, "30 2 * * *", "2099-03-28 12:00", ["2099-03-29 01:00", "2099-03-30 00:30"]),
     ],
 )
-def test_a_clock_change_keeps_fixed_schedules_once_and_wildcards_real(
+def test_over_a_clock_change_fixed_times_run_once_and_wildcards_in_real_time(
     zone: str, expression: str, start: str, expected: list[str]
 ) -> None:
     assert slots(expression, start, len(expected), zone) == expected
@@ -242,7 +242,7 @@ def test_a_schedule_without_any_day_never_fires(expression: str) -> None:
     assert refusal(expression) == "schedule: never fires: no month has such a day"
 
 
-def test_a_wildcard_that_lives_only_in_the_gap_never_fires() -> None:
+def test_a_wildcard_whose_times_are_all_skipped_by_clocks_never_fires() -> None:
     assert refusal("* 2 * 3 SUNL", BERLIN) == "schedule: never fires: Europe/Berlin skips every such time"
     assert slots("30 2 * 3 SUNL", "2026-01-01 00:00", 1, BERLIN) == ["2026-03-29 01:00"]
 
@@ -263,17 +263,17 @@ def test_a_wildcard_that_lives_only_in_the_gap_never_fires() -> None:
         "Europe",
     ],
 )
-def test_what_is_no_iana_name_is_refused(zone: str) -> None:
+def test_a_time_zone_that_iana_does_not_know_is_refused(zone: str) -> None:
     said = refusal("0 0 * * *", zone) or ""
     assert said.partition("; did you mean")[0] == f'timezone: "{zone}" is not a known IANA zone'
 
 
-def test_a_naive_instant_is_a_mistake_of_the_caller() -> None:
+def test_an_instant_without_a_time_zone_raises_value_error() -> None:
     with pytest.raises(ValueError, match="no time zone"):
         parse("0 0 * * *").after(datetime(2026, 1, 1))
 
 
-def test_the_last_years_of_the_calendar_end_quietly() -> None:
+def test_there_is_no_slot_after_the_year_9999() -> None:
     assert parse("0 0 1 1 *").after(utc("9999-06-01 00:00")) is None
     assert parse("@every 10000d").after(utc("9999-06-01 00:00")) is None
 

@@ -1,14 +1,15 @@
-"""The rule: around every clock change, slots equal those of an oracle that walks time step by step.
+"""Around every clock change, slots equal those of an oracle that walks time step by step.
 
-The oracle shares no code with the product: it knows a schedule as a plain predicate on wall clocks, and a zone only
-as the wall clock that `astimezone` shows at each real minute (each real second for six fields).
+The oracle shares no code with the product. To the oracle, a schedule is a plain predicate on wall clocks. A zone is
+only the wall clock that `astimezone` shows at each real minute (each real second for six fields).
 
-Two parts: tables of expressions around chosen changes, and random expressions. In the ordinary suite the latter are a
-few around one change of each zone. All of them (every change of 2010-2030, about 7 minutes on one core), with figures:
+There are two parts: tables of expressions around chosen changes, and random expressions. The ordinary suite draws a
+few random expressions around one change of each zone. This command looks at every change of 2010-2030, takes about
+7 minutes on one core, and prints figures:
 
     PGSCHED_ORACLE=full python -m pytest -n 0 -s tests/unit/core/schedule/test_schedule_oracle.py -k random
 
-PGSCHED_ORACLE_SEED draws others.
+PGSCHED_ORACLE_SEED=N draws other expressions.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ CHANGES = [
     ("Europe/Berlin", "2026-10-25"),
     ("America/New_York", "2026-03-08"),
     ("America/New_York", "2026-11-01"),
-    ("Australia/Lord_Howe", "2026-04-05"),  # half an hour
+    ("Australia/Lord_Howe", "2026-04-05"),  # a change of half an hour
     ("Australia/Lord_Howe", "2026-10-04"),
     ("Pacific/Chatham", "2026-04-05"),  # changes at 03:45 and 02:45
     ("Pacific/Chatham", "2026-09-27"),
@@ -42,12 +43,12 @@ CHANGES = [
     ("Africa/Cairo", "2026-10-30"),
     ("Asia/Beirut", "2026-03-29"),
     ("Asia/Beirut", "2026-10-25"),
-    ("Pacific/Apia", "2011-12-30"),  # a day that never was
-    ("Africa/Casablanca", "2026-02-15"),  # Ramadan
+    ("Pacific/Apia", "2011-12-30"),  # a day that does not exist there
+    ("Africa/Casablanca", "2026-02-15"),  # changes around Ramadan
     ("Africa/Casablanca", "2026-03-22"),
     ("Asia/Pyongyang", "2018-05-04"),  # a single change of half an hour
     ("America/Caracas", "2016-05-01"),
-    ("Antarctica/Troll", "2026-03-29"),  # two hours
+    ("Antarctica/Troll", "2026-03-29"),  # a change of two hours
     ("Antarctica/Troll", "2026-10-25"),
     ("America/Sao_Paulo", "2018-11-04"),
     ("America/Havana", "2026-11-01"),
@@ -81,7 +82,7 @@ WILDCARD: dict[str, Match] = {
 
 @lru_cache(maxsize=1)
 def real_minutes(zone: str, day: str) -> list[tuple[datetime, datetime]]:
-    """Every real minute from a day and a half before to a day and a half after, with the wall clock it shows."""
+    """Return every real minute within 36 hours of a day's start, with the wall clock that it shows."""
     start = datetime.fromisoformat(day).replace(tzinfo=UTC) - timedelta(days=1, hours=12)
     tz = load(zone)
     minutes = [start + n * MINUTE for n in range(3 * 24 * 60)]
@@ -93,7 +94,7 @@ def wildcard_slots(minutes: list[tuple[datetime, datetime]], matches: Match) -> 
 
 
 def fixed_slots(minutes: list[tuple[datetime, datetime]], matches: Match) -> list[datetime]:
-    """Each wall minute once, where the clock first shows it or, when it never does, first passes it."""
+    """Return each wall minute once: where the clock first shows it or, if it never does, first passes it."""
     slots, reached = set(), minutes[0][1] - MINUTE
     for instant, wall in minutes:
         while reached < wall:
@@ -145,21 +146,21 @@ Atlantic/Stanley Australia/Adelaide Australia/Lord_Howe Australia/Sydney Europe/
 Europe/Istanbul Europe/Kyiv Europe/Lisbon Europe/London Europe/Moscow Europe/Volgograd Pacific/Apia Pacific/Auckland
 Pacific/Bougainville Pacific/Chatham Pacific/Easter Pacific/Fakaofo Pacific/Fiji Pacific/Norfolk Pacific/Tongatapu UTC
 """)
-EXPRESSIONS = {False: 12, True: 3} if FULL else {False: 3, True: 1}  # for each change; True: six fields
+EXPRESSIONS = {False: 12, True: 3} if FULL else {False: 3, True: 1}  # how many for each change; True: with six fields
 SHAPES = {False: (MINUTE, timedelta(hours=36)), True: (timedelta(seconds=1), timedelta(hours=2, minutes=30))}
 DENSE = 300
 
 
 @pytest.fixture(scope="module")
 def figures() -> Iterator[Counter[str]]:
-    """What was compared, printed at the end."""
+    """Count what was compared, and print the figures at the end."""
     found: Counter[str] = Counter()
     yield found
     print(f"\nseed {SEED}: " + ", ".join(f"{number} {what}" for what, number in found.items()))
 
 
 def changes_to_look_at(zone: str, rng: Random) -> list[datetime]:
-    """All of them, or one of a year that has one; for a zone without any some other moment."""
+    """Return all changes of a zone if FULL, otherwise a random one; without any change, another moment."""
     if FULL:
         return offset_changes(load(zone), *YEARS) or [datetime(2024, 2, 29, tzinfo=UTC)]
     for year in rng.sample(range(YEARS[0], YEARS[1] + 1), 3):
@@ -169,7 +170,10 @@ def changes_to_look_at(zone: str, rng: Random) -> list[datetime]:
 
 
 def parsed(meaning: Meaning, zone: str) -> Schedule | None:
-    """The schedule, None if it is refused because it never fires; then no day may match (or clocks skip all times)."""
+    """Return the schedule; None if it is refused because it never fires.
+
+    It may be refused only if no day matches, or the clocks skip all its times.
+    """
     try:
         return parse(meaning.text, zone)
     except ScheduleError as error:
@@ -180,7 +184,7 @@ def parsed(meaning: Meaning, zone: str) -> Schedule | None:
 
 
 def compare(schedule: Schedule, walk: Walk, meaning: Meaning, middle: datetime, rng: Random) -> int:
-    """Ask the schedule everything it can be asked about this stretch; how many answers were compared."""
+    """Ask the schedule every question about this span of time; return how many answers were compared."""
     expected, why = walk.slots(meaning), (schedule.expression, schedule.timezone, middle)
     step = walk.instants[1] - walk.instants[0]
     first, final = walk.instants[0] - step, walk.instants[-1]

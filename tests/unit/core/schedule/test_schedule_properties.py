@@ -1,4 +1,4 @@
-"""The rule: whatever the expression, the zone and the instant, slots form one rising line without holes or doubles."""
+"""For any expression, time zone and instant, slots rise strictly, and none is missing or doubled."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ZONES = [
     "Asia/Kathmandu",
 ]
 instants = st.datetimes(datetime(2005, 1, 1), datetime(2070, 1, 1), timezones=st.just(UTC))
-# Half of all instants lie within a day or so of the weeks in which clocks change.
+# Half of all instants lie within 30 hours of a change of the clocks.
 changes = st.sampled_from(
     ["2011-12-30T10:00", "2026-03-29T01:00", "2026-10-25T01:00", "2026-04-04T14:00", "2026-09-06T04:00"]
 ).map(lambda text: datetime.fromisoformat(text).replace(tzinfo=UTC))
@@ -60,7 +60,7 @@ intervals = st.integers(1, 200_000).map(lambda n: f"@every {n}s")
 
 @st.composite
 def schedules(draw: st.DrawFn) -> Schedule:
-    """Any accepted schedule; the few drawn ones that can never fire become a daily one."""
+    """Draw any accepted schedule; a drawn one that never fires is replaced by a daily one."""
     text = draw(st.one_of(crons, crons, seconds, intervals))
     try:
         return parse(text, draw(st.sampled_from(ZONES)))
@@ -79,7 +79,7 @@ def test_slots_rise_strictly(schedule: Schedule, start: datetime) -> None:
 
 @settings(deadline=None)
 @given(schedules(), moments)
-def test_between_is_after_again_and_again(schedule: Schedule, start: datetime) -> None:
+def test_between_equals_repeated_calls_of_after(schedule: Schedule, start: datetime) -> None:
     expected, slot = [], schedule.after(start)
     while slot is not None and len(expected) < 20:
         expected.append(slot)
@@ -125,7 +125,7 @@ def test_text_that_looks_like_cron_is_accepted_or_refused_with_a_schedule_error(
     test_arbitrary_text_is_accepted_or_refused_with_a_schedule_error.hypothesis.inner_test(expression, "UTC")
 
 
-def test_one_schedule_may_be_asked_by_many_threads() -> None:
+def test_one_schedule_may_be_used_by_many_threads() -> None:
     schedule, wrong = parse("*/7 3 * * 1-5", "Europe/Berlin"), []
     starts = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=n) for n in range(100)]
     expected = {start: schedule.after(start) for start in starts}
@@ -154,7 +154,7 @@ def test_sparse_schedules_are_parsed_and_asked_in_bounded_time(expression: str) 
         except ScheduleError as error:
             assert "never fires" in str(error)
 
-    assert took(asked) < 0.25  # about 0.01 s; the rest is for a loaded machine
+    assert took(asked) < 0.25  # takes about 0.01 s; the bound allows for a loaded machine
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,4 +1,4 @@
-"""JSON that Python cannot read, and who reads JSON at all."""
+"""JSON of rows that Python cannot read becomes a text that says so, and only listed modules read JSON."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from tests.support.paths import ROOT
 
 LONG = "1" * 5000
 DEEP = "[" * 100_000 + "]" * 100_000  # Python 3.13 reads ten thousand levels
-# What else is read as JSON, none of which is a value of a row.
+# Other modules that read JSON, and what they read: never a value of a row.
 OTHERS = {
     "pgsched/chaos/checks/limits.py": "a ledger's lines",
     "pgsched/chaos/faults/leader.py": "what a command printed",
     "pgsched/chaos/history.py": "a log's lines",
     "pgsched/core/input_values.py": "an argument",
     "pgsched/client/application.py": "what was just encoded",
+    "pgsched/client/call_arguments.py": "what was just encoded",
     "pgsched/core/payload.py": "what was just encoded",
     "pgsched/execute/http/response.py": "an answer",
     "pgsched/execute/outcomes.py": "what was just encoded",
     "pgsched/execute/process_pool/child_main.py": "a message of ours",
     "pgsched/execute/process_pool/child_process.py": "a message of ours",
+    "pgsched/testing/key_texts.py": "what was just encoded",
     "pgsched/testing/keys.py": "what was just encoded",
-    "pgsched/testing/recorder.py": "what was just encoded",
-    "pgsched/web/api/operation_table.py": "a request",
+    "pgsched/testing/running.py": "what was just encoded",
+    "pgsched/testing/store.py": "what was just encoded",
+    "pgsched/testing/wanted.py": "what was just encoded",
+    "pgsched/web/api/calling.py": "a request",
     "pgsched/worker/supervision/supervisor_link.py": "a message of ours",
-    "pgsched/web/pages/job_form.py": "a request",
+    "pgsched/web/pages/forms/argument_fields.py": "a request",
+    "pgsched/web/pages/forms/job_form.py": "a request",
     "pgsched/web/security/secrets.py": "a file",
     "pgsched/worker/supervision/endpoint_proxy.py": "an answer",
 }
@@ -38,7 +43,7 @@ READS = {"loads", "load", "set_json_loads", "raw_decode", "JSONDecoder"}
 
 
 @pytest.mark.parametrize("text", [LONG, DEEP, f'{{"a": [{LONG}]}}', "NaN}"])
-def test_a_value_that_cannot_be_read_is_a_text_that_says_so(text: str) -> None:
+def test_json_that_cannot_be_read_becomes_a_text_that_says_so(text: str) -> None:
     found = read_json(text)
     assert isinstance(found, UnreadableJson) and found.startswith("(this JSON cannot be read: ")
     assert found.text == text and json.loads(json.dumps(found)) == found
@@ -46,18 +51,18 @@ def test_a_value_that_cannot_be_read_is_a_text_that_says_so(text: str) -> None:
         program_value(found)
 
 
-def test_a_program_has_what_is_only_too_deep_to_be_shown() -> None:
+def test_a_program_gets_json_that_is_only_too_deep_to_be_shown() -> None:
     deep = "[" * 201 + "]" * 201
     assert isinstance(read_json(deep.encode()), UnreadableJson)
     assert json.dumps(program_value(read_json(deep))) == deep
 
 
-def test_brackets_in_texts_are_no_levels() -> None:
+def test_brackets_in_strings_do_not_count_as_depth() -> None:
     text = json.dumps(['[{"' * 500, "\\[" * 300])
     assert (json_depth(text), read_json(text)) == (1, json.loads(text))
 
 
-def test_one_module_makes_values_of_the_json_of_rows() -> None:
+def test_only_known_modules_read_json() -> None:
     found = set()
     for path in sorted((ROOT / "pgsched").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

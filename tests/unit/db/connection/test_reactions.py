@@ -1,4 +1,4 @@
-"""What a failure of the database means."""
+"""Failures of the database are classified by what they mean for the caller."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import psycopg
 from pgsched.db.connection.failures import Reaction, classify
 
 
-def test_a_value_beyond_a_limit_of_the_server_is_at_fault_itself() -> None:
-    """54000 is also what a full queue of notifications says, which passes: tests/hostile has that."""
+def test_exceeding_a_limit_of_the_server_is_the_fault_of_the_value() -> None:
+    """A full queue of notifications has SQLSTATE 54000 too, but is temporary: tests/hostile covers it."""
     assert classify(psycopg.errors.ProgramLimitExceeded("index row requires 9000 bytes")) is Reaction.VALUE

@@ -1,4 +1,4 @@
-"""Who has seen a newer timeline of a cluster does not go back to an older one."""
+"""A process that has seen a newer timeline of a cluster never connects to an older one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAIR = "host=a,b port=5432,5433 dbname=x"
 
 
 class Server:
-    """A connection as far as it is asked."""
+    """A connection that only answers where it leads: its cluster and timeline, or no row for a standby."""
 
     def __init__(self, host: str, found: tuple[str, int] | None) -> None:
         self.info = type("Info", (), {"host": host, "port": 5432})()
@@ -37,7 +37,10 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def world(**timelines: int | None) -> Any:
-    """Connects as libpq does: to the first host that is there."""
+    """Return a `connect` that connects as libpq does: to the first host that is up.
+
+    `timelines`: the timeline of each host that is up; None for a standby.
+    """
 
     def connect(conninfo: str) -> Any:
         for host in str(conninfo_to_dict(conninfo)["host"]).split(","):
@@ -64,17 +67,17 @@ def test_an_old_primary_that_comes_back_is_passed_over() -> None:
     assert failover.primary(PAIR, world(a=1, b=2)).info.host == "b", "the old one is back"
 
 
-def test_without_another_server_nobody_works_on_an_old_primary() -> None:
+def test_an_old_primary_is_refused_even_if_no_other_server_is_up() -> None:
     failover.primary(PAIR, world(b=2))
     with pytest.raises(psycopg.OperationalError, match="old primary"):
         failover.primary(PAIR, world(a=1))
 
 
-def test_a_process_that_has_just_begun_believes_what_it_is_told() -> None:
+def test_a_new_process_accepts_the_first_primary_it_finds() -> None:
     assert failover.primary(PAIR, world(a=1, b=2)).info.host == "a", "hence the survey at the start of a worker"
 
 
-def test_where_one_server_is_named_that_one_is_meant() -> None:
+def test_a_dsn_with_one_server_accepts_any_timeline() -> None:
     failover.primary(PAIR, world(b=2))
     assert failover.primary("host=a", world(a=1)).info.host == "a"
 
@@ -87,7 +90,7 @@ def test_another_cluster_has_timelines_of_its_own() -> None:
 
 
 class Refusing(Server):
-    """A connection that fails when it is asked."""
+    """A connection whose first statement fails."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__("a", None)

@@ -1,4 +1,4 @@
-"""A connection that cannot be used is closed, whatever it fails with."""
+"""A connection that cannot be used is closed, whichever error it raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP jobs: the request as it arrives, and what becomes of the answer."""
+"""HTTP jobs: the request that the server receives, and the outcome that its response gives."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.waiting import wait_until
 
 
 def answered(server: Server, text: bytes, args: Any = None) -> Outcome:
-    """The outcome of a request that is answered so."""
+    """Return the outcome of a request that the server answers with `text`."""
     server.answers["/"] = text
     return http(server.url(), args)
 
 
-# ---- what is sent
+# ---- requests
 
 
 def test_a_request_that_is_answered_with_2xx_succeeds(server: Server) -> None:
@@ -40,7 +40,7 @@ def test_a_request_that_is_answered_with_2xx_succeeds(server: Server) -> None:
     assert outcome.value["headers"] == {"content-type": "application/json", "content-length": "23"}
 
 
-def test_a_request_says_whose_it_is(server: Server) -> None:
+def test_a_request_names_its_run_attempt_and_slot_in_headers(server: Server) -> None:
     http(server.url(), attempt=2)
     (seen,) = server.seen
     assert (seen.method, seen.path, seen.body) == ("POST", "/", b"")
@@ -49,7 +49,7 @@ def test_a_request_says_whose_it_is(server: Server) -> None:
     assert seen.headers["host"] == f"127.0.0.1:{server.port}" and seen.headers["user-agent"] == "pgsched"
 
 
-def test_every_attempt_of_a_run_has_the_same_key_and_another_run_has_another(server: Server) -> None:
+def test_the_idempotency_key_is_the_same_for_all_attempts_of_one_run(server: Server) -> None:
     for attempt in (1, 2):
         http(server.url(), attempt=attempt)
     http(server.url(), id=8, scheduled_at=None)
@@ -88,11 +88,11 @@ def test_wrong_arguments_fail_for_good_and_name_the_value(args: Any, error: str)
 
 
 @pytest.mark.parametrize(("url", "args"), RIGHT)
-def test_what_is_right_is_read(url: str, args: Any) -> None:
+def test_valid_arguments_are_accepted(url: str, args: Any) -> None:
     assert read_request(claim("http", url, args)).url.startswith(url.partition("#")[0])
 
 
-def test_a_host_that_no_name_server_could_know_is_a_failure() -> None:
+def test_a_host_name_that_is_too_long_for_dns_is_a_failure() -> None:
     outcome = http(f"http://{'x' * 70}.example/")
     assert outcome.result is Result.FAILED and outcome.error
 
@@ -105,7 +105,7 @@ def test_the_jobs_own_headers_replace_the_usual_ones(server: Server) -> None:
     assert seen.headers["content-type"] == "text/csv" and len(seen.names) == len(set(seen.names))
 
 
-# ---- what is answered
+# ---- responses
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,9 @@ def test_a_failure_names_the_status_in_words(server: Server) -> None:
     [(["2xx", 404], 404, Result.SUCCEEDED), ([200], 204, Result.FAILED), (["4xx"], 200, Result.FAILED),
      ([302], 302, Result.SUCCEEDED)],
 )  # fmt: skip
-def test_the_job_says_what_it_expects(server: Server, expect: list[Any], status: int, result: Result) -> None:
+def test_the_job_chooses_the_statuses_that_count_as_success(
+    server: Server, expect: list[Any], status: int, result: Result
+) -> None:
     assert answered(server, answer(f"{status} x"), {"expect": expect}).result is result
 
 
@@ -156,7 +158,9 @@ def test_the_job_says_what_it_expects(server: Server, expect: list[Any], status:
         (500, {"retry_after": "120"}, None),
     ],
 )
-def test_a_server_may_ask_to_wait(server: Server, status: int, given: dict[str, str], seconds: int | None) -> None:
+def test_retry_after_delays_the_next_attempt_by_at_most_a_day(
+    server: Server, status: int, given: dict[str, str], seconds: int | None
+) -> None:
     outcome = answered(server, answer(f"{status} x", **given))
     assert outcome.retry
     assert outcome.retry_in == (None if seconds is None else timedelta(seconds=seconds))
@@ -190,7 +194,7 @@ def test_odd_headers_are_kept_as_far_as_they_are_text(server: Server) -> None:
 
 
 @pytest.mark.parametrize("status", ["200 OK", "500 x"])
-def test_a_body_without_end_is_cut_and_the_cut_is_said(server: Server, status: str) -> None:
+def test_a_body_without_end_is_cut_and_marked_as_cut(server: Server, status: str) -> None:
     def flood(link: socket.socket) -> None:
         link.sendall(f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n[".encode())
         while True:
@@ -205,7 +209,7 @@ def test_a_body_without_end_is_cut_and_the_cut_is_said(server: Server, status: s
     wait_until(lambda: server.left, what="the server to be left alone")
 
 
-def test_a_body_that_was_packed_against_our_wish_is_not_unpacked(server: Server) -> None:
+def test_a_compressed_body_that_was_not_asked_for_stays_compressed(server: Server) -> None:
     outcome = answered(server, answer(body=b"\x1f\x8b\x08" + b"\0" * 50, content_encoding="gzip"))
     assert server.seen[0].headers["accept-encoding"] == "identity"
     assert outcome.value["headers"]["content-encoding"] == "gzip" and len(outcome.value["body"]) == 53
@@ -215,7 +219,7 @@ def test_a_body_that_was_packed_against_our_wish_is_not_unpacked(server: Server)
     "text", [b"HTTP/1.1 200 OK\r\n" + b"X-Flood: 1\r\n" * 100_000, b"SSH-2.0-OpenSSH\r\n\r\n", b"",
              b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"]
 )  # fmt: skip
-def test_what_is_no_answer_is_a_failure_that_is_retried(server: Server, text: bytes) -> None:
+def test_an_invalid_response_is_a_failure_that_is_retried(server: Server, text: bytes) -> None:
     def say(link: socket.socket) -> None:
         link.sendall(text)
 
@@ -225,7 +229,7 @@ def test_what_is_no_answer_is_a_failure_that_is_retried(server: Server, text: by
     assert outcome.error is not None and outcome.error.startswith("HTTP: ")
 
 
-def test_an_answer_that_changes_the_protocol_leaves_no_connection_taken(server: Server) -> None:
+def test_a_response_that_switches_protocols_frees_its_connection(server: Server) -> None:
     switch = b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: tcp\r\n\r\nmore"
     server.answers |= {"/switch": lambda link: link.sendall(switch), "/early": answer("413 x")}
 
@@ -242,7 +246,7 @@ def test_an_answer_that_changes_the_protocol_leaves_no_connection_taken(server: 
     assert last.result is Result.SUCCEEDED
 
 
-def test_nobody_listening_is_a_failure_that_is_retried() -> None:
+def test_a_refused_connection_is_a_failure_that_is_retried() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     outcome = http(f"http://127.0.0.1:{port}/")
@@ -253,7 +257,7 @@ def test_nobody_listening_is_a_failure_that_is_retried() -> None:
 # ---- httpx is an extra
 
 
-def test_without_httpx_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_httpx_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "pgsched.execute.http.client", raising=False)
     monkeypatch.delattr("pgsched.execute.http.client", raising=False)
     monkeypatch.setitem(sys.modules, "httpx", None)

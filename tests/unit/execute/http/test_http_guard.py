@@ -1,4 +1,7 @@
-"""Where HTTP jobs may go: public addresses, the operator's allow list, and one look at the name server."""
+"""HTTP jobs connect only to public or allowed addresses, and to the address that was checked.
+
+A name is resolved once for each request, so that a name server cannot change its answer after the check.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from tests.support.http.answering import answer, serving
      "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1",
      "2002:7f00:1::", "2002:a00:1::1", "2001::1", "100::1"],
 )  # fmt: skip
-def test_an_address_that_is_not_public(address: str) -> None:
+def test_private_and_special_addresses_are_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
@@ -35,7 +38,7 @@ def test_an_address_that_is_not_public(address: str) -> None:
     "address",
     ["8.8.8.8", "172.32.0.1", "192.0.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::"],
 )  # fmt: skip
-def test_an_address_that_is_public(address: str) -> None:
+def test_ordinary_addresses_are_public(address: str) -> None:
     assert is_public(ip_address(address))
 
 
@@ -61,7 +64,9 @@ def test_an_address_that_is_public(address: str) -> None:
         ("app.internal", "app.internal.evil", 80, "10.0.0.1", False),
     ],
 )
-def test_an_entry_of_the_allow_list(entry: str, host: str, port: int, address: str, allowed: bool) -> None:
+def test_an_allow_list_entry_allows_only_what_it_names(
+    entry: str, host: str, port: int, address: str, allowed: bool
+) -> None:
     assert AllowList.read([entry]).allows(host, port, ip_address(address)) is allowed
 
 
@@ -70,7 +75,7 @@ def test_an_entry_of_the_allow_list(entry: str, host: str, port: int, address: s
     ["", "*", "*.internal", "10.0.0.1/8", "10.0.0", "300.1.1.1", "a b", "http://a", "a:0", "a:70000", "a:", "a/8",
      "user@a", "[::1", "[a]:80", "10.0.0.0/8:80"],
 )  # fmt: skip
-def test_an_entry_that_is_none_is_refused(entry: str) -> None:
+def test_an_invalid_allow_list_entry_is_refused(entry: str) -> None:
     with pytest.raises(InputError, match="http-allow: "):
         AllowList.read([entry])
 
@@ -89,7 +94,7 @@ def ask(url: str, allow: list[str], **more: object) -> Outcome:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "[::1]", "127.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"]
 )
-def test_however_loopback_is_written_it_is_refused(host: str) -> None:
+def test_loopback_is_refused_in_every_spelling(host: str) -> None:
     with serving() as server:
         outcome = ask(f"http://{host}:{server.port}/", [])
         assert (outcome.result, outcome.retry) == (Result.FAILED, False)
@@ -105,7 +110,7 @@ def test_without_the_check_loopback_is_reached(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Rebinding:
-    """A name server whose first answer passes the check, and whose later ones are the address to protect."""
+    """A name server whose first answer passes the check, and whose later answers are a forbidden address."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked = 0
@@ -120,7 +125,7 @@ class Rebinding:
 
 
 def reached(monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome, Outcome]:
-    """The address that a rebinding name led to, and the outcomes of that run and of the next."""
+    """Return the address that a rebinding name led to, and the outcomes of that run and of the next."""
     names = Rebinding(monkeypatch)
     with serving(address="0.0.0.0") as server:
         addresses: list[str] = []
@@ -137,7 +142,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> tuple[str, Outcome, Outcome]:
         return addresses[0], first, second
 
 
-def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_that_was_checked(
+def test_a_rebinding_name_leads_to_the_address_that_was_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     address, first, second = reached(monkeypatch)
@@ -145,7 +150,7 @@ def test_a_name_that_is_answered_differently_the_next_time_leads_to_the_address_
     assert (second.result, second.retry) == (Result.FAILED, False)
 
 
-def test_check_the_name_and_then_connect_to_it_is_fooled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connecting_by_name_after_the_check_reaches_the_forbidden_address(monkeypatch: pytest.MonkeyPatch) -> None:
     async def by_name(self: Any, host: str, port: int, until: float) -> Any:
         filter_permitted(host, port, await self._addresses(host, port), self._allow)
         return await self._sockets.connect_tcp(host, port)
@@ -154,7 +159,7 @@ def test_check_the_name_and_then_connect_to_it_is_fooled(monkeypatch: pytest.Mon
     assert reached(monkeypatch)[0] == "127.0.0.1"
 
 
-def test_an_address_that_refuses_leaves_the_next_one_to_try() -> None:
+def test_after_a_refused_connection_the_next_address_is_tried() -> None:
     with serving(address="127.0.0.1") as server:
         server.answers["/"] = answer(body="x")
         outcome = ask(
@@ -163,7 +168,7 @@ def test_an_address_that_refuses_leaves_the_next_one_to_try() -> None:
         assert outcome.result is Result.SUCCEEDED
 
 
-def test_a_name_that_nobody_knows_is_a_failure_that_is_retried() -> None:
+def test_an_unknown_host_name_is_a_failure_that_is_retried() -> None:
     def unknown(host: str, port: int) -> list[str]:
         raise OSError(-2, "Name or service not known")
 

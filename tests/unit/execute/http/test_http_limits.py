@@ -1,4 +1,4 @@
-"""HTTP jobs: limits in time, cancellation, what is kept between requests, and whom TLS trusts."""
+"""HTTP jobs: time limits, cancellation, and what is kept between requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from tests.support.waiting import wait_until
 
 
 def drip(start: bytes) -> Callable[[socket.socket], None]:
-    """Sends this, and then a byte at a time without end, always soon enough for a limit on silence."""
+    """Return an answer that sends `start`, and then single bytes without end.
+
+    The bytes come often enough to pass a limit on silence.
+    """
 
     def say(link: socket.socket) -> None:
         link.sendall(start)
@@ -37,7 +40,7 @@ def drip(start: bytes) -> Callable[[socket.socket], None]:
     "say", [never, drip(b"HTTP/1.1 200 OK\r\nX-Slow: "), drip(b"HTTP/1.1 200 OK\r\n\r\n")],
     ids=["silence", "slow head", "slow body"],
 )  # fmt: skip
-def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(server: Server, say: Any) -> None:
+def test_a_response_that_takes_too_long_is_a_failure_that_is_retried(server: Server, say: Any) -> None:
     server.answers["/"] = say
     outcome = http(server.url(), {"connect_timeout_s": 0.3, "read_timeout_s": 0.3})
     assert (outcome.result, outcome.retry) == (Result.FAILED, True)
@@ -45,7 +48,7 @@ def test_an_answer_that_does_not_come_in_time_is_a_failure_that_is_retried(serve
     wait_until(lambda: server.left, what="the connection to be closed")
 
 
-def test_a_name_server_that_hangs_is_a_time_out(server: Server) -> None:
+def test_a_name_server_that_hangs_ends_in_the_connect_timeout(server: Server) -> None:
     def hang(host: str, port: int) -> list[str]:
         time.sleep(600)
         return []
@@ -66,7 +69,7 @@ def test_cancelling_aborts_the_request_at_once(server: Server, say: Any) -> None
     wait_until(lambda: server.left, what="the connection to be closed")
 
 
-def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
+def test_cancelled_requests_free_their_connections(server: Server) -> None:
     server.answers["/never"] = never
 
     async def main() -> Outcome:
@@ -84,7 +87,7 @@ def test_cancelled_requests_leave_no_connection_taken(server: Server) -> None:
     assert asyncio.run(main()).result is Result.SUCCEEDED
 
 
-def test_as_many_requests_as_the_worker_has_slots_are_under_way_at_once(server: Server) -> None:
+def test_as_many_requests_run_at_once_as_the_concurrency_allows(server: Server) -> None:
     together = threading.Barrier(20)
 
     def say(link: socket.socket) -> None:
@@ -115,7 +118,7 @@ def test_connections_are_kept_between_runs_and_cookies_are_not(server: Server) -
     assert all("cookie" not in seen.headers for seen in server.seen)
 
 
-def test_the_environment_sends_no_request_elsewhere(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_variables_of_the_environment_are_ignored(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving() as proxy:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, proxy.url())
@@ -123,6 +126,3 @@ def test_the_environment_sends_no_request_elsewhere(server: Server, monkeypatch:
             monkeypatch.delenv(name, raising=False)
         assert http(server.url()).result is Result.SUCCEEDED
         assert proxy.connections == 0
-
-
-# ---- TLS

@@ -1,4 +1,4 @@
-"""HTTP jobs: redirects are followed where the job says so, and judged like a job's own URL."""
+"""HTTP jobs follow redirects only if the job says so, and check each target like the job's own URL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_redirect_is_not_followed_unless_the_job_says_so(server: Server) -> No
     assert followed.result is Result.SUCCEEDED and followed.value["body"] == "fine"
 
 
-def test_redirects_end(server: Server) -> None:
+def test_more_than_five_redirects_are_refused(server: Server) -> None:
     server.answers["/"] = answer("307 x", location="/")
     outcome = http(server.url(), {"follow_redirects": True})
     assert (outcome.error, outcome.retry) == ("HTTP: more than 5 redirects", False)
@@ -42,14 +42,14 @@ def test_a_redirect_to_a_private_address_is_refused(server: Server) -> None:
     "location",
     ["file:///etc/passwd", "ftp://a.org/", "http://u:p@127.0.0.1/", "http://[", "http://a b/", "http://%61/"],
 )
-def test_a_redirect_that_no_job_could_ask_for_is_refused(server: Server, location: str) -> None:
+def test_a_redirect_to_an_invalid_url_is_refused(server: Server, location: str) -> None:
     server.answers["/"] = answer("302 x", location=location)
     outcome = http(server.url(), {"follow_redirects": True})
     assert (outcome.result, outcome.retry) == (Result.FAILED, False)
     assert outcome.error is not None and outcome.error.startswith("HTTP: redirect to ")
 
 
-def test_the_jobs_own_headers_do_not_leave_its_origin(server: Server) -> None:
+def test_the_jobs_own_headers_are_not_sent_to_another_origin(server: Server) -> None:
     with serving() as other:
         other.answers["/"] = answer()
         server.answers |= {"/out": answer("307 x", location=other.url()), "/in": answer("307 x", location="/")}

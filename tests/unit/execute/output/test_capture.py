@@ -1,4 +1,4 @@
-"""Records: what they keep, what they drop, and whose words they are."""
+"""Records of output: what they keep and drop, the rows they are stored as, and which output they capture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record(keep_bytes: int = 1 << 20) -> Record:
 
 
 def said(given: Record) -> str:
-    """Everything that a record has now."""
+    """Take and return all output that a record holds now."""
     taken = given.take()
     return b"".join(data for _, data in [*taken.head, *taken.tail]).decode()
 
@@ -39,7 +39,7 @@ def said(given: Record) -> str:
 # ---- records
 
 
-def test_a_record_that_nobody_reads_keeps_only_its_ends() -> None:
+def test_a_record_without_a_reader_keeps_only_the_ends() -> None:
     silent = Record(Journal(1 << 20), (1, 1), 1)
     for _ in range(10_000):
         silent.write("stdout", "x" * 100)
@@ -64,7 +64,7 @@ def test_the_middle_is_dropped_by_whole_lines_and_counted() -> None:
     assert taken.cut_lines == taken.cut_bytes // 10
 
 
-def test_many_floods_at_once_share_what_memory_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_floods_at_once_share_one_limit_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_module, "ALL_BYTES", 4 << 20)
     shared = journal()
     records = [Record(shared, (n, n), 1) for n in range(64)]
@@ -86,7 +86,7 @@ def test_a_closed_record_takes_nothing() -> None:
     assert said(given) == "" and given.take().progress is None
 
 
-def test_progress_is_told_once() -> None:
+def test_progress_is_reported_once() -> None:
     given = record()
     given.progress(1, 2, None)
     given.progress(2, 2, "done")
@@ -95,14 +95,14 @@ def test_progress_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("endless", [Decimal("1e400"), 10**400])
-def test_a_progress_that_json_has_no_number_for_is_not_told(endless: Any) -> None:
+def test_progress_that_json_cannot_express_is_not_reported(endless: Any) -> None:
     assert progress_to_json((endless, None, None)) is None
 
 
 # ---- pages
 
 
-def test_there_is_one_gap_however_often_something_is_dropped() -> None:
+def test_there_is_one_gap_however_often_lines_are_dropped() -> None:
     given, book = record(40_000), OutputRows(30_000)
     rows: dict[int, tuple[str, str]] = {}
     for turn in range(20):
@@ -119,13 +119,13 @@ def test_there_is_one_gap_however_often_something_is_dropped() -> None:
         cut = [text for stream, text in ordered if stream == "cut"]
         missing = (turn + 1) * 10_000 - len(kept)
         assert cut == ([f"[... {missing:,} bytes in {missing // 10:,} lines are left out ...]\n"] if missing else [])
-        if cut:  # and it stands where something is missing
+        if cut:  # the gap stands where lines are missing
             (place,) = [n for n, (stream, _) in enumerate(ordered) if stream == "cut"]
             before = "".join(text for _, text in ordered[:place])
             assert len(before) == 10_000
 
 
-def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() -> None:
+def test_a_row_that_grows_and_is_dropped_in_one_page_is_written_once() -> None:
     given, book = record(8000), OutputRows(6000)
     given.write("stdout", "h" * 1999 + "\n" + "first\n")
     book.page((1, 1), 1, given.take(), final=False)
@@ -138,7 +138,7 @@ def test_a_row_that_goes_on_and_is_dropped_in_the_same_page_is_written_once() ->
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_written_when_the_rows_are_its_beginning_and_its_end(seed: int) -> None:
+def test_the_rows_are_the_beginning_and_the_end_of_the_output(seed: int) -> None:
     chance = random.Random(seed)
     cap = chance.choice([400, 4000, 40_000])
     given, book, whole = record(cap), OutputRows(cap - cap // 4), ""
@@ -172,8 +172,10 @@ def test_whatever_is_written_when_the_rows_are_its_beginning_and_its_end(seed: i
 
 @contextmanager
 def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.StringIO, io.StringIO]]:
-    """Streams in place, in a process that nobody has set up logging for. Not a fixture: between the phases of a test
-    pytest puts its own streams and handlers there."""
+    """Install the streams in a process in which logging is not set up.
+
+    This is no fixture, because pytest installs its own streams and handlers between the phases of a test.
+    """
     out, err, root = io.StringIO(), io.StringIO(), logging.getLogger()
     with monkeypatch.context() as patch:
         patch.setattr(root, "handlers", [])
@@ -191,7 +193,7 @@ def in_place(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[io.StringIO, io.
             root.setLevel(level)
 
 
-def test_logging_that_nobody_set_up_is_kept_from_info_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_logging_set_up_records_from_info_on_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     given = record()
     with in_place(monkeypatch), capturing(given):
         logging.getLogger("a").debug("low")
@@ -204,7 +206,7 @@ def test_logging_that_nobody_set_up_is_kept_from_info_on(monkeypatch: pytest.Mon
     assert text.startswith("INFO a: some thing\nERROR a: bad\nTraceback") and text.endswith("ValueError: it\n")
 
 
-def test_a_warning_of_others_still_reaches_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warning_outside_an_attempt_still_reaches_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
     with in_place(monkeypatch) as (_, err):
         logging.getLogger("a").info("not this")
         logging.getLogger("a").warning("this")
@@ -225,7 +227,7 @@ def test_a_line_that_logging_writes_to_the_stream_is_kept_once(
     assert (out.getvalue(), err.getvalue()) == ("once\n" if propagate else "", "once\n")
 
 
-def test_what_is_printed_outside_belongs_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_printed_outside_an_attempt_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     given = record()
     with in_place(monkeypatch) as (out, _):
         with capturing(given):

@@ -1,4 +1,4 @@
-"""The attempts of a child process end in one way: nothing that an attempt left behind speaks into the next one."""
+"""All attempts of a child process end in the same way, and an ended attempt sends no more messages."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from pgsched import Run
 from pgsched.app.hooks import Hooks
+from pgsched.app.rules.retrying import ALWAYS
 from pgsched.errors import TaskError
 from pgsched.execute.output.record import Journal, Record
 from pgsched.execute.process_pool.child_attempt import ChildAttempts, Stop
@@ -17,7 +18,7 @@ from tests.support.executing import claim
 
 
 class Recorded:
-    """A relay that sends nothing, and remembers what it was given."""
+    """A relay that sends nothing, and records its calls."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []
@@ -37,7 +38,7 @@ class Recorded:
 
 
 @pytest.mark.parametrize("error", [None, TaskError("unknown parameter x"), MemoryError(), ValueError("odd")])
-def test_an_attempt_ends_in_the_same_way_when_its_arguments_do_not_fit(error: Exception | None) -> None:
+def test_an_attempt_whose_preparation_fails_ends_like_any_other(error: Exception | None) -> None:
     relay: Any = Recorded()
     runs: list[Run] = []
 
@@ -48,7 +49,7 @@ def test_an_attempt_ends_in_the_same_way_when_its_arguments_do_not_fit(error: Ex
             raise error
         return lambda: None
 
-    handler: Any = SimpleNamespace(prepare=prepare, takes_run=True, is_async=False, capture=False, no_retry=())
+    handler: Any = SimpleNamespace(prepare=prepare, takes_run=True, is_async=False, capture=False, retry_rule=ALWAYS)
     attempts = ChildAttempts({"t": handler}, Stop(), relay, Hooks())
     message = attempt_message(claim("task", "t"), None) | {"own": [60.0, None]}
     outcome = attempts.run(message)

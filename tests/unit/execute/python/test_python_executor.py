@@ -1,4 +1,4 @@
-"""Python handlers: on the loop and in threads, whatever they raise or return, and when they will not stop."""
+"""Python handlers on the loop and in threads: arguments, results, errors, and handlers that do not stop."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Unprintable(Exception):
 
 
 def outcomes_of(handler: Callable[..., Any], args: Any = None) -> list[Outcome]:
-    """The outcomes of a sync handler and of an async one that does the same."""
+    """Return the outcomes of a sync handler and of an async one that does the same."""
 
     async def as_async(*given: Any, **named: Any) -> Any:
         return handler(*given, **named)
 
     made = []
     for function in (handler, as_async):
-        app = App()
+        app = App("test")
         app.task(name="it")(function)
         made.append(execute(PythonExecutor(app.tasks, 2), claim("task", "it", args)))
     return made
@@ -45,7 +45,7 @@ def test_handlers_get_their_arguments_by_name_or_by_position() -> None:
 
 
 def test_a_handler_may_ask_for_its_run() -> None:
-    app = App()
+    app = App("test")
 
     @app.task
     def described(run: Run, word: str) -> list[Any]:
@@ -55,8 +55,8 @@ def test_a_handler_may_ask_for_its_run() -> None:
     assert outcome.value == [7, 3, 1, "hi", False]
 
 
-def test_sync_handlers_run_beside_the_loop_and_async_ones_on_it() -> None:
-    app = App()
+def test_sync_handlers_run_in_threads_and_async_handlers_on_the_loop() -> None:
+    app = App("test")
 
     @app.task
     def beside() -> str:
@@ -86,7 +86,7 @@ def test_sync_handlers_run_beside_the_loop_and_async_ones_on_it() -> None:
 )
 def test_whatever_a_handler_raises_becomes_a_failure(raised: BaseException, error: str) -> None:
     def handler() -> None:
-        raise type(raised)(*raised.args)  # a new one: a second raise would add to the old traceback
+        raise type(raised)(*raised.args)  # a new error: raising the old one again would add to its traceback
 
     for outcome in outcomes_of(handler):
         assert (outcome.result, outcome.error, outcome.retry) == (Result.FAILED, error, True)
@@ -94,7 +94,7 @@ def test_whatever_a_handler_raises_becomes_a_failure(raised: BaseException, erro
         assert "\0" not in outcome.traceback and "_run_" not in outcome.traceback
 
 
-def test_an_endless_error_is_cut() -> None:
+def test_a_very_long_error_is_cut() -> None:
     def handler() -> None:
         raise ValueError("x" * 1_000_000)
 
@@ -107,7 +107,7 @@ def test_an_endless_error_is_cut() -> None:
     [
         (object(), "the result (object) is not JSON"),
         (float("nan"), "the result (float) is not JSON"),
-        ({1, 2}, "the result (set) is not JSON"),
+        ({1, float("inf")}, "the result (set) is not JSON"),
         ("a\0b", "the result (str) holds a NUL character"),
         ("\ud800", "the result (str) holds half a surrogate pair"),
         ("x" * 1_100_000, "the result (str) takes 1,100,002 bytes"),
@@ -154,7 +154,7 @@ def test_a_handler_can_ask_for_a_retry_or_for_none() -> None:
 
 
 @pytest.mark.parametrize("after", [-1, float("inf"), timedelta(days=10_000)])
-def test_a_retry_that_no_database_could_store_is_a_plain_failure(after: Any) -> None:
+def test_a_retry_with_an_invalid_delay_uses_the_back_off(after: Any) -> None:
     def handler() -> None:
         raise Retry(after=after)
 
@@ -162,7 +162,7 @@ def test_a_retry_that_no_database_could_store_is_a_plain_failure(after: Any) -> 
 
 
 def test_an_unknown_task_is_retried_and_arguments_that_do_not_fit_are_not() -> None:
-    app = App()
+    app = App("test")
 
     @app.task
     def one(number: int) -> int:
@@ -178,7 +178,7 @@ def test_an_unknown_task_is_retried_and_arguments_that_do_not_fit_are_not() -> N
 
 
 def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
-    app, seen = App(), []
+    app, seen = App("test"), []
 
     @app.task
     async def sleeper() -> None:
@@ -194,8 +194,8 @@ def test_cancelling_an_async_handler_lets_it_clean_up() -> None:
     assert seen == ["on", "clean"] and executor.abandoned == 0
 
 
-def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> None:
-    app, seen = App(), []
+def test_a_sync_handler_that_heeds_run_cancelled_is_not_abandoned() -> None:
+    app, seen = App("test"), []
 
     @app.task
     def patient(run: Run) -> None:
@@ -209,10 +209,10 @@ def test_a_sync_handler_that_looks_at_its_run_stops_and_is_not_abandoned() -> No
 
 
 @pytest.mark.parametrize("batch", [None, 1])
-def test_an_attempt_for_which_there_is_no_thread_is_a_failure_that_is_retried(
+def test_an_attempt_without_a_thread_is_a_failure_that_is_retried(
     batch: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = App()
+    app = App("test")
     more: dict[str, Any] = {} if batch is None else {"batch": batch, "batch_wait": 0.01}
     app.task(name="t", **more)(lambda _=None: None)
 
@@ -226,7 +226,7 @@ def test_an_attempt_for_which_there_is_no_thread_is_a_failure_that_is_retried(
 
 
 def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> None:
-    app, seen, release = App(), [], threading.Event()
+    app, seen, release = App("test"), [], threading.Event()
 
     @app.task
     def stuck() -> None:
@@ -254,7 +254,7 @@ def test_a_stuck_thread_is_counted_until_it_ends_and_does_not_take_a_place() -> 
 
 
 def test_threads_are_used_again_and_end_with_the_executor() -> None:
-    app = App()
+    app = App("test")
 
     @app.task
     def ident() -> int:

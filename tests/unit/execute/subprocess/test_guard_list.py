@@ -1,4 +1,4 @@
-"""The list of a worker's guard: what it kills when the worker is gone."""
+"""The list of a worker's guard: the process groups that it kills when the worker is gone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pgsched.execute.subprocess.guard import watch_groups
+from pgsched.execute.subprocess.process_guard import watch_groups
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from pgsched.execute.subprocess.guard import watch_groups
         ("?5 +4 -4", {5}),
     ],
 )
-def test_a_guard_kills_what_has_begun_and_not_ended(lines: str, left: set[int]) -> None:
+def test_the_guard_kills_the_groups_that_have_begun_and_not_ended(lines: str, left: set[int]) -> None:
     ours, theirs = os.pipe()
     try:
         os.write(theirs, "".join(f"{line}\n" for line in lines.split()).encode())

@@ -1,4 +1,4 @@
-"""A webhook and a program that alerts are told to: whatever is at the other side, telling has an end and a result."""
+"""Webhooks for alerts: whatever the server answers, a delivery ends in time and has a result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TOLD = {"id": "pgsched-alert-1", "event": "opened", "text": "[alert] x"}
 
 @pytest.fixture
 def answering() -> Iterator[Callable[..., tuple[str, list[bytes]]]]:
-    """A server that answers the bytes that it is given, and goes on with `drip`, one a tenth of a second."""
+    """Return a function that starts a server, and returns its address and the requests that it received.
+
+    The server answers with `answer`, and goes on with `drip`, one byte every 0.1 s.
+    """
     listening = socket.create_server(("127.0.0.1", 0))
     over = threading.Event()
 
@@ -49,7 +52,7 @@ def answering() -> Iterator[Callable[..., tuple[str, list[bytes]]]]:
     listening.close()
 
 
-def test_an_answer_of_2xx_will_do_whatever_comes_behind_it(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_2xx_status_is_enough_although_the_body_does_not_end(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "WEBHOOK_S", 2.0)
     where, _ = answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x" * 1000)
     began = time.monotonic()
@@ -57,8 +60,8 @@ def test_an_answer_of_2xx_will_do_whatever_comes_behind_it(answering: Any, monke
     assert time.monotonic() - began < 30
 
 
-def test_an_answer_that_drips_is_cut_off(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each byte comes in time; all of it never does."""
+def test_a_slow_answer_is_cut_off_at_the_time_limit(answering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes within the limit, but the whole answer does not."""
     monkeypatch.setattr(sinks, "WEBHOOK_S", 0.5)
     where, _ = answering(b"HTTP/1.1 ", b" " * 600)
     began = time.monotonic()
@@ -67,7 +70,7 @@ def test_an_answer_that_drips_is_cut_off(answering: Any, monkeypatch: pytest.Mon
     assert time.monotonic() - began < 30
 
 
-def test_a_user_and_password_in_the_url_are_sent_as_such(answering: Any) -> None:
+def test_a_user_and_password_in_the_url_are_sent_as_basic_authorization(answering: Any) -> None:
     where, asked = answering(b"HTTP/1.1 204 No Content\r\n\r\n")
     make_webhook(f"http://eve:a%20b@{where}/hook?x=1")(TOLD)
     assert b"POST /hook?x=1 HTTP/1.1\r\n" in asked[0]
@@ -75,7 +78,7 @@ def test_a_user_and_password_in_the_url_are_sent_as_such(answering: Any) -> None
 
 
 @pytest.mark.parametrize("status", [301, 307, 404, 500])
-def test_anything_else_is_no_answer(answering: Any, status: int) -> None:
+def test_any_status_but_2xx_is_a_failed_delivery(answering: Any, status: int) -> None:
     where, _ = answering(f"HTTP/1.1 {status} No\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n".encode())
     with pytest.raises(NotDelivered, match=f"it answered {status}"):
         make_webhook(f"http://{where}/")(TOLD)
@@ -90,7 +93,7 @@ def test_a_url_that_cannot_be_called_is_refused_at_the_start(url: str) -> None:
         webhook_name(url)
 
 
-def test_the_line_for_people_is_a_line() -> None:
+def test_the_sentence_of_an_alert_is_one_line_without_control_characters() -> None:
     row = {"event": "opened", "job": "a", "kind": "failures", "details": "it\n said \x1b[31mno\x00"}
     assert sentence(row) == r"[alert] job a: failures: it said \x1b[31mno\x00"
     assert sentence(row | {"job": "a\u202eb\u200bc"}).startswith(r"[alert] job a\u202eb\u200bc: ")

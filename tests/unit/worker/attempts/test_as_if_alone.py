@@ -1,4 +1,4 @@
-"""Each attempt is as if it were alone: what a handler leaves, cancels or refuses reaches no other."""
+"""Attempts are isolated: what one handler leaves behind, cancels or refuses does not reach another attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.stage import Stage, briefly, play, quick
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 
 
-def test_what_a_handler_leaves_in_its_context_does_not_reach_the_next() -> None:
+def test_context_variables_that_a_handler_sets_do_not_reach_the_next_one() -> None:
     seen: list[str] = []
 
     async def spoils() -> None:
@@ -73,7 +73,7 @@ def test_a_cancellation_that_a_handler_takes_back_reaches_no_other_attempt(waits
     assert {result for _, result in stage.results()} == {"succeeded"}
 
 
-def test_a_timeout_that_is_over_before_the_handler_begins_reaches_no_other_attempt() -> None:
+def test_a_timeout_before_the_handler_begins_reaches_no_other_attempt() -> None:
     async def at_once(run: Run) -> None:
         pass
 
@@ -89,7 +89,7 @@ def test_a_timeout_that_is_over_before_the_handler_begins_reaches_no_other_attem
     assert stage.results()[2] == ("briefly", "succeeded")
 
 
-def test_a_place_is_as_new_after_its_attempt_was_cancelled() -> None:
+def test_a_place_works_as_before_after_its_attempt_was_cancelled() -> None:
     async def long() -> None:
         await asyncio.sleep(3600)
 
@@ -110,7 +110,7 @@ def test_a_place_is_as_new_after_its_attempt_was_cancelled() -> None:
     assert stage.results() == [("long", "cancelled"), ("has_a_timeout", "succeeded")]
 
 
-def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_place_is_as_new() -> None:
+def test_a_swallowed_cancellation_keeps_the_result_and_reaches_no_other() -> None:
     async def swallows() -> str:
         try:
             await asyncio.sleep(3600)
@@ -135,7 +135,7 @@ def test_a_handler_that_swallows_its_cancellation_keeps_its_result_and_its_place
     assert [outcome.value for _, outcome in stage.told] == ["done all the same", 0]
 
 
-def test_a_timeout_is_told_as_one() -> None:
+def test_a_timeout_is_settled_as_timed_out() -> None:
     async def long() -> None:
         await asyncio.sleep(3600)
 
@@ -149,7 +149,7 @@ def test_a_timeout_is_told_as_one() -> None:
     assert [(o.result, o.error) for _, o in stage.told] == [(Result.TIMED_OUT, "timed out after 0.02 s")]
 
 
-def test_a_handler_that_refuses_to_stop_is_left_behind_and_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handler_that_refuses_to_stop_is_abandoned_and_loses_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt, "ABANDON_MARGIN_S", 0.02)
     free = asyncio.Event()
 
@@ -177,7 +177,7 @@ def test_a_handler_that_refuses_to_stop_is_left_behind_and_loses_its_place(monke
     assert stage.results() == [("stubborn", "cancelled"), *[("quick", "succeeded")] * 3], "and nothing is told twice"
 
 
-def test_a_run_says_that_it_is_cancelled_before_its_handler_is_told() -> None:
+def test_run_cancelled_is_set_before_the_handler_is_cancelled() -> None:
     seen: list[tuple[str, bool]] = []
 
     async def looks(run: Run) -> None:
@@ -207,7 +207,7 @@ def test_a_run_says_that_it_is_cancelled_before_its_handler_is_told() -> None:
     assert stage.results() == [("looks", "cancelled"), ("cancels_a_part", "succeeded")]
 
 
-def test_a_handler_that_cancels_its_place_later_costs_no_place() -> None:
+def test_a_handler_that_cancels_its_task_later_costs_no_place() -> None:
     async def cancels_later() -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -246,8 +246,8 @@ def test_a_context_variable_that_cannot_be_compared_ends_no_worker() -> None:
     play(stage, scene)
 
 
-def test_what_is_said_of_a_worker_that_has_had_its_last_run_is_of_no_attempt() -> None:
-    """Log lines would name the run that the place had before."""
+def test_log_lines_about_the_last_run_of_a_worker_name_no_attempt() -> None:
+    """Otherwise log lines would name the run that had the place before."""
     said: list[Any] = []
 
     async def scene() -> None:

@@ -1,4 +1,4 @@
-"""Batched handlers: attempts gather for one call, and each is settled by itself."""
+"""Batched handlers: attempts are gathered for one call, and each is settled by itself."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pgsched.core.model import Result
 from tests.support.attempts.batches import Bench, run
 
 
-def test_a_call_gets_as_many_as_gather_and_more_than_there_are_places() -> None:
-    app, calls = App(), []
+def test_a_batch_may_hold_more_attempts_than_the_worker_has_places() -> None:
+    app, calls = App("test"), []
 
     @app.task(name="many", batch=5, batch_wait=0.05)
     async def many(items: list[Item]) -> list[int]:
@@ -34,8 +34,8 @@ def test_a_call_gets_as_many_as_gather_and_more_than_there_are_places() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_on_error_hook_hears_of_each_item_that_failed(whole: bool) -> None:
-    app, heard = App(), []
+def test_an_on_error_hook_is_called_for_each_item_that_failed(whole: bool) -> None:
+    app, heard = App("test"), []
 
     @app.on_error
     def note(run: Run, error: BaseException) -> None:
@@ -61,7 +61,7 @@ def test_an_on_error_hook_hears_of_each_item_that_failed(whole: bool) -> None:
 
 
 def test_each_item_is_settled_by_itself_and_at_once() -> None:
-    app = App()
+    app = App("test")
     go = asyncio.Event()
 
     @app.task(name="many", batch=4)
@@ -86,8 +86,8 @@ def test_each_item_is_settled_by_itself_and_at_once() -> None:
     run(test)
 
 
-def test_what_was_said_of_an_item_stays_although_the_handler_goes_on_with_the_same_dict() -> None:
-    app = App()
+def test_the_result_of_an_item_stays_if_the_handler_reuses_its_dict() -> None:
+    app = App("test")
 
     @app.task(name="many", batch=3)
     async def many(items: list[Item]) -> None:
@@ -106,8 +106,8 @@ def test_what_was_said_of_an_item_stays_although_the_handler_goes_on_with_the_sa
     run(test)
 
 
-def test_an_exception_fails_those_of_which_nothing_was_said() -> None:
-    app = App()
+def test_an_exception_fails_the_items_without_an_outcome() -> None:
+    app = App("test")
 
     @app.task(name="many", batch=2)
     def many(items: list[Item]) -> None:
@@ -123,8 +123,8 @@ def test_an_exception_fails_those_of_which_nothing_was_said() -> None:
     run(test)
 
 
-def test_a_wrong_answer_fails_all() -> None:
-    app = App()
+def test_a_return_value_of_the_wrong_length_fails_all_items() -> None:
+    app = App("test")
 
     @app.task(name="many", batch=2)
     def many(items: list[Item]) -> Any:
@@ -152,11 +152,11 @@ def test_a_wrong_answer_fails_all() -> None:
         ({"batch": 2, "capture": True}, "task x: capture: is for one run at a time, not for a batch"),
     ],
 )
-def test_wrong_batches_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_of_batches_are_refused(options: dict[str, Any], message: str) -> None:
     def x(items: list[Item]) -> None: ...
 
     with pytest.raises(TaskError) as raised:
-        App().task(name="x", **options)(x)
+        App("test").task(name="x", **options)(x)
     assert str(raised.value) == message
 
 
@@ -164,11 +164,11 @@ def test_a_handler_that_does_not_take_a_list_is_refused() -> None:
     def x() -> None: ...
 
     with pytest.raises(TaskError, match="its handler is called with one argument, the list of items"):
-        App().task(name="x", batch=2)(x)
+        App("test").task(name="x", batch=2)(x)
 
 
 def test_one_run_alone_is_called_as_a_batch_of_one() -> None:
-    app = App()
+    app = App("test")
 
     @app.task(name="many", batch=2)
     def many(items: list[Item]) -> list[Any]:

@@ -1,10 +1,11 @@
-"""Calls of batched handlers that take too long, are cancelled or stopped: what becomes of each of their runs."""
+"""The outcomes of runs whose batch call takes too long, is cancelled, or is stopped with the worker."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from tests.support.attempts.batches import Bench, run
 
 
 def test_a_call_that_takes_too_long_times_out_and_frees_its_place() -> None:
-    app = App()
+    app = App("test")
 
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> None:
@@ -36,8 +37,8 @@ def test_a_call_that_takes_too_long_times_out_and_frees_its_place() -> None:
     run(test)
 
 
-def test_a_call_that_cancels_itself_fails_all_of_which_nothing_was_said() -> None:
-    app = App()
+def test_a_call_that_cancels_itself_fails_the_items_without_an_outcome() -> None:
+    app = App("test")
 
     @app.task(name="many", batch=3)
     async def many(items: list[Item]) -> None:
@@ -58,8 +59,8 @@ def test_a_call_that_cancels_itself_fails_all_of_which_nothing_was_said() -> Non
     run(test)
 
 
-def test_runs_time_out_when_their_call_has_ended_and_what_it_says_meanwhile_counts() -> None:
-    app, go = App(), asyncio.Event()
+def test_runs_time_out_only_after_their_call_and_its_late_outcomes_count() -> None:
+    app, go = App("test"), asyncio.Event()
     stopped = asyncio.Event()
 
     @app.task(name="many", batch=2)
@@ -87,20 +88,21 @@ def test_runs_time_out_when_their_call_has_ended_and_what_it_says_meanwhile_coun
 
 def test_runs_of_a_call_that_does_not_end_time_out_after_kill_after(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "MARGIN_S", 0.05)
-    app, free = App(), asyncio.Event()
+    app, free = App("test"), asyncio.Event()
+    cancelled_at: list[float] = []
 
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await free.wait()
+        cancelled_at.append(time.monotonic())
         await free.wait()
 
     async def test() -> None:
         bench = Bench(app)
         bench.take(1, 2, timeout_s=0.05, kill_after_s=0.1)
-        await asyncio.sleep(0.15)
-        assert bench.settled == {}
         await bench.all_settled(2)
+        assert time.monotonic() - cancelled_at[0] >= 0.1, "not before kill_after"
         assert {outcome.result for outcome in bench.settled.values()} == {Result.TIMED_OUT}
         assert bench.executor.abandoned == 1
         free.set()
@@ -109,8 +111,8 @@ def test_runs_of_a_call_that_does_not_end_time_out_after_kill_after(monkeypatch:
     run(test)
 
 
-def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> None:
-    app, go = App(), asyncio.Event()
+def test_a_cancelled_run_leaves_its_call_which_goes_on_for_the_others() -> None:
+    app, go = App("test"), asyncio.Event()
     ended: list[str] = []
 
     @app.task(name="many", batch=2)
@@ -143,10 +145,10 @@ def test_one_that_is_cancelled_leaves_and_the_call_goes_on_for_the_others() -> N
 
 
 @pytest.mark.parametrize("in_thread", [True, False])
-def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_meanwhile_counts(
+def test_at_a_stop_runs_end_only_after_their_call_and_late_outcomes_count(
     in_thread: bool,
 ) -> None:
-    app, called, stopped, go = App(), threading.Event(), threading.Event(), threading.Event()
+    app, called, stopped, go = App("test"), threading.Event(), threading.Event(), threading.Event()
 
     def plain(items: list[Item]) -> None:
         called.set()
@@ -187,8 +189,8 @@ def test_at_a_stop_runs_are_given_up_when_their_call_has_ended_and_what_it_says_
     run(test)
 
 
-def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_run() -> None:
-    app, called = App(), asyncio.Event()
+def test_the_results_that_a_stopped_call_returns_count() -> None:
+    app, called = App("test"), asyncio.Event()
 
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> list[Any]:
@@ -209,12 +211,12 @@ def test_what_a_call_returns_although_it_was_stopped_counts_as_it_does_of_one_ru
     run(test)
 
 
-def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_after(
+def test_at_a_stop_runs_of_an_endless_call_end_after_kill_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempt, "ABANDON_MARGIN_S", 0.05)
     monkeypatch.setattr(batches, "MARGIN_S", 0.1)
-    app, called, free = App(), asyncio.Event(), asyncio.Event()
+    app, called, free = App("test"), asyncio.Event(), asyncio.Event()
 
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> None:
@@ -241,8 +243,8 @@ def test_at_a_stop_runs_of_a_call_that_does_not_end_are_given_up_after_kill_afte
     run(test)
 
 
-def test_the_last_of_a_call_to_be_cancelled_waits_for_its_end() -> None:
-    app, called, go = App(), asyncio.Event(), asyncio.Event()
+def test_the_last_cancelled_run_of_a_call_ends_only_with_the_call() -> None:
+    app, called, go = App("test"), asyncio.Event(), asyncio.Event()
 
     @app.task(name="many", batch=2)
     async def many(items: list[Item]) -> None:
@@ -268,8 +270,8 @@ def test_the_last_of_a_call_to_be_cancelled_waits_for_its_end() -> None:
     run(test)
 
 
-def test_one_that_is_cancelled_while_it_gathers_is_not_called() -> None:
-    app, calls = App(), []
+def test_a_run_that_is_cancelled_while_its_batch_gathers_is_not_called() -> None:
+    app, calls = App("test"), []
 
     @app.task(name="many", batch=3, batch_wait=0.2)
     async def many(items: list[Item]) -> None:

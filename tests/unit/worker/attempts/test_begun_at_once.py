@@ -1,4 +1,4 @@
-"""What is seen, asked and said of an attempt is the same where the runner makes its first step itself."""
+"""Attempts behave the same whether the runner makes their first step itself, or leaves it to the executor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.stage import Stage, play, staged
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
+def test_an_attempt_in_its_first_step_is_listed_as_running(at_once: bool) -> None:
     seen: list[list[tuple[str, bool]]] = []
 
     async def looks() -> None:
@@ -33,11 +33,13 @@ def test_what_is_being_begun_is_among_what_is_running(at_once: bool) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_once: bool) -> None:
+def test_run_cancelled_is_set_before_a_waiting_handler_is_cancelled(at_once: bool) -> None:
     seen: list[bool] = []
+    begun = asyncio.Event()
 
     async def waits(run: Run) -> None:
         run.log("said")
+        begun.set()
         try:
             await asyncio.sleep(10)
         finally:
@@ -47,7 +49,7 @@ def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_
 
     async def scene(stage: Stage) -> None:
         claims = stage.give("waits")
-        await asyncio.sleep(0.01)
+        await begun.wait()
         assert stage.runner.attempt_of(claims[0].key) is not None
         stage.runner.end([claims[0].key], EndReason.CANCEL)
         await stage.all_told(1)
@@ -60,7 +62,7 @@ def test_a_handler_that_has_waited_is_told_by_its_run_before_it_is_cancelled(at_
 
 @pytest.mark.parametrize("extends", [True, False])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_a_handler_asks_before_it_waits_holds_afterwards(at_once: bool, extends: bool) -> None:
+def test_an_extension_before_the_first_wait_holds_afterwards(at_once: bool, extends: bool) -> None:
     left: list[float | None] = []
 
     async def slow(run: Run) -> None:
@@ -82,7 +84,7 @@ def test_what_a_handler_asks_before_it_waits_holds_afterwards(at_once: bool, ext
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_said_after_an_attempt_is_none_of_it(at_once: bool, waits: bool) -> None:
+def test_log_lines_after_the_end_of_an_attempt_are_not_recorded(at_once: bool, waits: bool) -> None:
     runs: list[Run] = []
 
     async def keeps(run: Run) -> None:
@@ -102,7 +104,7 @@ def test_what_is_said_after_an_attempt_is_none_of_it(at_once: bool, waits: bool)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_handler_that_held_up_the_loop_beyond_its_time_and_ends_at_once_has_succeeded(at_once: bool) -> None:
+def test_a_handler_that_blocked_the_loop_past_its_timeout_may_still_succeed(at_once: bool) -> None:
     async def late(run: Run) -> None:
         time.sleep(0.03)  # noqa: ASYNC251
         await asyncio.sleep(0)

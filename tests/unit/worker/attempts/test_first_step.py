@@ -1,4 +1,4 @@
-"""An attempt that never waits comes to what it comes to where its executor makes it step by step."""
+"""An attempt that the runner makes inline has the same outcome as one that the executor makes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def says_waits_and_fails(run: Run) -> None:
 
 
 async def ends_it_by_itself(run: Run) -> str:
-    """As `run.transaction()` does."""
+    """Settle the run itself, as `run.transaction()` does."""
     run.own.settling(True)
     return "not kept"
 
@@ -139,7 +139,7 @@ async def says_waits_and_cancels_itself(run: Run) -> None:
 
 
 async def needs(what: int) -> int:
-    """Nobody gives it any."""
+    """The tests do not give this handler its argument."""
     return what
 
 
@@ -163,7 +163,7 @@ HANDLERS = [
 
 
 def told(handler: Callable[..., Any], *, at_once: bool) -> list[tuple[str, Outcome]]:
-    """What becomes of two attempts of it and of one of another task, in one place."""
+    """Return the outcomes of two attempts of the handler and one of another task, all in one place."""
     if not inspect.iscoroutinefunction(handler):
         handler = (
             inspect.markcoroutinefunction(handler) if hasattr(inspect, "markcoroutinefunction") else wrapped(handler)
@@ -186,14 +186,14 @@ def wrapped(handler: Callable[..., Any]) -> Any:
 
 
 @pytest.mark.parametrize("handler", HANDLERS)
-def test_an_attempt_comes_to_the_same_with_a_first_step_of_its_own(handler: Callable[..., Any]) -> None:
+def test_an_inline_attempt_has_the_same_outcome_as_one_of_the_executor(handler: Callable[..., Any]) -> None:
     ways = [told(handler, at_once=at_once) for at_once in (True, False)]
     assert ways[0] == ways[1]
     assert ways[0][2][0] == "other"
     assert all("/pgsched/worker/" not in (outcome.traceback or "") for _, outcome in ways[0])
 
 
-def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
+def test_only_a_known_task_with_fitting_arguments_is_made_inline() -> None:
     async def scene() -> None:
         stage = Stage({"t": returns})
         executor = stage.runner.executors["task"]
@@ -211,7 +211,7 @@ def test_what_is_made_at_once_is_what_needs_nothing_but_its_arguments() -> None:
 
 
 @pytest.mark.parametrize("args", [{}, {"n": 2}])
-def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
+def test_an_inline_attempt_may_omit_arguments_with_a_default(args: dict[str, Any]) -> None:
     async def doubles(run: Run, n: int = 1) -> int:
         return 2 * n
 
@@ -230,7 +230,7 @@ def test_what_has_a_default_need_not_be_given(args: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_fits_is_asked_of_each_of_a_task(at_once: bool) -> None:
+def test_the_arguments_of_each_run_of_a_task_are_checked(at_once: bool) -> None:
     async def takes(what: int, more: int = 0) -> int:
         return what + more
 
@@ -248,7 +248,7 @@ def test_what_fits_is_asked_of_each_of_a_task(at_once: bool) -> None:
     ]  # fmt: skip
 
 
-def test_a_functions_own_attributes_are_none_of_its_task() -> None:
+def test_attributes_of_a_function_do_not_change_its_task() -> None:
     async def marked(n: int = 1) -> int:
         return n
 

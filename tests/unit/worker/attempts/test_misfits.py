@@ -1,4 +1,4 @@
-"""Runs whose arguments do not fit: how the database is asked what becomes of them."""
+"""Misfits, which are runs whose arguments do not fit: how a worker asks the database about their release."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MINE = Registration("w", "0", "shop", 8, None, ["task"], ["a", "b"], 30.0, relea
 
 
 class Server:
-    """Counts the connections that are open at once, and what is asked on them."""
+    """A server that counts the connections open at once, and the questions asked on them."""
 
     def __init__(self) -> None:
         self.open = self.most = self.asked = 0
@@ -52,7 +52,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return made
 
 
-def test_many_that_do_not_fit_share_a_connection_and_an_answer(server: Server) -> None:
+def test_many_misfits_share_one_connection_and_one_answer_for_each_task(server: Server) -> None:
     async def scene() -> set[str]:
         mine = Misfits("", MINE)
         outcomes = await asyncio.gather(*(mine.outcome("ab"[n % 2], "no") for n in range(100)))
@@ -62,7 +62,7 @@ def test_many_that_do_not_fit_share_a_connection_and_an_answer(server: Server) -
     assert (server.most, server.asked) == (1, 2)
 
 
-def test_who_comes_while_the_answer_is_on_its_way_gets_a_younger_one(server: Server) -> None:
+def test_a_misfit_that_comes_during_a_question_gets_a_newer_answer(server: Server) -> None:
     async def scene() -> list[str]:
         mine = Misfits("", MINE)
         first = asyncio.create_task(mine.outcome("a", "no"))
@@ -74,7 +74,7 @@ def test_who_comes_while_the_answer_is_on_its_way_gets_a_younger_one(server: Ser
     assert server.asked == 2
 
 
-def test_where_nobody_answers_the_run_waits(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misfit_is_snoozed_if_the_database_is_unreachable(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async def unreachable(*_: object, **__: object) -> Any:
         raise DatabaseUnreachable("gone")
 

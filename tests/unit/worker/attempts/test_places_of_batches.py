@@ -1,4 +1,4 @@
-"""The places of batched handlers' calls, beside those of other work."""
+"""Calls of batched handlers take places of the worker, and share them with other work."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pgsched.worker.attempts import capacity
 from tests.support.attempts.batches import Bench, run
 
 
-def test_calls_take_places_and_other_tasks_have_theirs() -> None:
-    app, go = App(), asyncio.Event()
+def test_each_call_takes_one_place_and_other_tasks_still_run() -> None:
+    app, go = App("test"), asyncio.Event()
     running = 0
     most = 0
 
@@ -44,7 +44,7 @@ def test_calls_take_places_and_other_tasks_have_theirs() -> None:
 
 
 def test_a_call_gets_a_place_however_much_other_work_there_is() -> None:
-    app, called = App(), asyncio.Event()
+    app, called = App("test"), asyncio.Event()
     made = 0
 
     @app.task(name="many", batch=2)
@@ -70,8 +70,8 @@ def test_a_call_gets_a_place_however_much_other_work_there_is() -> None:
     run(test)
 
 
-def test_other_work_has_its_turns_between_calls() -> None:
-    app, calls, before = App(), 0, list[int]()
+def test_other_work_runs_between_calls() -> None:
+    app, calls, before = App("test"), 0, list[int]()
 
     @app.task(name="many", batch=1)
     async def many(items: list[Item]) -> None:
@@ -95,9 +95,9 @@ def test_other_work_has_its_turns_between_calls() -> None:
     run(test)
 
 
-def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempts_whose_call_waits_for_a_place_reduce_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capacity, "PARKED_S", 60.0)
-    app, go = App(), asyncio.Event()
+    app, go = App("test"), asyncio.Event()
 
     @app.task(name="many", batch=3, batch_wait=0.05)
     async def many(items: list[Item]) -> None:
@@ -118,8 +118,7 @@ def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytes
         await bench.until(lambda: len(bench.runner) == 3)
         assert bench.runner.room() == 11, "those that still gather take none"
         bench.take(-2, task="one")
-        await asyncio.sleep(0.1)
-        assert bench.runner.room() == 8
+        await bench.until(lambda: bench.runner.room() == 8)
         bench.take(*range(3, 12))
         go.set()
         await bench.all_settled(14)
@@ -128,8 +127,8 @@ def test_attempts_whose_call_waits_for_a_place_count_as_taken(monkeypatch: pytes
     run(test)
 
 
-def test_a_worker_that_stops_serves_what_has_gathered() -> None:
-    app = App()
+def test_a_worker_that_stops_still_runs_the_gathered_attempts() -> None:
+    app = App("test")
 
     @app.task(name="many", batch=10, batch_wait=0.05)
     def many(items: list[Item]) -> None:

@@ -1,4 +1,4 @@
-"""Attempts at plain functions, which run in threads."""
+"""Attempts of plain functions, which run in threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pgsched import log
 from tests.support.attempts.plain_functions import Long, give_all, python
 from tests.support.executing import holds
-from tests.support.stage import Stage, play
+from tests.support.stage import Stage, loop_turns, play
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="clean")
 
@@ -29,7 +29,7 @@ def fails() -> None:
     raise ValueError("no")
 
 
-# ---- what each attempt comes to
+# ---- outcomes
 
 
 @pytest.mark.parametrize("args", [{"j": 1}, {"i": 1, "j": 1}], ids=str)
@@ -69,7 +69,7 @@ def test_a_missing_argument_is_refused() -> None:
     assert stage.told[0][1].retry is False
 
 
-def test_a_worker_that_may_run_so_many_starts_no_more() -> None:
+def test_a_worker_with_a_limit_of_runs_starts_no_more() -> None:
     stage = Stage({"t": quick})
     stage.runner.buffer.runs_left = 2
     stage.runner.buffer.on_last = stage.runner.stop
@@ -91,7 +91,8 @@ def test_a_claim_that_is_given_again_is_attempted_once() -> None:
         claims = await long.has_begun(stage)
         stage.runner.capacity.busy -= 1
         stage.runner.take([claims[0]], time.monotonic())
-        await asyncio.sleep(0.05)
+        await stage.all_told(3)  # the other place has made the other attempts
+        await loop_turns()
         long.go.set()
         await stage.all_told(4)
         await holds(stage.runner.is_idle)
@@ -100,7 +101,7 @@ def test_a_claim_that_is_given_again_is_attempted_once() -> None:
     assert (long.seen, len(stage.told)) == ([0, 1, 2, 3], 4)
 
 
-def test_it_is_to_be_seen_what_is_being_made() -> None:
+def test_a_running_attempt_is_listed_and_takes_a_place() -> None:
     long = Long()
     stage = long.stage()
 
@@ -121,23 +122,25 @@ def test_it_is_to_be_seen_what_is_being_made() -> None:
     play(stage, scene)
 
 
-def test_a_place_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None:
+def test_a_place_whose_task_is_cancelled_by_an_ended_handler_is_replaced() -> None:
     long = Long()
+    places: list[asyncio.Task[Any]] = []
 
     def work(i: int = -1) -> int:
         return long(i)
 
-    async def leaves_a_timer() -> None:
+    async def leaves_its_task() -> None:
         task = asyncio.current_task()
         assert task is not None
-        asyncio.get_running_loop().call_later(0.05, task.cancel)
+        places.append(task)
 
-    stage = Stage({"a": leaves_a_timer, "t": work})
+    stage = Stage({"a": leaves_its_task, "t": work})
 
     async def scene(stage: Stage) -> None:
         stage.give("a")
         await long.has_begun(stage)
-        await asyncio.sleep(0.15)
+        places[0].cancel()
+        await holds(places[0].done)
         long.go.set()
         await stage.all_told(5)
         await holds(stage.runner.is_idle)
@@ -147,8 +150,8 @@ def test_a_place_whose_task_is_cancelled_by_what_has_ended_is_replaced() -> None
     assert stage.runner.capacity.busy == 0
 
 
-def test_an_attempt_that_ended_before_is_told_of_then() -> None:
-    """Though the task of its place was cancelled, and another attempt goes on."""
+def test_an_ended_attempt_is_settled_although_its_place_is_cancelled() -> None:
+    """The task of its place is cancelled while the next attempt is running."""
     long = Long()
     stage = long.stage()
 
@@ -169,8 +172,8 @@ def test_an_attempt_that_ended_before_is_told_of_then() -> None:
 # ---- leases
 
 
-def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed() -> None:
-    """A process that was frozen may have lost what it holds."""
+def test_no_attempt_begins_for_a_claim_whose_deadline_has_passed() -> None:
+    """A process that was frozen may have lost its claims."""
     long = Long()
     stage = long.stage()
 
@@ -186,10 +189,10 @@ def test_no_attempt_begins_at_a_claim_whose_deadline_has_passed() -> None:
     assert stage.results() == [("t", "succeeded"), *[("t", "released")] * 3]
 
 
-# ---- what it leaves behind
+# ---- logs
 
 
-def test_what_is_said_at_the_end_of_an_attempt_is_said_of_its_own_run() -> None:
+def test_log_lines_at_the_end_of_an_attempt_name_its_own_run() -> None:
     stage = Stage({"t": fails})
     said: list[Any] = []
     stage.runner.settle = lambda claims, outcome: said.append((claims[0].id, log.ATTEMPT.get().id))
@@ -205,7 +208,7 @@ def test_what_is_said_at_the_end_of_an_attempt_is_said_of_its_own_run() -> None:
 # ---- threads
 
 
-def test_where_no_thread_is_to_be_had_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_for_which_no_thread_can_start_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage({"t": quick})
 
     def none(*_: Any) -> Any:

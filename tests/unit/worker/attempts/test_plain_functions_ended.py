@@ -1,4 +1,4 @@
-"""Plain functions that are ended while they run: by a limit, a cancellation, a loss or the worker's stop."""
+"""Plain functions ended while they run: by a timeout, a cancellation, a lost claim or the worker's stop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pgsched import Run
 from pgsched.worker.attempts.attempt import EndReason
 from tests.support.attempts.plain_functions import Long, give_all, python
 from tests.support.executing import holds
-from tests.support.stage import Stage, play
+from tests.support.stage import Stage, loop_turns, play
 
 
-def test_a_time_limit_ends_the_one_that_is_being_made() -> None:
+def test_a_timeout_ends_the_running_attempt_and_not_the_waiting_claims() -> None:
     long = Long()
     stage = long.stage()
     limit = timedelta(seconds=0.05)
@@ -34,17 +34,17 @@ def test_a_time_limit_ends_the_one_that_is_being_made() -> None:
     assert [outcome.value for _, outcome in others] == [1, 2, 3]
 
 
-def test_a_time_limit_is_for_each_and_not_for_all() -> None:
-    stage = Stage({"t": lambda: time.sleep(0.03)})
+def test_a_timeout_is_for_each_attempt_and_not_for_all_together() -> None:
+    stage = Stage({"t": lambda: time.sleep(0.05)})
 
-    give_all(stage, *"tttttt", timeout=timedelta(seconds=0.1))
+    give_all(stage, *"tttttt", timeout=timedelta(seconds=0.25))  # less than all together take
     assert stage.results() == [("t", "succeeded")] * 6
 
 
 @pytest.mark.parametrize(
     ("why", "result"), [(EndReason.CANCEL, "cancelled"), (EndReason.DEADLINE, "interrupted")], ids=str
 )
-def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: EndReason, result: str) -> None:
+def test_ending_the_running_attempt_does_not_end_the_waiting_claims(why: EndReason, result: str) -> None:
     long = Long()
     stage = long.stage()
 
@@ -60,7 +60,7 @@ def test_the_one_that_is_being_made_is_ended_and_the_others_are_not(why: EndReas
     ]  # fmt: skip
 
 
-def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_made_goes_on() -> None:
+def test_cancelling_a_waiting_claim_does_not_end_the_running_attempt() -> None:
     long = Long()
     stage = long.stage()
 
@@ -68,7 +68,7 @@ def test_a_cancelled_claim_that_was_not_begun_is_let_go_of_and_what_is_being_mad
         claims = await long.has_begun(stage)
         stage.runner.beaten([], frozenset({claims[2].key}))
         assert stage.results() == [("t", "cancelled")]
-        await asyncio.sleep(0.05)
+        await loop_turns()
         long.go.set()
         await stage.all_told(4)
 
@@ -94,7 +94,7 @@ def test_a_lost_claim_is_not_settled() -> None:
 
 
 def heeds(run: Run, long: Long, i: int) -> str:
-    """Lasts until it is told to stop; the others do nothing."""
+    """Run until the run is cancelled if `i` is 0, otherwise return at once."""
     if i == 0:
         run.log("waits")
         long.begun.set()
@@ -106,7 +106,7 @@ def heeds(run: Run, long: Long, i: int) -> str:
 
 
 @pytest.mark.parametrize(("why", "result"), [(EndReason.CANCEL, "cancelled"), (EndReason.LOST, None)], ids=str)
-def test_a_handler_hears_through_its_run_that_it_is_to_stop(why: EndReason, result: str | None) -> None:
+def test_a_handler_learns_from_its_run_that_it_must_stop(why: EndReason, result: str | None) -> None:
     long = Long()
 
     def work(run: Run, i: int = -1) -> str:
@@ -149,8 +149,8 @@ def test_a_handler_that_asks_for_more_time_gets_it() -> None:
     assert stage.results() == [("t", "succeeded")] * 4
 
 
-def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
-    """Its claim is gone by then, which a heartbeat may notice while the handler goes on."""
+def test_an_attempt_that_its_handler_has_settled_is_not_ended() -> None:
+    """The claim is gone by then, and a heartbeat may notice this while the handler goes on."""
     long = Long()
 
     def work(run: Run, i: int = -1) -> None:
@@ -163,7 +163,7 @@ def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
     async def scene(stage: Stage) -> None:
         (claim,) = await long.has_begun(stage, 1)
         stage.runner.beaten([claim.key], frozenset())
-        await asyncio.sleep(0.05)
+        await loop_turns()
         assert python(stage).abandoned == 0
         long.go.set()
         await stage.all_told(1)
@@ -172,7 +172,7 @@ def test_what_its_handler_has_settled_is_no_longer_ended() -> None:
     assert stage.results() == [("t", "succeeded")]
 
 
-def test_a_loss_overrides_a_time_limit() -> None:
+def test_a_lost_claim_overrides_a_timeout() -> None:
     long = Long()
     stage = long.stage()
 
@@ -197,7 +197,7 @@ def test_a_worker_that_stops_begins_nothing_more() -> None:
         stage.runner.hand_back()
         assert stage.results() == [("t", "released")] * 3
         waits = asyncio.ensure_future(stage.runner.idle(lambda: False))
-        await asyncio.sleep(0.02)
+        await loop_turns()
         assert not waits.done()
         long.go.set()
         await waits
@@ -207,7 +207,7 @@ def test_a_worker_that_stops_begins_nothing_more() -> None:
     assert stage.results()[3] == ("t", "succeeded")
 
 
-def test_one_that_waits_no_longer_ends_what_is_being_made() -> None:
+def test_a_worker_that_waits_no_longer_interrupts_running_attempts() -> None:
     long = Long()
     stage = long.stage()
 
@@ -231,7 +231,7 @@ def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled() -> None:
         stage.runner.end([claims[0].key], EndReason.LOST)
         assert len(stage.runner) == 1
         long.go.set()
-        time.sleep(0.1)  # noqa: ASYNC251 - the place hears of the end when it is over
+        time.sleep(0.1)  # noqa: ASYNC251 - the attempt ends before the loop runs again
         await stage.all_told(3)
         await holds(stage.runner.is_idle)
 
@@ -239,7 +239,7 @@ def test_a_claim_that_is_lost_just_as_its_attempt_ends_is_not_settled() -> None:
     assert sorted(outcome.value for _, outcome in stage.told) == [1, 2, 3]
 
 
-def test_the_first_reason_counts() -> None:
+def test_the_first_reason_to_end_an_attempt_counts() -> None:
     long = Long()
     stage = long.stage()
 

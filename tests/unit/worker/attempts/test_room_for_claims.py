@@ -1,4 +1,4 @@
-"""What a worker claims ahead: as much as its pace and its memory allow, and nothing beside a suspect."""
+"""A worker claims ahead as much as its pace and memory allow, and nothing while it holds a suspect."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FREE = 2
 
 
 def claims(count: int, size: int = 0, **more: Any) -> Claims:
-    """So many claims, of arguments of that size together."""
+    """Return `count` claims, whose arguments take `size` bytes together."""
     made = Claims(Claim(n, uuid4(), 1, 3, "default", 5, "task", "t", {}, **more) for n in range(1, count + 1))
     made.size = size
     return made
 
 
 class Held:
-    """Places, and the leases of what is held."""
+    """The places of a worker, and the leases of its claims."""
 
     def __init__(self, prefetch: int = 100) -> None:
         self.leases = Leases(30)
@@ -49,7 +49,7 @@ class Held:
         return self.capacity.places(filled)
 
 
-def test_beside_a_suspect_nothing_is_claimed_ahead() -> None:
+def test_while_a_suspect_is_held_nothing_is_claimed_ahead() -> None:
     held = Held()
     assert held.wanted() == FREE + 100
     suspect = held.take(claims(1, suspect=True))
@@ -67,7 +67,7 @@ def test_nothing_that_begins_at_once_is_claimed_beside_a_young_suspect(monkeypat
     assert held.places() == 2, "it did not kill its worker at once"
 
 
-def test_arguments_that_are_held_ahead_are_bounded() -> None:
+def test_the_size_of_arguments_that_are_claimed_ahead_is_bounded() -> None:
     held = Held(prefetch=5000)
     held.take(claims(4, 4 << 20))
     assert held.wanted() == FREE + MOST_AHEAD_SIZE // ((1 << 20) + 1)
@@ -77,7 +77,7 @@ def test_arguments_that_are_held_ahead_are_bounded() -> None:
     assert held.wanted() == FREE + 5000
 
 
-def test_a_worker_has_places_for_as_many_as_it_has_free() -> None:
+def test_claims_that_wait_reduce_the_places_of_a_worker() -> None:
     async def scene(stage: Stage) -> None:
         runner = stage.runner
         assert runner.places() == 3
@@ -105,7 +105,7 @@ def test_a_worker_that_may_start_one_more_run_has_one_place() -> None:
 
 
 def test_an_attempt_of_a_batch_has_begun_once_its_call_has() -> None:
-    app, called, go = App(), asyncio.Event(), asyncio.Event()
+    app, called, go = App("test"), asyncio.Event(), asyncio.Event()
 
     @app.task(name="many", batch=2, batch_wait=10)
     async def many(items: list[Item]) -> None:

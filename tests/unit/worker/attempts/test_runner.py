@@ -1,4 +1,4 @@
-"""A runner makes attempts one after the other in one task: their order, its turns, and what it does at a stop."""
+"""A runner makes attempts one after the other in one task: its places, its time slices, and its stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.stage import Stage, briefly, busy, play, quick
 from tests.support.timing import took
 
 
-def test_claims_are_attempted_in_order_and_never_more_at_once_than_there_are_places() -> None:
+def test_no_more_attempts_run_at_once_than_there_are_places() -> None:
     now, most = [], []
 
     def handler(name: str) -> Any:
@@ -60,7 +60,7 @@ def test_handlers_that_never_wait_let_the_loop_go_on() -> None:
     assert len(set(seen)) >= 3, "other tasks had several turns in between"
 
 
-def test_of_all_places_together_no_turn_is_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_slice_of_many_places_is_no_longer_than_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slice, "SLICE_S", 0.01)
     made = 0
 
@@ -80,13 +80,13 @@ def test_of_all_places_together_no_turn_is_longer_than_that_of_one(monkeypatch: 
             before = made
             await asyncio.sleep(0)
             most = max(most, made - before)
-        assert 10 <= most <= 2 * 10 + 10  # those of a turn, and one of each place, which finds that it has ended
+        assert 10 <= most <= 2 * 10 + 10  # those of a slice, and one of each place, which then sees the slice ended
 
     play(stage, scene)
 
 
-def test_what_follows_an_attempt_in_the_same_turn_goes_by_a_handler_of_its_own() -> None:
-    """The one of the attempt before is kept at hand, for tasks of that name and arguments of those names."""
+def test_each_attempt_of_a_time_slice_gets_the_handler_for_its_arguments() -> None:
+    """The handler of the attempt before is reused only for the same task and the same names of arguments."""
     seen: list[object] = []
 
     async def takes(i: int = 0, j: int = 0) -> None:
@@ -110,7 +110,7 @@ def test_what_follows_an_attempt_in_the_same_turn_goes_by_a_handler_of_its_own()
     assert len(wrong) == 2
 
 
-def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
+def test_after_a_stop_nothing_starts_and_waiting_claims_are_handed_back() -> None:
     go = asyncio.Event()
 
     async def waits() -> None:
@@ -133,14 +133,14 @@ def test_after_a_stop_nothing_starts_and_what_is_ahead_is_handed_back() -> None:
     assert EndReason.SHUTDOWN.value in (stage.told[0][1].error or "")
 
 
-def test_thousands_that_wait_are_let_go_of_at_once() -> None:
-    """As when all leases of a worker end together, after it was stopped for longer than that."""
+def test_thousands_of_waiting_claims_are_released_at_once() -> None:
+    """All leases of a worker end together if its process was stopped for longer than a lease."""
     go = asyncio.Event()
 
     async def scene(stage: Stage) -> None:
         _, *others = stage.give("long", *["quick"] * 8001)
         await holds(lambda: len(stage.runner) == 1)
-        del others[4000]  # it stays
+        del others[4000]  # this claim stays
         assert took(lambda: stage.runner.end([claim.key for claim in reversed(others)], EndReason.DEADLINE)) < 0.5
         assert stage.results() == [("quick", "released")] * 8000
         go.set()
@@ -151,8 +151,8 @@ def test_thousands_that_wait_are_let_go_of_at_once() -> None:
 
 
 @pytest.mark.parametrize(("concurrency", "ahead"), [(1, 1), (3, 10), (8, 2), (1, 30), (4, 30)])
-def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(concurrency: int, ahead: int) -> None:
-    """To ask for room costs as much as a tenth of an attempt, and nobody can claim before the loop goes round."""
+def test_the_claimer_hears_of_each_turn_with_room_and_of_few_others(concurrency: int, ahead: int) -> None:
+    """Computing the room costs a tenth of an attempt, and no claim is made before the loop goes round."""
     stage, told = Stage({"busy": busy, "briefly": briefly}, concurrency), []
 
     async def scene(stage: Stage) -> None:
@@ -177,7 +177,7 @@ def test_whoever_claims_is_told_in_each_turn_that_leaves_room_and_of_few_others(
     assert sum("asked" in turn for turn in turns if "room" not in turn) <= ahead + 3 * concurrency
 
 
-def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_for() -> None:
+def test_the_outcomes_of_a_time_slice_are_settled_in_one_call_before_a_wait() -> None:
     async def fails() -> None:
         raise ValueError
 
@@ -200,9 +200,9 @@ def test_what_a_turn_has_done_is_settled_by_one_call_before_anything_is_waited_f
 
 
 @pytest.mark.parametrize("last", ["quick", "waits"])
-def test_an_attempt_that_waits_keeps_no_claim_of_its_turn(last: str) -> None:
+def test_an_attempt_that_waits_keeps_no_claim_of_its_time_slice(last: str) -> None:
     class Value:
-        """To be found when nobody has it any more."""
+        """A value whose weak reference shows when nothing refers to it any more."""
 
     async def waits() -> None:
         await go_on.wait()
@@ -236,8 +236,8 @@ async def takes_its_run(run: Run) -> None: ...
 
 
 @pytest.mark.parametrize(("handler", "most"), [(quick, 6), (takes_its_run, 19)])
-def test_an_attempt_that_needs_only_its_arguments_and_the_run_takes_few_calls(handler: Any, most: int) -> None:
-    """Five and 18, or 26 and 43 by way of its executor, on any machine: a figure of time would be that of the hour."""
+def test_an_inline_attempt_takes_few_function_calls(handler: Any, most: int) -> None:
+    """There are 5 and 18 calls on any machine, or 26 and 43 through the executor. A time would vary."""
     stage, calls = Stage({"quick": handler}), 0
 
     def count(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,4 @@
-"""The rule: claims start in (priority, available_at, id) order, in whatever order one statement answered with them."""
+"""Claims start in (priority, available_at, id) order, in whatever order the statement returned them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = uuid4()
 
 
 def row(key: Key) -> tuple[object, ...]:
-    """What `claim` answers: a claim without its token, with JSON as text."""
+    """Return a row as the statement `claim` returns it: a claim without its token, with JSON as text."""
     priority, second, run_id = key
     claim = Claim(run_id, TOKEN, 1, 3, "q", priority, "task", "t", '{"i": 1}',
                   available_at=str(BEGAN + timedelta(seconds=second)))  # fmt: skip
@@ -45,7 +45,7 @@ def test_claims_come_in_order(in_order: list[Key]) -> None:
 
 @pytest.mark.parametrize("args", ['{"i": [1, null]}', "null", "[]", "1" * 5000])
 @pytest.mark.parametrize("options", [None, "null", '{"env": {}}'])
-def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> None:
+def test_a_single_row_is_read_like_one_of_several(args: str, options: str | None) -> None:
     one = [*row((5, 1, 1))]
     one[COLUMNS.index("args")], one[COLUMNS.index("options")] = args, options
     (alone,) = claims_of(TOKEN, COLUMNS, [one])
@@ -54,12 +54,12 @@ def test_one_alone_is_read_as_among_others(args: str, options: str | None) -> No
 
 
 @pytest.mark.parametrize("n", [0, 1, FEW - 1, FEW, FEW + 1, 2 * FEW + 50])
-def test_rows_that_are_read_a_few_at_a_time_are_all_there(n: int) -> None:
+def test_no_row_is_lost_when_rows_are_read_a_few_at_a_time(n: int) -> None:
     claims = claims_of(TOKEN, COLUMNS, [row((5, 1, run_id)) for run_id in range(n)])
     assert [claim.id for claim in claims] == [*range(n)]
 
 
-def test_each_value_goes_where_it_belongs() -> None:
+def test_each_value_becomes_the_field_of_its_column() -> None:
     values = [5, *(f"value {n}" for n in range(2, len(Claim._fields)))]
     values[COLUMNS.index("args")], values[COLUMNS.index("options")] = "[1]", "[2]"
     (claim,) = claims_of(TOKEN, COLUMNS, [values])
@@ -79,7 +79,7 @@ def test_a_column_that_is_missing_is_an_error() -> None:
         claims_of(TOKEN, COLUMNS[:-1], [row((5, 1, 1))[:-1]])
 
 
-def test_a_settlement_keeps_of_its_claim_what_has_the_same_name() -> None:
+def test_a_settlement_copies_the_fields_that_it_shares_with_its_claim() -> None:
     claim = Claim(5, TOKEN, *range(2, len(Claim._fields)))  # type: ignore[arg-type]
     settlement = Settlement.of(claim, Outcome(Result.SUCCEEDED), 1.5)
     assert settlement[-2:] == (Outcome(Result.SUCCEEDED), 1.5)
@@ -89,8 +89,8 @@ def test_a_settlement_keeps_of_its_claim_what_has_the_same_name() -> None:
     assert len(set(Settlement._fields) - set(Claim._fields)) == 2
 
 
-def test_equal_texts_of_an_answer_are_one() -> None:
-    """So that thousands of claims hold few of them."""
+def test_equal_texts_of_an_answer_become_one_object() -> None:
+    """So thousands of claims hold few texts in memory."""
 
     def copied(run: int) -> list[object]:
         values = [*row((5, 1, run))]
@@ -101,7 +101,7 @@ def test_equal_texts_of_an_answer_are_one() -> None:
     assert one.task is two.task
 
 
-def test_what_an_answer_leaves_out_is_the_queue_asked_for_and_python() -> None:
+def test_a_null_queue_or_kind_means_the_requested_queue_or_a_python_task() -> None:
     values = [*row((5, 1, 1))]
     queue, kind = (COLUMNS.index(name) for name in ("queue", "kind"))
     values[queue] = values[kind] = None

@@ -1,4 +1,4 @@
-"""The claim cursor is a hint: where it begins, and when a scan from the start has to follow."""
+"""The claim cursor is a hint: where scans begin, and when a scan from the start must follow."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def claimed(run_id: int, seconds: int = 0, priority: int = 5) -> Claim:
     return Claim(run_id, uuid4(), 1, 1, "default", priority, "task", "t", {}, available_at=at)
 
 
-def test_it_begins_at_the_start() -> None:
+def test_the_cursor_begins_at_the_start() -> None:
     assert Cursor().after(0.0) is FROM_THE_START
 
 
-def test_it_goes_on_behind_the_last_claim_of_each_priority() -> None:
+def test_the_cursor_goes_on_after_the_last_claim_of_each_priority() -> None:
     cursor = Cursor()
     cursor.scanned([claimed(1, 0, 2), claimed(7, 1), claimed(8, 2)], 3, sent_at=0.0, now=0.01)
     after = cursor.after(0.5)
@@ -55,9 +55,7 @@ def test_scans_from_the_start_take_no_more_than_their_share_of_the_time() -> Non
 
 
 @pytest.mark.parametrize(("took_s", "pause_s"), [(5.0, RESCAN_S), (20.0, SHARE_AT_MOST * 20.0)])
-def test_a_very_slow_queue_is_rescanned_every_half_minute_or_in_a_fifth_of_the_time(
-    took_s: float, pause_s: float
-) -> None:
+def test_a_very_slow_queue_is_rescanned_every_30_s_or_in_a_fifth_of_the_time(took_s: float, pause_s: float) -> None:
     assert (RESCAN_S, SHARE_AT_MOST) == (30.0, 4), "what README.md and docs/concepts/performance.md say"
     cursor, now = Cursor(), 10.0
     for _ in range(9):
@@ -69,7 +67,7 @@ def test_a_very_slow_queue_is_rescanned_every_half_minute_or_in_a_fifth_of_the_t
     assert cursor.after(now - 0.1) is not FROM_THE_START
 
 
-def test_a_rescan_without_an_answer_is_paced_as_one_that_took_as_long() -> None:
+def test_a_rescan_without_an_answer_is_paced_like_one_that_took_as_long() -> None:
     cursor = Cursor()
     cursor.scanned([claimed(1)], 1, sent_at=0.0, now=0.5)
     cursor.not_scanned(sent_at=2.0, now=32.0)
@@ -78,14 +76,14 @@ def test_a_rescan_without_an_answer_is_paced_as_one_that_took_as_long() -> None:
     assert cursor.after(34.0) is FROM_THE_START
 
 
-def test_a_full_scan_that_found_everything_does_not_move_it_back() -> None:
+def test_a_full_scan_that_found_everything_does_not_move_the_cursor_back() -> None:
     cursor = Cursor()
     cursor.move([claimed(9, 9)])
     cursor.scanned([claimed(3, 3)], 5, sent_at=0.0, now=0.01)
     assert cursor.after(0.1)["after_ids"] == "{0,0,0,0,0,9,0,0,0,0}"
 
 
-def test_a_full_scan_that_had_to_stop_moves_it_back_to_where_it_stopped() -> None:
+def test_a_full_scan_that_had_to_stop_moves_the_cursor_back_to_that_point() -> None:
     cursor = Cursor()
     cursor.move([claimed(9, 9)])
     cursor.scanned([claimed(3, 3)], 1, sent_at=0.0, now=0.01)
@@ -93,7 +91,7 @@ def test_a_full_scan_that_had_to_stop_moves_it_back_to_where_it_stopped() -> Non
 
 
 def test_where_scans_from_the_start_are_quick_there_is_no_cursor() -> None:
-    """One statement then does what takes two otherwise: one behind the cursor, and one to see what lies before it."""
+    """One statement then does the work of two: one after the cursor, and one for runs before it."""
     cursor = Cursor()
     cursor.scanned([claimed(1)], 5, sent_at=0.0, now=QUICK_S)
     assert cursor.after(QUICK_S) is FROM_THE_START
@@ -101,7 +99,7 @@ def test_where_scans_from_the_start_are_quick_there_is_no_cursor() -> None:
     assert cursor.after(1.0 + 2 * QUICK_S) is not FROM_THE_START
 
 
-def test_looks_that_are_slow_and_in_vain_take_no_more_than_their_share_of_the_time() -> None:
+def test_slow_scans_that_find_nothing_take_at_most_their_share_of_the_time() -> None:
     cursor, now = Cursor(), 10.0
     cursor.scanned([], 5, sent_at=now - 0.5, now=now)
     assert cursor.wait_s(now) == 0.0, "one slow answer delays nothing"
@@ -115,15 +113,15 @@ def test_looks_that_are_slow_and_in_vain_take_no_more_than_their_share_of_the_ti
     assert cursor.wait_s(now) == 0.0, "what was quick again is not put off"
 
 
-def test_what_is_claimed_is_followed_by_the_next_look_at_once() -> None:
+def test_after_a_scan_that_claimed_a_run_the_next_one_follows_at_once() -> None:
     cursor, now = Cursor(), 10.0
     for claims in ([], [claimed(1)], [], [claimed(2)], []):
         cursor.scanned(claims, 5, sent_at=now - 0.5, now=now)
         assert cursor.wait_s(now) == 0.0
 
 
-def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> None:
-    """As while something pins xmin: what comes is claimed behind the cursor, quickly."""
+def test_slow_scans_from_the_start_do_not_delay_those_after_the_cursor() -> None:
+    """While a session pins xmin, new runs are still claimed quickly by scans after the cursor."""
     cursor, now = Cursor(), 10.0
     cursor.scanned([claimed(1)], 5, sent_at=now - 0.5, now=now)
     for _ in range(3):
@@ -132,8 +130,8 @@ def test_slow_scans_from_the_start_do_not_put_off_those_behind_the_cursor() -> N
 
 
 @pytest.mark.parametrize(("queues", "took_s"), [(1, 2.0), (10, 2.0), (15, 2.0), (5, 7.5), (40, 0.1)])
-def test_the_rescans_of_all_slow_queues_take_a_quarter_of_the_time_at_most(queues: int, took_s: float) -> None:
-    """They share one connection: whichever is due is scanned, one after the other."""
+def test_the_rescans_of_all_slow_queues_take_at_most_30_percent_of_the_time(queues: int, took_s: float) -> None:
+    """The queues share one connection: those that are due are scanned one after the other."""
     rescans = Rescans()
     cursors = [Cursor(rescans) for _ in range(queues)]
     now, spent_s = 0.0, 0.0

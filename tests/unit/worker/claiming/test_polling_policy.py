@@ -1,4 +1,4 @@
-"""How a claimer waits: who is busy is not to be notified, and who sleeps has said so before."""
+"""How a claimer waits: a busy one polls and is not notified, an idle one announces its sleep first."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ from pgsched.worker.claiming.polling import (
 
 
 def waited(rest: PollingPolicy, now: float = 10.0) -> float:
-    """How long it waits in vain."""
+    """Return the next wait, and note that nothing came during it."""
     wait_s = rest.wait_s(now)
     rest.waited()
     return wait_s
 
 
-def test_after_work_it_naps_and_does_not_ask_to_be_woken() -> None:
+def test_after_work_a_claimer_polls_and_does_not_ask_to_be_woken() -> None:
     rest = PollingPolicy(1.0)
     rest.found(1, 10.0)
     assert not rest.must_ask(10.0)
     assert rest.wait_s(10.0) == BUSY_POLL_S
 
 
-def test_a_nap_that_brought_nothing_makes_it_ask_before_it_waits() -> None:
+def test_after_a_poll_without_a_run_a_claimer_asks_to_be_woken() -> None:
     rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     assert rest.must_ask(10.0)
     assert rest.wait_s(10.0) == 0.0
 
 
-def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_may_not_have_seen_it() -> None:
+def test_after_asking_a_claimer_looks_again_soon_and_then_ever_later() -> None:
+    """A transaction that had started before may not have seen the request."""
     rest = PollingPolicy(30.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
@@ -46,7 +47,7 @@ def test_it_looks_again_soon_after_asking_and_ever_later_because_a_transaction_m
     assert waits == pytest.approx([FIRST_LOOK_S, 0.1, 0.5, 2.5, 12.5, 60.0, 60.0])
 
 
-def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
+def test_no_wait_is_longer_than_the_time_with_notifications() -> None:
     rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.0)
@@ -57,7 +58,7 @@ def test_it_never_waits_longer_than_somebody_would_wake_it() -> None:
     assert rest.wait_s(11.999) == BUSY_POLL_S, "it had work: it looks by itself first"
 
 
-def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_after_a_break() -> None:
+def test_an_idle_worker_asks_again_in_time_and_looks_soon_only_after_a_gap() -> None:
     rest = PollingPolicy(0.5)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.5)
@@ -71,7 +72,7 @@ def test_an_idle_worker_asks_again_before_the_time_is_over_and_looks_again_only_
     assert rest.wait_s(20.0) == FIRST_LOOK_S
 
 
-def test_after_a_lost_connection_it_asks_again() -> None:
+def test_after_a_lost_connection_a_claimer_asks_again() -> None:
     rest = PollingPolicy(1.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 2.5)
@@ -80,7 +81,7 @@ def test_after_a_lost_connection_it_asks_again() -> None:
     assert rest.wait_s(10.1) == 0.0
 
 
-def test_while_many_runs_come_in_an_empty_look_does_not_make_it_ask_to_be_woken() -> None:
+def test_one_empty_look_while_many_runs_come_in_causes_no_request() -> None:
     rest = PollingPolicy(1.0)
     for _ in range(3):
         rest.found(BUSY_COUNT // 2, 10.0)
@@ -99,7 +100,8 @@ def test_few_runs_over_a_long_time_are_not_many() -> None:
     assert rest.must_ask(2.0 * BUSY_COUNT)
 
 
-def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announced() -> None:
+def test_after_work_a_claimer_looks_again_soon() -> None:
+    """Runs of transactions that overlapped with the work may not have been notified."""
     rest = PollingPolicy(30.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 120.0)
@@ -116,7 +118,7 @@ def test_after_work_it_looks_again_soon_because_what_overlapped_was_not_announce
         pytest.param(UnnotifiedPolling, 60.0, id="polls"),
     ],
 )
-def test_it_does_not_wake_for_a_look_that_it_cannot_afford_yet(kind: type[PollingPolicy], at_most_s: float) -> None:
+def test_a_claimer_does_not_wake_before_it_can_afford_a_look(kind: type[PollingPolicy], at_most_s: float) -> None:
     rest = kind(60.0)
     rest.found(0, 10.0)
     rest.asked(10.0, 3.0)
@@ -141,7 +143,7 @@ def test_an_idle_worker_that_is_notified_looks_once_in_one_to_two_poll_periods()
     assert rest.must_ask(68.1) and not rest.must_ask(67.9)
 
 
-def test_one_that_no_notification_reaches_looks_once_a_poll_period() -> None:
+def test_a_worker_that_no_notification_reaches_looks_once_a_poll_period() -> None:
     rest = UnnotifiedPolling(1.0)
     rest.found(0, 10.0)
     for _ in range(9):
@@ -151,7 +153,7 @@ def test_one_that_no_notification_reaches_looks_once_a_poll_period() -> None:
 
 
 def test_looks_soon_after_work_are_not_spread() -> None:
-    """Each is for a transaction that was under way, and nobody was told of."""
+    """Each look is for a transaction that was under way, and that notified no worker."""
     rest = PollingPolicy(1.0)
     rest.found(1, 10.0)
     rest.found(0, 11.0)

@@ -1,4 +1,4 @@
-"""Which queues a claimer tries again for want of a free place, and which it leaves alone until there is one."""
+"""Which queues a claimer tries without a free place, and which it leaves alone until there is one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pgsched.worker.claiming.rotation import AT_ONCE, Rotation
 
 
 def claims(count: int, attempts: int) -> list[Claim]:
-    """So many claims of runs that may be attempted so often."""
+    """Return `count` claims of runs with `attempts` as their max_attempts."""
     return [Claim(n, uuid4(), 1, attempts, "b", 5, "task", "t", {}) for n in range(count)]
 
 
 def allowed(rotation: Rotation, queues: list[str], free: int) -> tuple[list[str], int]:
-    """Of these queues and ten claims, with so many free places."""
+    """Return which of these queues may be tried for how many of ten claims, with `free` free places."""
     return rotation.allowed(queues, 10, lambda: free)
 
 
-def test_what_has_used_up_all_places_is_left_alone_until_there_is_one() -> None:
+def test_queues_that_used_up_all_places_are_left_alone_until_one_is_free() -> None:
     rotation = Rotation()
     assert rotation.note_wanting(["a", "b", "c"], 1, claims(4, 1), places=4)
     assert [*rotation.wanting_place] == ["c", "b"], "what was not served comes first"
@@ -29,7 +29,7 @@ def test_what_has_used_up_all_places_is_left_alone_until_there_is_one() -> None:
     assert not rotation.wanting_place, "a place is left, so nothing is"
 
 
-def test_what_does_not_begin_at_once_is_claimed_ahead_as_ever() -> None:
+def test_runs_that_need_no_place_at_once_are_still_claimed_ahead() -> None:
     rotation = Rotation()
     assert not rotation.note_wanting(["a"], 0, claims(8, 3), places=4)
     assert not rotation.note_wanting(["a"], 0, claims(8, 3), places=0)
@@ -40,7 +40,7 @@ def test_what_does_not_begin_at_once_is_claimed_ahead_as_ever() -> None:
     assert allowed(rotation, ["a"], free=0) == (["a"], 10), "it got work, which may be claimed ahead"
 
 
-def test_a_free_place_makes_few_queues_tried() -> None:
+def test_a_free_place_causes_only_a_bounded_number_of_queues_to_be_tried() -> None:
     rotation = Rotation()
     rotation.note_wanting([f"q{n}" for n in range(1000)], 0, [], places=0)
     rotation.hint_wanting()

@@ -1,4 +1,4 @@
-"""An app whose runs wait for each other."""
+"""Fixture of the tests of graphs: an app on the test's database."""
 
 from __future__ import annotations
 

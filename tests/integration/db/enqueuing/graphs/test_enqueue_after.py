@@ -1,4 +1,4 @@
-"""`after` at enqueue: the run waits for its parents, and wrong ones are refused before anything is made."""
+"""`after` at an enqueue: the run waits for its parents; wrong parents are refused before any run is made."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App, InputError, Item, PgschedError
+from pgsched import App, InputError, PgschedError, TaskError
 from tests.support.db.enqueued import edges, runs
 
 
@@ -16,45 +16,36 @@ def test_a_run_is_enqueued_after_others(app: App, db: psycopg.Connection) -> Non
     def step(n: int) -> None: ...
 
     a, b = step.enqueue(n=1), step.enqueue(n=2)
-    c = step.enqueue(n=3, after=[a], after_any=[b], on_failure="run_anyway")
+    c = step.options(after=[a], after_any=[b], on_failure="run_anyway").enqueue(n=3)
     d = step.options(after=[c]).enqueue(n=4)
     assert edges(db) == [(c, a, "run_anyway", False), (c, b, "run_anyway", True), (d, c, "cancel", False)]
     assert [run[1] for run in runs(db)] == ["queued", "queued", "waiting", "waiting"]
 
 
-def test_a_run_after_nothing_is_not_held_back(app: App, db: psycopg.Connection) -> None:
+def test_a_run_with_an_empty_after_is_not_held_back(app: App, db: psycopg.Connection) -> None:
     @app.task
     def step() -> None: ...
 
-    step.enqueue(after=[])
+    step.options(after=[]).enqueue()
     assert [run[1] for run in runs(db)] == ["queued"]
 
 
-def test_a_handler_that_has_a_parameter_named_after_gets_it(app: App, db: psycopg.Connection) -> None:
+def test_after_is_an_argument_like_any_other(app: App, db: psycopg.Connection) -> None:
     @app.task
     def remind(after: int) -> None: ...
 
-    remind.enqueue(after=3)
-    assert runs(db)[0][2] == {"after": 3}
-
-
-def test_a_run_of_a_task_that_takes_any_name_does_not_start_before_the_one_that_it_is_said_to_come_after(
-    app: App, db: psycopg.Connection
-) -> None:
     @app.task
     def step(**anything: Any) -> None: ...
 
-    @app.task(batch=2)
-    def many(items: list[Item]) -> None: ...
+    @app.task
+    def load() -> None: ...
 
-    first = step.enqueue(after=3)  # an argument like any other
-    tasks: list[Any] = [step, many]
-    for task in tasks:
-        with pytest.raises(InputError, match=r"after: an argument of task .* which takes any; say options\(after="):
-            task.enqueue(after=[first])
-        task.options(after=[first]).enqueue(n=1)
+    remind.enqueue(after=3)
+    step.options(after=[step.enqueue(after=4)]).enqueue(n=1)
+    with pytest.raises(TaskError, match=r"'after'; .*; as an option of the run: task.options\(after=...\)"):
+        load.enqueue(after=[1])
     assert [run[1:3] for run in runs(db)] == [
-        ("queued", {"after": 3}), ("waiting", {"n": 1}), ("waiting", {"n": 1}),
+        ("queued", {"after": 3}), ("queued", {"after": 4}), ("waiting", {"n": 1}),
     ]  # fmt: skip
 
 
@@ -72,7 +63,7 @@ def test_wrong_parents_are_refused(app: App, options: dict[str, Any], message: s
     def step() -> None: ...
 
     with pytest.raises(InputError) as raised:
-        step.enqueue(**options)
+        step.options(**options).enqueue()
     assert str(raised.value) == message
 
 
@@ -81,7 +72,7 @@ def test_an_unknown_parent_is_refused_and_nothing_is_made(app: App, db: psycopg.
     def step() -> None: ...
 
     with pytest.raises(PgschedError, match="there is no run 4711 to wait for"):
-        step.enqueue(after=[4711])
+        step.options(after=[4711]).enqueue()
     assert runs(db) == []
 
 

@@ -1,4 +1,4 @@
-"""Graphs and batches as an application makes them: in one transaction, with parents before those that wait for them."""
+"""Graphs and batches are made in one transaction, with parents before the runs that wait for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def end(db: psycopg.Connection, *run_ids: int, state: str = "succeeded") -> None
         ticks.admit(db, 5000)
 
 
-def test_a_graph_is_made_whole(app: App, db: psycopg.Connection) -> None:
+def test_a_graph_is_made_with_all_its_runs_options_and_edges(app: App, db: psycopg.Connection) -> None:
     @app.task
     def step(n: int) -> None: ...
 
@@ -55,7 +55,7 @@ def test_the_leader_need_not_mark_the_parents_of_a_graph(app: App, db: psycopg.C
         c = g.add(step, after_any=[a, b])
     marked = "SELECT array_agg(id ORDER BY id) FROM pgsched.runs WHERE has_children"
     assert db.execute(marked).fetchone() == ([a.id, b.id],)
-    end(db, a.id)  # before the leader has looked at any of them
+    end(db, a.id)  # before the leader has looked at any of the runs
     assert [run[1] for run in runs(db)] == ["succeeded", "queued", "queued"]
     assert c.id
 
@@ -88,7 +88,7 @@ def test_a_graph_belongs_to_the_callers_transaction(app: App, db: psycopg.Connec
     assert [run[1] for run in runs(db)] == ["queued", "waiting"]
 
 
-def test_a_graph_of_asyncio(app: App, db: psycopg.Connection) -> None:
+def test_a_graph_can_be_made_with_asyncio(app: App, db: psycopg.Connection) -> None:
     @app.task
     def step() -> None: ...
 
@@ -96,14 +96,14 @@ def test_a_graph_of_asyncio(app: App, db: psycopg.Connection) -> None:
         async with app.graph() as g:
             a = g.add(step)
             g.add(step, after=[a])
-        assert (await g.progress_async()).total == 2
+        assert (await g.counts_async()).total == 2
         await app.close_async()
 
     asyncio.run(make())
     assert [run[1] for run in runs(db)] == ["queued", "waiting"]
 
 
-def test_wrong_nodes_are_refused_where_they_are_said(app: App) -> None:
+def test_wrong_nodes_are_refused_when_they_are_added(app: App) -> None:
     @app.task
     def step(n: int) -> None: ...
 
@@ -124,7 +124,7 @@ def test_wrong_nodes_are_refused_where_they_are_said(app: App) -> None:
         g.enqueue()
 
 
-def test_a_batch_tells_its_progress_and_runs_its_callback_when_all_have_ended(app: App, db: psycopg.Connection) -> None:
+def test_a_batch_counts_its_runs_and_runs_its_callback_when_all_ended(app: App, db: psycopg.Connection) -> None:
     @app.task
     def part(n: int) -> None: ...
 
@@ -138,16 +138,14 @@ def test_a_batch_tells_its_progress_and_runs_its_callback_when_all_have_ended(ap
     assert batch.callback is not None
     assert runs(db)[-1] == (batch.callback.id, "waiting", {"name": "all"}, "default")
     end(db, ids[0], state="dead")
-    assert (batch.progress.total, batch.progress.done, batch.progress.failed) == (3, 1, 1)
-    assert not batch.progress.finished
+    assert (batch.counts().total, batch.counts().done, batch.counts().failed) == (3, 1, 1)
+    assert not batch.counts().finished
     end(db, *ids[1:])
-    assert batch.progress.finished
+    assert batch.counts().finished
     assert runs(db)[-1][1] == "queued"
 
 
-def test_another_process_asks_for_the_progress_of_a_batch_by_its_ids(
-    app: App, db: psycopg.Connection, dsn: str
-) -> None:
+def test_another_process_counts_the_runs_of_a_batch_by_their_ids(app: App, db: psycopg.Connection, dsn: str) -> None:
     @app.task
     def part(n: int) -> None: ...
 
@@ -156,19 +154,19 @@ def test_another_process_asks_for_the_progress_of_a_batch_by_its_ids(
             batch.add(part, n)
     end(db, batch.ids[0], state="dead")
     other = App("another", dsn=dsn)
-    found = other.progress(batch.ids)
+    found = other.counts(batch.ids)
     assert (found.total, found.done, found.failed) == (3, 1, 1)
-    assert other.progress([]).finished
+    assert other.counts([]).finished
     assert asyncio.run(asked(other, batch.ids)) == found
     with pytest.raises(InputError, match="runs: expected a list of runs or of their ids, got int"):
-        other.progress(batch.ids[0])  # type: ignore[arg-type]
+        other.counts(batch.ids[0])  # type: ignore[arg-type]
     with pytest.raises(PgschedError, match="nothing has been enqueued yet"):
         print(app.batch().ids)
     other.close()
 
 
 async def asked(app: App, ids: list[int]) -> Any:
-    found = await app.progress_async(ids)
+    found = await app.counts_async(ids)
     await app.close_async()
     return found
 
@@ -235,7 +233,7 @@ def test_a_run_with_parents_and_a_limit_waits_for_its_parents_first(app: App, db
     assert db.execute("SELECT ready_at FROM pgsched.runs WHERE task = 'b'").fetchone() == (None,)
 
 
-def test_who_may_only_make_runs_and_edges_makes_graphs(
+def test_a_role_that_may_only_insert_runs_and_edges_makes_graphs(
     app: App, db: psycopg.Connection, dsn: str, request: pytest.FixtureRequest
 ) -> None:
     @app.task
@@ -250,6 +248,6 @@ def test_who_may_only_make_runs_and_edges_makes_graphs(
         with app.graph(connection=mine) as g:
             a = g.add(step)
             b = g.add(step, after=[a])
-        c = step.enqueue(after=[a], connection=mine)
+        c = step.options(after=[a], connection=mine).enqueue()
         mine.execute("INSERT INTO pgsched.dependencies (run_id, parent_id) VALUES (%s, %s)", [b.id, c])
     assert [run[1] for run in runs(db)] == ["queued", "waiting", "waiting"]

@@ -1,4 +1,4 @@
-"""What the database keeps about a job is not set by hand, or is put right."""
+"""Columns that the database keeps about a job cannot be set by hand, or are corrected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_next_slots_that_the_leader_writes_are_not_planned_again(
 
 
 @pytest.mark.parametrize("column", ["created_at", "updated_at", "paused_at"])
-def test_when_it_was_made_edited_or_paused_is_not_set_by_hand(db: psycopg.Connection, column: str) -> None:
+def test_the_times_of_creation_edit_and_pause_cannot_be_set_by_hand(db: psycopg.Connection, column: str) -> None:
     add(db, schedule="@daily", paused=True)
     kept = job(db, column)
     db.execute(f"UPDATE pgsched.jobs SET {column} = 'infinity'")
@@ -60,7 +60,7 @@ def test_when_it_was_made_edited_or_paused_is_not_set_by_hand(db: psycopg.Connec
     assert job(db, "paused_at", "paused_by") == (None, None)
 
 
-def test_who_pauses_a_job_is_no_earlier_pause_s_author(db: psycopg.Connection) -> None:
+def test_a_pause_ignores_an_author_and_a_reason_written_before(db: psycopg.Connection) -> None:
     add(db, schedule="@daily", paused_by="x", paused_reason="y", paused_at="infinity")
     assert job(db, "paused_at", "paused_by", "paused_reason") == (None, None, None)
     db.execute("UPDATE pgsched.jobs SET paused = true")

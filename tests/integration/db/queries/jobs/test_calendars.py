@@ -1,4 +1,4 @@
-"""Excluded dates in the database: plain INSERTs, rows that grow, and changes that count at once."""
+"""Excluded dates in the database: plain INSERTs, rows that grow, and changes that take effect at once."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_blackout_of_a_frequent_job_is_one_row_that_grows(db: psycopg.Connecti
     assert row["reason"].startswith("excluded dates ") and row["reason"].endswith(": freeze")
 
 
-def test_a_change_counts_for_what_is_decided_after_it(db: psycopg.Connection) -> None:
+def test_a_change_of_the_dates_applies_to_slots_decided_after_it(db: psycopg.Connection) -> None:
     add(db, schedule="@every 1h", overlap="allow", misfire_after="1 day")
     exclude(db)
     pass_time(db, 3600)
@@ -107,7 +107,7 @@ def test_a_one_off_on_an_excluded_date_is_skipped(db: psycopg.Connection) -> Non
     assert job(db)["next_run_at"] is None
 
 
-def test_excluded_dates_put_a_fixed_delay_off_and_their_removal_brings_it_back(db: psycopg.Connection) -> None:
+def test_excluded_dates_postpone_a_fixed_delay_until_they_are_removed(db: psycopg.Connection) -> None:
     a = add(db, schedule="@after 1h")
     exclude(db)
     lead(db)
@@ -120,7 +120,7 @@ def test_excluded_dates_put_a_fixed_delay_off_and_their_removal_brings_it_back(d
     assert runs(db)[0]["scheduled_at"] == a["anchor_at"]
 
 
-def test_a_calendar_that_changes_is_heard_of(
+def test_a_changed_calendar_notifies_the_leader(
     db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
     add(db, schedule="@daily")
@@ -136,7 +136,7 @@ def test_a_calendar_that_changes_is_heard_of(
         assert [n.payload for n in listener.notifies(timeout=5, stop_after=1)] == ["jobs"]
 
 
-def test_the_dates_of_a_job_go_with_it(db: psycopg.Connection) -> None:
+def test_the_dates_of_a_job_are_deleted_with_it(db: psycopg.Connection) -> None:
     add(db, schedule="@daily")
     exclude(db)
     db.execute("DELETE FROM pgsched.jobs")
@@ -182,7 +182,7 @@ def test_a_fixed_delay_is_put_off_beyond_the_dates_that_are_read(db: psycopg.Con
 # ---- many dates
 
 
-def test_of_stretches_across_each_other_the_leader_reads_those_that_count(db: psycopg.Connection) -> None:
+def test_of_overlapping_stretches_the_leader_reads_those_that_matter(db: psycopg.Connection) -> None:
     a = add(db, schedule="@daily")
     every = "SELECT from_date, until_date, reason FROM pgsched.job_calendars"
     instants = [datetime.now(UTC) + timedelta(hours=7 * n) for n in range(52 * 24)]
@@ -197,7 +197,7 @@ def test_of_stretches_across_each_other_the_leader_reads_those_that_count(db: ps
         assert wrong == [], seed
 
 
-def test_what_the_leader_reads_of_dates_does_not_grow_with_their_number(db: psycopg.Connection) -> None:
+def test_of_2000_overlapping_stretches_the_leader_reads_one(db: psycopg.Connection) -> None:
     a = add(db, schedule="@daily")
     db.execute("INSERT INTO pgsched.job_calendars SELECT %s, date '2000-01-01' + n, date '8000-01-01' + n, 'x'"
                " FROM generate_series(1, 2000) n", [a["id"]])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Jobs declared in code are reconciled with the table, and nobody else's rows are touched."""
+"""Jobs declared in code are reconciled with the table; rows of SQL or of other apps are not touched."""
 
 from __future__ import annotations
 
@@ -95,9 +95,7 @@ def test_a_bad_declaration_names_the_job_and_changes_nothing(db: psycopg.Connect
     assert jobs.list_jobs(db) == []
 
 
-def test_a_job_that_somebody_has_locked_is_left_as_it_is(
-    db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
-) -> None:
+def test_a_locked_job_is_left_as_it_is(db: psycopg.Connection, connect: Callable[..., psycopg.Connection]) -> None:
     jobs.declare(db, [Declared("a"), Declared("b")], "shop")
     editor = connect(autocommit=False)
     editor.execute("UPDATE pgsched.jobs SET priority = 1 WHERE name = 'a'")
@@ -114,7 +112,7 @@ def test_ten_workers_may_start_at_once(connect: Callable[..., psycopg.Connection
     errors: list[BaseException] = []
 
     def start(number: int) -> None:
-        # two generations of the code, in opposite orders: the worst case for deadlocks
+        # two releases of the code, in opposite orders: the worst case for deadlocks
         declared = [Declared(f"job {n}") for n in (range(20) if number % 2 else range(19, 4, -1))]
         barrier.wait()
         try:

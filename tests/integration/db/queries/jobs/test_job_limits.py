@@ -1,4 +1,4 @@
-"""A job that gets a limit while a run of it is being made."""
+"""A job gets a limit while another transaction makes a run of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_run_that_is_being_made_gets_the_limit_too(db: psycopg.Connection, con
 
 
 @pytest.mark.usefixtures("job")
-def test_without_the_guard_it_runs_beside_the_limit(db: psycopg.Connection, connect: Open) -> None:
+def test_without_the_row_lock_the_run_escapes_the_limit(db: psycopg.Connection, connect: Open) -> None:
     text = one(db, "SELECT pg_get_functiondef('pgsched.jobs_rekey'::regproc)")
     assert text.count(GUARD) == 1
     db.execute(text.replace(GUARD, "").encode())

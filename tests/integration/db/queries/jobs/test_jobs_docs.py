@@ -1,4 +1,4 @@
-"""docs/reference/jobs.md names every column of `jobs`, with the default that the table really has."""
+"""docs/reference/jobs.md names every column of `jobs`, with the default that the table has."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROW = re.compile(r"^\| (`\w+`(?:, `\w+`)*) \| (.*?) \|")
 
 
 def documented() -> dict[str, str]:
-    """Column -> the default that the page names."""
+    """Return the default that the page names, by column."""
     found: dict[str, str] = {}
     for line in DOC.read_text(encoding="utf-8").splitlines():
         if row := ROW.match(line):

@@ -1,4 +1,4 @@
-"""The table `jobs` checks and completes its rows by itself, whoever writes them."""
+"""The table `jobs` itself checks and completes its rows, whatever program writes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from psycopg import sql
 
 from tests.support.db.inserting import add, job
 
-# column -> (value, the whole message)
+# (column, value, the beginning of the message)
 BAD = [
     ("name", "", "name: must not be empty"),
     ("name", "x" * 201, "name: 201 characters, at most 200 are allowed"),
@@ -55,7 +55,7 @@ BAD = [
     ("timeout", "0s", "timeout: 00:00:00 is less than 00:00:00.001"),
     ("kill_after", "-1s", "kill_after: "),
     ("backoff", "maybe", 'backoff: "maybe" is not one of exponential, fixed, linear'),
-    ("backoff_base", None, "backoff_base: must not be null"),
+    ("backoff_base", "-1s", "backoff_base: "),
     ("backoff_max", "-1s", "backoff_max: "),
     ("backoff_jitter", 1.5, "backoff_jitter: 1.5 is out of range 0-1"),
     ("backoff_jitter", float("nan"), "backoff_jitter: NaN is out of range 0-1"),
@@ -85,7 +85,7 @@ def now(db: psycopg.Connection) -> datetime:
 
 
 def planned(db: psycopg.Connection, ago: str) -> None:
-    """As the leader leaves a job: decided until now, the next slot known; then time passes."""
+    """Make the job look as the leader left it `ago`: decided until then, and the next slot known."""
     db.execute(
         "UPDATE pgsched.jobs SET next_run_at = clock_timestamp() - %s::interval, "
         "decided_until = greatest(decided_until, clock_timestamp() - %s::interval - interval '1 minute')",
@@ -182,7 +182,7 @@ def test_a_schedule_that_starts_later_is_anchored_there(db: psycopg.Connection) 
     assert job(db, "decided_until") == job(db, "created_at"), "nothing is decided before its start"
 
 
-def test_an_edit_of_the_schedule_starts_it_anew(db: psycopg.Connection) -> None:
+def test_an_edit_of_the_schedule_moves_the_anchor_to_now(db: psycopg.Connection) -> None:
     add(db, schedule="@every 1h")
     first = job(db, "anchor_at")
     db.execute("UPDATE pgsched.jobs SET priority = 1, tags = '{a}'")
@@ -225,7 +225,7 @@ def test_the_high_water_mark_cannot_be_lowered(db: psycopg.Connection) -> None:
     assert job(db, "decided_until") == later
 
 
-def test_a_one_off_cannot_be_moved_to_before_what_is_decided(db: psycopg.Connection) -> None:
+def test_a_one_off_cannot_be_moved_before_its_decided_time(db: psycopg.Connection) -> None:
     add(db, run_at="2030-01-01Z")
     db.execute("UPDATE pgsched.jobs SET decided_until = '2030-01-01Z', next_run_at = NULL")
     with pytest.raises(psycopg.errors.CheckViolation, match=r"run_at: .* is not later than .* already decided"):
@@ -256,7 +256,7 @@ def test_identity_and_creation_cannot_be_changed(db: psycopg.Connection) -> None
     assert job(db, "id", "created_at") == (number, created)
 
 
-def test_nobody_makes_a_job_that_runs_with_somebody_elses_rights(
+def test_no_role_makes_a_job_that_runs_with_another_roles_rights(
     db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
     role = f"pgsched_{db.info.dbname[-8:]}_writer"
@@ -288,7 +288,7 @@ def owners(db: psycopg.Connection) -> dict[str, str]:
     return dict(db.execute("SELECT name, owner::text FROM pgsched.jobs").fetchall())
 
 
-def test_the_leader_hears_of_a_new_and_of_a_changed_job(
+def test_a_new_or_changed_job_notifies_the_leader(
     db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
 ) -> None:
     listener = connect()

@@ -1,4 +1,4 @@
-"""Pause and resume: who, why, and what becomes of the slots in between."""
+"""Pausing and resuming a job: its author, its reason, and what becomes of the slots in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def user(db: psycopg.Connection) -> str:
     return str(row[0])
 
 
-def test_the_author_is_the_session_s_user_or_whom_the_caller_names(db: psycopg.Connection) -> None:
+def test_the_author_is_the_sessions_user_or_the_name_from_the_caller(db: psycopg.Connection) -> None:
     add(db)
     assert jobs.pause(db, "a", "incident 7")["paused_by"] == user(db)
     jobs.resume(db, "a")
@@ -30,7 +30,7 @@ def test_the_author_is_the_session_s_user_or_whom_the_caller_names(db: psycopg.C
     assert [resumed[c] for c in ("paused", "paused_at", "paused_by", "paused_reason")] == [False, None, None, None]
 
 
-def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection) -> None:
+def test_after_a_resume_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection) -> None:
     add(db)
     lead(db)
     jobs.pause(db, "a", "incident 7")
@@ -47,7 +47,7 @@ def test_resumed_from_now_one_row_stands_for_the_stretch(db: psycopg.Connection)
     assert len(runs(db)) == 1, "recorded once"
 
 
-def test_resumed_from_the_pause_the_catch_up_policy_decides(db: psycopg.Connection) -> None:
+def test_after_a_resume_from_the_pause_the_catch_up_policy_decides(db: psycopg.Connection) -> None:
     add(db, catch_up="all")
     lead(db)
     mark = jobs.show_job(db, "a")["decided_until"]
@@ -112,7 +112,7 @@ def test_slots_due_before_the_pause_are_not_blamed_on_it(db: psycopg.Connection)
     assert during[5].startswith("paused since 20")
 
 
-def test_an_edit_during_the_pause_tells_both_stretches(db: psycopg.Connection) -> None:
+def test_an_edit_during_the_pause_is_named_in_both_stretches(db: psycopg.Connection) -> None:
     add(db)
     pass_time(db, 3 * 3600)
     jobs.pause(db, "a", by="alice")
@@ -138,7 +138,7 @@ def test_an_edit_during_the_pause_records_the_old_schedule_s_slots(db: psycopg.C
     assert reason.endswith("incident 7; then the schedule was edited")
 
 
-def test_slots_behind_the_end_are_no_part_of_the_stretch(db: psycopg.Connection) -> None:
+def test_slots_after_ends_at_are_no_part_of_the_stretch(db: psycopg.Connection) -> None:
     add(db)
     lead(db)
     jobs.pause(db, "a")
@@ -158,7 +158,8 @@ def test_pausing_leaves_the_runs_alone(db: psycopg.Connection) -> None:
     assert db.execute("SELECT id, state FROM pgsched.runs").fetchall() == [(run, "queued")]
 
 
-def test_a_recorded_stretch_can_be_retried_with_the_job_s_own_policies_and_rights(db: psycopg.Connection) -> None:
+def test_a_recorded_stretch_has_the_jobs_owner_and_max_attempts(db: psycopg.Connection) -> None:
+    """A retry of the row then uses the job's own policies and rights."""
     add(db, kind="sql", task="SELECT 1", max_attempts=7)
     lead(db)
     jobs.pause(db, "a")
@@ -168,7 +169,7 @@ def test_a_recorded_stretch_can_be_retried_with_the_job_s_own_policies_and_right
     assert db.execute("SELECT owner = current_user, max_attempts FROM pgsched.runs").fetchone() == (True, 7)
 
 
-def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
+def test_bad_values_are_refused(db: psycopg.Connection) -> None:
     add(db)
     with pytest.raises(InputError, match='from: "noon" is not one of now, pause'):
         jobs.resume(db, "a", "noon")

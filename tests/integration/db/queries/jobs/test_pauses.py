@@ -1,9 +1,13 @@
-"""Pauses and full queues: what is paused does not start from its commit on; a full queue refuses, sheds or waits."""
+"""Pauses of a queue, a task or everything, and full queues.
+
+From the commit of a pause on, nothing that is paused is claimed. A full queue refuses a run, sheds its oldest one, or
+lets the enqueue wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import psycopg
@@ -12,13 +16,16 @@ import pytest
 from pgsched import App, InputError, QueueFull
 from pgsched.db.queries.jobs import queues
 from pgsched.db.queries.leader import limits
+from pgsched.db.queries.runs import queue_room
 from pgsched.db.statements import sql
 from pgsched.leader.ticker import tick
 from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.setting import CLAIMS, Aside, Open, add_jobs, take, text_without
 from tests.support.fleet import one
 from tests.support.waiting import wait_until
+from tests.support.workers import becomes
 
+MAKE_ROOM = "UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'"
 QUEUE_GUARD = "(p.what, p.name) IN (('all', ''), ('queue', %(queue)s), ('limit', %(queue)s))"
 
 
@@ -42,14 +49,14 @@ def test_nothing_of_a_paused_queue_is_claimed(
     assert len(take(db, 5, text=text)) == (0 if guarded else 2)
 
 
-def test_another_queue_goes_on(db: psycopg.Connection) -> None:
+def test_a_pause_of_one_queue_does_not_hold_another(db: psycopg.Connection) -> None:
     add(db)
     queues.pause(db, "queue", "other", None, None, None)
     assert len(take(db, 5)) == 1
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_paused_task_lets_the_others_by(name: str, db: psycopg.Connection) -> None:
+def test_a_paused_task_does_not_hold_other_tasks(name: str, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task, kind) VALUES ('SELECT 1', 'sql'), ('true', 'shell')")
     queues.pause(db, "task", "true", None, None, None)
     assert [claim.task for claim in take(db, 5, text=sql(name))] == ["SELECT 1"]
@@ -68,14 +75,14 @@ def test_a_pause_ends_by_itself(name: str, db: psycopg.Connection) -> None:
     assert one(db, "SELECT count(*) FROM pgsched.pauses") == 0
 
 
-def test_pausing_again_keeps_since_when_and_who(db: psycopg.Connection) -> None:
+def test_pausing_again_keeps_the_time_and_the_author(db: psycopg.Connection) -> None:
     before = queues.pause(db, "all", "", "first", "ann", None)
     after = queues.pause(db, "all", "", None, None, None)
     assert after == before
     assert queues.list_pauses(db)[0]["reason"] == "first"
 
 
-def test_a_resume_wakes_whoever_listens(db: psycopg.Connection, connect: Open) -> None:
+def test_a_resume_notifies_listening_workers(db: psycopg.Connection, connect: Open) -> None:
     queues.pause(db, "queue", "mail", None, None, None)
     ear = connect()
     ear.execute("LISTEN pgsched_runs")
@@ -96,7 +103,7 @@ def test_a_full_queue_refuses_with_its_own_sqlstate(db: psycopg.Connection) -> N
     add(db)
 
 
-def test_what_is_running_or_for_later_does_not_fill_a_queue(db: psycopg.Connection) -> None:
+def test_running_and_scheduled_runs_do_not_fill_a_queue(db: psycopg.Connection) -> None:
     limit_depth(db, 2)
     add(db, 2)
     take(db, 2)
@@ -121,36 +128,50 @@ def test_a_full_queue_may_shed_its_oldest(db: psycopg.Connection) -> None:
     assert rows[0][1] == "shed: queue default was full (max_depth 3) and newer runs came"
 
 
-def test_an_enqueue_waits_for_room(db: psycopg.Connection, dsn: str) -> None:
+def noted_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return a list that grows before each try of an enqueue that waits for room."""
+    noted, really = list[float](), queue_room.pauses
+
+    def pauses(seconds: float) -> Iterator[float]:
+        for pause in really(seconds):
+            noted.append(pause)
+            yield pause
+
+    monkeypatch.setattr(queue_room, "pauses", pauses)
+    return noted
+
+
+def test_an_enqueue_waits_for_room(db: psycopg.Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app = App("rooms", dsn=dsn)
     task = app.task(name="t")(lambda: None)
     limit_depth(db, 1)
     task.enqueue()
     with pytest.raises(QueueFull):
         task.options(wait_for_room=0.2).enqueue()
+    pauses = noted_pauses(monkeypatch)
     waiting = Aside(lambda: task.options(wait_for_room=20).enqueue())
-    db.execute("UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'")
+    wait_until(lambda: len(pauses) > 1, what="the enqueue to be refused and tried again")
+    db.execute(MAKE_ROOM)
     assert waiting.result() > 0
     app.close()
 
 
-def test_an_async_enqueue_waits_for_room(db: psycopg.Connection, dsn: str) -> None:
+def test_an_async_enqueue_waits_for_room(db: psycopg.Connection, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app = App("rooms", dsn=dsn)
     task = app.task(name="t")(lambda: None)
     limit_depth(db, 1)
     add(db)
-    timer = threading.Timer(
-        0.2, db.execute, ["UPDATE pgsched.runs SET state = 'succeeded', finished_at = now() WHERE state = 'queued'"]
-    )
-    timer.start()
+    pauses = noted_pauses(monkeypatch)
 
     async def wait() -> int:
-        made = await task.options(wait_for_room=20).enqueue_async()
+        waiting = asyncio.create_task(task.options(wait_for_room=20).enqueue_async())
+        await becomes(lambda: len(pauses) > 1, "the enqueue to be refused and tried again")
+        db.execute(MAKE_ROOM)
+        made = await waiting
         await app.close_async()
         return int(made)
 
     assert asyncio.run(wait()) > 0
-    timer.join()
 
 
 def test_no_enqueue_waits_inside_the_callers_transaction(db: psycopg.Connection, dsn: str) -> None:
@@ -161,7 +182,7 @@ def test_no_enqueue_waits_inside_the_callers_transaction(db: psycopg.Connection,
 
 @pytest.mark.parametrize("on_full", ["reject", "shed_oldest"])
 def test_a_slot_finds_room_in_a_full_queue(on_full: str, db: psycopg.Connection) -> None:
-    """A slot that was refused would be tried again and again, and with it those of all other jobs."""
+    """The leader would try a refused slot again and again, and with it the slots of all other jobs."""
     limit_depth(db, 2, on_full)
     add(db, 2)
     add_jobs(db, 2, 3)

@@ -1,8 +1,12 @@
-"""A process is registered with what it declares; nobody takes away what a process that may be there declares."""
+"""A process is registered together with the jobs that it declares.
+
+A declared job is not removed while a process that declares it may be there.
+"""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -16,7 +20,7 @@ from pgsched.db.queries.runs import claims, workers
 from pgsched.leader import declarations
 from pgsched.leader.duties.housekeeping import DeclarationsDuty
 from pgsched.worker.registration import register_again
-from tests.support.apps.releases import nameless, new, nothing, old, release
+from tests.support.apps.releases import new, nothing, old, release
 from tests.support.db.clocks import HOUR, moved
 from tests.support.db.leading import duty_of, lead
 from tests.support.db.setting import Aside, Open, cut, wait_until_blocked
@@ -28,10 +32,11 @@ LOCK = "pgsched.try_declare_turn()"
 BOTH = {"salaries", "letters", "bonuses"}
 
 
-def test_a_process_says_what_it_declares_and_one_without_a_name_does_not(db: psycopg.Connection) -> None:
-    begin(db, new, nameless)
+def test_a_process_records_the_jobs_that_its_code_declares(db: psycopg.Connection) -> None:
+    begin(db, new)
+    register(db, replace(process(new), jobs=None))
     found = db.execute("SELECT app, declares FROM pgsched.workers ORDER BY id").fetchall()
-    assert found == [("payroll", ["bonuses", "salaries"]), ("app", None)]
+    assert found == [("payroll", ["bonuses", "salaries"]), ("payroll", None)]
 
 
 def test_a_process_and_its_jobs_are_written_together_or_not_at_all(
@@ -49,7 +54,7 @@ def test_a_process_and_its_jobs_are_written_together_or_not_at_all(
 # ---- at the start of a process
 
 
-def test_who_is_alone_takes_away_at_once_what_it_does_not_declare(db: psycopg.Connection) -> None:
+def test_a_process_that_is_alone_removes_undeclared_jobs_at_once(db: psycopg.Connection) -> None:
     end(db, *begin(db, old, old))
     register(db, process(release(App("other"), theirs="@daily")))
     jobs.add(db, {"name": "by hand", "task": "t", "schedule": "@daily"})
@@ -57,26 +62,19 @@ def test_who_is_alone_takes_away_at_once_what_it_does_not_declare(db: psycopg.Co
     assert declared(db) == {"salaries", "bonuses", "theirs", "by hand"}
 
 
-def test_an_app_without_a_name_takes_nothing_away(db: psycopg.Connection) -> None:
-    """Two programs may both be called main."""
-    end(db, *begin(db, nameless))
-    assert register(db, process(release(App())))[1] == {"salaries": "left"}
-
-
-def test_who_is_not_alone_leaves_what_it_does_not_declare(db: psycopg.Connection) -> None:
+def test_a_process_that_is_not_alone_removes_no_job(db: psycopg.Connection) -> None:
     begin(db, new)
     assert register(db, process(old))[1] == {"salaries": "unchanged", "letters": "created", "bonuses": "left"}
 
 
-def test_a_process_that_does_not_say_what_it_declares_counts_as_well(db: psycopg.Connection) -> None:
-    """One of a release before this, or an app without a name."""
+def test_a_process_that_has_not_recorded_its_jobs_counts_as_well(db: psycopg.Connection) -> None:
     begin(db, new)
     db.execute("UPDATE pgsched.workers SET declares = NULL")
     assert register(db, process(old))[1]["bonuses"] == "left"
 
 
-def test_one_that_was_killed_may_come_back(db: psycopg.Connection) -> None:
-    """Or only seems gone: when the database is back after an outage, everybody was silent for as long as that took."""
+def test_a_killed_process_counts_because_it_may_come_back(db: psycopg.Connection) -> None:
+    """A process may also only seem killed: after an outage of the database, every process was silent that long."""
     begin(db, old)
     db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '9 minutes'")
     first, done = register(db, process(new))
@@ -93,7 +91,7 @@ def test_one_that_was_killed_may_come_back(db: psycopg.Connection) -> None:
 # ---- the leader
 
 
-def test_a_job_goes_a_while_after_the_last_process_that_declared_it(db: psycopg.Connection) -> None:
+def test_a_job_is_removed_a_while_after_its_last_declaring_process(db: psycopg.Connection) -> None:
     first, _, last = begin(db, new, old, new)
     leader = rounds(db)
     waits = a_run_that_waits(db, "bonuses")
@@ -108,7 +106,7 @@ def test_a_job_goes_a_while_after_the_last_process_that_declared_it(db: psycopg.
     assert state_of(db, waits) == "cancelled"
 
 
-def test_a_rollback_and_a_deploy_are_the_same(db: psycopg.Connection) -> None:
+def test_a_deploy_removes_jobs_as_a_rollback_does(db: psycopg.Connection) -> None:
     before, _ = begin(db, old, new)
     end(db, before)
     time_passes(db, 10)
@@ -126,7 +124,7 @@ def test_a_process_that_was_killed_counts_until_it_is_given_up(db: psycopg.Conne
     assert declared(leader()) == BOTH - {"bonuses"}
 
 
-def test_nothing_goes_while_the_whole_app_is_down(db: psycopg.Connection) -> None:
+def test_no_job_is_removed_while_the_whole_app_is_down(db: psycopg.Connection) -> None:
     before, last = begin(db, new, old)
     begin(db, release(App("other"), theirs="@daily"))
     end(db, before)
@@ -138,7 +136,7 @@ def test_nothing_goes_while_the_whole_app_is_down(db: psycopg.Connection) -> Non
     assert declared(leader()) == BOTH | {"theirs"}
 
 
-def test_a_silent_process_is_nobody_for_whose_sake_something_goes(db: psycopg.Connection) -> None:
+def test_no_job_is_removed_while_the_only_process_is_silent(db: psycopg.Connection) -> None:
     before, last = begin(db, new, old)
     end(db, before)
     time_passes(db, 60)
@@ -146,7 +144,7 @@ def test_a_silent_process_is_nobody_for_whose_sake_something_goes(db: psycopg.Co
     assert declared(rounds(db)()) == BOTH
 
 
-def test_nothing_goes_while_a_process_does_not_say_what_it_declares(db: psycopg.Connection) -> None:
+def test_no_job_is_removed_while_a_process_has_not_recorded_its_jobs(db: psycopg.Connection) -> None:
     before, silent, _ = begin(db, new, new, old)
     end(db, before)
     time_passes(db, 60)
@@ -159,21 +157,13 @@ def test_nothing_goes_while_a_process_does_not_say_what_it_declares(db: psycopg.
     assert declared(leader()) == BOTH - {"bonuses"}
 
 
-def test_what_an_app_without_a_name_has_declared_stays(db: psycopg.Connection) -> None:
-    (before,) = begin(db, nameless)
-    end(db, before)
-    time_passes(db, 60)
-    begin(db, release(App()), new)
-    assert declared(rounds(db)()) == {"salaries", "bonuses"}
-
-
-def test_jobs_of_others_stay(db: psycopg.Connection) -> None:
+def test_jobs_of_other_apps_and_jobs_made_by_hand_stay(db: psycopg.Connection) -> None:
     jobs.add(db, {"name": "by hand", "task": "t", "schedule": "@daily"})
     begin(db, new, release(App("other"), theirs="@daily"))
     assert declared(rounds(db)()) == {"salaries", "bonuses", "theirs", "by hand"}
 
 
-def test_nothing_goes_while_a_process_is_declaring(db: psycopg.Connection, connect: Open) -> None:
+def test_no_job_is_removed_while_a_process_is_declaring(db: psycopg.Connection, connect: Open) -> None:
     before, _ = begin(db, new, old)
     end(db, before)
     time_passes(db, 60)
@@ -187,7 +177,7 @@ def test_nothing_goes_while_a_process_is_declaring(db: psycopg.Connection, conne
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
+def test_a_process_that_declares_during_a_removal_keeps_its_jobs(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, _ = begin(db, new, old)
@@ -210,7 +200,7 @@ def test_who_declares_while_jobs_are_taken_away_has_them_afterwards(
     assert ("bonuses" in declared(db)) == guarded
 
 
-def test_a_job_that_somebody_edits_goes_in_the_next_round(db: psycopg.Connection, connect: Open) -> None:
+def test_a_job_that_is_being_edited_is_removed_in_the_next_round(db: psycopg.Connection, connect: Open) -> None:
     before, _ = begin(db, release(App("payroll"), bonuses="@daily", taxes="@daily"), old)
     end(db, before)
     time_passes(db, 60)
@@ -221,12 +211,12 @@ def test_a_job_that_somebody_edits_goes_in_the_next_round(db: psycopg.Connection
     assert declared(leader()) == {"salaries", "letters"}
 
 
-def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -> None:
-    """Everybody is given up before the first heartbeat; the old release is the first to be heard again."""
+def test_a_clock_moved_ahead_removes_no_job(db: psycopg.Connection) -> None:
+    """All processes are given up before their first heartbeat; then the old release sends the first one."""
     _, heard = begin(db, new, old)
     loop = lead(db)
     loop.run_once()
-    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # what the clock does to them
+    db.execute("UPDATE pgsched.workers SET seen_at = seen_at - interval '2 hours'")  # as the clock makes them look
     retention.delete_other_rows(db, GRACE_S, 10)
     db.execute("UPDATE pgsched.workers SET seen_at = now(), stopped_at = NULL WHERE id = %s", [heard])
     duty_of(loop, DeclarationsDuty).period.set_due_at(0)
@@ -236,7 +226,9 @@ def test_a_clock_moved_ahead_takes_no_job_from_anybody(db: psycopg.Connection) -
     assert duty_of(loop, DeclarationsDuty).period.at - time.monotonic() > 25, "a lease for everybody to be heard"
 
 
-def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_leader_looks_for_undeclared_jobs_once_a_minute(
+    db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks: list[float] = []
     real = registration.find_undeclared
 
@@ -257,7 +249,7 @@ def test_an_idle_leader_looks_once_a_minute(db: psycopg.Connection, monkeypatch:
     assert duty_of(loop, DeclarationsDuty).period.by - time.monotonic() > 50
 
 
-# ---- a worker that the database had lost, or given up
+# ---- a worker whose row the database had lost or given up
 
 
 def test_a_worker_that_was_given_up_is_told_until_it_registers_again(db: psycopg.Connection) -> None:
@@ -268,8 +260,8 @@ def test_a_worker_that_was_given_up_is_told_until_it_registers_again(db: psycopg
         assert not claims.heartbeat(db, given_up, 30.0, [], name="host:1").known
 
 
-def test_one_that_comes_back_puts_back_what_is_gone_and_changes_nothing_else(db: psycopg.Connection) -> None:
-    """Meanwhile a newer release may have been at work."""
+def test_a_worker_that_comes_back_only_restores_missing_jobs(db: psycopg.Connection) -> None:
+    """A newer release may have changed the other jobs in the meantime."""
     begin(db, old)
     jobs.delete(db, "letters")
     db.execute("UPDATE pgsched.jobs SET schedule = '@hourly', declared_by = 'payroll'")
@@ -280,13 +272,13 @@ def test_one_that_comes_back_puts_back_what_is_gone_and_changes_nothing_else(db:
     assert one(db, "SELECT declares FROM pgsched.workers WHERE id = %s", again) == ["letters", "salaries"]
 
 
-def test_one_that_comes_back_alone_takes_nothing_away(db: psycopg.Connection) -> None:
+def test_a_worker_that_comes_back_alone_removes_no_job(db: psycopg.Connection) -> None:
     end(db, *begin(db, new))
     register_again(db, process(old))
     assert declared(db) == BOTH
 
 
-def test_one_whose_jobs_cannot_be_put_back_is_registered_all_the_same(db: psycopg.Connection) -> None:
+def test_a_worker_whose_jobs_cannot_be_restored_is_still_registered(db: psycopg.Connection) -> None:
     app = App("payroll")
     app.job(schedule="@daily", name="report", after_jobs=["load"])(app.task(name="report")(nothing))
     register_again(db, process(app))
@@ -294,9 +286,7 @@ def test_one_whose_jobs_cannot_be_put_back_is_registered_all_the_same(db: psycop
     assert one(db, "SELECT count(*) FROM pgsched.workers WHERE stopped_at IS NULL") == 1
 
 
-def test_a_job_that_somebody_has_locked_keeps_no_worker_from_registering_again(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_a_locked_job_keeps_no_worker_from_registering_again(db: psycopg.Connection, connect: Open) -> None:
     begin(db, new)
     editor = connect(autocommit=False)
     editor.execute("UPDATE pgsched.jobs SET priority = 1")
@@ -305,7 +295,7 @@ def test_a_job_that_somebody_has_locked_keeps_no_worker_from_registering_again(
     assert one(db, "SELECT count(*) FROM pgsched.workers") == 2
 
 
-def test_one_that_was_asked_to_drain_is_told_that_instead(db: psycopg.Connection) -> None:
+def test_a_given_up_worker_that_was_asked_to_drain_is_told_to_drain(db: psycopg.Connection) -> None:
     (worker_id,) = begin(db, new)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at")
     db.execute("UPDATE pgsched.workers SET drain_asked_at = now(), drain_asked_by = 'ops'")
@@ -314,8 +304,8 @@ def test_one_that_was_asked_to_drain_is_told_that_instead(db: psycopg.Connection
         assert (beat.known, beat.drain_by) == (True, "ops")
 
 
-def test_a_worker_that_drains_is_not_told(db: psycopg.Connection) -> None:
-    """It takes nothing more: its row says that it is there."""
+def test_a_draining_worker_is_not_told_that_it_was_given_up(db: psycopg.Connection) -> None:
+    """A draining worker claims nothing more, and its row says that the worker is there."""
     (worker_id,) = begin(db, new)
     db.execute("UPDATE pgsched.workers SET stopped_at = seen_at")
     claims.heartbeat(db, worker_id, 30.0, [], claims.Vitals(stopping=True), name="host:1")
@@ -323,8 +313,8 @@ def test_a_worker_that_drains_is_not_told(db: psycopg.Connection) -> None:
     workers.stop(db, worker_id, "host:1", stopped=True)
 
 
-def test_who_has_signed_off_is_not_taken_for_one_that_was_given_up(db: psycopg.Connection) -> None:
-    """What the leader notes of those is the instant at which they were last seen: a microsecond tells both apart."""
+def test_a_worker_that_signed_off_does_not_look_given_up(db: psycopg.Connection) -> None:
+    """A given-up worker has stopped_at = seen_at. One that signs off has a stopped_at that is a microsecond later."""
     for _ in range(100):
         (worker_id,) = begin(db, new)
         workers.stop(db, worker_id, "host:1", stopped=True)

@@ -1,14 +1,16 @@
-"""Workers of an unchanged release start without a lock on any job; one job that somebody has locked stops no start."""
+"""Workers of an unchanged release start without a lock on any job, and a locked job stops no start."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
 from pgsched import App
+from pgsched.app.declarations import POLICIES
 from pgsched.db.queries.jobs import declarations, registration
 from pgsched.db.queries.jobs.registration import register
 from pgsched.worker.registration import declare_again, locked_jobs, register_again
@@ -16,6 +18,7 @@ from tests.support.apps.releases import release
 from tests.support.db.setting import Open, cut
 from tests.support.fleet import one
 from tests.support.releases import process
+from tests.support.waiting import wait_until
 
 LOCKED = "SELECT count(*) FROM pgsched.jobs WHERE xmax <> 0"
 NAMES = [f"job{n}" for n in range(40)]
@@ -23,6 +26,12 @@ NAMES = [f"job{n}" for n in range(40)]
 
 def app(schedule: str = "@hourly", **changed: str) -> App:
     return release(App("shop"), **{name: changed.get(name, schedule) for name in NAMES})
+
+
+def forget_locks(db: psycopg.Connection) -> bool:
+    """Freeze the rows, which an autovacuum at that moment may prevent; return whether none looks locked now."""
+    db.execute("VACUUM FREEZE pgsched.jobs")
+    return bool(one(db, LOCKED) == 0)
 
 
 def test_the_start_of_an_unchanged_release_locks_no_job(
@@ -37,8 +46,7 @@ def test_the_start_of_an_unchanged_release_locks_no_job(
     assert set(register(starting, process(app()))[1].values()) == {"unchanged"}, "nobody is waited for"
     person.rollback()
     other.rollback()
-    db.execute("VACUUM FREEZE pgsched.jobs")
-    assert one(db, LOCKED) == 0
+    wait_until(lambda: forget_locks(db), what="no statement of the server still sees the lock")
     register(starting, process(app()))
     assert one(db, LOCKED) == 0
     monkeypatch.setattr(registration, "find_unwritten", lambda *given, **more: {})
@@ -47,9 +55,9 @@ def test_the_start_of_an_unchanged_release_locks_no_job(
     assert one(db, LOCKED) == len(NAMES), "which is why they are compared first"
 
 
-def test_only_what_differs_is_locked_and_written(db: psycopg.Connection) -> None:
+def test_only_jobs_that_differ_are_locked_and_written(db: psycopg.Connection) -> None:
     register(db, process(app()))
-    db.execute("VACUUM FREEZE pgsched.jobs")
+    wait_until(lambda: forget_locks(db), what="no statement of the server still sees a lock")
     before = dict(db.execute("SELECT name, xmin::text FROM pgsched.jobs").fetchall())
     done = register(db, process(app(job3="@daily", job9="@daily")))[1]
     assert [name for name, what in done.items() if what == "updated"] == ["job3", "job9"]
@@ -58,9 +66,7 @@ def test_only_what_differs_is_locked_and_written(db: psycopg.Connection) -> None
     assert one(db, f"{LOCKED} AND name NOT IN ('job3', 'job9')") == 0
 
 
-def test_a_job_that_somebody_has_locked_is_named_with_the_session_and_declared_later(
-    db: psycopg.Connection, connect: Open
-) -> None:
+def test_a_locked_job_is_reported_with_its_session_and_declared_later(db: psycopg.Connection, connect: Open) -> None:
     register(db, process(app()))
     person = connect(autocommit=False)
     person.execute("UPDATE pgsched.jobs SET description = 'x' WHERE name = 'job7'")
@@ -75,7 +81,7 @@ def test_a_job_that_somebody_has_locked_is_named_with_the_session_and_declared_l
     assert one(db, "SELECT schedule FROM pgsched.jobs WHERE name = 'job7'") == "@daily"
 
 
-def test_very_many_jobs_that_somebody_has_locked_do_not_stop_a_start_for_long(
+def test_many_locked_jobs_delay_a_start_only_briefly(
     db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(db, process(app()))
@@ -95,7 +101,7 @@ def test_very_many_jobs_that_somebody_has_locked_do_not_stop_a_start_for_long(
     assert waits[1] == "10ms", "what the first one has used up, the others have not"
 
 
-def test_who_cannot_declare_now_starts_all_the_same(db: psycopg.Connection, connect: Open) -> None:
+def test_a_worker_that_cannot_declare_now_still_starts(db: psycopg.Connection, connect: Open) -> None:
     somebody = connect(autocommit=False)
     somebody.execute("SELECT pgsched.take_declare_turn()")
     somebody.execute("LOCK TABLE pgsched.jobs IN ACCESS EXCLUSIVE MODE")
@@ -110,7 +116,7 @@ def test_who_cannot_declare_now_starts_all_the_same(db: psycopg.Connection, conn
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_who_has_not_got_its_turn_takes_no_job_away(
+def test_a_process_without_its_turn_to_declare_removes_no_job(
     guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = process(release(App("shop"), a="@daily", b="@daily")), process(release(App("shop"), b="@hourly"))
@@ -126,8 +132,8 @@ def test_who_has_not_got_its_turn_takes_no_job_away(
     assert declarations.declare(db, new.jobs, "shop")["a"] == ("left" if guarded else "removed")
 
 
-def test_who_looks_while_somebody_declares_looks_again_later(db: psycopg.Connection, connect: Open) -> None:
-    """It does not see what the other one takes away before that has committed."""
+def test_a_start_during_another_declaration_looks_again_later(db: psycopg.Connection, connect: Open) -> None:
+    """The start does not see what the other process removes before that process commits."""
     register(db, process(app()))
     somebody = connect(autocommit=False)
     somebody.execute("SELECT pgsched.take_declare_turn()")
@@ -142,10 +148,10 @@ def test_who_looks_while_somebody_declares_looks_again_later(db: psycopg.Connect
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_who_starts_unchanged_while_jobs_are_taken_away_is_seen(
+def test_an_unchanged_start_is_seen_by_processes_that_remove_jobs(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A start that writes nothing keeps others from taking its jobs away until its own row is there."""
+    """A start that writes no job keeps other processes from removing its jobs until its own row is there."""
     if not guarded:
         cut(
             monkeypatch,
@@ -162,19 +168,34 @@ def test_who_starts_unchanged_while_jobs_are_taken_away_is_seen(
     assert locked is not guarded
 
 
-def test_what_is_compared_is_what_would_be_written(db: psycopg.Connection) -> None:
-    """Every column that code can declare, given and left out."""
-    policies = {
-        "priority": 2, "tags": ["a", "b"], "queue": "q", "overlap": "buffer_all", "max_buffer": 7, "jitter": "2 s",
-        "timeout": "90 seconds", "max_attempts": 4, "backoff": "linear", "backoff_base": "0:00:07",
-        "concurrency_key": "{x}", "keep": {"dead": "90 days"}, "start_deadline": "1 hour", "misfire_after": "5 min",
-        "catch_up": "all", "description": "d", "max_runs": 5, "max_lateness": "1 min", "alert_after_failures": 3,
-    }  # fmt: skip
-    first = process(app())
-    assert first.jobs is not None
-    with_policies = replace(first, jobs=[replace(first.jobs[0], policies=policies), *first.jobs[1:]])
-    register(db, with_policies)
-    assert set(register(db, with_policies)[1].values()) == {"unchanged"}
-    done = register(db, first)[1]
-    assert [name for name, what in done.items() if what == "updated"] == ["job0"]
-    assert set(register(db, first)[1].values()) == {"unchanged"}
+SAMPLES = {
+    "description": "d", "queue": "q", "priority": 2, "tags": ["a", "b"], "starts_at": datetime(2030, 1, 1, tzinfo=UTC),
+    "ends_at": datetime(2040, 1, 1, tzinfo=UTC), "max_runs": 5, "jitter": timedelta(seconds=2), "overlap": "buffer_all",
+    "max_buffer": 7, "retry_within": timedelta(minutes=3), "misfire_after": timedelta(minutes=5), "catch_up": "all",
+    "max_catch_up": 9, "catch_up_window": timedelta(hours=5), "start_deadline": timedelta(hours=1), "max_attempts": 4,
+    "timeout": timedelta(seconds=90), "kill_after": timedelta(seconds=3), "backoff": "linear",
+    "backoff_base": timedelta(seconds=7), "backoff_max": timedelta(hours=2), "backoff_jitter": 0.5,
+    "concurrency_key": "{x}", "concurrency_limit": 3, "after_jobs": ["job1"], "paused": True,
+    "keep": {"dead": "90 days"}, "alert_after_failures": 3, "max_lateness": timedelta(minutes=1),
+    "max_duration": timedelta(minutes=2), "expect_every": timedelta(hours=3),
+}  # fmt: skip
+
+
+def test_the_comparison_sees_what_would_be_written(db: psycopg.Connection) -> None:
+    """A declaration first sets a policy column, and then leaves it out."""
+    without = process(release(App("shop"), job0="@hourly", job1="@daily"))
+    assert without.jobs is not None
+    register(db, without)
+    for column, value in SAMPLES.items():
+        changed = replace(without.jobs[0], policies={column: value})
+        with_policy = replace(without, jobs=[changed, *without.jobs[1:]])
+        # A pause is the operator's: a declaration without one leaves it.
+        after = "unchanged" if column == "paused" else "updated"
+        wanted = ["updated", "unchanged", after, "unchanged"]
+        found = [register(db, declared)[1] for declared in (with_policy, with_policy, without, without)]
+        assert found == [{"job0": what, "job1": "unchanged"} for what in wanted], column
+
+
+def test_every_policy_is_compared() -> None:
+    once = {"delete_after_run"}  # is for jobs that run once
+    assert SAMPLES.keys() == POLICIES.keys() - once

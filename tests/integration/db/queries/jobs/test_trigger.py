@@ -1,4 +1,4 @@
-"""Trigger now: beside the schedule, under the overlap policy that the caller names."""
+"""`trigger` runs a job now, beside its schedule, under the overlap policy that the caller names."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def trigger(db: psycopg.Connection, overlap: str = "allow", args: Any = None) ->
 
 
 @pytest.mark.parametrize("overlap", ["allow", *OTHERS])
-def test_with_nothing_unfinished_it_is_queued_under_any_policy(db: psycopg.Connection, overlap: str) -> None:
+def test_without_an_unfinished_run_a_trigger_queues_under_any_policy(db: psycopg.Connection, overlap: str) -> None:
     run = trigger(db, overlap)
     assert (run["state"], run["origin"], run["args"], run["reason"]) == ("queued", "manual", {"own": 1}, None)
 
 
-def test_allow_is_the_default_and_looks_at_nothing(db: psycopg.Connection) -> None:
+def test_allow_is_the_default_and_ignores_unfinished_runs(db: psycopg.Connection) -> None:
     trigger(db)
     assert trigger(db)["state"] == "queued"
     assert states(db) == ["queued", "queued"]
@@ -64,7 +64,7 @@ def test_buffers_hold_back_until_they_are_full(db: psycopg.Connection) -> None:
     assert states(db) == ["succeeded", "queued", "skipped", "waiting", "skipped"]
 
 
-def test_replace_ends_what_is_queued_and_asks_what_runs(db: psycopg.Connection) -> None:
+def test_replace_cancels_queued_runs_and_asks_running_ones_to_stop(db: psycopg.Connection) -> None:
     running, queued = trigger(db)["id"], None
     take(db)
     queued = trigger(db)["id"]
@@ -88,13 +88,16 @@ def test_terminate_takes_the_claim_away_and_starts_at_once(db: psycopg.Connectio
         db.execute("SELECT pgsched.assert_claim(%s, %s)", [running, claim.token])
 
 
-def test_terminate_asks_where_a_handler_asserts_its_claim(db: psycopg.Connection, connect: Open) -> None:
+def test_terminate_takes_no_claim_that_a_handler_has_asserted(db: psycopg.Connection, connect: Open) -> None:
     running = trigger(db)["id"]
     (claim,) = take(db)
     handler = connect(autocommit=False)
     handler.execute("SELECT pgsched.assert_claim(%s, %s)", [running, claim.token])
     assert trigger(connect(options="-c lock_timeout=500ms"), "terminate")["state"] == "queued"
-    assert (row_of(db, running)["state"], row_of(db, running)["token"]) == ("running", str(claim.token))
+    row = row_of(db, running)
+    assert (row["state"], row["token"]) == ("running", str(claim.token))
+    assert row["cancel_requested_at"] is not None, "it is asked to end instead"
+    assert "overlap: replaced by a triggered run" in row["cancel_reason"]
 
 
 def test_a_backfill_s_runs_do_not_count_and_are_not_ended(db: psycopg.Connection) -> None:
@@ -113,7 +116,7 @@ def test_a_backfill_s_run_holds_back_nothing_that_waits(db: psycopg.Connection) 
 
 
 @pytest.mark.parametrize("overlap", ["skip", "buffer_one", "terminate"])
-def test_of_many_at_once_one_is_first(db: psycopg.Connection, connect: Open, overlap: str) -> None:
+def test_of_many_triggers_at_once_one_is_first(db: psycopg.Connection, connect: Open, overlap: str) -> None:
     conns = [connect() for _ in range(6)]
     at_once([lambda conn=conn: jobs.trigger(conn, "a", None, overlap) for conn in conns])  # type: ignore[misc]
     counted = {state: states(db).count(state) for state in set(states(db))}
@@ -125,7 +128,7 @@ def test_of_many_at_once_one_is_first(db: psycopg.Connection, connect: Open, ove
     assert counted == expected[overlap]
 
 
-def test_the_second_of_two_waits_for_the_first(db: psycopg.Connection, connect: Open) -> None:
+def test_a_second_trigger_waits_for_the_first(db: psycopg.Connection, connect: Open) -> None:
     first, second = connect(autocommit=False), connect()
     first.execute("SELECT pgsched.trigger('a', NULL, 'skip')")
     later = Aside(lambda: jobs.trigger(second, "a", None, "skip"))
@@ -134,7 +137,8 @@ def test_the_second_of_two_waits_for_the_first(db: psycopg.Connection, connect: 
     assert row_of(db, later.result())["state"] == "skipped"
 
 
-def test_under_repeatable_read_the_second_fails_rather_than_count_too_few(connect: Open) -> None:
+def test_under_repeatable_read_a_second_trigger_fails(connect: Open) -> None:
+    """In its old snapshot, the second trigger would count too few unfinished runs."""
     first, second = connect(), connect(autocommit=False)
     second.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     second.execute("SELECT count(*) FROM pgsched.runs")
@@ -143,7 +147,7 @@ def test_under_repeatable_read_the_second_fails_rather_than_count_too_few(connec
         second.execute("SELECT pgsched.trigger('a', NULL, 'skip')")
 
 
-def test_the_tick_s_job_is_waited_for(db: psycopg.Connection, connect: Open) -> None:
+def test_a_trigger_waits_for_a_tick_that_has_locked_the_job(db: psycopg.Connection, connect: Open) -> None:
     leader, person = connect(autocommit=False), connect()
     leader.execute("SELECT FROM pgsched.jobs FOR NO KEY UPDATE")
     leader.execute(
@@ -155,13 +159,13 @@ def test_the_tick_s_job_is_waited_for(db: psycopg.Connection, connect: Open) -> 
     assert row_of(db, later.result())["state"] == "skipped"
 
 
-# ---- against a delete of the job
+# ---- a trigger and a delete of the job at once
 
 KEY_SHARE = "FROM pgsched.jobs WHERE name = trigger.job FOR KEY SHARE;"
 
 
 def without_lock(db: psycopg.Connection) -> None:
-    """Let `pgsched.trigger` read the job without locking it."""
+    """Make `pgsched.trigger` read the job without locking it."""
     (text,) = db.execute("SELECT pg_get_functiondef('pgsched.trigger'::regproc)").fetchone() or ("",)
     assert text.count(KEY_SHARE) == 1
     db.execute(text.replace(" FOR KEY SHARE", ""))
@@ -203,7 +207,7 @@ def test_a_trigger_waits_for_the_delete_and_finds_no_job(locked: bool, db: psyco
     assert states(db) == ([] if locked else ["queued"])
 
 
-def test_the_default_waits_for_no_tick_and_no_tick_passes_by_its_job(db: psycopg.Connection, connect: Open) -> None:
+def test_allow_waits_for_no_tick_and_makes_no_tick_skip_the_job(db: psycopg.Connection, connect: Open) -> None:
     leader, person = connect(autocommit=False), connect(autocommit=False)
     lock = "SELECT FROM pgsched.jobs FOR NO KEY UPDATE SKIP LOCKED"
     leader.execute(lock)
@@ -213,7 +217,7 @@ def test_the_default_waits_for_no_tick_and_no_tick_passes_by_its_job(db: psycopg
     assert leader.execute(lock).rowcount == 1
 
 
-def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
+def test_bad_values_are_refused(db: psycopg.Connection) -> None:
     with pytest.raises(InputError, match='overlap: "maybe" is not one of allow, skip'):
         jobs.trigger(db, "a", None, "maybe")
     with pytest.raises(InputError, match="args: must be a JSON object or array, not a string"):
@@ -228,7 +232,7 @@ def test_what_cannot_be_is_refused(db: psycopg.Connection) -> None:
 
 @pytest.mark.parametrize("standing", list(product((0, 1), (0, 1, 2), (0, 3))))
 @pytest.mark.parametrize("overlap", OTHERS)
-def test_a_triggered_run_fares_as_a_slot_would(
+def test_a_triggered_run_is_decided_as_a_slot_would_be(
     db: psycopg.Connection, overlap: str, standing: tuple[int, int, int]
 ) -> None:
     started, held, in_turn = standing
@@ -245,7 +249,7 @@ def test_a_triggered_run_fares_as_a_slot_would(
     assert ended == (len(born) if expected.ends_others else 0,)
 
 
-def test_what_waits_for_its_turn_is_told_by_one_reason_in_both_languages(db: psycopg.Connection) -> None:
+def test_sql_and_python_know_runs_waiting_in_turn_by_the_same_reason(db: psycopg.Connection) -> None:
     lead(db)
     db.execute("UPDATE pgsched.jobs SET schedule = '@every 60s', catch_up = 'all'")
     pass_time(db, 600)

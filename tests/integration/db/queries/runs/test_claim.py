@@ -1,4 +1,7 @@
-"""Claims: each run is claimed once, claimers never wait for each other, a lost answer is not a lost run."""
+"""Claims: each run is claimed once, and claimers never wait for each other.
+
+A run is not lost when the answer to its claim is lost.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,8 @@ def test_eight_claimers_claim_every_run_once(dsn: str, db: psycopg.Connection) -
 
 
 def test_claims_are_in_the_order_of_their_instants_to_the_microsecond(dsn: str, db: psycopg.Connection) -> None:
-    """They are compared as the database writes them: without the noughts at the end, in UTC, by ISO, wherever it is."""
-    for setting in "timezone = 'Europe/Berlin'", "datestyle = 'SQL, DMY'":  # where an hour comes twice
+    """Instants are compared as text, in UTC and ISO format without trailing zeros, whatever the database's settings."""
+    for setting in "timezone = 'Europe/Berlin'", "datestyle = 'SQL, DMY'":  # Berlin has one hour twice on that day
         db.execute(f"ALTER DATABASE {db.info.dbname} SET {setting}")
     began = datetime(2025, 10, 26, 0, 59, 59, tzinfo=UTC)
     parts = [0, 1, 10, 100_000, 120_000, 999_999, 1_000_000, 10_000_000, 3_600_000_000, 86_400_000_000]
@@ -132,7 +135,7 @@ def test_a_claim_s_columns_are_found_by_their_names(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_a_worker_sends_all_the_time_is_prepared_at_once(
+def test_frequent_statements_of_a_worker_are_prepared_at_once(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -189,7 +192,7 @@ def test_a_lost_answer_is_asked_for_again(dsn: str, db: psycopg.Connection) -> N
     add_runs(db, 6)
     token = uuid4()
     lost = take(db, 3, token)
-    take(db, 2)  # somebody else's
+    take(db, 2)  # claims with another token
 
     async def ask() -> list[Claim]:
         async with await aconnect(dsn) as conn:
@@ -242,7 +245,7 @@ def test_a_unique_key_is_free_again_when_the_other_process_rolls_back(db: psycop
 
 def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, connect: Open) -> None:
     guard = "ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND phase < 3 /* open */ DO NOTHING"
-    found = db.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'enqueue_result'").fetchone()
+    found = db.execute("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'make_run'").fetchone()
     assert found is not None
     assert found[0].count(guard) == 1
     db.execute(found[0].replace(guard, ""))
@@ -255,7 +258,7 @@ def test_without_the_index_a_unique_key_makes_two_runs(db: psycopg.Connection, c
 
 
 def test_a_kept_cursor_keeps_no_connection_and_no_large_arguments(dsn: str, db: psycopg.Connection) -> None:
-    """A process reconnects for as long as it lives; and an idle one must not hold what it has claimed last."""
+    """A process may reconnect often in its life, and an idle process must not keep the arguments of its last claim."""
     args = Jsonb({"text": "x" * claim_rows.MOST_KEPT})
     add_runs(db, 2)
     db.execute("UPDATE pgsched.runs SET args = %s WHERE id = 1", [args])

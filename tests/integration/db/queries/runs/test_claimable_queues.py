@@ -1,4 +1,7 @@
-"""Where there is work: every queue with open runs is found, and what was claimed just now is gone round."""
+"""The look for queues with work finds every queue with open runs.
+
+It skips the queues in which the claimer has just found work.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import psycopg
 import pytest
 
 from pgsched.db.connection.connect import BY_KEY, aconnect
-from pgsched.db.queries.runs.claims import WorkerOffer, claimable_queues
+from pgsched.db.queries.runs.claims import WorkerOffer
+from pgsched.db.queries.runs.queue_search import claimable_queues
 from pgsched.db.statements import sql
 from pgsched.worker.claiming import cursor, discovery, polling, queue_claims
 from pgsched.worker.claiming.claimer import Claimer
@@ -19,7 +23,7 @@ from pgsched.worker.claiming.known_queues import mark
 from tests.support.db.claiming import finds_no_queue
 from tests.support.db.setting import KINDS, Open
 
-# in the order of code points, in no language's
+# in the order of code points, not of a language
 NAMES = ["B", "Z", "_", "a", "a b", 'a"b', "a,b", "b", "default", "NULL", "z", "{}", "Ä", "ä", "\U0001f600"]
 
 
@@ -64,10 +68,10 @@ def test_the_dead_entries_of_a_known_queue_are_not_read(
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_claimer_that_has_just_found_work_in_a_queue_goes_round_it(
+def test_a_look_for_queues_skips_those_where_work_was_just_found(
     busy: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if busy:  # by a few runs in the last minute
+    if busy:  # a few runs in the last minute are enough to be busy
         monkeypatch.setattr(polling, "BUSY_COUNT", 1)
         monkeypatch.setattr(polling, "WINDOW_S", 60.0)
     db.execute(
@@ -117,7 +121,7 @@ def test_queues_without_a_run_for_this_worker_are_not_found(dsn: str, db: psycop
     assert sorted(found(dsn)) == ["both", "deep", "mine"], "of one that is deep nobody reads all to know"
 
 
-def test_a_look_goes_on_where_the_last_one_ended(dsn: str, db: psycopg.Connection) -> None:
+def test_a_look_for_queues_continues_where_the_last_one_ended(dsn: str, db: psycopg.Connection) -> None:
     names = [f"q{n:02}" for n in range(50)]
     db.execute("INSERT INTO pgsched.runs (queue, task) SELECT unnest(%s::text[]), 't'", [names])
 
@@ -136,7 +140,7 @@ def test_a_look_goes_on_where_the_last_one_ended(dsn: str, db: psycopg.Connectio
     assert sorted(asyncio.run(scene(names[3:40:4]))) == sorted(set(names) - set(names[3:40:4]))
 
 
-def test_one_who_is_for_some_queues_is_told_of_those_alone(dsn: str, db: psycopg.Connection) -> None:
+def test_a_worker_for_some_queues_finds_only_these(dsn: str, db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (queue, task) SELECT unnest(ARRAY['a', 'b', 'c']), 't'")
 
     async def scene() -> list[str]:
@@ -146,7 +150,7 @@ def test_one_who_is_for_some_queues_is_told_of_those_alone(dsn: str, db: psycopg
     assert asyncio.run(scene()) == ["b"]
 
 
-def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
+def test_many_queues_need_few_claim_statements_and_none_starves(
     dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     db.execute("INSERT INTO pgsched.runs (queue, task) SELECT 'tenant ' || n, 't' FROM generate_series(1, 250) n")
@@ -187,6 +191,6 @@ def test_many_queues_are_claimed_of_in_few_statements_and_none_starves(
     asyncio.run(scene())
 
 
-def test_the_marks_of_queues_are_the_same_on_both_sides(db: psycopg.Connection) -> None:
+def test_sql_and_python_give_the_same_marks_of_queues(db: psycopg.Connection) -> None:
     for name in NAMES:
         assert db.execute("SELECT pgsched.queue_mark(%s)", [name]).fetchone() == (mark(name),)

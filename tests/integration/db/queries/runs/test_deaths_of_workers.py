@@ -1,4 +1,7 @@
-"""A worker's death is charged to what had begun, and to nothing else; what it may have died of is claimed alone."""
+"""The death of a worker is charged to the attempts that had begun, and to no others.
+
+A run that may have caused the death is claimed alone.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ CRASH_LIMIT = 5
 
 
 def beat(db: psycopg.Connection, held: list[Claim], *begun: Claim) -> None:
-    """The worker's heartbeat, which says which attempts it is making."""
+    """Send the worker's heartbeat, which names the attempts that it is making."""
     claims.heartbeat(db, 1, 30.0, [one.key for one in held], claims.Vitals(frozenset(one.key for one in begun)))
 
 
 def die(db: psycopg.Connection) -> dict[int, dict[str, Any]]:
-    """The worker is silent until its leases have ended; what is taken back, by its number."""
+    """End the worker's leases, reap its claims, and return the reaped runs by id."""
     let_expire(db)
     return {run["id"]: run for run in reap(db)}
 
 
 def charged(db: psycopg.Connection) -> dict[int, tuple[int, int, bool]]:
-    """Attempt, crashes and suspicion of every run."""
+    """Return attempt, crashes and suspicion of every run, by id."""
     rows = db.execute("SELECT id, attempt, crashes, suspect IS TRUE FROM pgsched.runs ORDER BY id").fetchall()
     return {run_id: (attempt, crashes, suspect) for run_id, attempt, crashes, suspect in rows}
 
@@ -41,7 +44,9 @@ def evidence(db: psycopg.Connection) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_only_what_had_begun_is_charged(guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_attempts_that_had_begun_are_charged(
+    guarded: bool, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not guarded:
         cut(monkeypatch, "heartbeat", ", begun = mine.begun")
     add_runs(db, 3)
@@ -55,7 +60,7 @@ def test_only_what_had_begun_is_charged(guarded: bool, db: psycopg.Connection, m
         assert row_of(db, 2)["error"].endswith("without a heartbeat")
 
 
-def test_what_the_next_claim_makes_is_no_attempt_that_has_begun(dsn: str, db: psycopg.Connection) -> None:
+def test_a_new_claim_of_a_run_does_not_count_as_begun(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     (first,) = take(db)
     beat(db, [first], first)
@@ -92,7 +97,7 @@ def test_a_claim_says_that_its_run_is_suspect(db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_what_begins_at_once_waits_for_a_place_and_is_not_passed_by(name: str, db: psycopg.Connection) -> None:
+def test_a_run_that_needs_a_free_place_is_not_skipped(name: str, db: psycopg.Connection) -> None:
     add_runs(db, 4)
     db.execute(SUSPECT, [[1]])
     assert take(db, 9, text=sql(name), places=0) == []
@@ -104,9 +109,7 @@ def test_what_begins_at_once_waits_for_a_place_and_is_not_passed_by(name: str, d
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_of_runs_with_one_attempt_no_more_are_claimed_than_places_are_free(
-    guarded: bool, db: psycopg.Connection
-) -> None:
+def test_runs_with_one_attempt_are_claimed_only_for_free_places(guarded: bool, db: psycopg.Connection) -> None:
     add_runs(db, 9)
     db.execute("UPDATE pgsched.runs SET max_attempts = 1")
     text = sql("claim_start") if guarded else text_without("claim_start", LIMIT)
@@ -115,7 +118,7 @@ def test_of_runs_with_one_attempt_no_more_are_claimed_than_places_are_free(
 
 @pytest.mark.parametrize(("guard", "run"), [(" OR suspect", 1), (" OR max_attempts = 1", 2)])
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_was_claimed_for_a_place_had_begun(
+def test_a_claim_for_a_free_place_counts_as_begun(
     guarded: bool, guard: str, run: int, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
@@ -156,8 +159,10 @@ def test_a_run_that_kills_its_worker_at_once_is_found_at_the_second_death(db: ps
         (Result.RELEASED, False),
     ],
 )
-def test_crashes_count_in_a_row(result: Result, cleared: bool, dsn: str, db: psycopg.Connection) -> None:
-    """An attempt that ends by itself begins the count anew; one that is handed back says nothing."""
+def test_an_attempt_that_ends_by_itself_resets_the_crash_count(
+    result: Result, cleared: bool, dsn: str, db: psycopg.Connection
+) -> None:
+    """An attempt that is handed back leaves the count as it is."""
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 100, crashes = 4, suspect = true")
     (claim,) = take(db)
@@ -165,7 +170,7 @@ def test_crashes_count_in_a_row(result: Result, cleared: bool, dsn: str, db: psy
     assert charged(db)[1][1:] == ((0, False) if cleared else (4, True))
 
 
-def test_a_poller_that_loses_its_worker_now_and_then_lives(dsn: str, db: psycopg.Connection) -> None:
+def test_a_run_that_snoozes_between_worker_deaths_is_not_quarantined(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 1000")
     for _ in range(2 * CRASH_LIMIT):
@@ -186,8 +191,10 @@ def test_a_success_clears_a_suspect(dsn: str, db: psycopg.Connection) -> None:
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_what_may_not_have_begun_is_bound_by_its_start_deadline_again(before: bool, db: psycopg.Connection) -> None:
-    """But not if an attempt before it had begun."""
+def test_the_start_deadline_applies_again_if_no_attempt_is_known_to_have_begun(
+    before: bool, db: psycopg.Connection
+) -> None:
+    """The deadline does not apply if an earlier attempt had begun."""
     add_runs(db, 1)
     held = take(db)
     if before:
@@ -246,7 +253,7 @@ NONE, ONE_ATTEMPT, SUSPICIOUS, MIB = 0, 1, 2, 4 << 20
         (None, 3, None),
     ],
 )
-def test_how_many_of_the_found_runs_a_claim_takes(
+def test_claim_limit_says_how_many_of_the_found_runs_are_claimed(
     notes: list[int] | None, places: int, taken: int | None, db: psycopg.Connection
 ) -> None:
     found = db.execute("SELECT pgsched.claim_limit(%s::int[], %s)", [notes, places]).fetchone()

@@ -1,4 +1,4 @@
-"""Retry and cancel of many runs: whom a filter means, and who is left alone and why."""
+"""Retry and cancel of many runs: which runs a filter selects, and which are left alone and why."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEAD = (State.DEAD,)
 
 
 def dead(db: psycopg.Connection, count: int = 1, **columns: Any) -> list[int]:
-    """Dead runs; their ids."""
+    """Insert dead runs, and return their ids."""
     given = {"task": "t", "state": "dead", "error": "ValueError: no"} | columns
     names, marks = ", ".join(given), ", ".join(["%s"] * len(given))
     rows = f"SELECT {marks}, now() FROM generate_series(1, %s)"
@@ -59,7 +59,7 @@ def test_a_row_that_is_held_for_a_moment_is_changed_after_all(
         assert [row["after"] for row in retry_many(db, [held])] == ["queued"]
 
 
-def test_what_has_changed_meanwhile_and_what_is_not_there_is_told(db: psycopg.Connection) -> None:
+def test_runs_that_have_changed_or_do_not_exist_are_reported(db: psycopg.Connection) -> None:
     gone = [*dead(db, state="cancelled"), *dead(db, state="succeeded"), 77, -1, 2**70]
     done = retry_many(db, gone, DEAD)
     assert [row["skipped"] for row in done] == [
@@ -68,7 +68,7 @@ def test_what_has_changed_meanwhile_and_what_is_not_there_is_told(db: psycopg.Co
     assert states(db) == [("cancelled", 1), ("succeeded", 1)]
 
 
-def test_of_runs_with_one_unique_key_one_is_revived_and_none_beside_an_unfinished_one(db: psycopg.Connection) -> None:
+def test_one_run_per_unique_key_is_retried_and_none_beside_an_open_one(db: psycopg.Connection) -> None:
     twice = dead(db, 2, unique_key="a")
     beside, other = dead(db, unique_key="b"), dead(db)
     db.execute("INSERT INTO pgsched.runs (task, unique_key) VALUES ('t', 'b')")
@@ -77,7 +77,7 @@ def test_of_runs_with_one_unique_key_one_is_revived_and_none_beside_an_unfinishe
     assert {why for why in done.values() if why} == {"an unfinished run has its unique_key"}
 
 
-def test_a_key_that_is_taken_between_the_look_and_the_change_costs_only_its_own_run(
+def test_a_key_taken_between_check_and_change_costs_only_its_own_run(
     db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, other = *dead(db, 2, unique_key="a"), *dead(db)
@@ -90,7 +90,7 @@ def test_a_key_that_is_taken_between_the_look_and_the_change_costs_only_its_own_
     assert states(db) == [("dead", 1), ("queued", 2)]
 
 
-def test_many_are_cancelled_and_running_ones_are_asked_of_their_workers(db: psycopg.Connection) -> None:
+def test_many_runs_are_cancelled_and_running_ones_are_asked_to_stop(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t'), ('t')")
     db.execute(
         "INSERT INTO pgsched.runs (task, state, token, lease_until) VALUES ('t', 'running', gen_random_uuid(), now())"
@@ -118,7 +118,9 @@ def test_many_are_cancelled_and_running_ones_are_asked_of_their_workers(db: psyc
         (Filter(state="dead"), [1, 2, 3]),
     ],
 )
-def test_a_filter_means_the_runs_that_it_names(db: psycopg.Connection, wanted: Filter, expected: list[int]) -> None:
+def test_a_filter_selects_the_runs_that_it_describes(
+    db: psycopg.Connection, wanted: Filter, expected: list[int]
+) -> None:
     dead(db, error="connection refused")
     dead(db, error="100% full", kind="shell")
     dead(db, error=None, reason="all 3 attempts used", tags=["a", "b"])

@@ -1,4 +1,4 @@
-"""What becomes of a run by the outcome of its attempt, where that is not simply the end or a retry."""
+"""Outcomes of attempts that are neither a plain end nor a plain retry: snoozes, cancel requests, crashes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def snoozed(claim: claims.Claim, seconds: float) -> Settlement:
     return done(claim, Result.SNOOZED)._replace(retry_in_s=seconds)
 
 
-def test_a_snoozed_run_waits_and_has_used_no_attempt(dsn: str, db: psycopg.Connection) -> None:
+def test_a_snoozed_run_is_scheduled_and_has_used_no_attempt(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 1")
     (claim,) = take(db)
@@ -94,7 +94,7 @@ def test_deaths_of_the_worker_and_of_the_process_count_together(dsn: str, db: ps
     assert settle(dsn, done(claim, Result.CRASHED)._replace(retry_in_s=0)) == ["dead"]
 
 
-def test_an_ordinary_failure_is_no_crash_and_ends_their_row(dsn: str, db: psycopg.Connection) -> None:
+def test_an_ordinary_failure_is_no_crash_and_resets_the_count(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 1)
     db.execute("UPDATE pgsched.runs SET max_attempts = 100, crashes = 4")
     (claim,) = take(db)

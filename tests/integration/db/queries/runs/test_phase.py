@@ -1,4 +1,4 @@
-"""The phase of a run, which the indexes go by, is what its state says, whoever wrote that."""
+"""The phase of a run, which the indexes use, always fits its state, whatever program wrote the state."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_every_state_has_a_phase() -> None:
     assert PHASES.keys() == set(State)
 
 
-def test_a_run_is_born_in_the_phase_of_its_state(db: psycopg.Connection) -> None:
+def test_a_new_run_has_the_phase_of_its_state(db: psycopg.Connection) -> None:
     for state, phase, checked in product(PHASES, (2, 0, 4), (True, None)):
         values = {"state": state, "phase": phase, "checked": checked, "ended": state not in OPEN_STATES}
         assert db.execute(INSERT, values).fetchone() == (PHASES[state],), values
 
 
-def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(db: psycopg.Connection) -> None:
+def test_an_update_of_the_state_sets_the_phase(db: psycopg.Connection) -> None:
     for before, after in product(PHASES, PHASES):
         db.execute("DELETE FROM pgsched.runs")
         db.execute(INSERT, {"state": before, "phase": 2, "checked": None, "ended": before not in OPEN_STATES})
@@ -42,13 +42,13 @@ def test_a_run_goes_into_the_phase_of_the_state_that_somebody_writes(db: psycopg
         assert rows == [(after, PHASES[after])], f"{before} to {after}"
 
 
-def test_a_phase_that_somebody_writes_is_set_right(db: psycopg.Connection) -> None:
+def test_a_wrong_phase_is_corrected(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     db.execute("UPDATE pgsched.runs SET phase = 3")
     assert db.execute("SELECT state, phase FROM pgsched.runs").fetchall() == [("queued", 2)]
 
 
-def test_a_state_without_what_belongs_to_it_is_refused(db: psycopg.Connection) -> None:
+def test_a_state_without_the_columns_that_belong_to_it_is_refused(db: psycopg.Connection) -> None:
     db.execute("INSERT INTO pgsched.runs (task) VALUES ('t')")
     for change in (
         "state = 'succeeded'", "finished_at = clock_timestamp()", "state = 'running'", "state = 'asleep'",
@@ -60,7 +60,7 @@ def test_a_state_without_what_belongs_to_it_is_refused(db: psycopg.Connection) -
         assert refused.value.diag.constraint_name == "runs_state"
 
 
-def test_who_replays_rows_need_not_know_of_the_phase(db: psycopg.Connection) -> None:
+def test_replayed_rows_get_their_phase_by_themselves(db: psycopg.Connection) -> None:
     with db.transaction():
         db.execute("SET LOCAL session_replication_role = replica")
         db.execute("INSERT INTO pgsched.runs (task, state) VALUES ('t', 'waiting'), ('u', 'queued')")
@@ -68,7 +68,7 @@ def test_who_replays_rows_need_not_know_of_the_phase(db: psycopg.Connection) -> 
     assert db.execute("SELECT task, phase FROM pgsched.runs ORDER BY task").fetchall() == [("t", 0), ("u", 1)]
 
 
-def test_a_trigger_of_somebody_elses_may_choose_the_state_of_a_new_run(db: psycopg.Connection) -> None:
+def test_a_trigger_of_the_user_may_choose_the_state_of_a_new_run(db: psycopg.Connection) -> None:
     db.execute("CREATE FUNCTION public.hold() RETURNS trigger LANGUAGE plpgsql AS"
                " $$ BEGIN NEW.state := 'waiting'; RETURN NEW; END $$")  # fmt: skip
     db.execute("CREATE TRIGGER hold BEFORE INSERT ON pgsched.runs FOR EACH ROW EXECUTE FUNCTION public.hold()")

@@ -1,4 +1,7 @@
-"""What attempts print is in `run_logs` when they have ended: all of it, or its beginning, its end and what is cut."""
+"""The output of attempts is in `run_logs` when they have ended.
+
+If it is too long, `run_logs` has its beginning, its end, and how much was left out.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def test_output_is_there_before_the_run_has_ended(dsn: str, db: psycopg.Connecti
 
 
 @pytest.mark.slow
-def test_a_flood_leaves_its_beginning_its_end_and_what_is_missing(dsn: str, db: psycopg.Connection) -> None:
+def test_too_much_output_keeps_its_beginning_its_end_and_a_count(dsn: str, db: psycopg.Connection) -> None:
     lines, mb = 1_000_000, 100
     program = f"import sys\nfor n in range({lines}): sys.stdout.write(f'{{n:09d}}' + 'x' * 90 + '\\n')"
     before = peak_mb()
@@ -63,7 +66,7 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def test_the_cap_is_the_workers_choice(dsn: str, db: psycopg.Connection) -> None:
+def test_a_worker_sets_how_much_output_is_kept(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "shell", "seq 1 100000", log_bytes=4000)
     head, _, _, tail = LEFT_OUT.split(output(db, run_id))
     assert len(head) == 1000 and 0 < len(tail) <= 3000 and tail.endswith("100000\n")
@@ -75,12 +78,12 @@ def test_a_worker_may_keep_nothing(dsn: str, db: psycopg.Connection) -> None:
     assert db.execute("SELECT state FROM pgsched.runs").fetchone() == ("succeeded",)
 
 
-def test_bytes_that_are_no_text_are_shown_as_such(dsn: str, db: psycopg.Connection) -> None:
+def test_bytes_that_are_not_text_become_replacement_characters(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "shell", r"printf 'a\377\000b\303'")
     assert output(db, run_id) == "a\ufffd\ufffdb\ufffd"
 
 
-def test_a_character_that_comes_in_two_parts_is_one(dsn: str, db: psycopg.Connection) -> None:
+def test_a_character_that_arrives_in_two_parts_is_kept_whole(dsn: str, db: psycopg.Connection) -> None:
     run_id = ran(dsn, db, "shell", r"printf 'caf\303'; sleep 1.3; printf '\251\n'")
     assert output(db, run_id) == "café\n"
 
@@ -92,7 +95,7 @@ def test_a_line_a_second_makes_few_rows(dsn: str, db: psycopg.Connection) -> Non
     assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (2,)
 
 
-def test_the_logs_go_with_their_run(dsn: str, db: psycopg.Connection) -> None:
+def test_the_logs_are_deleted_with_their_run(dsn: str, db: psycopg.Connection) -> None:
     ran(dsn, db, "shell", "echo one")
     assert prune(db, 0) == 1
     assert db.execute("SELECT count(*) FROM pgsched.run_logs").fetchone() == (0,)

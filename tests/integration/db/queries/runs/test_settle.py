@@ -1,4 +1,7 @@
-"""Ownership: only the current token settles or renews, and a claim cannot be taken from under a handler's commit."""
+"""Ownership: only the current token settles a run or renews its lease.
+
+A claim is not taken away while a transaction that has asserted the claim is open.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def test_a_zombie_cannot_settle(result: Result, dsn: str, db: psycopg.Connection
 
 
 @pytest.mark.parametrize("newest_first", [True, False])
-def test_of_two_claims_of_one_run_in_a_batch_the_owner_settles(
+def test_of_two_claims_of_one_run_in_a_batch_only_the_owners_settles(
     newest_first: bool, dsn: str, db: psycopg.Connection
 ) -> None:
     old, new = zombie(db)
@@ -65,7 +68,7 @@ def test_a_token_settles_its_own_run_and_no_other_of_the_batch(dsn: str, db: psy
     assert [row_of(db, claim.id)["state"] for claim in (one, two, three)] == ["running", "running", "succeeded"]
 
 
-def test_of_two_claims_whose_runs_take_turns_each_settles_its_own(dsn: str, db: psycopg.Connection) -> None:
+def test_two_tokens_that_alternate_in_a_batch_settle_only_their_own_runs(dsn: str, db: psycopg.Connection) -> None:
     add_runs(db, 5)
     first, second = uuid4(), uuid4()
     tokens = [first, second, first, second, first]
@@ -126,7 +129,7 @@ def test_without_the_state_in_the_fence_a_settlement_sent_twice_counts_twice(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_what_was_reaped_is_lost_to_its_former_owner(
+def test_a_reaped_claim_is_lost_to_its_former_owner(
     guarded: bool, dsn: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 1)
@@ -156,9 +159,7 @@ def settle_unlocked(dsn: str, *batch: Settlement) -> list[str]:
     return asyncio.run(once())
 
 
-def test_outcomes_of_locked_runs_are_left_for_later_and_no_others(
-    dsn: str, db: psycopg.Connection, connect: Open
-) -> None:
+def test_only_outcomes_of_locked_runs_are_left_for_later(dsn: str, db: psycopg.Connection, connect: Open) -> None:
     add_runs(db, 5)
     batch = [done(claim) for claim in take(db, 4)]
     failed = done(take(db, 1)[0], Result.FAILED)
@@ -183,7 +184,7 @@ def test_without_skip_locked_outcomes_wait_for_a_locked_run(
         settle_unlocked(dsn, *batch)
 
 
-def test_a_heartbeat_keeps_what_is_ours_and_is_denied_what_was_reaped(db: psycopg.Connection) -> None:
+def test_a_heartbeat_renews_held_claims_and_no_reaped_one(db: psycopg.Connection) -> None:
     add_runs(db, 2)
     gone, kept = take(db, 2)
     db.execute("UPDATE pgsched.runs SET lease_until = clock_timestamp() WHERE id = %s", [gone.id])
@@ -235,7 +236,7 @@ def test_without_the_row_lock_a_lease_is_reaped_although_it_was_renewed(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_the_reaper_does_not_take_a_claim_from_under_a_transaction_that_asserted_it(
+def test_the_reaper_skips_a_claim_that_an_open_transaction_asserted(
     guarded: bool, db: psycopg.Connection, connect: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_runs(db, 1)

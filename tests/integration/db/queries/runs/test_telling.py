@@ -1,4 +1,7 @@
-"""Waking sleepers: transactions that overlap are announced once, and none of them can silence a queue."""
+"""Notifications to sleeping workers and to a sleeping leader.
+
+Transactions that overlap send one notification, and none of them can silence a queue.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ ENQUEUE = "SELECT pgsched.enqueue('t', queue => %s)"
 
 @pytest.fixture
 def heard(db: psycopg.Connection, connect: Open) -> Callable[[], list[str]]:
-    """The marks of queues of which a sleeping worker was told since the last call."""
+    """Return a function that returns the queue marks sent to a sleeping worker since its last call."""
     db.execute(setting.ASLEEP, [600_000])
     listener = connect()
     listener.execute("LISTEN pgsched_runs")
     return partial(setting.heard, db, listener)
 
 
-def test_of_transactions_that_overlap_one_is_announced(
+def test_overlapping_transactions_send_one_notification(
     db: psycopg.Connection, connect: Open, heard: Callable[[], list[str]]
 ) -> None:
     first = connect(autocommit=False)
@@ -49,7 +52,7 @@ def test_a_long_transaction_does_not_silence_its_queue(
     db: psycopg.Connection, connect: Open, heard: Callable[[], list[str]]
 ) -> None:
     connect(autocommit=False).execute(ENQUEUE, ["a"])
-    for offset in (-21, 5000):  # long ago; a clock that ran ahead
+    for offset in (-21, 5000):  # long ago, and by a clock that ran ahead
         db.execute(TOLD, [offset])
         db.execute(ENQUEUE, ["a"])
         assert heard() == [mark("a")]
@@ -59,7 +62,7 @@ def test_a_long_transaction_does_not_silence_its_queue(
 def test_another_queue_is_not_silenced(
     held: bool, db: psycopg.Connection, connect: Open, heard: Callable[[], list[str]]
 ) -> None:
-    """Nor is it where somebody just holds its lock: anybody may."""
+    """It is not silenced either while another session holds its lock, which any session may do."""
     connect(autocommit=False).execute(ENQUEUE, ["a"])
     if held:
         lock = "SELECT pg_advisory_lock(hashtextextended('pgsched_runs ' || pgsched.queue_mark('b'), 7236838))"
@@ -74,7 +77,7 @@ def test_another_queue_is_not_silenced(
 
 @pytest.fixture
 def told(db: psycopg.Connection, connect: Open) -> Callable[[], int]:
-    """How often the leader was told since the last call."""
+    """Return a function that counts the leader's notifications since its last call."""
     listener = connect()
     listener.execute("LISTEN pgsched_leader")
 
@@ -97,14 +100,14 @@ def told(db: psycopg.Connection, connect: Open) -> Callable[[], int]:
         ("after => ARRAY[pgsched.enqueue('t')]", 1),
     ],
 )
-def test_a_sleeping_leader_is_told_of_what_is_due_before_it_looks_again(
+def test_a_sleeping_leader_is_notified_of_runs_due_before_its_next_look(
     how: str, wanted: int, db: psycopg.Connection, told: Callable[[], int]
 ) -> None:
     enqueue = f"SELECT pgsched.enqueue('t', {how})".encode()
     db.execute("SELECT pgsched.leader_sleeps(10)")
     db.execute(enqueue)
     assert told() == wanted
-    db.execute("SELECT pgsched.leader_sleeps(0)")
+    db.execute("SELECT pgsched.leader_sleeps(0), pg_sleep(0.001)")  # its clock counts milliseconds
     db.execute(enqueue)
     assert told() == 0, "it is at work, or there is none"
     db.execute("SELECT setval('pgsched.leader_looks_at', 8999999999999)")
@@ -115,7 +118,7 @@ def test_a_sleeping_leader_is_told_of_what_is_due_before_it_looks_again(
     assert (db.execute(ahead).fetchone() or (99,))[0] < 15
 
 
-def test_many_runs_of_one_transaction_and_of_those_that_overlap_tell_the_leader_once(
+def test_runs_of_one_or_of_overlapping_transactions_notify_the_leader_once(
     db: psycopg.Connection, connect: Open, told: Callable[[], int]
 ) -> None:
     keyed = "SELECT pgsched.enqueue('t', concurrency_key => 'k')"
@@ -134,7 +137,7 @@ def test_many_runs_of_one_transaction_and_of_those_that_overlap_tell_the_leader_
     wait_until(unheard)
 
 
-def test_what_tells_is_part_of_the_statement_that_calls_it(db: psycopg.Connection) -> None:
+def test_notifying_functions_are_inlined_into_the_calling_statement(db: psycopg.Connection) -> None:
     """Each call of a function that is not inlined costs ten times as much."""
     found = db.execute("EXPLAIN (VERBOSE) SELECT pgsched.notify('c', pgsched.queue_mark(q)), pgsched.tell_workers(q)"
                        " FROM (VALUES ('a'), ('b')) v(q)").fetchall()  # fmt: skip

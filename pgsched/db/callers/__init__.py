@@ -1,0 +1,1 @@
+"""Use the connections of callers: of psycopg, SQLAlchemy and Django."""

@@ -1,0 +1,22 @@
+"""The types of `connection=`: what type checkers let a program give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+
+class DjangoConnection(Protocol):
+    """A connection of Django, such as `django.db.connection`."""
+
+    def ensure_connection(self) -> None:
+        """Connect, unless it is connected."""
+        ...
+
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+
+    from pgsched.adapters.sqlalchemy import AsyncSqlalchemyHandle, SqlalchemyHandle
+
+    SyncConn = Connection[Any] | SqlalchemyHandle | DjangoConnection
+    AsyncConn = AsyncConnection[Any] | AsyncSqlalchemyHandle
