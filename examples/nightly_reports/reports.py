@@ -1,4 +1,4 @@
-"""Nightly reports: one job each night, one run a shop, one file a run."""
+"""Nightly reports: one job each night, one run for each shop, one file for each run."""
 
 import csv
 from datetime import UTC, date, datetime, timedelta
@@ -19,7 +19,7 @@ FOLDER = Path("written")
 )
 @app.task(name="reports.nightly")
 def nightly(run: Run) -> list[str]:
-    """Order yesterday's report of each shop. It may run twice, so each order has a key."""
+    """Order yesterday's report of each shop. This handler may run twice, so each order has a key."""
     day = ((run.scheduled_at or datetime.now(UTC)) - timedelta(days=1)).date().isoformat()
     for shop in SHOPS:
         write.options(idempotency_key=f"report of {shop} for {day}").enqueue(shop=shop, day=day)
@@ -34,11 +34,11 @@ def write(run: Run, shop: str, day: str) -> str:
     draft = path.with_suffix(f".{run.attempt}")
     with draft.open("w", newline="") as file:
         csv.writer(file).writerows([("product", "sold"), *sold(shop, date.fromisoformat(day))])
-    draft.replace(path)  # whoever reads it sees the whole report or none
+    draft.replace(path)  # a reader sees the whole report or none
     run.log(f"{path} is written")
     return str(path)
 
 
 def sold(shop: str, day: date) -> list[tuple[str, int]]:
-    """What a shop sold on a day. Yours would ask a database."""
+    """Return what a shop sold on a day. A real application would ask a database."""
     return [(product, len(shop) * day.day + n) for n, product in enumerate(("bread", "butter", "salt"))]

@@ -1,4 +1,4 @@
-"""The worker's side: it knows the task's name and the table, and not who enqueues."""
+"""The worker's side: a task that writes invoices. It does not depend on the program that enqueues its runs."""
 
 from pgsched import App, Run
 

@@ -1,4 +1,4 @@
--- The producer's side: it knows SQL and nothing else of pgsched.
+-- The producer's side. The producer uses only SQL, and no library of pgsched.
 CREATE TABLE orders (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     customer text NOT NULL,
@@ -7,7 +7,7 @@ CREATE TABLE orders (
     ordered_at timestamptz NOT NULL DEFAULT now()
 );
 
--- One run for each order, made by the transaction that makes the order.
+-- One run for each order, enqueued in the transaction that inserts the order.
 CREATE FUNCTION order_invoice() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pgsched.enqueue('invoices.write', jsonb_build_object('order', NEW.id),
@@ -16,6 +16,6 @@ BEGIN
 END $$;
 CREATE TRIGGER order_invoice AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION order_invoice();
 
--- A job is a row. This one is SQL from its schedule to its work.
+-- A job is a row. This job needs only SQL: also its work is a statement.
 INSERT INTO pgsched.jobs (name, schedule, kind, task)
 VALUES ('forget old orders', '@every 1h', 'sql', 'DELETE FROM orders WHERE ordered_at < now() - interval ''1 year''');

@@ -1,4 +1,4 @@
-"""A web shop: an order and the mail that confirms it are committed together, or neither of them."""
+"""A web shop: an order and the run that mails its confirmation are committed together, or not at all."""
 
 import os
 from collections.abc import AsyncIterator
