@@ -1,4 +1,4 @@
-"""However much one login piles up, in rows, keys, edges or open transactions, nobody else's work waits for it."""
+"""Rows, keys, dependencies or open transactions that one login piles up do not delay the work of others."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ STOPPED = """INSERT INTO workers (name, hostname, pid, version, concurrency, kin
     FROM generate_series(1, 30000) n CROSS JOIN LATERAL (SELECT clock_timestamp() - n * interval '0.1 s' AS t) s"""
 
 
-def fan_in(victim: Victim, parents: int, delay: str) -> tuple[int, list[int]]:
-    """A run of alice's that waits for so many others of hers; it, and they."""
-    alice = victim.logins.connect("alice")
-    made = [row[0] for row in alice.execute(PARENTS.format(parents).encode(), [TASK, delay]).fetchall()]
-    return one(alice, "SELECT enqueue(%s, after => %s::bigint[])", TASK, made), made
+def parents_of_alice(victim: Victim, count: int, delay: str) -> list[int]:
+    rows = victim.logins.connect("alice").execute(PARENTS.format(count).encode(), [TASK, delay])
+    return [row[0] for row in rows.fetchall()]
 
 
-def test_runs_that_nobody_has_the_code_for_in_thousands_of_queues_delay_nobody(victim: Victim) -> None:
+def child_of(victim: Victim, parents: list[int]) -> int:
+    return int(one(victim.logins.connect("alice"), "SELECT enqueue(%s, after => %s::bigint[])", TASK, parents))
+
+
+def test_unroutable_runs_in_thousands_of_queues_delay_nobody(victim: Victim) -> None:
     victim.logins.connect("alice").execute(QUEUES)
-    victim.unharmed(healthy=False)  # it is said that nobody runs these
+    victim.unharmed(healthy=False)  # status reports these runs as unroutable
 
 
-def test_excluded_dates_without_end_delay_nobody(victim: Victim) -> None:
+def test_thousands_of_long_excluded_periods_delay_nobody(victim: Victim) -> None:
     alice = victim.logins.connect("alice")
     jobs = "INSERT INTO jobs (name, task, schedule) SELECT 'j' || n, %s, '@every 1s' FROM generate_series(1, 5) n"
     alice.execute(jobs, [TASK])
@@ -52,18 +54,19 @@ def test_thousands_of_limited_keys_delay_nobody(victim: Victim) -> None:
     victim.unharmed(healthy=False)
 
 
-def test_a_run_that_waits_for_thousands_delays_nobody(victim: Victim) -> None:
-    child, _ = fan_in(victim, 5000, "0")
+def test_a_run_that_waits_for_thousands_of_runs_delays_nobody(victim: Victim) -> None:
+    child = child_of(victim, parents_of_alice(victim, 5000, "0"))
     victim.unharmed(healthy=False)
     wait_until(lambda: victim.state(child) == "succeeded", 60, "the last of them to be done")
 
 
 @pytest.mark.pg14
-def test_a_locked_run_for_which_a_very_large_one_waits_holds_up_nobodys_chains(victim: Victim) -> None:
-    child, parents = fan_in(victim, 1500, "1 day")
+def test_a_locked_parent_of_a_run_with_many_parents_delays_nobody(victim: Victim) -> None:
+    parents = parents_of_alice(victim, 1500, "1 day")
     alice = victim.logins.connect("alice")
     with alice.transaction(force_rollback=True):
         alice.execute("SELECT cancel(%s)", [parents[-1]])
+        child = child_of(victim, parents)  # only now, or the leader could mark all of them before one is locked
         marked = "SELECT count(*) FROM pgsched.runs WHERE id = ANY (%s) AND has_children"
         wait_until(lambda: one(victim.db, marked, parents) == len(parents) - 1, 15, "the others to be marked")
         victim.unharmed(healthy=False)
@@ -71,7 +74,7 @@ def test_a_locked_run_for_which_a_very_large_one_waits_holds_up_nobodys_chains(v
     wait_until(lambda: one(victim.db, watched, child), 15, "the large one to be watched")
 
 
-def test_somebody_who_leaves_a_transaction_open_stops_no_queue_that_gets_a_limit(victim: Victim) -> None:
+def test_an_open_transaction_does_not_stop_a_queue_that_gets_a_limit(victim: Victim) -> None:
     forgotten = victim.logins.connect("alice")
     with forgotten.transaction(force_rollback=True):
         forgotten.execute("INSERT INTO runs (task, queue) VALUES ('t', 'another')")
@@ -81,14 +84,14 @@ def test_somebody_who_leaves_a_transaction_open_stops_no_queue_that_gets_a_limit
 
 
 def test_rows_of_workers_that_ended_delay_nobody(victim: Victim) -> None:
-    """As a member of pgsched_worker: nobody else may."""
+    """Only a member of pgsched_worker may insert such rows."""
     victim.logins.connect("worker").execute(STOPPED)
     victim.unharmed(healthy=False)
 
 
 @pytest.mark.pg14
-def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
-    """One is committed and one is not; bob's slots need edges as well, which the leader makes."""
+def test_dependencies_on_later_runs_delay_nobody(victim: Victim) -> None:
+    """One such dependency is committed and one is not. Bob's slots need dependencies too, which the leader makes."""
     bob, alice = victim.bob, victim.logins.connect("alice")
     bob.execute("INSERT INTO jobs (name, task, schedule) VALUES ('first', %s, '* * * * * *')", [TASK])
     bob.execute("INSERT INTO jobs (name, task, schedule, after_jobs)"
@@ -106,9 +109,8 @@ def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
             bob.isolation_level = level
             with bob.transaction():
                 assert one(bob, "SHOW transaction_isolation").replace(" ", "_") == level.name.lower()
-                parent = one(
-                    bob, "SELECT enqueue(%s)", TASK
-                )  # here: no worker has it yet, for which 40001 would be right
+                # The parent is made here, so that no worker has it yet: otherwise 40001 would be a correct answer.
+                parent = one(bob, "SELECT enqueue(%s)", TASK)
                 child = one(bob, "SELECT enqueue(%s, after => ARRAY[%s::bigint])", TASK, parent)
             victim.await_success(child, f"a chain under {level.name}")
         bob.isolation_level = None
@@ -117,7 +119,7 @@ def test_edges_to_later_runs_keep_nobody_waiting(victim: Victim) -> None:
         victim.unharmed()
 
 
-def test_circles_end_and_long_chains_of_edges_to_later_runs_delay_nobody(victim: Victim) -> None:
+def test_circular_dependencies_end_and_long_reversed_chains_delay_nobody(victim: Victim) -> None:
     makers = [victim.logins.connect("alice") for _ in range(2)]
     first, second = (one(makers[0], "SELECT enqueue('t', delay => '1 day')") for _ in range(2))
     for maker, run, parent in ((makers[0], first, second), (makers[1], second, first)):
@@ -136,7 +138,7 @@ def test_circles_end_and_long_chains_of_edges_to_later_runs_delay_nobody(victim:
 
 
 @pytest.mark.pg14
-def test_an_edit_of_what_jobs_wait_for_keeps_nobody_waiting(logins: Logins) -> None:
+def test_an_open_edit_of_after_jobs_delays_no_other_owner(logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     for who, names in ((alice, ("a", "b")), (bob, ("c", "d"))):
         for name in names:
@@ -149,10 +151,10 @@ def test_an_edit_of_what_jobs_wait_for_keeps_nobody_waiting(logins: Logins) -> N
 
 
 @pytest.mark.pg14
-def test_a_key_that_is_being_taken_again_makes_no_slot_late(
+def test_a_key_that_is_taken_again_during_pruning_makes_no_slot_late(
     logins: Logins, dsn: str, db: psycopg.Connection[Any]
 ) -> None:
-    """While the run that had it is pruned."""
+    """The run that had the key is pruned at the same time."""
     alice = logins.connect("alice")
     run = one(alice, "SELECT enqueue('t', idempotency_key => 'k', idempotency_retention => '1 second')")
     with db.transaction():
