@@ -8,6 +8,7 @@ CREATE SCHEMA pgsched;
 -- sequences
 
 CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.fences MINVALUE 1 MAXVALUE 9223372036854775807 START 1;
 CREATE SEQUENCE pgsched.gated_queues MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.leader_looks_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
 CREATE SEQUENCE pgsched.tasks_with_options MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
@@ -86,7 +87,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -290,6 +291,42 @@ CREATE TABLE pgsched.limits (
     CONSTRAINT limits_rate_check CHECK (rate > 0),
     CONSTRAINT limits_rate_period CHECK (rate_period >= '00:00:00.001'::interval AND rate_period <= '31 days'::interval),
     CONSTRAINT limits_weight_check CHECK (weight >= 1 AND weight <= 1000)
+);
+
+CREATE TABLE pgsched.lock_places (
+    lock text NOT NULL,
+    place bigint NOT NULL,
+    session bigint NOT NULL,
+    token uuid NOT NULL,
+    mode text NOT NULL,
+    fence bigint,
+    note text,
+    since timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    give_up_at timestamp with time zone,
+    granted_at timestamp with time zone,
+    CONSTRAINT lock_places_pkey PRIMARY KEY (lock, place),
+    CONSTRAINT lock_places_token_key UNIQUE (token),
+    CONSTRAINT lock_places_check CHECK ((fence IS NULL) = (granted_at IS NULL)),
+    CONSTRAINT lock_places_mode_check CHECK (mode = ANY (ARRAY['exclusive'::text, 'shared'::text, 'counted'::text])),
+    CONSTRAINT lock_places_note_check CHECK (octet_length(note) <= 65536)
+) WITH (fillfactor=70);
+
+CREATE TABLE pgsched.locks (
+    name text NOT NULL,
+    owner name NOT NULL,
+    capacity integer,
+    last_place bigint NOT NULL DEFAULT 0,
+    used_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT locks_pkey PRIMARY KEY (name),
+    CONSTRAINT locks_capacity_check CHECK (capacity >= 1 AND capacity <= 10000),
+    CONSTRAINT locks_name_check CHECK (length(name) >= 1 AND length(name) <= 200)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.name_grants (
+    prefix text NOT NULL,
+    role name NOT NULL,
+    CONSTRAINT name_grants_pkey PRIMARY KEY (prefix, role),
+    CONSTRAINT name_grants_prefix_check CHECK (length(prefix) >= 1 AND length(prefix) <= 200)
 );
 
 CREATE TABLE pgsched.next_slots (
@@ -496,6 +533,22 @@ END),
     CONSTRAINT runs_texts_size CHECK ((COALESCE(octet_length(error), 0) + COALESCE(octet_length(reason), 0)) <= 65536)
 ) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=1000, fillfactor=37);
 
+CREATE TABLE pgsched.sessions (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    token uuid NOT NULL,
+    name text NOT NULL,
+    owner name NOT NULL,
+    ttl interval NOT NULL,
+    opened_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    lease_until timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    losses bigint NOT NULL DEFAULT 0,
+    CONSTRAINT sessions_pkey PRIMARY KEY (id),
+    CONSTRAINT sessions_token_key UNIQUE (token),
+    CONSTRAINT sessions_name_check CHECK (length(name) >= 1 AND length(name) <= 200),
+    CONSTRAINT sessions_ttl_check CHECK (ttl >= '00:00:01'::interval AND ttl <= '1 day'::interval)
+) WITH (fillfactor=50);
+
 CREATE TABLE pgsched.set_aside (
     duty text NOT NULL,
     row_id text NOT NULL,
@@ -505,6 +558,36 @@ CREATE TABLE pgsched.set_aside (
     next_at timestamp with time zone NOT NULL,
     CONSTRAINT set_aside_pkey PRIMARY KEY (duty, row_id),
     CONSTRAINT set_aside_texts_size CHECK (octet_length(duty) <= 100 AND octet_length(row_id) <= 4000 AND octet_length(error) <= 4000)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.store (
+    key text COLLATE "C" NOT NULL,
+    root text COLLATE "C" NOT NULL,
+    value jsonb NOT NULL,
+    version bigint NOT NULL,
+    revision bigint NOT NULL,
+    session bigint,
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT store_pkey PRIMARY KEY (key)
+);
+
+CREATE TABLE pgsched.store_changes (
+    root text COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value jsonb,
+    changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT store_changes_pkey PRIMARY KEY (root, version)
+);
+
+CREATE TABLE pgsched.store_roots (
+    root text COLLATE "C" NOT NULL,
+    owner name NOT NULL,
+    version bigint NOT NULL DEFAULT 0,
+    kept_after bigint NOT NULL DEFAULT 0,
+    keys bigint NOT NULL DEFAULT 0,
+    CONSTRAINT store_roots_pkey PRIMARY KEY (root)
 ) WITH (fillfactor=50);
 
 CREATE TABLE pgsched.tasks (
@@ -563,7 +646,12 @@ CREATE TABLE pgsched.workers (
 
 ALTER TABLE pgsched.alert_deliveries ADD CONSTRAINT alert_deliveries_alert_id_fkey FOREIGN KEY (alert_id) REFERENCES pgsched.alerts(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_lock_fkey FOREIGN KEY (lock) REFERENCES pgsched.locks(name) ON DELETE CASCADE;
+ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.passed_over ADD CONSTRAINT passed_over_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.store ADD CONSTRAINT store_root_fkey FOREIGN KEY (root) REFERENCES pgsched.store_roots(root);
+ALTER TABLE pgsched.store ADD CONSTRAINT store_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id);
+ALTER TABLE pgsched.store_changes ADD CONSTRAINT store_changes_root_fkey FOREIGN KEY (root) REFERENCES pgsched.store_roots(root) ON DELETE CASCADE;
 
 -- functions
 
@@ -609,6 +697,18 @@ AS $function$
     FROM pg_catalog.jsonb_array_elements_text(CASE pg_catalog.jsonb_typeof(options -> 'after_jobs')
         WHEN 'array' THEN options -> 'after_jobs' ELSE '[]'::jsonb END) a(item)
     WHERE a.item ~ '^[0-9]{1,18}$'
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.after_prefix(prefix text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN length(prefix) = 0 THEN NULL
+        WHEN c.code < 127 OR pg_char_to_encoding('UTF8') = pg_char_to_encoding(getdatabaseencoding()) AND c.code < 1114111
+        THEN left(prefix, -1) || chr(CASE c.code WHEN 55295 THEN 57344 ELSE c.code + 1 END) END
+    FROM (SELECT CASE WHEN octet_length(right(prefix, 1)) = 1 OR getdatabaseencoding() = 'UTF8' THEN ascii(right(prefix, 1)) ELSE 1114111 END) AS c(code)
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.alerts_notify()
@@ -710,6 +810,25 @@ BEGIN
             format('this database is of the fleet %s, and the process of %s', found, expected);
     END IF;
     RETURN found;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.assert_lock(name text, fence bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    owner name;
+BEGIN
+    SELECT s.owner INTO owner FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    FOR KEY SHARE OF p;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = format('lock "%s" is not held with fence %s: its lease has ended, or'
+            ' it was given back or taken away; undo what you do under it', left(name, 200), coalesce(fence::text, 'null'));
+    END IF;
+    -- whoever holds a grant's row keeps its lock from others
+    PERFORM pgsched.refuse_others(format('lock "%s"', left(name, 200)), owner) WHERE owner <> pgsched.caller();
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.audit_alerts()
@@ -1118,6 +1237,101 @@ AS $function$
     END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.barrier_enter(name text, token uuid, size integer, session uuid, note jsonb DEFAULT 'null'::jsonb, OUT round bigint, OUT open boolean, OUT members bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    member text := name || '/' || replace(token::text, '-', '');
+    state jsonb;
+    s pgsched.sessions;
+    mine pgsched.store;
+    inside jsonb;
+BEGIN
+    IF size IS NULL OR size NOT BETWEEN 1 AND 10000 THEN
+        PERFORM pgsched.raise_bad_value(pgsched.out_of_range('size', size, 1, 10000), 'store');
+    ELSIF length(name) > 200 THEN
+        PERFORM pgsched.raise_bad_value('name: longer than 200 characters', 'store');
+    END IF;
+    state := pgsched.barrier_lock(name, size);
+    members := pgsched.barrier_members(name);
+    SELECT * INTO mine FROM pgsched.store k WHERE k.key = member;
+    IF mine.key IS NOT NULL THEN
+        round := (state -> 'round')::bigint;
+        open := (state -> 'open')::boolean;
+        RETURN;
+    END IF;
+    open := false;
+    IF (state -> 'open')::boolean THEN
+        RETURN;
+    END IF;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = barrier_enter.session;
+    IF s.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    IF members > 0 AND (state -> 'size')::integer <> size THEN
+        PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
+    END IF;
+    PERFORM pgsched.store_write(pgsched.store_root(name), member, coalesce(note, 'null'), s.id);
+    members := members + 1;
+    open := members >= size;
+    state := jsonb_build_object('size', size, 'round', state -> 'round', 'open', open);
+    PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
+    round := (state -> 'round')::bigint;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barrier_leave(name text, token uuid, round bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    member text := name || '/' || replace(token::text, '-', '');
+    state jsonb := pgsched.barrier_lock(name, NULL);
+BEGIN
+    IF EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
+        PERFORM pgsched.store_write(pgsched.store_root(name), member, NULL, NULL);
+        state := pgsched.barrier_lock(name, NULL);
+    END IF;
+    RETURN (state -> 'round')::bigint > round OR NOT (state -> 'open')::boolean;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barrier_lock(name text, size integer)
+ RETURNS jsonb
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    state jsonb;
+BEGIN
+    PERFORM pgsched.check_key(name);
+    PERFORM pgsched.commit_durably();
+    PERFORM pgsched.store_lock(pgsched.store_root(name));
+    PERFORM pgsched.check_key(name);
+    state := coalesce((SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.name), '{"round": 1, "open": false}');
+    IF jsonb_typeof(state) <> 'object' OR NOT state ?& ARRAY['round', 'open'] THEN
+        PERFORM pgsched.raise_bad_value(format('name: "%s" is a key of the store, and no barrier', name), 'store');
+    END IF;
+    -- all members of an open round have gone, those by themselves whose sessions have ended: it is over
+    IF (state -> 'open')::boolean AND pgsched.barrier_members(name) = 0 THEN
+        state := jsonb_build_object('round', (state -> 'round')::bigint + 1, 'open', false);
+        PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
+    END IF;
+    RETURN state;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barrier_members(name text)
+ RETURNS bigint
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT count(*) FROM pgsched.store k
+    WHERE k.root = pgsched.store_root(name) AND k.key > (name || '/') COLLATE "C" AND k.key < (name || '0') COLLATE "C"
+      AND k.session IS NOT NULL
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.bin_of(seconds double precision)
  RETURNS integer
  LANGUAGE sql
@@ -1300,6 +1514,19 @@ BEGIN
     problem := CASE WHEN starts_with(problem, ': ') THEN 'args' || problem ELSE problem END;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.check_key(key text)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF key IS NULL OR length(key) NOT BETWEEN 1 AND 256 OR starts_with(key, '/') THEN
+        PERFORM pgsched.raise_bad_value(format('key: expected 1 to 256 characters, the first of them no slash, got "%s"', left(key, 60)), 'store');
+    END IF;
+    PERFORM pgsched.check_name('key', left(key, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.check_keys(unique_key text, on_conflict text, idempotency_key text, retention interval, tags text[], due timestamp with time zone)
  RETURNS void
  LANGUAGE plpgsql
@@ -1316,6 +1543,25 @@ DECLARE
 BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'runs');
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.check_name(what text, name text, owner name)
+ RETURNS void
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF name IS NULL OR length(name) NOT BETWEEN 1 AND 200 THEN
+        PERFORM pgsched.raise_bad_value(format('name: expected 1 to 200 characters, got %s', coalesce(length(name)::text, 'null')), 'locks');
+    ELSIF NOT pgsched.may_use(name, owner) THEN
+        RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege', MESSAGE = CASE
+            WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(check_name.name, g.prefix))
+            THEN format('permission denied: %s "%s" is not granted to role "%s": an operator grants it (pgsched.grant_names)',
+                        what, name, pgsched.caller())
+            ELSE format('permission denied: %s "%s" belongs to the role that used it first, not to role "%s": take another'
+                        ' name, or let an operator grant it to both (pgsched.grant_names)', what, name, pgsched.caller()) END;
     END IF;
 END $function$;
 
@@ -1379,6 +1625,14 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.commit_durably()
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.declare_limits(app text, update boolean)
  RETURNS TABLE(name text, done text)
@@ -2176,6 +2430,22 @@ AS $function$
 BEGIN
     DELETE FROM pgsched.next_slots n
     WHERE n.job_id = forget_slots.job_id AND NOT EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = n.job_id);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.grant_names(prefix text, role name)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.refuse_others(format('prefix "%s"', left(prefix, 200)), NULL);
+    IF prefix IS NULL OR length(prefix) NOT BETWEEN 1 AND 200 THEN
+        PERFORM pgsched.raise_bad_value('prefix: expected 1 to 200 characters', 'name_grants');
+    ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
+        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"', role), 'name_grants');
+    END IF;
+    INSERT INTO pgsched.name_grants VALUES (grant_names.prefix, grant_names.role) ON CONFLICT DO NOTHING;
+    PERFORM pgsched.note('granted', 'names', grant_names.prefix, jsonb_build_object('role', grant_names.role));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.has_options(task text)
@@ -3045,6 +3315,142 @@ AS $function$
     ORDER BY s.slot
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.kv_add(key text, amount numeric)
+ RETURNS numeric
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found pgsched.store;
+    total numeric;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    IF amount IS NULL OR amount::text IN ('NaN', 'Infinity', '-Infinity') OR length(amount::text) > 1000 THEN
+        PERFORM pgsched.raise_bad_value(format('amount: expected a number, got %s', coalesce(left(amount::text, 60), 'null')), 'store');
+    END IF;
+    PERFORM pgsched.commit_durably();
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key;
+    IF jsonb_typeof(found.value) <> 'number' THEN
+        PERFORM pgsched.raise_bad_value(format('key: "%s" is no number, but of type %s', key, jsonb_typeof(found.value)), 'store');
+    END IF;
+    total := coalesce(found.value::numeric, 0) + amount;
+    PERFORM pgsched.store_write(pgsched.store_root(key), key, to_jsonb(total), found.session);
+    RETURN total;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kv_changes(prefix text, since bigint, most integer DEFAULT 1000)
+ RETURNS TABLE(upto bigint, skipped boolean, version bigint, key text, value jsonb, changed_at timestamp with time zone)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    of_root text := pgsched.store_root(prefix);
+BEGIN
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(prefix);
+    END IF;
+    IF EXISTS (SELECT FROM pgsched.store k WHERE k.root = of_root AND k.session IS NOT NULL AND NOT pgsched.session_lives(k.session))
+        AND EXISTS (SELECT FROM pgsched.store_roots o WHERE o.root = of_root FOR NO KEY UPDATE SKIP LOCKED) THEN
+        PERFORM pgsched.store_lock(of_root);
+    END IF;
+    -- one statement, so that version, changes and keys are those of one moment
+    RETURN QUERY
+    WITH r AS MATERIALIZED (
+        SELECT o.root, coalesce(since < o.kept_after, false) AS skipped,
+            CASE WHEN since >= o.kept_after THEN least(o.version, since + least(most, 1000)) ELSE o.version END AS upto
+        FROM pgsched.store_roots o WHERE o.root = of_root
+    )
+    SELECT coalesce(r.upto, 0), coalesce(r.skipped, false), x.version, x.key::text, x.value, x.changed_at
+    FROM (SELECT) one LEFT JOIN r ON true LEFT JOIN LATERAL (
+        SELECT k.version, k.key, k.value, k.changed_at FROM pgsched.store k
+        WHERE r.skipped AND k.root = r.root AND starts_with(k.key, prefix) AND pgsched.session_lives(k.session)
+        UNION ALL
+        SELECT c.version, c.key, c.value, c.changed_at FROM pgsched.store_changes c
+        WHERE NOT r.skipped AND c.root = r.root AND c.version > since AND c.version <= r.upto AND starts_with(c.key, prefix)
+    ) x ON true
+    ORDER BY x.version;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kv_delete(key text, expected bigint DEFAULT NULL::bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found bigint;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    PERFORM pgsched.commit_durably();
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key;
+    IF found IS NULL OR expected <> found THEN
+        RETURN NULL;
+    END IF;
+    RETURN pgsched.store_write(pgsched.store_root(key), key, NULL, NULL);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kv_get(key text, OUT value jsonb, OUT version bigint, OUT revision bigint, OUT changed_at timestamp with time zone, OUT bound boolean)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);
+    END IF;
+    SELECT k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL INTO value, version, revision, changed_at, bound
+    FROM pgsched.store k WHERE k.key = kv_get.key AND pgsched.session_lives(k.session);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kv_list(prefix text DEFAULT ''::text, after text DEFAULT ''::text, most integer DEFAULT 1000)
+ RETURNS TABLE(key text, value jsonb, version bigint, revision bigint, changed_at timestamp with time zone, bound boolean)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    beyond text := pgsched.after_prefix(prefix);
+    all_of_them boolean := pgsched.reads_all();
+BEGIN
+    RETURN QUERY
+    SELECT k.key::text, k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL
+    FROM pgsched.store k JOIN pgsched.store_roots r USING (root)
+    WHERE k.key >= prefix COLLATE "C" AND k.key > after COLLATE "C" AND (beyond IS NULL OR k.key < beyond COLLATE "C")
+      AND starts_with(k.key, prefix)
+      AND pgsched.session_lives(k.session) AND (all_of_them OR pgsched.may_use(k.key, r.owner))
+    ORDER BY k.key LIMIT least(most, 1000);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.kv_put(key text, value jsonb, expected bigint DEFAULT NULL::bigint, session uuid DEFAULT NULL::uuid)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    IF value IS NULL OR octet_length(value::text) > 65536 THEN
+        PERFORM pgsched.raise_bad_value(format('value: expected JSON of at most 64 KiB, got %s', coalesce(octet_length(value::text) || ' bytes', 'null')), 'store');
+    END IF;
+    PERFORM pgsched.commit_durably();
+    IF session IS NOT NULL THEN
+        SELECT * INTO s FROM pgsched.sessions o WHERE o.token = kv_put.session;
+        IF s.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
+            PERFORM pgsched.raise_session_ended();
+        END IF;
+        PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    END IF;
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);  -- its owner is certain now
+    IF expected IS DISTINCT FROM coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key), 0) AND expected IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN pgsched.store_write(pgsched.store_root(key), key, value, s.id);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.last_error(r pgsched.runs)
  RETURNS text
  LANGUAGE sql
@@ -3199,6 +3605,234 @@ AS $function$
             Pacific Samoa'
     END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '00:00:30'::interval, wait interval DEFAULT '00:00:00'::interval, mode text DEFAULT 'exclusive'::text, capacity integer DEFAULT NULL::integer, note text DEFAULT NULL::text, session uuid DEFAULT NULL::uuid, OUT fence bigint, OUT place bigint, OUT lease_until timestamp with time zone, OUT look_at timestamp with time zone)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    l pgsched.locks;
+    s pgsched.sessions;
+    mine pgsched.lock_places;
+    wanted text := CASE WHEN capacity IS NULL THEN mode ELSE 'counted' END;
+    alone boolean;
+    problem text := coalesce(
+        CASE WHEN token IS NULL THEN 'token: must not be null' END,
+        pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']),
+        CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
+        CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
+        CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'locks');
+    END IF;
+    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_acquire.name;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+    IF session IS NULL THEN
+        SELECT o.lease_until INTO lease_until FROM pgsched.session_open(token, ttl) o;
+    END IF;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token);
+    IF s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() OR s.id IS NULL THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    PERFORM pgsched.commit_durably();
+    lease_until := s.lease_until;
+
+    -- the row of the lock: what is in line is read only when it is locked
+    LOOP
+        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
+        WHERE k.name = lock_acquire.name RETURNING * INTO l;
+        EXIT WHEN FOUND;
+        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000 THEN
+            PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks, and may have no more',
+                pgsched.caller()), 'locks');
+        END IF;
+        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_acquire.name, pgsched.caller(), lock_acquire.capacity)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+
+    SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+    IF mine.token IS NOT NULL AND (mine.lock, mine.session, mine.mode) IS DISTINCT FROM (name, s.id, wanted) THEN
+        PERFORM pgsched.raise_bad_value('token: it was used for another lock, mode or session: take a new one', 'locks');
+    ELSIF mine.token IS NULL THEN
+        alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
+        IF l.capacity IS DISTINCT FROM capacity THEN
+            IF NOT alone THEN
+                PERFORM pgsched.lock_settle(name);
+                alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
+            END IF;
+            IF NOT alone THEN
+                PERFORM pgsched.raise_bad_value(format('capacity: "%s" is in use as %s', name, CASE WHEN l.capacity IS NULL
+                    THEN 'a lock' ELSE 'a semaphore of ' || l.capacity END), 'locks');
+            END IF;
+            UPDATE pgsched.locks k SET capacity = lock_acquire.capacity WHERE k.name = lock_acquire.name;
+        END IF;
+        INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, give_up_at, fence, granted_at)
+        SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note,
+            CASE WHEN NOT alone THEN clock_timestamp() + wait END,
+            CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN clock_timestamp() END
+        RETURNING * INTO mine;
+    END IF;
+    IF mine.fence IS NULL THEN
+        PERFORM pgsched.lock_settle(name);
+        SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+    END IF;
+    IF mine.fence IS NULL AND (wait = '0 s' OR mine.token IS NULL) THEN
+        DELETE FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+        IF session IS NULL THEN
+            DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+            lease_until := NULL;
+        END IF;
+        RETURN;
+    END IF;
+    fence := mine.fence;
+    place := CASE WHEN fence IS NOT NULL THEN 1 ELSE (
+        SELECT count(*) + 1 FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name AND p.place < mine.place AND p.fence IS NULL) END;
+    look_at := CASE WHEN fence IS NULL AND pgsched.lock_is_next(name, mine.place) THEN pgsched.lock_look_at(name) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_break(name text, fence bigint DEFAULT NULL::bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    l pgsched.locks;
+    broken record;
+    count bigint := 0;
+BEGIN
+    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_break.name;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+    PERFORM pgsched.commit_durably();
+    PERFORM FROM pgsched.lock_row(name);
+    FOR broken IN
+        DELETE FROM pgsched.lock_places p USING pgsched.sessions s
+        WHERE p.lock = lock_break.name AND p.fence IS NOT NULL AND (lock_break.fence IS NULL OR p.fence = lock_break.fence) AND s.id = p.session
+        RETURNING p.session, p.fence, s.name AS of_session
+    LOOP
+        count := count + 1;
+        UPDATE pgsched.sessions s SET losses = s.losses + 1 WHERE s.id = broken.session;
+        PERFORM pgsched.tell_session(broken.session);
+        PERFORM pgsched.note('broken', 'lock', name, jsonb_build_object('fence', broken.fence, 'session', broken.of_session));
+    END LOOP;
+    PERFORM pgsched.lock_settle(name);
+    RETURN count;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_is_next(name text, place bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT NOT EXISTS (
+        SELECT FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = lock_is_next.name AND p.place < lock_is_next.place AND p.fence IS NULL
+          AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND (p.give_up_at IS NULL OR p.give_up_at > clock_timestamp()))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_line(name text, most integer DEFAULT 1000)
+ RETURNS TABLE(fence bigint, mode text, session text, owner name, note text, since timestamp with time zone, granted_at timestamp with time zone, lease_until timestamp with time zone)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
+    WHERE NOT pgsched.reads_all();
+    RETURN QUERY
+    SELECT p.fence, p.mode, s.name, s.owner, p.note, p.since, p.granted_at, s.lease_until
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    ORDER BY p.place LIMIT least(most, 10000);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_look_at(name text)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT greatest(min(s.lease_until), clock_timestamp() + interval '0.2 s')
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = lock_look_at.name AND p.fence IS NOT NULL
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_release(name text, token uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    owner name;
+    own_session bigint;
+    gone boolean;
+BEGIN
+    SELECT s.owner, CASE WHEN s.token = p.token THEN s.id END INTO owner, own_session
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.token = lock_release.token AND p.lock = lock_release.name;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pgsched.refuse_others('the session', owner) WHERE owner <> pgsched.caller();
+    PERFORM pgsched.commit_durably();
+    PERFORM FROM pgsched.lock_row(name);
+    DELETE FROM pgsched.lock_places p USING pgsched.sessions s
+    WHERE p.token = lock_release.token AND p.lock = lock_release.name AND s.id = p.session
+    RETURNING s.ended_at IS NULL AND s.lease_until > clock_timestamp() INTO gone;
+    PERFORM pgsched.lock_settle(name);
+    IF own_session IS NOT NULL THEN
+        DELETE FROM pgsched.sessions s WHERE s.id = own_session;
+    END IF;
+    RETURN coalesce(gone, false);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_row(name text)
+ RETURNS SETOF pgsched.locks
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    UPDATE pgsched.locks l SET used_at = clock_timestamp() WHERE l.name = lock_row.name RETURNING l.*
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_settle(name text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    capacity integer := (SELECT l.capacity FROM pgsched.locks l WHERE l.name = lock_settle.name);
+    holders integer := 0;
+    exclusive boolean := false;
+    p record;
+BEGIN
+    FOR p IN SELECT q.place, q.session, q.mode, q.fence, q.give_up_at, s.ended_at, s.lease_until
+        FROM pgsched.lock_places q JOIN pgsched.sessions s ON s.id = q.session
+        WHERE q.lock = lock_settle.name ORDER BY q.place
+    LOOP
+        IF p.ended_at IS NULL AND p.lease_until <= moment THEN
+            -- a renewal that was sent in time and is not committed yet has locked the row
+            UPDATE pgsched.sessions s SET ended_at = moment WHERE s.id = (
+                SELECT e.id FROM pgsched.sessions e WHERE e.id = p.session AND e.ended_at IS NULL AND e.lease_until <= moment
+                FOR UPDATE SKIP LOCKED) RETURNING s.ended_at INTO p.ended_at;
+        END IF;
+        IF p.ended_at IS NOT NULL OR p.fence IS NULL AND p.give_up_at <= moment THEN
+            DELETE FROM pgsched.lock_places q WHERE q.lock = lock_settle.name AND q.place = (
+                SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_settle.name AND e.place = p.place FOR UPDATE SKIP LOCKED);
+            CONTINUE WHEN FOUND OR p.fence IS NULL;
+        END IF;
+        IF p.fence IS NULL THEN
+            EXIT WHEN CASE p.mode WHEN 'counted' THEN holders >= capacity WHEN 'exclusive' THEN holders > 0 ELSE exclusive END;
+            UPDATE pgsched.lock_places q SET fence = nextval('pgsched.fences'::regclass), granted_at = moment, give_up_at = NULL
+            WHERE q.lock = lock_settle.name AND q.place = p.place;
+            PERFORM pgsched.tell_session(p.session);
+        END IF;
+        holders := holders + 1;
+        exclusive := exclusive OR p.mode = 'exclusive';
+    END LOOP;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.make_room(q pgsched.queues)
  RETURNS void
@@ -3404,6 +4038,19 @@ CREATE OR REPLACE FUNCTION pgsched.may_lead()
 AS $function$
     SELECT pg_has_role((SELECT relowner FROM pg_class WHERE oid = 'pgsched.runs'::regclass), 'USAGE')
         OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname = 'pgsched_leader' AND pg_has_role(r.oid, 'USAGE'))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.may_use(name text, owner name)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN NOT EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(may_use.name, g.prefix))
+            THEN may_use.owner IS NULL OR may_use.owner = pgsched.caller() OR pgsched.may_change(may_use.owner)
+        ELSE pgsched.may_change(NULL) OR EXISTS (
+            SELECT FROM pgsched.name_grants g JOIN pg_roles r ON r.rolname = g.role
+            WHERE starts_with(may_use.name, g.prefix) AND pg_has_role(pgsched.caller(), r.oid, 'MEMBER')) END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, debounce_max interval DEFAULT NULL::interval)
@@ -3832,6 +4479,27 @@ BEGIN
         COLUMN = split_part(problem, ':', 1), TABLE = relation, SCHEMA = 'pgsched';
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.raise_session_ended()
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = 'the session has ended: it was not renewed in time, or it was closed;'
+        ' what it held is free for others; open a session with a new token';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.reads_all()
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT pgsched.may_change(NULL) OR EXISTS (
+        SELECT FROM pg_roles r WHERE r.rolname = 'pgsched_viewer' AND pg_has_role(pgsched.caller(), r.oid, 'MEMBER'))
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.rebuild_flags()
  RETURNS void
  LANGUAGE plpgsql
@@ -4080,6 +4748,17 @@ BEGIN
     idempotency_retention := coalesce(idempotency_retention, t.idempotency_retention);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.restored()
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.refuse_others('the database', NULL);
+    PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.retry(run_id bigint)
  RETURNS text
  LANGUAGE plpgsql
@@ -4166,6 +4845,21 @@ BEGIN
     END LOOP;
     PERFORM pgsched.wait_again(revived);
     RETURN QUERY SELECT r.id, r.state FROM pgsched.runs r WHERE r.id = ANY (revived) ORDER BY r.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.revoke_names(prefix text, role name)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.refuse_others(format('prefix "%s"', left(prefix, 200)), NULL);
+    DELETE FROM pgsched.name_grants g WHERE g.prefix = revoke_names.prefix AND g.role = revoke_names.role;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pgsched.note('revoked', 'names', revoke_names.prefix, jsonb_build_object('role', revoke_names.role));
+    RETURN true;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.row_of_slot(job_id bigint, slot timestamp with time zone)
@@ -4845,6 +5539,142 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.session_end(token uuid)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+    one text;
+    places bigint;
+BEGIN
+    PERFORM pgsched.commit_durably();
+    PERFORM pgsched.refuse_others('the session', o.owner) FROM pgsched.sessions o
+    WHERE o.token = session_end.token AND o.owner <> pgsched.caller();
+    UPDATE pgsched.sessions o SET ended_at = coalesce(o.ended_at, clock_timestamp()) WHERE o.token = session_end.token RETURNING * INTO s;
+    IF s.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = s.id ORDER BY p.lock LIMIT 1000 LOOP
+        PERFORM FROM pgsched.lock_row(one);
+        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.session = s.id;
+        PERFORM pgsched.lock_settle(one);
+    END LOOP;
+    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+        PERFORM pgsched.store_lock(one);
+    END LOOP;
+    SELECT count(*) INTO places FROM pgsched.lock_places p WHERE p.session = s.id;
+    IF places = 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id) THEN
+        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+    END IF;
+    RETURN places;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.session_leases(session uuid, tokens uuid[])
+ RETURNS TABLE(token uuid, fence bigint, look_at timestamp with time zone)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+    p pgsched.lock_places;
+BEGIN
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_leases.session;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    IF cardinality(tokens) > 1000 THEN
+        PERFORM pgsched.raise_bad_value('tokens: more than 1000', 'lock_places');
+    END IF;
+    IF s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
+        RETURN;
+    END IF;
+    -- in the order of the locks' names, in which other transactions lock their rows, too
+    FOR p IN SELECT q.* FROM pgsched.lock_places q WHERE q.token = ANY (tokens) AND q.session = s.id ORDER BY q.lock, q.place LOOP
+        token := p.token;
+        look_at := NULL;
+        IF p.fence IS NULL AND pgsched.lock_is_next(p.lock, p.place) THEN
+            look_at := pgsched.lock_look_at(p.lock);
+            -- whose lease ends later is let alone; so is a line in which somebody is at work, because a renewal may wait for this call
+            IF coalesce(look_at, '-infinity') > clock_timestamp() + interval '0.2 s' THEN
+                NULL;
+            ELSIF NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = p.lock FOR NO KEY UPDATE SKIP LOCKED) THEN
+                look_at := clock_timestamp() + interval '0.1 s';
+            ELSE
+                PERFORM pgsched.commit_durably();
+                PERFORM FROM pgsched.lock_row(p.lock);
+                PERFORM pgsched.lock_settle(p.lock);
+                look_at := pgsched.lock_look_at(p.lock);
+                SELECT q.* INTO p FROM pgsched.lock_places q WHERE q.token = p.token;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+        END IF;
+        fence := p.fence;
+        look_at := CASE WHEN fence IS NULL THEN look_at END;
+        RETURN NEXT;
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.session_lives(session bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT session IS NULL OR EXISTS (SELECT FROM pgsched.sessions s
+        WHERE s.id = session_lives.session AND s.ended_at IS NULL AND s.lease_until > clock_timestamp())
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.session_open(token uuid, ttl interval DEFAULT '00:00:30'::interval, name text DEFAULT NULL::text, OUT id bigint, OUT lease_until timestamp with time zone)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+    problem text := coalesce(
+        CASE WHEN token IS NULL THEN 'token: must not be null' END,
+        CASE WHEN ttl IS NULL OR ttl NOT BETWEEN '1 s' AND '1 day' THEN format('ttl: %s is not between 1 second and 1 day', ttl) END,
+        CASE WHEN length(name) NOT BETWEEN 1 AND 200 THEN 'session: expected a name of 1 to 200 characters' END);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'sessions');
+    END IF;
+    PERFORM pgsched.commit_durably();
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
+    IF s.id IS NULL THEN
+        PERFORM pgsched.sweep_sessions(20, pgsched.caller());
+        IF (SELECT count(*) FROM (SELECT FROM pgsched.sessions o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
+            PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
+        END IF;
+        INSERT INTO pgsched.sessions AS o (token, name, owner, ttl, lease_until)
+        VALUES (session_open.token, coalesce(session_open.name, nullif(current_setting('application_name'), ''), 'unnamed'),
+                pgsched.caller(), session_open.ttl, clock_timestamp() + session_open.ttl)
+        ON CONFLICT DO NOTHING RETURNING o.id, o.lease_until INTO id, lease_until;
+        IF id IS NOT NULL THEN
+            RETURN;
+        END IF;
+        SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
+    END IF;
+    id := s.id;
+    SELECT r.lease_until INTO lease_until FROM pgsched.session_renew(session_open.token) r;
+    IF lease_until IS NULL THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamp with time zone, OUT losses bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.commit_durably();
+    PERFORM pgsched.refuse_others('the session', s.owner) FROM pgsched.sessions s
+    WHERE s.token = session_renew.token AND s.owner <> pgsched.caller();
+    UPDATE pgsched.sessions s SET lease_until = clock_timestamp() + s.ttl
+    WHERE s.token = session_renew.token AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    RETURNING s.lease_until, s.losses INTO lease_until, losses;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.set_tags(run_id bigint, tags text[])
  RETURNS text[]
  LANGUAGE plpgsql
@@ -4981,6 +5811,102 @@ AS $function$
     END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.store_channel(root text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT 'pgsched_store_' || md5(root)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.store_forget(root text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    gone text;
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL) THEN
+        RETURN;
+    END IF;
+    UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id IN (
+        SELECT e.id FROM pgsched.sessions e
+        WHERE e.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
+          AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED);
+    FOR gone IN SELECT k.key FROM pgsched.store k JOIN pgsched.sessions s ON s.id = k.session
+        WHERE k.root = store_forget.root AND k.session IS NOT NULL AND s.ended_at IS NOT NULL ORDER BY k.key LOOP
+        PERFORM pgsched.store_write(store_forget.root, gone, NULL, NULL);
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.store_lock(root text)
+ RETURNS pgsched.store_roots
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.store_roots;
+BEGIN
+    LOOP
+        UPDATE pgsched.store_roots o SET keys = o.keys WHERE o.root = store_lock.root RETURNING * INTO r;
+        EXIT WHEN FOUND;
+        IF (SELECT count(*) FROM (SELECT FROM pgsched.store_roots o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
+            PERFORM pgsched.raise_bad_value(format('key: role "%s" has 10000 first elements of keys, and may have no more: use'
+                ' keys such as app/name', pgsched.caller()), 'store');
+        END IF;
+        INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
+    END LOOP;
+    PERFORM pgsched.store_forget(store_lock.root);
+    SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root;
+    RETURN r;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.store_root(key text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT split_part(key, '/', 1)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.store_write(root text, key text, value jsonb, session bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.store_roots;
+    added integer := 0;
+BEGIN
+    IF value IS NULL THEN
+        DELETE FROM pgsched.store k WHERE k.key = store_write.key;
+        added := -1;
+    ELSIF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = store_write.key) THEN
+        added := 1;
+    END IF;
+    UPDATE pgsched.store_roots o SET version = o.version + 1, keys = o.keys + added WHERE o.root = store_write.root RETURNING * INTO r;
+    IF added = 1 AND r.keys > 100000 THEN
+        PERFORM pgsched.raise_bad_value(format('key: there are 100000 keys under "%s", and can be no more', root), 'store');
+    END IF;
+    IF value IS NOT NULL THEN
+        INSERT INTO pgsched.store AS k (key, root, value, version, revision, session)
+        VALUES (store_write.key, store_write.root, store_write.value, r.version, 1, store_write.session)
+        ON CONFLICT ON CONSTRAINT store_pkey DO UPDATE SET value = EXCLUDED.value, version = EXCLUDED.version,
+            revision = k.revision + 1, session = EXCLUDED.session, changed_at = clock_timestamp();
+    END IF;
+    INSERT INTO pgsched.store_changes (root, version, key, value) VALUES (r.root, r.version, store_write.key, store_write.value);
+    -- the last 1,000 changes are kept, and up to 100 more, so that not each change deletes one
+    IF r.version - r.kept_after >= 1100 THEN
+        DELETE FROM pgsched.store_changes c WHERE c.root = r.root AND c.version <= r.version - 1000;
+        UPDATE pgsched.store_roots o SET kept_after = r.version - 1000 WHERE o.root = r.root;
+    END IF;
+    PERFORM pgsched.notify(pgsched.store_channel(r.root), '');
+    RETURN r.version;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.stretch(r pgsched.runs)
  RETURNS text
  LANGUAGE sql
@@ -4989,6 +5915,40 @@ CREATE OR REPLACE FUNCTION pgsched.stretch(r pgsched.runs)
 AS $function$
     SELECT format('%s from %s to %s', coalesce(r.covers_count || ' slots', 'the slots'), pgsched.utc(r.covers_from), pgsched.utc(r.covers_until))
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL::name)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found bigint[];
+    one text;
+BEGIN
+    found := ARRAY(
+        SELECT s.id FROM pgsched.sessions s
+        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        LIMIT most FOR UPDATE SKIP LOCKED);
+    IF cardinality(found) = 0 THEN
+        RETURN 0;
+    END IF;
+    UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id = ANY (found) AND s.ended_at IS NULL;
+    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = ANY (found) ORDER BY p.lock LIMIT 1000 LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = one FOR NO KEY UPDATE SKIP LOCKED);
+        PERFORM FROM pgsched.lock_row(one);
+        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.place IN (
+            SELECT q.place FROM pgsched.lock_places q WHERE q.lock = one AND q.session = ANY (found) FOR UPDATE SKIP LOCKED);
+        PERFORM pgsched.lock_settle(one);
+    END LOOP;
+    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
+        PERFORM pgsched.store_lock(one);
+    END LOOP;
+    DELETE FROM pgsched.sessions s WHERE s.id = ANY (found)
+        AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
+        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    RETURN cardinality(found);
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.take_declare_turn()
  RETURNS boolean
@@ -5259,6 +6219,14 @@ BEGIN
     END IF;
     RETURN pgsched.notify(channel, payload);
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.tell_session(session bigint)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT pgsched.notify('pgsched_session_' || session, '')
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
  RETURNS text
@@ -5662,6 +6630,10 @@ CREATE INDEX jobs_watched ON pgsched.jobs USING btree (id) WHERE alert_after_fai
 CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys USING btree (expires_at);
 CREATE INDEX kept_keys_met ON pgsched.kept_keys USING btree (run_id) WHERE met;
 CREATE INDEX limits_to_apply ON pgsched.limits USING btree (name) WHERE applied_at IS NULL;
+CREATE UNIQUE INDEX lock_places_held ON pgsched.lock_places USING btree (lock, fence) WHERE fence IS NOT NULL;
+CREATE INDEX lock_places_of_session ON pgsched.lock_places USING btree (session);
+CREATE UNIQUE INDEX lock_places_one_holder ON pgsched.lock_places USING btree (lock) WHERE fence IS NOT NULL AND mode = 'exclusive'::text;
+CREATE INDEX locks_of_owner ON pgsched.locks USING btree (owner);
 CREATE INDEX queues_to_apply ON pgsched.queues USING btree (name) WHERE applied_at IS NULL;
 CREATE INDEX rollups_of_job ON pgsched.rollups USING btree (job_id, from_at) WHERE job_id <> 0;
 CREATE INDEX runs_attention ON pgsched.runs USING btree (finished_at) WHERE phase = 4;
@@ -5680,6 +6652,11 @@ CREATE UNIQUE INDEX runs_slot ON pgsched.runs USING btree (job_id, scheduled_at)
 CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs USING btree (unique_key) WHERE unique_key IS NOT NULL AND phase < 3;
 CREATE INDEX runs_waiting ON pgsched.runs USING btree (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX runs_waiting_of_job ON pgsched.runs USING btree (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
+CREATE INDEX sessions_of_owner ON pgsched.sessions USING btree (owner);
+CREATE INDEX store_bound ON pgsched.store USING btree (root) WHERE session IS NOT NULL;
+CREATE INDEX store_of_root ON pgsched.store USING btree (root);
+CREATE INDEX store_of_session ON pgsched.store USING btree (session) WHERE session IS NOT NULL;
+CREATE INDEX store_roots_of_owner ON pgsched.store_roots USING btree (owner);
 CREATE INDEX tasks_of_app ON pgsched.tasks USING btree (app);
 CREATE INDEX workers_alive ON pgsched.workers USING btree (id) WHERE stopped_at IS NULL;
 CREATE INDEX workers_stopped ON pgsched.workers USING btree (stopped_at) WHERE stopped_at IS NOT NULL;
@@ -5804,6 +6781,7 @@ COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';
 COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.';
 COMMENT ON COLUMN pgsched.dependencies.on_failure IS 'What happens if the parent does not succeed: cancel, run_anyway, wait.';
 COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say so, one has to be met; every other has to be.';
+COMMENT ON SEQUENCE pgsched.fences IS 'The number of each grant of a lock. Never reset.';
 COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queue that has settings; made anew by rebuild_flags().';
 COMMENT ON TABLE pgsched.identity IS 'Which database this is, and of which fleet. One row.';
 COMMENT ON COLUMN pgsched.identity.database IS 'In the names of what leaves the database (outside_name).';
@@ -5886,6 +6864,16 @@ COMMENT ON COLUMN pgsched.limits.rate_burst IS 'So many at once after a quiet ti
 COMMENT ON COLUMN pgsched.limits.ordered IS 'Runs of a key start in the order in which they came.';
 COMMENT ON COLUMN pgsched.limits.weight IS 'The share of a key in a fair queue.';
 COMMENT ON COLUMN pgsched.limits.declared_by IS 'The app that declares this limit with a task, and keeps it up to date. NULL: a person set it.';
+COMMENT ON TABLE pgsched.lock_places IS 'Who holds a lock, and who waits for it, in their order.';
+COMMENT ON COLUMN pgsched.lock_places.token IS 'Chosen by the process: to ask again with it gives the same answer.';
+COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for assert_lock. NULL: it waits.';
+COMMENT ON COLUMN pgsched.lock_places.note IS 'What the process says of itself to whoever reads the line.';
+COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if it still waits. NULL: when its session ends.';
+COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
+COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
+COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
+COMMENT ON COLUMN pgsched.locks.last_place IS 'The last place given in its line.';
+COMMENT ON TABLE pgsched.name_grants IS 'Who may use names with this prefix. Other names belong to the role that used them first.';
 COMMENT ON TABLE pgsched.next_slots IS 'The next slots of each job with a schedule, as the leader computed them: pgsched.preview.';
 COMMENT ON COLUMN pgsched.next_slots.after_at IS 'They are all slots of the schedule after this instant, up to the last of them.';
 COMMENT ON COLUMN pgsched.next_slots.offsets IS 'What the job''s zone is ahead of UTC at each slot, in seconds.';
@@ -5964,7 +6952,23 @@ COMMENT ON COLUMN pgsched.runs.begun IS 'The worker''s last heartbeat said that 
 COMMENT ON COLUMN pgsched.runs.suspect IS 'A worker died that held this run, and no attempt has ended by itself since: it is claimed alone. Null: not so.';
 COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again once it had ended; NULL: never.';
 COMMENT ON COLUMN pgsched.runs.keep IS 'How long it is kept once it has ended. NULL: what its job, its queue or the settings say.';
+COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases; a process renews its session.';
+COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
+COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';
+COMMENT ON COLUMN pgsched.sessions.ended_at IS 'It was ended, or found not renewed. It never lives again.';
+COMMENT ON COLUMN pgsched.sessions.losses IS 'How often somebody else took a place from it: then it reads which it still has.';
 COMMENT ON TABLE pgsched.set_aside IS 'Rows that a duty of the leader fails with, and duties that fail: each with its error and when it is tried again.';
+COMMENT ON TABLE pgsched.store IS 'Small values that programs share.';
+COMMENT ON COLUMN pgsched.store.version IS 'The version of its root when the value was last changed.';
+COMMENT ON COLUMN pgsched.store.revision IS 'How often the key was written, from 1.';
+COMMENT ON COLUMN pgsched.store.session IS 'The key goes with this session. NULL: it stays.';
+COMMENT ON TABLE pgsched.store_changes IS 'The last changes under each root, for those who watch it.';
+COMMENT ON COLUMN pgsched.store_changes.value IS 'The value that was written. NULL: the key was deleted.';
+COMMENT ON TABLE pgsched.store_roots IS 'First elements of the keys in pgsched.store; changes under one of them follow one another.';
+COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root first.';
+COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';
+COMMENT ON COLUMN pgsched.store_roots.kept_after IS 'Changes up to this version are not kept any more.';
+COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under this root.';
 COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
 COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
 COMMENT ON COLUMN pgsched.tasks.app IS 'The app whose worker registered it.';

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pgsched.errors import DatabaseReadOnly as DatabaseReadOnly
     from pgsched.errors import DatabaseUnreachable as DatabaseUnreachable
     from pgsched.errors import InputError as InputError
+    from pgsched.errors import LeaseLost as LeaseLost
     from pgsched.errors import LockTimeout as LockTimeout
     from pgsched.errors import NotFound as NotFound
     from pgsched.errors import PgschedError as PgschedError
@@ -64,6 +65,7 @@ _HOMES = {
     "Crashed": "pgsched.errors",
     "TimedOut": "pgsched.errors",
     "InputError": "pgsched.errors",
+    "LeaseLost": "pgsched.errors",
     "LockTimeout": "pgsched.errors",
     "NotFound": "pgsched.errors",
     "QueueFull": "pgsched.errors",

@@ -136,6 +136,15 @@ class LockTimeout(PgschedError):
     """
 
 
+class LeaseLost(PgschedError):
+    """A lock, or what else hangs on a session, is not held any more: it was not renewed in time, or was taken away.
+
+    Another process may hold it. Undo what was done under it, or let the transaction fail.
+    """
+
+    exit_code = 14
+
+
 class WrongFleet(PgschedError):
     """The database belongs to another fleet than PGSCHED_FLEET names, or than this process was connected to before."""
 

@@ -174,6 +174,39 @@ ALTER FUNCTION pgsched.register_tasks(text, jsonb) SECURITY DEFINER;
 ALTER FUNCTION pgsched.declare_limits(text, boolean) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.register_tasks(text, jsonb), pgsched.declare_limits(text, boolean)
     FROM pgsched_leader, pgsched_producer, pgsched_operator, pgsched_viewer;
+-- They check the owner of a session, and whose a name is (pgsched.check_name). Nobody else writes the tables of locks.
+ALTER FUNCTION pgsched.session_open(uuid, interval, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.session_renew(uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.session_end(uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.session_leases(uuid, uuid[]) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_release(text, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_break(text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.assert_lock(text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_line(text, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.grant_names(text, name) SECURITY DEFINER;
+ALTER FUNCTION pgsched.revoke_names(text, name) SECURITY DEFINER;
+ALTER FUNCTION pgsched.restored() SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.session_open(uuid, interval, text), pgsched.session_renew(uuid), pgsched.session_end(uuid),
+        pgsched.session_leases(uuid, uuid[]), pgsched.lock_release(text, uuid), pgsched.lock_break(text, bigint),
+        pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid), pgsched.assert_lock(text, bigint)
+    FROM pgsched_viewer;  -- who holds nothing
+-- They check whose a key is (pgsched.check_key). Nobody else writes the store.
+ALTER FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.kv_delete(text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.kv_add(text, numeric) SECURITY DEFINER;
+ALTER FUNCTION pgsched.kv_get(text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.kv_list(text, text, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.kv_changes(text, bigint, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.barrier_enter(text, uuid, integer, uuid, jsonb) SECURITY DEFINER;
+ALTER FUNCTION pgsched.barrier_leave(text, uuid, bigint) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv_delete(text, bigint), pgsched.kv_add(text, numeric),
+        pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint)
+    FROM pgsched_viewer;  -- who writes nothing
+-- Ends sessions that nobody renews. What it ends depends on the clock only.
+ALTER FUNCTION pgsched.sweep_sessions(integer, name) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.sweep_sessions(integer, name)
+    FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 ALTER FUNCTION pgsched.task_options(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.task_keys(text, boolean) SECURITY DEFINER;
 -- Triggers on rows that a user may write. The user may not write the changes that follow from an edit.

@@ -24,6 +24,7 @@ from pgsched.app.request import Request
 from pgsched.app.run import Run
 from pgsched.app.run_batch import Batch
 from pgsched.app.task import Task
+from pgsched.client.coordination import Coordination
 from pgsched.client.hosting import WorkerHost
 from pgsched.client.run_methods import RunMethods
 from pgsched.core.policies import apply_preset
@@ -53,7 +54,7 @@ class Register(Protocol):
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class App(RunMethods, WorkerHost):
+class App(RunMethods, WorkerHost, Coordination):
     """The tasks and jobs of a program, and the database that it enqueues into.
 
     `name`: owns the jobs that the code declares: an app adds, changes and removes only jobs of its own name.

@@ -14,18 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
-import select
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pgsched import log
+from pgsched.db.connection.bell import Bell
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.connection.forks import tell_of_forks
-from pgsched.db.connection.notifications import arrived_notifications
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs import outcomes
 from pgsched.db.run_tickets import States, Ticket, result_of
@@ -69,7 +67,7 @@ class RunWaiter:
     def forget_parent(self) -> None:
         """Begin anew: in a new waiter, and in a child process, which has no thread, and a lock that may be held."""
         if self._serving is not None:
-            self._serving.close_pipe()
+            self._serving.bell.close()
         self._lock = threading.RLock()  # re-entrant: a signal handler may call `close` while its own thread is inside
         self._tickets: list[Ticket] = []
         self._serving = None
@@ -187,34 +185,26 @@ class Serving:
         self.dsn = dsn
         self._tickets = tickets
         self._fail = fail
-        self._read_end, self._write_end = os.pipe()
-        os.set_blocking(self._write_end, False)
+        self.bell = Bell()
         self._thread = threading.Thread(target=self._run, name="pgsched-wait", daemon=True)
         self._ended = False
         self._failures = 0
-        self._heard = False
 
     def start(self) -> None:
         """Start the thread. Raises RuntimeError where the system has none left."""
         try:
             self._thread.start()
         except RuntimeError:
-            self.close_pipe()
+            self.bell.close()
             raise
 
     def join(self, timeout_s: float) -> None:
         """Wait for the end of the thread."""
         self._thread.join(timeout_s)
 
-    def close_pipe(self) -> None:
-        """Close the pipe: at the end of the thread, or where there is none."""
-        os.close(self._read_end)
-        os.close(self._write_end)
-
     def wake(self) -> None:
         """Make the thread look at once. Only a waiter calls this that has this thread: its pipe is open then."""
-        with contextlib.suppress(BlockingIOError):  # a full pipe wakes as well
-            os.write(self._write_end, b".")
+        self.bell.ring()
 
     def end(self) -> None:
         """Make the thread end soon."""
@@ -236,7 +226,7 @@ class Serving:
         except BaseException as error:
             self._fail(self, error)
         finally:
-            self.close_pipe()
+            self.bell.close()
 
     def _pause_after(self, error: Exception) -> None:
         """Tell the calls of the error where no retry can help, and keep it for them otherwise; then pause."""
@@ -250,19 +240,19 @@ class Serving:
             else:
                 ticket.error = explained
         self._failures += 1
-        self._wait(None, back_off_s(self._failures, 0.1))
+        self.bell.wait(None, back_off_s(self._failures, 0.1))
 
     def _serve(self, conn: Connection[Any]) -> None:
         listens = not is_shared(conn)
         if listens:
-            conn.add_notify_handler(self._hear)
+            self.bell.attach(conn)
             conn.execute(LISTEN)
         for ticket in self._tickets(self, 0.0) or ():  # runs may have ended while this connection was not there
             ticket.stale, ticket.unmarked = True, list(ticket.left)
         used_at = time.monotonic()
         while (tickets := self._tickets(self, time.monotonic() - used_at)) is not None and not self._ended:
-            if self._heard:
-                self._heard = False
+            if self.bell.heard:
+                self.bell.heard.clear()
                 for ticket in tickets:
                     ticket.stale = True
             now = time.monotonic()
@@ -270,7 +260,8 @@ class Serving:
             if due:
                 self._look(conn, due, listens)
             used_at = time.monotonic() if tickets else used_at
-            self._wait(conn, min((ticket.next_look_at() for ticket in tickets), default=used_at + IDLE_S) - used_at)
+            next_look = min((ticket.next_look_at() for ticket in tickets), default=used_at + IDLE_S)
+            self.bell.wait(conn, next_look - used_at)
 
     def _look(self, conn: Connection[Any], tickets: Sequence[Ticket], listens: bool) -> None:
         """Look at the runs of these calls, and plan the next look."""
@@ -295,26 +286,6 @@ class Serving:
                 ticket.look_by = now + LOOK_AT_LEAST_S
             else:
                 ticket.look_by, ticket.poll_s = now + ticket.poll_s, min(LONGEST_POLL_S, 1.5 * ticket.poll_s)
-
-    def _hear(self, _: object) -> None:
-        self._heard = True
-
-    def _wait(self, conn: Connection[Any] | None, seconds: float) -> None:
-        """Wait for a notification, for `wake`, or for so many seconds."""
-        # a notification may have come with the answer to a statement: then the socket has nothing left to read
-        if conn is not None and (self._heard or any(arrived_notifications(conn))):
-            self._heard = True
-            return
-        found = select.poll()
-        found.register(self._read_end, select.POLLIN)
-        if conn is not None:
-            found.register(conn.fileno(), select.POLLIN)
-        for descriptor, _ in found.poll(max(0.0, seconds) * 1000):
-            if descriptor == self._read_end:
-                os.read(self._read_end, 65536)
-            elif conn is not None:
-                for _ in arrived_notifications(conn):
-                    self._heard = True
 
 
 def mark(conn: Connection[Any], tickets: Sequence[Ticket]) -> None:

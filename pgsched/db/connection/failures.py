@@ -14,6 +14,7 @@ from pgsched.errors import (
     DatabaseReadOnly,
     DatabaseUnreachable,
     InputError,
+    LeaseLost,
     LockTimeout,
     NotPermitted,
     PgschedError,
@@ -39,6 +40,7 @@ DEADLOCK_ADVICE = (
     "this transaction and another one waited for each other, and PostgreSQL ended this one: nothing was done, try again"
 )
 IN_USE_ADVICE = "make one call at a time on a connection"
+LEASE_LOST = "PS410"  # raised where a session has ended, or a lock is not held any more
 QUEUE_FULL = "PS429"  # raised where a queue has its max_depth of runs
 # Parts of the messages with which libpq refuses a standby, because of target_session_attrs.
 STANDBY = ("server is in hot standby mode", "session is read-only", "session is not read-write")
@@ -102,6 +104,7 @@ REACTIONS = {
     "25006": Reaction.STANDBY,
     "53": Reaction.BACK_OFF,
     WRONG_FLEET: Reaction.CONFIGURATION,
+    LEASE_LOST: Reaction.VALUE,
     "42501": Reaction.CONFIGURATION,
     "42P01": Reaction.CONFIGURATION,
     "42703": Reaction.CONFIGURATION,
@@ -140,6 +143,7 @@ def unreachable(reason: str) -> DatabaseUnreachable:
 
 REFUSALS: dict[str, Callable[[str], PgschedError]] = {
     QUEUE_FULL: QueueFull,
+    LEASE_LOST: LeaseLost,
     WRONG_FLEET: lambda why: WrongFleet(f"{why}; point the DSN at the right one, or set PGSCHED_FLEET to its fleet"),
     "55P03": lambda why: LockTimeout(f"{LOCKED_ADVICE}: {why}"),
     DEADLOCK_DETECTED: lambda why: LockTimeout(f"{DEADLOCK_ADVICE}: {why}"),

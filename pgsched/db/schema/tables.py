@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
 from pgsched.db.schema.policy_tables import backfills, kept_keys, next_slots, passed_over  # noqa: F401  must be held
+from pgsched.db.schema.recipe_tables import locks, sessions, store  # noqa: F401  metadata must hold them
 from pgsched.db.schema.table_parts import Instant, Integers, Role, Texts, key, metadata, need, partial
 from pgsched.db.schema.watch_tables import alerts, retention, rollups  # noqa: F401  metadata must hold them
 

@@ -13,7 +13,22 @@ from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import rows
 
-KINDS = ("job", "run", "backfill", "queue", "limit", "pause", "retention", "worker", "alert", "key", "task")
+KINDS = (
+    "job",
+    "run",
+    "backfill",
+    "queue",
+    "limit",
+    "pause",
+    "retention",
+    "worker",
+    "alert",
+    "key",
+    "task",
+    "lock",
+    "names",
+    "database",
+)
 
 
 def entries(

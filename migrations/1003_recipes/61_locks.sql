@@ -1,0 +1,303 @@
+-- Locks: a line for each name, in which contenders are served in their order. All changes of a line are made under the lock
+-- of its row in pgsched.locks, and each changes that row: transactions of every isolation level follow one another.
+
+-- Locks the row of a lock and changes it, so that a transaction with an older snapshot fails instead of deciding by it.
+CREATE FUNCTION pgsched.lock_row(name text) RETURNS SETOF pgsched.locks
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    UPDATE pgsched.locks l SET used_at = clock_timestamp() WHERE l.name = lock_row.name RETURNING l.*
+$$;
+
+-- Tells a session that its places have changed. The notification only says: look.
+CREATE FUNCTION pgsched.tell_session(session bigint) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pgsched.notify('pgsched_session_' || session, '')
+$$;
+
+-- Serves a line whose row the caller has locked: removes who has ended or given up, and grants to those who are next. It
+-- reads the holders and those who are next, not those behind them. A grant that its holder asserts in a transaction that
+-- goes on (assert_lock) is not removed, and so not given on.
+CREATE FUNCTION pgsched.lock_settle(name text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    capacity integer := (SELECT l.capacity FROM pgsched.locks l WHERE l.name = lock_settle.name);
+    holders integer := 0;
+    exclusive boolean := false;
+    p record;
+BEGIN
+    FOR p IN SELECT q.place, q.session, q.mode, q.fence, q.give_up_at, s.ended_at, s.lease_until
+        FROM pgsched.lock_places q JOIN pgsched.sessions s ON s.id = q.session
+        WHERE q.lock = lock_settle.name ORDER BY q.place
+    LOOP
+        IF p.ended_at IS NULL AND p.lease_until <= moment THEN
+            -- a renewal that was sent in time and is not committed yet has locked the row
+            UPDATE pgsched.sessions s SET ended_at = moment WHERE s.id = (
+                SELECT e.id FROM pgsched.sessions e WHERE e.id = p.session AND e.ended_at IS NULL AND e.lease_until <= moment
+                FOR UPDATE SKIP LOCKED) RETURNING s.ended_at INTO p.ended_at;
+        END IF;
+        IF p.ended_at IS NOT NULL OR p.fence IS NULL AND p.give_up_at <= moment THEN
+            DELETE FROM pgsched.lock_places q WHERE q.lock = lock_settle.name AND q.place = (
+                SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_settle.name AND e.place = p.place FOR UPDATE SKIP LOCKED);
+            CONTINUE WHEN FOUND OR p.fence IS NULL;
+        END IF;
+        IF p.fence IS NULL THEN
+            EXIT WHEN CASE p.mode WHEN 'counted' THEN holders >= capacity WHEN 'exclusive' THEN holders > 0 ELSE exclusive END;
+            UPDATE pgsched.lock_places q SET fence = nextval('pgsched.fences'::regclass), granted_at = moment, give_up_at = NULL
+            WHERE q.lock = lock_settle.name AND q.place = p.place;
+            PERFORM pgsched.tell_session(p.session);
+        END IF;
+        holders := holders + 1;
+        exclusive := exclusive OR p.mode = 'exclusive';
+    END LOOP;
+END $$;
+
+-- When to look at this line again, for who is next in it: when the first lease of a holder ends, or soon, if one has ended
+-- and cannot be given on yet.
+CREATE FUNCTION pgsched.lock_look_at(name text) RETURNS timestamptz
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT greatest(min(s.lease_until), clock_timestamp() + interval '0.2 s')
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = lock_look_at.name AND p.fence IS NOT NULL
+$$;
+
+-- Nobody who lives stands before this place and waits.
+CREATE FUNCTION pgsched.lock_is_next(name text, place bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT EXISTS (
+        SELECT FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = lock_is_next.name AND p.place < lock_is_next.place AND p.fence IS NULL
+          AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND (p.give_up_at IS NULL OR p.give_up_at > clock_timestamp()))
+$$;
+
+-- Asks for a lock, with a token that the caller has chosen: a caller that got no answer asks again with it.
+--   wait      '0 s': now or not at all. Longer: get in line, and leave it after this time. Null: leave it with the session.
+--   mode      'exclusive'; or 'shared', which several may have at the same time, but none together with an exclusive one
+--   capacity  not null: a semaphore, which so many may have at the same time
+--   session   the session that this hangs on. Null: one of its own, which has the same token, and for which each call with
+--             this token is a renewal for `ttl`
+--   note      for those who read the line
+-- Returns
+--   fence        the number of the grant. Null: not granted
+--   place        the place in line, from 1; 1 if it is granted. Null: not in line
+--   lease_until  when the session ends unless it is renewed
+--   look_at      set if the place is the first of those that wait: when to ask again at the latest
+-- Call it in a transaction of its own: until it is committed, all others wait for it. Whoever waits is told by a
+-- notification of the channel pgsched_session_N, where N is the session's id.
+CREATE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '30 s', wait interval DEFAULT '0 s',
+    mode text DEFAULT 'exclusive', capacity integer DEFAULT NULL, note text DEFAULT NULL, session uuid DEFAULT NULL,
+    OUT fence bigint, OUT place bigint, OUT lease_until timestamptz, OUT look_at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    l pgsched.locks;
+    s pgsched.sessions;
+    mine pgsched.lock_places;
+    wanted text := CASE WHEN capacity IS NULL THEN mode ELSE 'counted' END;
+    alone boolean;
+    problem text := coalesce(
+        CASE WHEN token IS NULL THEN 'token: must not be null' END,
+        pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']),
+        CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
+        CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
+        CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'locks');
+    END IF;
+    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_acquire.name;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+    IF session IS NULL THEN
+        SELECT o.lease_until INTO lease_until FROM pgsched.session_open(token, ttl) o;
+    END IF;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token);
+    IF s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() OR s.id IS NULL THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    PERFORM pgsched.commit_durably();
+    lease_until := s.lease_until;
+
+    -- the row of the lock: what is in line is read only when it is locked
+    LOOP
+        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
+        WHERE k.name = lock_acquire.name RETURNING * INTO l;
+        EXIT WHEN FOUND;
+        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000 THEN
+            PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks, and may have no more',
+                pgsched.caller()), 'locks');
+        END IF;
+        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_acquire.name, pgsched.caller(), lock_acquire.capacity)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+
+    SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+    IF mine.token IS NOT NULL AND (mine.lock, mine.session, mine.mode) IS DISTINCT FROM (name, s.id, wanted) THEN
+        PERFORM pgsched.raise_bad_value('token: it was used for another lock, mode or session: take a new one', 'locks');
+    ELSIF mine.token IS NULL THEN
+        alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
+        IF l.capacity IS DISTINCT FROM capacity THEN
+            IF NOT alone THEN
+                PERFORM pgsched.lock_settle(name);
+                alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
+            END IF;
+            IF NOT alone THEN
+                PERFORM pgsched.raise_bad_value(format('capacity: "%s" is in use as %s', name, CASE WHEN l.capacity IS NULL
+                    THEN 'a lock' ELSE 'a semaphore of ' || l.capacity END), 'locks');
+            END IF;
+            UPDATE pgsched.locks k SET capacity = lock_acquire.capacity WHERE k.name = lock_acquire.name;
+        END IF;
+        INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, give_up_at, fence, granted_at)
+        SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note,
+            CASE WHEN NOT alone THEN clock_timestamp() + wait END,
+            CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN clock_timestamp() END
+        RETURNING * INTO mine;
+    END IF;
+    IF mine.fence IS NULL THEN
+        PERFORM pgsched.lock_settle(name);
+        SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+    END IF;
+    IF mine.fence IS NULL AND (wait = '0 s' OR mine.token IS NULL) THEN
+        DELETE FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
+        IF session IS NULL THEN
+            DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+            lease_until := NULL;
+        END IF;
+        RETURN;
+    END IF;
+    fence := mine.fence;
+    place := CASE WHEN fence IS NOT NULL THEN 1 ELSE (
+        SELECT count(*) + 1 FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name AND p.place < mine.place AND p.fence IS NULL) END;
+    look_at := CASE WHEN fence IS NULL AND pgsched.lock_is_next(name, mine.place) THEN pgsched.lock_look_at(name) END;
+END $$;
+
+-- Gives a lock back, or leaves its line; the next in line has it at once. False: the token has no place (any more): if it had
+-- been granted, it was lost.
+CREATE FUNCTION pgsched.lock_release(name text, token uuid) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner name;
+    own_session bigint;
+    gone boolean;
+BEGIN
+    SELECT s.owner, CASE WHEN s.token = p.token THEN s.id END INTO owner, own_session
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.token = lock_release.token AND p.lock = lock_release.name;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM pgsched.refuse_others('the session', owner) WHERE owner <> pgsched.caller();
+    PERFORM pgsched.commit_durably();
+    PERFORM FROM pgsched.lock_row(name);
+    DELETE FROM pgsched.lock_places p USING pgsched.sessions s
+    WHERE p.token = lock_release.token AND p.lock = lock_release.name AND s.id = p.session
+    RETURNING s.ended_at IS NULL AND s.lease_until > clock_timestamp() INTO gone;
+    PERFORM pgsched.lock_settle(name);
+    IF own_session IS NOT NULL THEN
+        DELETE FROM pgsched.sessions s WHERE s.id = own_session;
+    END IF;
+    RETURN coalesce(gone, false);
+END $$;
+
+-- How it stands with these places of a session, at most 1,000 of them: which are granted, and for the one that is the first of
+-- those that wait in its line when to look again. It serves the lines in which the holder may have gone. A token that is
+-- missing in the answer has no place any more.
+CREATE FUNCTION pgsched.session_leases(session uuid, tokens uuid[])
+RETURNS TABLE (token uuid, fence bigint, look_at timestamptz)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgsched.sessions;
+    p pgsched.lock_places;
+BEGIN
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_leases.session;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    IF cardinality(tokens) > 1000 THEN
+        PERFORM pgsched.raise_bad_value('tokens: more than 1000', 'lock_places');
+    END IF;
+    IF s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
+        RETURN;
+    END IF;
+    -- in the order of the locks' names, in which other transactions lock their rows, too
+    FOR p IN SELECT q.* FROM pgsched.lock_places q WHERE q.token = ANY (tokens) AND q.session = s.id ORDER BY q.lock, q.place LOOP
+        token := p.token;
+        look_at := NULL;
+        IF p.fence IS NULL AND pgsched.lock_is_next(p.lock, p.place) THEN
+            look_at := pgsched.lock_look_at(p.lock);
+            -- whose lease ends later is let alone; so is a line in which somebody is at work, because a renewal may wait for this call
+            IF coalesce(look_at, '-infinity') > clock_timestamp() + interval '0.2 s' THEN
+                NULL;
+            ELSIF NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = p.lock FOR NO KEY UPDATE SKIP LOCKED) THEN
+                look_at := clock_timestamp() + interval '0.1 s';
+            ELSE
+                PERFORM pgsched.commit_durably();
+                PERFORM FROM pgsched.lock_row(p.lock);
+                PERFORM pgsched.lock_settle(p.lock);
+                look_at := pgsched.lock_look_at(p.lock);
+                SELECT q.* INTO p FROM pgsched.lock_places q WHERE q.token = p.token;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+        END IF;
+        fence := p.fence;
+        look_at := CASE WHEN fence IS NULL THEN look_at END;
+        RETURN NEXT;
+    END LOOP;
+END $$;
+
+-- Fails with PS410 unless this grant is held now. It is held until the transaction ends: nobody gets the lock before. So what
+-- the transaction writes is written by the holder, or not at all.
+CREATE FUNCTION pgsched.assert_lock(name text, fence bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner name;
+BEGIN
+    SELECT s.owner INTO owner FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    FOR KEY SHARE OF p;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = format('lock "%s" is not held with fence %s: its lease has ended, or'
+            ' it was given back or taken away; undo what you do under it', left(name, 200), coalesce(fence::text, 'null'));
+    END IF;
+    -- whoever holds a grant's row keeps its lock from others
+    PERFORM pgsched.refuse_others(format('lock "%s"', left(name, 200)), owner) WHERE owner <> pgsched.caller();
+END $$;
+
+-- Takes a lock from its holders, or from one of them, and gives it on. For the owner of the name and for operators. A holder
+-- sees it at its next renewal at the latest; until then only assert_lock stops it. Returns how many it was taken from.
+CREATE FUNCTION pgsched.lock_break(name text, fence bigint DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    l pgsched.locks;
+    broken record;
+    count bigint := 0;
+BEGIN
+    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_break.name;
+    PERFORM pgsched.check_name('lock', name, l.owner);
+    PERFORM pgsched.commit_durably();
+    PERFORM FROM pgsched.lock_row(name);
+    FOR broken IN
+        DELETE FROM pgsched.lock_places p USING pgsched.sessions s
+        WHERE p.lock = lock_break.name AND p.fence IS NOT NULL AND (lock_break.fence IS NULL OR p.fence = lock_break.fence) AND s.id = p.session
+        RETURNING p.session, p.fence, s.name AS of_session
+    LOOP
+        count := count + 1;
+        UPDATE pgsched.sessions s SET losses = s.losses + 1 WHERE s.id = broken.session;
+        PERFORM pgsched.tell_session(broken.session);
+        PERFORM pgsched.note('broken', 'lock', name, jsonb_build_object('fence', broken.fence, 'session', broken.of_session));
+    END LOOP;
+    PERFORM pgsched.lock_settle(name);
+    RETURN count;
+END $$;
+
+-- The line of a lock: holders, then those who wait, in their order; at most `most` of them. For readers (pgsched_viewer) and
+-- for whoever may use the name.
+CREATE FUNCTION pgsched.lock_line(name text, most integer DEFAULT 1000)
+RETURNS TABLE (fence bigint, mode text, session text, owner name, note text, since timestamptz, granted_at timestamptz, lease_until timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
+    WHERE NOT pgsched.reads_all();
+    RETURN QUERY
+    SELECT p.fence, p.mode, s.name, s.owner, p.note, p.since, p.granted_at, s.lease_until
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    ORDER BY p.place LIMIT least(most, 10000);
+END $$;

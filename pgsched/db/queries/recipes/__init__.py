@@ -1,0 +1,1 @@
+"""Statements of locks, the store and item queues."""

@@ -1,0 +1,112 @@
+"""Sessions and locks: open, renew and end a session; acquire, release and assert a lock; read its line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from pgsched.core.model import Row
+from pgsched.db.arrays import plain
+from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.failures import raise_explained
+from pgsched.db.rows import fetch, fetch_as, rows, value
+
+MOST_TOKENS = 1000  # places in one statement
+
+
+class Answer(NamedTuple):
+    """How it stands with a place in the line of a lock.
+
+    `fence`: the number of the grant; None while it waits. `place`: the place in line, from 1; None: not in line.
+    `look_in_s`: in how many seconds to ask again, for the first of those that wait.
+    """
+
+    fence: int | None
+    place: int | None
+    look_in_s: float | None
+
+
+class LeaseState(NamedTuple):
+    """How it stands with one place of a session; see `Answer`."""
+
+    token: UUID
+    fence: int | None
+    look_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A holder of a lock, or one that waits for it (`fence` is None).
+
+    `mode`: exclusive, shared, or counted (a semaphore). `session`: the name of its session: user@host:pid for programs
+    in Python. `note`: what it says of itself.
+    """
+
+    fence: int | None
+    mode: str
+    session: str
+    owner: str
+    note: str | None
+    since: datetime
+    granted_at: datetime | None
+    lease_until: datetime
+
+
+def open_session(conn: Connection[Any], token: UUID, ttl_s: float, name: str) -> int:
+    """Open a session, or renew the one with this token; return its id. Raises LeaseLost where it has ended."""
+    return int(rows(conn, "session_open", {"token": token, "ttl_s": ttl_s, "name": name})[0]["id"])
+
+
+def renew_session(conn: Connection[Any], token: UUID) -> tuple[bool, int]:
+    """Renew a session; return whether it lives, and how often somebody else has taken a place from it.
+
+    Raises the driver's errors, for the loop to classify; so does `read_leases`.
+    """
+    row = fetch(conn, "session_renew", {"token": token})[0]
+    return row["lives"], row["losses"] or 0
+
+
+def end_session(conn: Connection[Any], token: UUID) -> None:
+    """End a session, and give back all that it has."""
+    with raise_explained():
+        while value(conn, "session_end", {"token": token}):
+            pass
+
+
+def read_leases(conn: Connection[Any], session: UUID, tokens: Iterable[UUID]) -> list[LeaseState]:
+    """Return how it stands with these places of a session. One that is missing in the answer is lost."""
+    return fetch_as(conn, LeaseState, "session_leases", {"session": session, "tokens": plain(tokens)})
+
+
+def acquire(conn: Connection[Any], params: Row) -> Answer:
+    """Ask for a lock: `lock_acquire` in sql/locks.sql says with what. Raises InputError, NotPermitted or LeaseLost."""
+    return Answer(**rows(conn, "lock_acquire", params)[0])
+
+
+def release(conn: Connection[Any], name: str, token: UUID) -> bool:
+    """Give a lock back or leave its line; return False where the place was lost before."""
+    return bool(rows(conn, "lock_release", {"name": name, "token": token})[0]["released"])
+
+
+def assert_lock(conn: Connection[Any], name: str, fence: int) -> None:
+    """Raise LeaseLost unless this grant is held; it is held until the transaction ends."""
+    rows(conn, "lock_assert", {"name": name, "fence": fence})
+
+
+def break_lock(conn: Connection[Any], name: str, fence: int | None) -> int:
+    """Take a lock from its holders, or from one; return how many held it. Raises NotPermitted."""
+    return int(rows(conn, "lock_break", {"name": name, "fence": fence})[0]["broken"])
+
+
+def read_line(conn: Connection[Any], name: str, most: int) -> list[Contender]:
+    """Return the holders of a lock and those who wait for it, in their order. Raises NotPermitted."""
+    with raise_explained():
+        return fetch_as(conn, Contender, "lock_line", {"name": name, "most": most})
+
+
+def sweep(conn: Connection[Any], most: int) -> int:
+    """End sessions that were not renewed; return how many. Raises the driver's errors."""
+    return int(value(conn, "locks_swept", {"most": most}) or 0)

@@ -1,0 +1,93 @@
+"""SQLAlchemy tables for sessions, locks and the store; see db/schema/tables.py."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, UUID
+
+from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
+
+sessions = Table(
+    "sessions",
+    metadata,
+    key("id"),
+    need("token", UUID),
+    need("name", Text),
+    need("owner", Role),
+    need("ttl", INTERVAL),
+    need("opened_at", Instant),
+    need("lease_until", Instant),
+    Column("ended_at", Instant),
+    need("losses", BigInteger),
+    UniqueConstraint("token", name="sessions_token_key"),
+    Index("sessions_of_owner", "owner"),
+)
+
+locks = Table(
+    "locks",
+    metadata,
+    key("name", Text),
+    need("owner", Role),
+    Column("capacity", Integer),
+    need("last_place", BigInteger),
+    need("used_at", Instant),
+    Index("locks_of_owner", "owner"),
+)
+
+lock_places = Table(
+    "lock_places",
+    metadata,
+    Column("lock", Text, ForeignKey("pgsched.locks.name", ondelete="CASCADE"), primary_key=True),
+    key("place"),
+    Column("session", BigInteger, ForeignKey("pgsched.sessions.id", ondelete="CASCADE"), nullable=False),
+    need("token", UUID),
+    need("mode", Text),
+    Column("fence", BigInteger),
+    Column("note", Text),
+    need("since", Instant),
+    Column("give_up_at", Instant),
+    Column("granted_at", Instant),
+    UniqueConstraint("token", name="lock_places_token_key"),
+    Index("lock_places_of_session", "session"),
+    partial("lock_places_held", "lock", "fence", where="fence IS NOT NULL", unique=True),
+    partial("lock_places_one_holder", "lock", where="fence IS NOT NULL AND mode = 'exclusive'", unique=True),
+)
+
+name_grants = Table("name_grants", metadata, key("prefix", Text), key("role", Role))
+
+store_roots = Table(
+    "store_roots",
+    metadata,
+    key("root", Text),
+    need("owner", Role),
+    need("version", BigInteger),
+    need("kept_after", BigInteger),
+    need("keys", BigInteger),
+    Index("store_roots_of_owner", "owner"),
+)
+
+store = Table(
+    "store",
+    metadata,
+    key("key", Text),
+    Column("root", Text, ForeignKey("pgsched.store_roots.root"), nullable=False),
+    need("value", JSONB),
+    need("version", BigInteger),
+    need("revision", BigInteger),
+    Column("session", BigInteger, ForeignKey("pgsched.sessions.id")),
+    need("created_at", Instant),
+    need("changed_at", Instant),
+    Index("store_of_root", "root"),
+    partial("store_of_session", "session", where="session IS NOT NULL"),
+    partial("store_bound", "root", where="session IS NOT NULL"),
+)
+
+store_changes = Table(
+    "store_changes",
+    metadata,
+    Column("root", Text, ForeignKey("pgsched.store_roots.root", ondelete="CASCADE"), primary_key=True),
+    key("version"),
+    need("key", Text),
+    Column("value", JSONB),
+    need("changed_at", Instant),
+)

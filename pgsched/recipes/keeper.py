@@ -1,0 +1,172 @@
+"""Keep the sessions of a process: open them, hand out places in lines, and end them at the end of the program.
+
+One thread and one connection serve all sessions of an App: they renew them and hear what changes in their lines. All
+methods can be called from any thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+from weakref import WeakSet
+
+from pgsched.db.connection.forks import tell_of_forks
+from pgsched.db.enqueuer import Enqueuer
+from pgsched.db.queries.recipes import locks
+from pgsched.errors import PgschedError
+from pgsched.recipes.keeper_thread import KeeperThread
+from pgsched.recipes.session import Place, Session, now, own_name
+
+_keepers: WeakSet[Keeper] = WeakSet()
+_lock = threading.Lock()
+
+
+class Keeper:
+    """The sessions of an App. `database`: the App's connections."""
+
+    def __init__(self, database: Enqueuer) -> None:
+        self.database = database
+        self._sessions: dict[float, Session] = {}
+        self._thread: KeeperThread | None = None
+        self.forget_parent()
+        tell_of_forks(self)
+        _keepers.add(self)
+
+    def before_fork(self) -> None:
+        """Do nothing: the parent goes on with its sessions."""
+
+    def forget_parent(self) -> None:
+        """Begin anew: in a new keeper, and in a child process, which holds nothing of its parent's."""
+        if self._thread is not None:
+            self._thread.forget()
+        self._lock = threading.RLock()
+        self._sessions, self._thread = {}, None
+
+    def session(self, ttl_s: float) -> Session:
+        """Return the session with this ttl; open it where there is none. Raises DatabaseUnreachable."""
+        session = self._find(ttl_s)
+        if not session.id:
+            sent_at = now()
+            with self._dropping(session):
+                found = self.database.call(None, opening(session))
+            self._opened(session, sent_at, found)
+        return session
+
+    async def session_async(self, ttl_s: float) -> Session:
+        """Return the session with this ttl: the asyncio form of `session`."""
+        session = self._find(ttl_s)
+        if not session.id:
+            sent_at = now()
+            with self._dropping(session):
+                found = await self.database.call_async(None, opening(session))
+            self._opened(session, sent_at, found)
+        return session
+
+    def add(self, place: Place) -> None:
+        """Take care of a place from now on, and of its session."""
+        with self._lock:
+            place.session.places[place.token] = place
+            place.session.used_at = now()
+            self._serve(place.session)
+
+    def answered(self, place: Place, answer: locks.Answer) -> None:
+        """Take the database's answer to the call that made this place."""
+        with self._lock:
+            if answer.fence is not None:
+                place.granted(answer.fence)
+            place.asked = True
+            # what was heard since the call was sent may have been about this place
+            place.look_at = 0.0 if place.hints != place.session.hints else look_at(place, answer.look_in_s)
+            if self._thread is not None and place.waits:
+                self._thread.ring()
+
+    def remove(self, place: Place, *, give_back: bool) -> None:
+        """Take care of a place no more. `give_back`: the thread gives it back, because the caller could not."""
+        with self._lock:
+            place.session.places.pop(place.token, None)
+            place.session.used_at = now()
+            if give_back and self._thread is not None:
+                self._thread.give_back(place)
+
+    def close(self) -> None:
+        """End all sessions, and give back what they have. A later use opens new ones."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
+        for session in sessions:
+            session.lose("the App was closed")
+            if session.id:
+                with contextlib.suppress(PgschedError):  # it ends by itself when its time is over
+                    self.database.call(None, ending(session))
+
+    def _find(self, ttl_s: float) -> Session:
+        with self._lock:
+            session = self._sessions.get(ttl_s)
+            if session is None or (session.id and session.lost is not None):
+                session = self._sessions[ttl_s] = Session(ttl_s)
+            return session
+
+    @contextlib.contextmanager
+    def _dropping(self, session: Session) -> Iterator[None]:
+        """Drop a session whose opening fails: the next call makes another one."""
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                if self._sessions.get(session.ttl_s) is session and not session.id:
+                    del self._sessions[session.ttl_s]
+            raise
+
+    def _opened(self, session: Session, sent_at: float, found: int) -> None:
+        with self._lock:
+            session.renewed(sent_at)
+            session.id = found
+            session.used_at = now()
+            self._serve(session)
+        end_at_exit()
+
+    def _serve(self, session: Session) -> None:
+        """Let the thread renew this session; start it where there is none. Called while the lock is held."""
+        if self._thread is None or not self._thread.is_serving():
+            thread = KeeperThread(self.database.dsn(), self._lock)
+            thread.start()
+            self._thread = thread
+        self._thread.keep(session)
+
+
+def opening(session: Session) -> Callable[[Any], int]:
+    """Return the call that opens this session."""
+    return lambda conn: locks.open_session(conn, session.token, session.ttl_s, own_name())
+
+
+def ending(session: Session) -> Callable[[Any], None]:
+    """Return the call that ends this session."""
+    return lambda conn: locks.end_session(conn, session.token)
+
+
+def look_at(place: Place, in_s: float | None) -> float:
+    """Return when to ask for a place again: the first in line when a lease ends, others with the heartbeat."""
+    return now() + (place.session.ttl_s / 3 if in_s is None else min(max(in_s, 0.0), place.session.ttl_s / 3))
+
+
+def end_at_exit() -> None:
+    """End all sessions at the end of the program: what they hold is free at once."""
+    global _at_exit  # noqa: PLW0603  once in a process
+    with _lock:
+        if not _at_exit:
+            _at_exit = True
+            atexit.register(close_all)
+
+
+_at_exit = False
+
+
+def close_all() -> None:
+    """End the sessions of all Apps of this process."""
+    for keeper in list(_keepers):
+        keeper.close()
