@@ -53,7 +53,7 @@ class Lock(Contending):
         place = self._granted()
         return place.session.wait(lambda: place.lost is not None or self._place is not place, check_wait(timeout))
 
-    async def wait_lost_async(self, timeout: Seconds | None = None) -> bool:  # noqa: ASYNC109
+    async def wait_lost_async(self, timeout: Seconds | None = None) -> bool:
         """Wait like `wait_lost`, without blocking the event loop."""
         place = self._granted()
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
@@ -96,7 +96,7 @@ class Lock(Contending):
             raise
         return self
 
-    async def acquire_async(self: Self, timeout: Seconds | Given | None = AS_GIVEN) -> Self:  # noqa: ASYNC109
+    async def acquire_async(self: Self, timeout: Seconds | Given | None = AS_GIVEN) -> Self:
         """Wait until it is granted: the asyncio form of `acquire`."""
         until = self._begin(timeout)
         try:
