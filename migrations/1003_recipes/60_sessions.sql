@@ -117,14 +117,27 @@ BEGIN
     RETURNING s.lease_until, s.losses INTO lease_until, losses;
 END $$;
 
--- Ends a session: gives back the locks that it has, at most 1,000 of them in a call, and deletes its keys. Returns how many
--- places are left: call again. Null: there is no such session.
+-- Deletes a session that has nothing any more. If somebody binds something to it just now, who has locked its row, it stays
+-- until its time is over.
+CREATE FUNCTION pgsched.session_drop(session bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
+            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
+            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    END IF;
+END $$;
+
+-- Ends a session: gives back the locks that it has, at most 1,000 of them in a call, and deletes its keys, those of at most
+-- 100 first elements. Returns how much is left: call again. Null: there is no such session.
 CREATE FUNCTION pgsched.session_end(token uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgsched.sessions;
     one text;
-    places bigint;
+    left_over bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM pgsched.refuse_others('the session', o.owner) FROM pgsched.sessions o
@@ -138,14 +151,13 @@ BEGIN
         DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.session = s.id;
         PERFORM pgsched.lock_settle(one);
     END LOOP;
-    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LIMIT 100 LOOP
         PERFORM pgsched.store_lock(one);
+        PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
-    SELECT count(*) INTO places FROM pgsched.lock_places p WHERE p.session = s.id;
-    IF places = 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id) THEN
-        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
-    END IF;
-    RETURN places;
+    PERFORM pgsched.session_drop(s.id);
+    SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id;
+    RETURN left_over + (SELECT count(*) FROM (SELECT FROM pgsched.store k WHERE k.session = s.id LIMIT 1) few);
 END $$;
 
 -- Ends sessions that were not renewed, gives back what they had, and deletes them; at most so many, of this role, or of
@@ -155,7 +167,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found bigint[];
     one text;
+    dropped bigint := 0;
 BEGIN
+    PERFORM pgsched.commit_durably();
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
@@ -173,7 +187,8 @@ BEGIN
     END LOOP;
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM pgsched.store_lock(one);
+        dropped := dropped + pgsched.store_drop(one, found);
+        EXIT WHEN dropped > 1000;  -- the rest the next time
     END LOOP;
     DELETE FROM pgsched.sessions s WHERE s.id = ANY (found)
         AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
@@ -187,6 +202,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    -- so that nobody takes a version that was given before the restore for one that is given after it
+    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296;
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $$;
 

@@ -159,7 +159,7 @@ BEGIN
     IF mine.fence IS NULL AND (wait = '0 s' OR mine.token IS NULL) THEN
         DELETE FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
         IF session IS NULL THEN
-            DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+            PERFORM pgsched.session_drop(s.id);
             lease_until := NULL;
         END IF;
         RETURN;
@@ -193,7 +193,7 @@ BEGIN
     RETURNING s.ended_at IS NULL AND s.lease_until > clock_timestamp() INTO gone;
     PERFORM pgsched.lock_settle(name);
     IF own_session IS NOT NULL THEN
-        DELETE FROM pgsched.sessions s WHERE s.id = own_session;
+        PERFORM pgsched.session_drop(own_session);
     END IF;
     RETURN coalesce(gone, false);
 END $$;
