@@ -88,6 +88,7 @@ class Keeper:
         with self._lock:
             place.session.places.pop(place.token, None)
             place.session.used_at = now()
+            place.dropped = place.dropped or give_back
             if give_back and self._thread is not None:
                 self._thread.give_back(place)
 

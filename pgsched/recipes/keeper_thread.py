@@ -16,7 +16,7 @@ from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.recipes import locks
-from pgsched.errors import PgschedError
+from pgsched.errors import DatabaseUnreachable, LockTimeout, PgschedError
 from pgsched.recipes.session import Place, Session, now
 
 logger = log.get("recipes")
@@ -152,11 +152,22 @@ class KeeperThread:
             for session in sessions:
                 self._look(conn, session, listens)
             for place in left:
-                locks.release(conn, place.name, place.token)
-                with self._lock:
-                    self._left.remove(place)
+                self._give_back(conn, place)
             self._failures = 0
             self._bell.wait(conn, self._next_at(sessions) - now())
+
+    def _give_back(self, conn: Connection[Any], place: Place) -> None:
+        """Give a place back; later, if somebody keeps its line locked. Raises DatabaseUnreachable."""
+        try:
+            place.leave(conn)
+        except LockTimeout:
+            return
+        except DatabaseUnreachable:
+            raise
+        except PgschedError as error:  # what is refused now is refused again
+            logger.warning("a place was not given back", name=place.name, error=str(error))
+        with self._lock:
+            self._left.remove(place)
 
     def _hint(self, session: Session) -> None:
         """Note that the lines of this session may have changed."""

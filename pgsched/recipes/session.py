@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
+from pgsched.db.queries.recipes import locks
 from pgsched.errors import LeaseLost
 
 MARGIN = 0.1  # a part of the ttl, because clocks do not go equally fast
@@ -126,7 +127,7 @@ class Place:
     """A place in the line of a lock. `token`: names it in the database.
 
     `fence`: the number of its grant; None while it waits. `look_at`: when to ask for it at the latest, on the clock of
-    `now`. `asked`: the database has answered the call that made it.
+    `now`. `asked`: the database has answered the call that made it. `dropped`: its caller has gone.
     """
 
     def __init__(self, session: Session, name: str, ready: Callable[[], None]) -> None:
@@ -135,6 +136,7 @@ class Place:
         self.name = name
         self.fence: int | None = None
         self.asked = False
+        self.dropped = False
         self.look_at = 0.0
         self.poll_s = 0.1  # the next pause, where no notifications come
         self.hints = session.hints
@@ -165,6 +167,10 @@ class Place:
     def wake(self) -> None:
         """Let its caller go on."""
         self._ready()
+
+    def leave(self, conn: Any) -> None:
+        """Leave the line."""
+        locks.release(conn, self.name, self.token)
 
     def lost_error(self) -> LeaseLost:
         """Return the error that says that it was lost, and why."""
