@@ -138,7 +138,10 @@ class Contending:
         def ask(conn: Any) -> Answer:
             # the line is left by itself soon after this call has given up, should it be unable to say so
             wait_s = None if until is None else max(0.0, until - now())
-            return locks.acquire(conn, {**params, "wait_s": wait_s and wait_s + 1.0})
+            answer = locks.acquire(conn, {**params, "wait_s": wait_s and wait_s + 1.0})
+            if place.dropped:  # the caller was cancelled, and the place given back before it was there
+                place.leave(conn)
+            return answer
 
         return ask
 
