@@ -17,7 +17,8 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.session import Place
+from pgsched.recipes.places import Place
+from pgsched.recipes.session import Session
 
 T = TypeVar("T")
 Call = Callable[[Any, UUID], T]  # with a connection and a session's token
@@ -28,10 +29,28 @@ def nothing() -> None:
     """Do nothing when the session is lost."""
 
 
+class Calling:
+    """Calls a function when the session is lost."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def wake(self) -> None:
+        """Call it."""
+        self._function()
+
+    def is_gone(self) -> bool:
+        """Return False: nobody can tell."""
+        return False
+
+
 class BoundKey(Place):
     """A key that goes with a session. It stands in no line: the keeper only keeps its session alive."""
 
-    def leave(self, conn: Any) -> None:
+    def __init__(self, session: Session, key: str, ready: Callable[[], None]) -> None:
+        super().__init__(session, key, Calling(ready))
+
+    def give_back(self, conn: Any) -> None:
         """Delete the key."""
         store.delete_entry(conn, self.name)
 
@@ -73,6 +92,10 @@ class Binder:
                 return place, await (repeat_async(database, send) if member else database.call_async(None, send))
         raise AssertionError("the second call returns or raises")
 
+    def unbind(self, place: BoundKey, *, delete: bool = False) -> None:
+        """Keep no session alive for this key. `delete`: the keeper's thread deletes it."""
+        unbind(self.keeper, place, delete=delete)
+
     @contextlib.contextmanager
     def _undoing(self, place: BoundKey, member: bool, is_second: bool) -> Iterator[None]:
         """Drop the place where the block fails, and delete the key of a member that may have been written.
@@ -82,14 +105,23 @@ class Binder:
         try:
             yield
         except LeaseLost as error:
-            self.keeper.remove(place, give_back=False)
+            self.keeper.forget(place)
             place.session.lose(str(error))
             if is_second:
                 raise
         except BaseException as error:
             refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
-            self.keeper.remove(place, give_back=member and not refused)
+            self.unbind(place, delete=member and not refused)
             raise
+
+
+def unbind(keeper: Keeper, place: BoundKey, *, delete: bool = False) -> None:
+    """Keep no session alive for this key. `delete`: the keeper's thread deletes it."""
+    if delete:
+        place.in_line = True  # it may be there
+        keeper.drop(place)
+    else:
+        keeper.forget(place)
 
 
 def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
@@ -98,7 +130,7 @@ def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
     def send(conn: Any) -> T:
         result = call(conn, place.session.token)
         if place.dropped:  # the caller was cancelled, and the key deleted before it was there
-            place.leave(conn)
+            place.give_back(conn)
         return result
 
     return send

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pgsched.app.declarations import duration, text
+from pgsched.app.declarations import duration, integer, prose, text
 from pgsched.app.run_handle import seconds_of
 from pgsched.core import payload
 from pgsched.errors import InputError
@@ -13,10 +13,11 @@ from pgsched.errors import InputError
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
 
-MOST_VALUE_BYTES = 65_536
+MOST_BYTES = 65_536  # of a note, and of a value of the store
 
 check_name = text(200)
 check_path = text(256)
+check_limit = integer(1, 10_000)
 
 
 def check_ttl(value: Seconds) -> float:
@@ -46,6 +47,14 @@ def json_text(name: str, value: Any) -> str:
         found, size = payload.encode_any_size(value)
     except ValueError as error:
         raise InputError(f"{name}: {error}", name) from None
-    if size > MOST_VALUE_BYTES:
-        raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_VALUE_BYTES:,} are allowed", name)
+    if size > MOST_BYTES:
+        raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_BYTES:,} are allowed", name)
+    return found
+
+
+def check_note(value: str) -> str:
+    """Return what others read of a contender: text of up to 64 KiB. Raises InputError."""
+    found: str = prose(MOST_BYTES)("note", value)
+    if len(found.encode()) > MOST_BYTES:
+        raise InputError("note: longer than 64 KiB", "note")
     return found

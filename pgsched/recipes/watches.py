@@ -224,8 +224,8 @@ class WatchThread:
 
     def _listen(self, conn: Connection[Any], feeds: list[Feed], listening: set[str]) -> None:
         """Listen to the channels of these feeds and of no others, and look where something was heard."""
-        heard = set(self._bell.heard)
-        self._bell.heard -= heard
+        heard = {one.channel for one in list(self._bell.heard)}
+        self._bell.heard.clear()
         channels = {feed.channel for feed in feeds}
         for channel in listening - channels:
             conn.execute(f"UNLISTEN {channel}".encode())
