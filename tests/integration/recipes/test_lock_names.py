@@ -8,7 +8,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched import App, NotPermitted
+from pgsched import App
+from pgsched.errors import NotPermitted
 from tests.support.logins import Logins, not_refused
 from tests.support.recipes.calls import acquire, function_without, granted, refused, release, session, value
 from tests.support.recipes.lines import asserted

@@ -150,7 +150,8 @@ def test_who_waits_is_found_although_the_notification_was_lost(dsn: str, app: Ap
         mine = app.lock("a").acquire()
         with in_threads(far.lock("a", ttl=3600), timeout=60) as (waits,):
             wait_in_line(db, 2)
-            wait_until(lambda: value(db, KEEPERS) == 2, 10)
+            hears = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            wait_until(lambda: value(db, hears) == 2, 10)
             proxy.refuse()
             proxy.cut()
             mine.release()
