@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pgsched.errors import LeaseLost as LeaseLost
     from pgsched.errors import LockTimeout as LockTimeout
     from pgsched.errors import NotFound as NotFound
+    from pgsched.errors import NotPermitted as NotPermitted
     from pgsched.errors import PgschedError as PgschedError
     from pgsched.errors import QueueFull as QueueFull
     from pgsched.errors import RunFailed as RunFailed
@@ -68,6 +69,7 @@ _HOMES = {
     "LeaseLost": "pgsched.errors",
     "LockTimeout": "pgsched.errors",
     "NotFound": "pgsched.errors",
+    "NotPermitted": "pgsched.errors",
     "QueueFull": "pgsched.errors",
     "RunFailed": "pgsched.errors",
     "RunGone": "pgsched.errors",
