@@ -302,24 +302,23 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = for
 DECLARE
     beyond text := pgsched.after_prefix(prefix);
     in_a_root boolean := strpos(prefix, '/') > 1;
-    everywhere boolean := NOT in_a_root AND pgsched.reads_all();
+    everywhere boolean := in_a_root OR pgsched.reads_all();  -- a prefix in a root has no keys of other roots
     partly boolean;
     roots text[];
 BEGIN
     IF in_a_root THEN
         partly := pgsched.check_prefix(prefix) = 'some';
-        roots := ARRAY[pgsched.store_root(prefix)];
     ELSE
         partly := NOT everywhere AND EXISTS (SELECT FROM pgsched.name_grants);
         roots := CASE WHEN NOT everywhere THEN pgsched.roots_of_caller(prefix) END;
     END IF;
     RETURN QUERY
     SELECT k.key::text, k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL
-    FROM pgsched.store k
+    FROM pgsched.store k LEFT JOIN pgsched.sessions s ON s.id = k.session
     WHERE k.key >= prefix COLLATE "C" AND k.key > after COLLATE "C" AND (beyond IS NULL OR k.key < beyond COLLATE "C")
       AND starts_with(k.key, prefix) AND (everywhere OR k.root = ANY (roots))
       AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
-      AND (k.session IS NULL OR pgsched.session_lives(k.session))
+      AND (k.session IS NULL OR s.ended_at IS NULL AND s.lease_until > clock_timestamp())
     ORDER BY k.key LIMIT greatest(0, least(most, 1000));
 END $$;
 
