@@ -35,7 +35,7 @@ class Pgsched(Coordinator):
         self.idle = [self.app.lock(f"{name}/{i}").acquire() for i in range(n)]
 
     def held(self, name: str) -> int:
-        return sum(1 for lock in self.idle if lock.held and lock.line()[0].fence == lock.fence)
+        return sum(1 for lock in self.idle if lock.is_held and lock.line()[0].fence == lock.fence)
 
     def close(self) -> None:
         self.app.close()
