@@ -18,7 +18,9 @@ from bench.contestants import PGSCHED, Contestant
 from bench.install import Unavailable
 from bench.machine import Cpu
 from bench.measures.recipes.zookeeper import ZooKeeper
+from bench.peers.recipes.pgsched import ITEM_QUEUE
 from bench.server import Server
+from pgsched import App
 
 SETTLE_S = 0.3  # from the moment in which all processes are ready to the common start
 
@@ -51,7 +53,7 @@ KAZOO_LOCKING = coordinator("kazoo-locking", "Kazoo (LockingQueue), ZooKeeper", 
 ADVISORY = coordinator("advisory", "pg_advisory_lock of a session", "advisory")
 COMMITS = coordinator("commits", "two commits of one row", "commits")
 LOCKS = (OURS, KAZOO, ADVISORY)
-QUEUES = (KAZOO, KAZOO_LOCKING)  # and OURS, as soon as there is `app.item_queue`
+QUEUES = (*([OURS] if hasattr(App, ITEM_QUEUE) else []), KAZOO, KAZOO_LOCKING)
 COORDINATORS = (OURS, KAZOO, KAZOO_LOCKING, ADVISORY, COMMITS)
 
 
