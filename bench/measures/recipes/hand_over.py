@@ -1,7 +1,8 @@
 """How long it takes from a release to the next holder.
 
 Invariant: the time is from the instant in which the release is called to the instant in which the next holder's call
-returns. Only those count whose next holder had asked before that. No two held the lock at one time, and each grant had
+returns. Only those count whose next holder had asked before that, and that come after as many grants as there are
+contenders: until then the line forms. No two held the lock at one time, and each grant had
 a higher number than the one before it, or the round fails. A holder keeps the lock for HOLD_MS, so that the one before
 it is in line again.
 """
@@ -19,7 +20,6 @@ from bench.rounds import each, fill, interleaved, middle
 
 HOLD_MS = 10
 MOST_PROCESSES = 10
-SHARE_OF_START = 0.2  # of the time: the line forms
 Turn = tuple[int, int, int, int]  # asked, granted and given back at which ns; the number of the grant
 
 
@@ -72,21 +72,23 @@ def measure(field: Field, one: Coordinator, contenders: int, seconds: int) -> Ha
         turns = sorted(
             (tuple(turn) for process in started for turn in process.answer()["turns"]), key=lambda turn: turn[1]
         )
-    return times(one.name, turns, began, seconds)
+    return times(one.name, turns, contenders, began + seconds * 10**9)
 
 
-def times(name: str, turns: Sequence[Turn], began: int, seconds: int) -> HandOver:
-    """Return the times between these turns, which are in the order of their grants; check that they were exclusive."""
-    first, last = began + int(SHARE_OF_START * seconds * 1e9), began + seconds * 10**9
+def times(name: str, turns: Sequence[Turn], contenders: int, last: int) -> HandOver:
+    """Return the times between these turns, which are in the order of their grants; check that they were exclusive.
+
+    `last`: the instant from which on nobody gets in line any more.
+    """
     took = []
-    for (_, _, given_back, before), (asked, granted, _, grant) in pairwise(turns):
+    for place, ((_, _, given_back, before), (asked, granted, _, grant)) in enumerate(pairwise(turns), 2):
         if granted < given_back:
             raise Failed(
                 f"{name}: grant {grant} began {(given_back - granted) / 1e6:.3f} ms before the end of {before}"
             )
         if grant and grant <= before:
             raise Failed(f"{name}: grant {grant} came after grant {before}")
-        if asked < given_back and first <= granted <= last:
+        if asked < given_back and place > contenders and granted <= last:
             took.append((granted - given_back) / 1e6)
     if not took:
         raise Failed(f"{name}: nobody waited for the lock")

@@ -27,21 +27,21 @@ def turn(asked_ms: int, granted_ms: int, given_back_ms: int, grant: int) -> Turn
 
 def test_a_hand_over_lasts_from_the_release_to_the_next_grant() -> None:
     turns = [turn(0, 1, 400, 1), turn(1, 403, 500, 2), turn(2, 505, 600, 3), turn(610, 611, 620, 4)]
-    # nobody waited for the fourth, and the line forms in the first fifth of the second
-    assert times("x", turns, 0, 1) == HandOver(4.0, 5.0, 2)
-    assert times("x", turns, 0, 2) == HandOver(4.0, 5.0, 2)
-    assert times("x", turns[1:], 0, 1) == HandOver(5.0, 5.0, 1)
+    # nobody waited for the fourth, and the last ones come when nobody gets in line any more
+    assert times("x", turns, 1, 1000 * MS) == HandOver(4.0, 5.0, 2)
+    assert times("x", turns, 1, 504 * MS) == HandOver(3.0, 3.0, 1)
+    assert times("x", turns, 2, 1000 * MS) == HandOver(5.0, 5.0, 1)
 
 
 def test_two_holders_at_one_time_fail_the_round() -> None:
     with pytest.raises(Failed, match=r"grant 2 began 1\.000 ms before the end of 1"):
-        times("x", [turn(0, 1, 400, 1), turn(1, 399, 500, 2)], 0, 1)
+        times("x", [turn(0, 1, 400, 1), turn(1, 399, 500, 2)], 1, 1000 * MS)
 
 
 @pytest.mark.parametrize("grant", [1, 2])
 def test_a_grant_without_a_higher_number_fails_the_round(grant: int) -> None:
     with pytest.raises(Failed, match=f"grant {grant} came after grant 2"):
-        times("x", [turn(0, 1, 400, 2), turn(1, 403, 500, grant)], 0, 1)
+        times("x", [turn(0, 1, 400, 2), turn(1, 403, 500, grant)], 1, 1000 * MS)
 
 
 def test_an_item_that_is_lost_or_taken_twice_fails_the_round() -> None:
