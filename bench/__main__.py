@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +36,8 @@ from bench.measures.piles.many_queues import many_queues
 from bench.measures.piles.piled_up import piled_up
 from bench.measures.pinned import pinned
 from bench.measures.prune import prune
+from bench.measures.recipes import everything as coordinating
+from bench.measures.recipes.field import COORDINATORS
 from bench.measures.roles import roles
 from bench.measures.size import sizes
 from bench.measures.slow import slow
@@ -80,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
 def contestants(given: argparse.Namespace) -> list[Contestant]:
     """Return the contestants of this run. Raises ValueError for an unknown name."""
     if given.only:
-        return named(given.only.split(","))
+        return named(given.only.split(","), ALL)
     return [RAW, PGSCHED, *(PEERS if given.peers else ())]
 
 
@@ -148,6 +151,12 @@ def run_slow(on: Server, given: argparse.Namespace) -> list[Result]:
 def run_awaited(on: Server, given: argparse.Namespace) -> list[Result]:
     singles, n, rounds = (20, 1000, 1) if given.quick else (300, given.n or 10_000, given.rounds)
     return [awaited(on, singles, n, rounds)]
+
+
+def run_recipes(on: Server, given: argparse.Namespace) -> Iterable[Result]:
+    size = coordinating.SMALL if given.quick else replace(coordinating.FULL, rounds=given.rounds)
+    chosen = named(given.only.split(","), COORDINATORS) if given.only else None
+    return coordinating.recipes(on, chosen, replace(size, seconds=given.seconds or size.seconds))
 
 
 def run_every_second(on: Server, given: argparse.Namespace) -> list[Result]:
@@ -220,6 +229,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
     "ten-minutes": run_ten_minutes,
     "slow": run_slow,
     "awaited": run_awaited,
+    "recipes": run_recipes,
     "every-second": run_every_second,
     "idle": run_idle,
     "history": run_history,
@@ -259,7 +269,7 @@ def refusal(given: argparse.Namespace) -> str | None:
     if unknown := [name for name in given.what if name not in MEASUREMENTS]:
         return f"{', '.join(unknown)}: no such measurement; known are {', '.join(MEASUREMENTS)}"
     try:
-        contestants(given)
+        named(given.only.split(","), COORDINATORS) if given.only and given.what == ["recipes"] else contestants(given)
     except ValueError as error:
         return str(error)
     if given.fill_memory and not MEMINFO.exists():

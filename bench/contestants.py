@@ -11,7 +11,9 @@ Invariant: a contestant's own tables tell whether its work is finished. Three st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,12 @@ ALL = (RAW, RAW_500, STATEMENTS, PGSCHED, THREADED, *PEERS, *PLAIN)
 ENDURING = tuple(one for one in PEERS if one.name in ("graphile-worker", "awa-pg"))  # the best after a minute of load
 
 
-def named(names: list[str]) -> list[Contestant]:
+C = TypeVar("C", bound=Contestant)
+
+
+def named(names: list[str], among: Sequence[C]) -> list[C]:
     """Return the contestants of these names. Raises ValueError for an unknown one."""
-    known = {one.name: one for one in ALL}
+    known = {one.name: one for one in among}
     if unknown := [name for name in names if name not in known]:
         raise ValueError(f"{', '.join(unknown)}: no such contestant; known are {', '.join(known)}")
     return [known[name] for name in names]

@@ -19,15 +19,16 @@ from bench.report import Result, log_step, median, number
 
 C = TypeVar("C")
 T = TypeVar("T")
+P = TypeVar("P", bound=Contestant)
 # errors of one contestant, which must not stop the others
 TROUBLE = (Failed, Unavailable, OSError, psycopg.Error)
 
 
 def interleaved(
     what: str,
-    contestants: Sequence[Contestant],
+    contestants: Sequence[P],
     rounds: int,
-    measure: Callable[[Contestant], T],
+    measure: Callable[[P], T],
     told: Callable[[T], str],
 ) -> tuple[dict[str, list[T]], dict[str, str]]:
     """Return the figures of each contestant's rounds by its name, and why the other contestants have none."""
@@ -55,9 +56,7 @@ def in_turn(every: Sequence[C], turn: int) -> list[C]:
     return [*every[first:], *every[:first]]
 
 
-def fill(
-    result: Result, contestants: Sequence[Contestant], absent: Mapping[str, str], row: Callable[[Contestant], list[str]]
-) -> None:
+def fill(result: Result, contestants: Sequence[P], absent: Mapping[str, str], row: Callable[[P], list[str]]) -> None:
     """Add a row for each contestant to the table: its figures, or why there are none.
 
     A note explains how rounds are summed up.

@@ -101,6 +101,11 @@ def number(name: str, default: int) -> int:
     return int(os.environ.get(f"BENCH_{name}", default))
 
 
+def text(name: str) -> str:
+    """Return a text that the driver passes in the environment."""
+    return os.environ[f"BENCH_{name}"]
+
+
 class Pulse:
     """Instants at a steady rate; an enqueue that is late is sent at once, and the time of sending is recorded."""
 

@@ -42,7 +42,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off AS $$
 DECLARE
     moment timestamptz := clock_timestamp();
-    capacity integer := (SELECT l.capacity FROM pgsched.locks l WHERE l.name = lock_settle.name);
+    capacity integer;  -- of a semaphore, read when it is needed
     holders integer := 0;
     exclusive boolean := false;
     p record;
@@ -64,6 +64,9 @@ BEGIN
             CONTINUE WHEN FOUND OR p.fence IS NULL;
         END IF;
         IF p.fence IS NULL THEN
+            IF p.mode = 'counted' AND capacity IS NULL THEN
+                SELECT l.capacity INTO capacity FROM pgsched.locks l WHERE l.name = lock_settle.name;
+            END IF;
             EXIT WHEN CASE p.mode WHEN 'counted' THEN holders >= capacity WHEN 'exclusive' THEN holders > 0 ELSE exclusive END;
             PERFORM pgsched.commit_durably();
             UPDATE pgsched.lock_places q SET fence = nextval('pgsched.fences'::regclass), granted_at = moment, give_up_at = NULL
@@ -146,9 +149,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF l.last_place % 100 <> 1 THEN
         RETURN;
-    ELSIF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
+    END IF;
+    -- below: conditions with queries cost their start, also where they are not reached
+    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
-    ELSIF (SELECT count(*) FROM (
+    END IF;
+    IF (SELECT count(*) FROM (
         SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
         PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
     END IF;
@@ -189,22 +195,26 @@ DECLARE
     l pgsched.locks;
     s pgsched.sessions;
     mine pgsched.lock_places;
+    checked name;  -- the owner with whom the caller may use the name
     wanted text := CASE WHEN capacity IS NULL THEN mode ELSE 'counted' END;
     patience text;
     alone boolean;
     problem text := coalesce(
-        pgsched.bad_text('name', name, 200),
         CASE WHEN token IS NULL THEN 'token: must not be null' END,
-        pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']),
+        CASE WHEN mode IN ('exclusive', 'shared') THEN NULL ELSE pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']) END,
         CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
         CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
         CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
 BEGIN
+    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_acquire.name;
+    IF l.name IS NULL THEN  -- a name that has a row was checked when the row was made
+        problem := coalesce(pgsched.bad_text('name', name, 200), problem);
+    END IF;
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'locks');
     END IF;
-    SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_acquire.name;
     PERFORM pgsched.check_name('lock', name, l.owner);
+    checked := l.owner;
     IF session IS NULL THEN
         PERFORM pgsched.session_open(token, ttl);
     END IF;
@@ -215,7 +225,9 @@ BEGIN
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
     l := pgsched.lock_take_row(name, capacity);
     PERFORM set_config('lock_timeout', patience, true);
-    PERFORM pgsched.check_name('lock', name, l.owner);
+    IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
+        PERFORM pgsched.check_name('lock', name, l.owner);
+    END IF;
     -- the session may have ended meanwhile; from now on its row stays until this transaction ends
     SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;
     IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
@@ -263,9 +275,12 @@ BEGIN
         RETURN;
     END IF;
     fence := mine.fence;
-    place := CASE WHEN fence IS NOT NULL THEN 1 ELSE (
-        SELECT count(*) + 1 FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name AND p.place < mine.place AND p.fence IS NULL) END;
-    look_at := CASE WHEN fence IS NULL AND pgsched.lock_is_next(name, mine.place) THEN pgsched.lock_look_at(name) END;
+    IF fence IS NOT NULL THEN
+        place := 1;
+        RETURN;
+    END IF;
+    place := (SELECT count(*) + 1 FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name AND p.place < mine.place AND p.fence IS NULL);
+    look_at := CASE WHEN pgsched.lock_is_next(name, mine.place) THEN pgsched.lock_look_at(name) END;
 END $$;
 
 -- Gives a lock back, or leaves its line; the next in line has it at once. False: the token has no place (any more): if it had

@@ -14,7 +14,7 @@ from bench.plots import PLOTS
 from bench.report import Result
 from tests.support.paths import ROOT
 
-ELSEWHERE = {"drain", "console"}  # tested by tests/e2e/bench/test_bench.py and tests/e2e/bench/test_console.py
+ELSEWHERE = {"drain", "console", "recipes"}  # tested by test_bench.py, test_console.py and test_recipes.py beside this
 TOO_LONG = {"crowd", "limits", "prune"}  # or they need a machine of their own
 GROUPS = (
     ("tick", "history", "schedules", "size", "piled-up", "many-queues"),

@@ -1,0 +1,1 @@
+"""Programs that coordinate: one for each contestant of `recipes`."""
