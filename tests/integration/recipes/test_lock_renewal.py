@@ -48,6 +48,15 @@ def test_a_lost_grant_is_not_renewed_nor_taken_anew(db: DB, token: UUID, loss: s
     assert db.execute("SELECT FROM pgsched.lock_line('nightly')").fetchall() == []
 
 
+def test_a_grant_that_was_broken_while_it_is_asserted_is_lost(
+    db: DB, token: UUID, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    holder = connect(autocommit=False)
+    holder.execute("SELECT pgsched.assert_lock('nightly', fence) FROM pgsched.lock_line('nightly')")
+    db.execute("SELECT pgsched.lock_break('nightly')")
+    assert not renewed(db, token)
+
+
 def test_whoever_waits_has_nothing_to_renew(db: DB, token: UUID) -> None:
     behind = uuid4()
     db.execute(TAKEN, [behind])
