@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from pgsched.core.model import Row
@@ -22,6 +22,8 @@ from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper_thread import KeeperThread
 from pgsched.recipes.places import Place
 from pgsched.recipes.session import CLOSED, Session, now, own_name
+
+T = TypeVar("T")
 
 _keepers: WeakSet[Keeper] = WeakSet()
 _lock = threading.Lock()
@@ -104,17 +106,9 @@ class Keeper:
 
     def ask(self, conn: Any, place: Place, params: Row) -> Answer:
         """Ask the database for this place, and note the answer. Raises what `locks.acquire` raises."""
-        with self._lock:
-            if place.dropped:  # its caller was cancelled before this call began
-                raise LeaseLost(f'"{place.name}" is not asked for any more')
-            place.open_calls += 1
-            hints = place.hints
-        try:
+        hints = place.hints
+        with self._calling(place):
             answer = locks.acquire(conn, params)
-        except PgschedError as error:
-            if not isinstance(error, DatabaseUnreachable):
-                self._answered(place)
-            raise
         with self._lock:
             place.in_line = answer.place is not None
             self._answered(place)  # only now: an interrupted caller gives back what is in line, or may be
@@ -127,6 +121,17 @@ class Keeper:
                 place.session.places.wait(place, 0.0 if place.hints != hints else look_at(place, answer.look_in_s))
                 self._ring()
         return answer
+
+    def bind(self, place: Place, call: Callable[[], T]) -> T:
+        """Make the call that binds a key to the session of this place. Raises what the call raises."""
+        with self._calling(place):
+            result = call()
+        with self._lock:
+            place.in_line = True
+            self._answered(place)
+            if place.dropped:
+                self._give_back(place)
+        return result
 
     def forget(self, place: Place) -> None:
         """Take care of a place no more: its caller gives it back."""
@@ -178,6 +183,20 @@ class Keeper:
             thread.start()
             self._thread = thread
         return self._thread
+
+    @contextlib.contextmanager
+    def _calling(self, place: Place) -> Iterator[None]:
+        """Count a call for this place as one under way, unless the block raises that the database refused it."""
+        with self._lock:
+            if place.dropped:  # its caller was cancelled before this call began
+                raise LeaseLost(f'"{place.name}" is not asked for any more')
+            place.open_calls += 1
+        try:
+            yield
+        except PgschedError as error:
+            if not isinstance(error, DatabaseUnreachable):
+                self._answered(place)
+            raise
 
     def _answered(self, place: Place) -> None:
         with self._lock:

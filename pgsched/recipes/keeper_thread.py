@@ -230,7 +230,7 @@ class KeeperThread:
         for one in due:
             if any(session.beat_at <= now() for session in sessions):
                 return
-            succeeded = self._tries(conn, locks.give_back, one.place.name, one.place.token)
+            succeeded = self._tries(conn, one.place.leave)
             with self._lock:
                 (self._left.succeed if succeeded else self._left.fail)(one)
 

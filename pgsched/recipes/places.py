@@ -5,9 +5,10 @@ Invariant: a place whose call may still be under way in the database counts as o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
+from pgsched.db.queries.recipes import locks
 from pgsched.errors import LeaseLost
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ class Place:
 
     `in_line`: the database has answered that it is there. `fence`: the number of its grant; None while it waits.
     `look_at`: when to ask for it at the latest, on the clock of leases. `hints`: how often something may have changed.
-    `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away.
+    `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away. `stands_in_line`: False
+    for what only hangs on the session; there `in_line` says that it is there.
     """
+
+    stands_in_line = True
 
     def __init__(self, session: Session, name: str, waker: Waker) -> None:
         self.token = uuid4()
@@ -74,6 +78,10 @@ class Place:
     def is_orphan(self) -> bool:
         """Whether its caller can never go on, and has not given it back: its event loop was closed."""
         return self._waker.is_gone()
+
+    def leave(self, conn: Any) -> None:
+        """Leave the line, if it is there. Raises the driver's errors."""
+        locks.give_back(conn, self.name, self.token)
 
     def lost_error(self) -> LeaseLost:
         """Return the error that says that it was lost, and why."""
@@ -120,7 +128,7 @@ class Places:
         """Note that the place with this mark may have changed."""
         if (place := self._all.get(mark)) is not None:
             place.hints += 1
-            if place.in_line:
+            if place.in_line and place.stands_in_line:
                 self._unchecked[mark] = place
 
     def hint_waiting(self) -> None:
