@@ -16,7 +16,7 @@ from tests.support.docs.languages import EXAMPLES, LANGUAGES, Programs, said
 from tests.support.waiting import wait_until
 from tests.support.working import all_ended, work
 
-PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors", "lock")
+PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors", "lock", "store")
 SUFFIX = {"psql": ".sql", "node": ".mjs", "ruby": ".rb"}
 
 DB = psycopg.Connection[Any]
@@ -210,3 +210,17 @@ def test_a_lock_is_taken_in_line_renewed_and_written_under(programs: Programs, d
     assert db.execute("SELECT cents FROM totals").fetchall() == [(1200,)]
     assert db.execute("SELECT FROM pgsched.lock_line('totals')").fetchall() == []
     assert db.execute("SELECT FROM pgsched.sessions").fetchall() == [], "its own session ends with the lock"
+
+
+def test_values_are_shared_with_versions(programs: Programs) -> None:
+    assert programs.run("store") == [
+        "read 1.1",
+        "changed",
+        "too late",
+        "counted 2",
+        "listed rates/EUR 1.12",
+        "listed rates/reads 2",
+        "change rates/EUR 1.12",
+        "change rates/reads 2",
+        "deleted",
+    ]

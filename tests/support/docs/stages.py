@@ -308,6 +308,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/programs.md": Stage(names=lambda play: {"dsn": play.dsn, "psycopg": psycopg}),
     "docs/how-to/retention.md": Stage(sql=NIGHTLY),
     "docs/how-to/security.md": Stage(alone=True, sql=NIGHTLY),
+    "docs/how-to/share-values.md": Stage(names=lambda _: {"measure": lambda: None}),
     "docs/how-to/testing.md": Stage(after=after_testing),
     # The exporter that the page shows needs an extra package and a collector.
     "docs/how-to/tracing.md": Stage(files=MYPROJECT, apart=True, put={
