@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
-from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, PgschedError
+from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, PgschedError, WaitCancelled
 from pgsched.recipes.keeper import Keeper
 from pgsched.recipes.session import Place, now
 from pgsched.recipes.values import Seconds, check_name, check_ttl, check_wait
@@ -72,7 +72,18 @@ class Contending:
         self._capacity = capacity
         self._note = note
         self._place: Place | None = None
+        self._waiting: Place | None = None
+        self._cancelled = False
         self._busy = threading.Lock()  # held from the beginning of an acquire to the end of its release
+
+    def cancel(self) -> None:
+        """Let the call that waits in another thread raise WaitCancelled; where none waits, the next one that would.
+
+        What is held already stays so.
+        """
+        self._cancelled = True
+        if (waiting := self._waiting) is not None:
+            waiting.wake()
 
     def _begin(self, timeout: Seconds | Given | None) -> float | None:
         """Take this object for one grant; return until when to wait, on the clock of leases."""
@@ -89,16 +100,17 @@ class Contending:
         ready = threading.Event()
         place = Place(self._keeper.session(self._ttl_s), self.name, ready.set)
         self._keeper.add(place)
+        self._waiting = place
         try:
             answer = self._repeat(self._asking(place, until), place)
             self._keeper.answered(place, answer)
-            while answer.place is not None and place.fence is None and place.lost is None:
+            while answer.place is not None and self._goes_on_waiting(place):
                 left = None if until is None else until - now()
                 if left is not None and left <= 0:
                     break
                 ready.wait(left)
                 ready.clear()
-            self._check_granted(place, until)
+            self._check_granted(place)
         except BaseException as error:
             self._leave(place, error)
             raise
@@ -113,17 +125,18 @@ class Contending:
 
         place = Place(await self._keeper.session_async(self._ttl_s), self.name, wake)
         self._keeper.add(place)
+        self._waiting = place
         try:
             answer = await self._repeat_async(self._asking(place, until), place)
             self._keeper.answered(place, answer)
-            while answer.place is not None and place.fence is None and place.lost is None:
+            while answer.place is not None and self._goes_on_waiting(place):
                 left = None if until is None else until - now()
                 if left is not None and left <= 0:
                     break
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(ready.wait(), left)
                 ready.clear()
-            self._check_granted(place, until)
+            self._check_granted(place)
         except BaseException as error:
             self._leave(place, error)
             raise
@@ -142,14 +155,21 @@ class Contending:
 
         return ask
 
-    def _check_granted(self, place: Place, until: float | None) -> None:
-        """Raise TimeoutError where the place is neither granted nor lost."""
+    def _goes_on_waiting(self, place: Place) -> bool:
+        return place.fence is None and place.lost is None and not self._cancelled
+
+    def _check_granted(self, place: Place) -> None:
+        """Raise WaitCancelled after `cancel`, and TimeoutError where the place is neither granted nor lost."""
+        self._waiting = None
+        if self._cancelled:
+            self._cancelled = False
+            raise WaitCancelled(f'the wait for "{self.name}" was cancelled')
         if place.fence is None and place.lost is None:
             raise TimeoutError(f'"{self.name}" was not to be had in time: others hold it or stand before it in line')
 
     def _leave(self, place: Place, error: BaseException) -> None:
         """Leave the line: nothing stays behind of a call that was cancelled, timed out or failed."""
-        refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
+        refused = isinstance(error, PgschedError) and not isinstance(error, (DatabaseUnreachable, WaitCancelled))
         self._keeper.remove(place, give_back=not refused)
 
     def _has(self, place: Place) -> bool:

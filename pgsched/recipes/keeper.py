@@ -45,6 +45,12 @@ class Keeper:
         self._lock = threading.RLock()
         self._sessions, self._thread = {}, None
 
+    @property
+    def cut_off(self) -> str | None:
+        """Why the sessions cannot be renewed at present; None while the database answers."""
+        thread = self._thread
+        return None if thread is None else thread.cut_off
+
     def session(self, ttl_s: float) -> Session:
         """Return the session with this ttl; open it where there is none. Raises DatabaseUnreachable."""
         session = self._find(ttl_s)

@@ -32,7 +32,7 @@ LONGEST_POLL_S = 1.0  # behind a pooler
 class KeeperThread:
     """Renews sessions, until it is told to end, or has been without sessions for a while.
 
-    `lock`: guards the sessions and their places.
+    `lock`: guards the sessions and their places. `cut_off`: why the database cannot be asked; None while it answers.
     """
 
     def __init__(self, dsn: str, lock: Any) -> None:
@@ -43,6 +43,7 @@ class KeeperThread:
         self._left: list[Place] = []  # to be given back
         self._ended = self._ending = False
         self._failures = 0
+        self.cut_off: str | None = None
         self._thread = threading.Thread(target=self._run, name="pgsched-leases", daemon=True)
 
     def start(self) -> None:
@@ -121,8 +122,18 @@ class KeeperThread:
         if not self._failures:
             logger.warning("renewing leases again", error=str(explained))
         self._failures += 1
+        self._note_cut_off(str(explained))
         until = min(LONGEST_BACK_OFF_S, back_off_s(self._failures, FIRST_BACK_OFF_S))
         self._bell.wait(None, until)
+
+    def _note_cut_off(self, why: str | None) -> None:
+        """Note that the database cannot be asked, or that it answers again, and wake whoever waits for that."""
+        if (self.cut_off is None) != (why is None):
+            self.cut_off = why
+            with self._lock:
+                sessions = list(self._sessions)
+            for session in sessions:
+                session.tell()
 
     def _lose_all(self, why: str) -> None:
         with self._lock:
@@ -142,7 +153,7 @@ class KeeperThread:
                     conn.execute(f"LISTEN {session.channel}".encode())
                     listening.add(session.channel)
                     self._hint(session)
-                if session.beat_at <= now():
+                if session.beat_at <= now() or self.cut_off is not None:
                     self._renew(conn, session)
             for channel in self._bell.heard & listening:
                 self._bell.heard.discard(channel)
@@ -156,6 +167,7 @@ class KeeperThread:
                 with self._lock:
                     self._left.remove(place)
             self._failures = 0
+            self._note_cut_off(None)
             self._bell.wait(conn, self._next_at(sessions) - now())
 
     def _hint(self, session: Session) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Contender
-from pgsched.errors import PgschedError
+from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.contending import AS_GIVEN, Contending, Given, GivingBack
 from pgsched.recipes.session import now
 from pgsched.recipes.values import Seconds, check_wait
@@ -149,14 +149,21 @@ class Lock(Contending):
     # ---- release
 
     def release(self) -> None:
-        """Give it back. Raises LeaseLost where it was lost before, and InputError where nothing is held."""
+        """Give it back. Raises LeaseLost where it was lost before, and InputError where nothing is held.
+
+        Raises DatabaseUnreachable where the database does not answer; then it is given back as soon as it does.
+        """
         place = self._end()
         self._keeper.remove(place, give_back=False)
         giving = GivingBack(place)
         if place.lost is not None:
             self._keeper.remove(place, give_back=True)
             raise place.lost_error()
-        giving.check(self._repeat(giving, place))
+        try:
+            giving.check(self._repeat(giving, place))
+        except DatabaseUnreachable:
+            self._keeper.remove(place, give_back=True)
+            raise
 
     async def release_async(self) -> None:
         """Give it back: the asyncio form of `release`."""
@@ -166,7 +173,11 @@ class Lock(Contending):
         if place.lost is not None:
             self._keeper.remove(place, give_back=True)
             raise place.lost_error()
-        giving.check(await self._repeat_async(giving, place))
+        try:
+            giving.check(await self._repeat_async(giving, place))
+        except DatabaseUnreachable:
+            self._keeper.remove(place, give_back=True)
+            raise
 
     def __enter__(self: Self) -> Self:
         """Acquire it."""
