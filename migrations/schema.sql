@@ -293,6 +293,12 @@ CREATE TABLE pgsched.limits (
     CONSTRAINT limits_weight_check CHECK (weight >= 1 AND weight <= 1000)
 );
 
+CREATE TABLE pgsched.lock_losses (
+    session bigint NOT NULL,
+    fence bigint NOT NULL,
+    CONSTRAINT lock_losses_pkey PRIMARY KEY (session, fence)
+);
+
 CREATE TABLE pgsched.lock_places (
     lock text NOT NULL,
     place bigint NOT NULL,
@@ -304,6 +310,7 @@ CREATE TABLE pgsched.lock_places (
     since timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     give_up_at timestamp with time zone,
     granted_at timestamp with time zone,
+    left_at timestamp with time zone,
     CONSTRAINT lock_places_pkey PRIMARY KEY (lock, place),
     CONSTRAINT lock_places_token_key UNIQUE (token),
     CONSTRAINT lock_places_check CHECK ((fence IS NULL) = (granted_at IS NULL)),
@@ -542,7 +549,6 @@ CREATE TABLE pgsched.sessions (
     opened_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     lease_until timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
-    losses bigint NOT NULL DEFAULT 0,
     CONSTRAINT sessions_pkey PRIMARY KEY (id),
     CONSTRAINT sessions_token_key UNIQUE (token),
     CONSTRAINT sessions_name_check CHECK (length(name) >= 1 AND length(name) <= 200),
@@ -646,6 +652,7 @@ CREATE TABLE pgsched.workers (
 
 ALTER TABLE pgsched.alert_deliveries ADD CONSTRAINT alert_deliveries_alert_id_fkey FOREIGN KEY (alert_id) REFERENCES pgsched.alerts(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.lock_losses ADD CONSTRAINT lock_losses_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_lock_fkey FOREIGN KEY (lock) REFERENCES pgsched.locks(name) ON DELETE CASCADE;
 ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.passed_over ADD CONSTRAINT passed_over_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
@@ -817,18 +824,19 @@ CREATE OR REPLACE FUNCTION pgsched.assert_lock(name text, fence bigint)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-DECLARE
-    owner name;
 BEGIN
-    SELECT s.owner INTO owner FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
-    WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    -- before the row is locked: whoever holds a grant's row keeps its lock from others
+    PERFORM pgsched.refuse_others(format('lock "%s"', left(name, 200)), s.owner)
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND s.owner <> pgsched.caller();
+    PERFORM FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND p.left_at IS NULL
+      AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
     FOR KEY SHARE OF p;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = format('lock "%s" is not held with fence %s: its lease has ended, or'
             ' it was given back or taken away; undo what you do under it', left(name, 200), coalesce(fence::text, 'null'));
     END IF;
-    -- whoever holds a grant's row keeps its lock from others
-    PERFORM pgsched.refuse_others(format('lock "%s"', left(name, 200)), owner) WHERE owner <> pgsched.caller();
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.audit_alerts()
@@ -1562,6 +1570,21 @@ BEGIN
                         what, name, pgsched.caller())
             ELSE format('permission denied: %s "%s" belongs to the role that used it first, not to role "%s": take another'
                         ' name, or let an operator grant it to both (pgsched.grant_names)', what, name, pgsched.caller()) END;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.check_room(l pgsched.locks, owner name)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF l.last_place % 100 = 0 AND
+        (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
+        PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
+    ELSIF random() < 0.01 AND (SELECT count(*) FROM (
+        SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
+        PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
     END IF;
 END $function$;
 
@@ -2419,6 +2442,23 @@ BEGIN
     PERFORM setval('pgsched.gated_queues', (SELECT coalesce(bit_or(pgsched.queue_bit(name)), 0) FROM pgsched.queues));
 EXCEPTION WHEN lock_not_available THEN
     NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.forget_names(owner name)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    unused text[] := ARRAY(
+        SELECT k.name FROM pgsched.locks k
+        WHERE k.owner = forget_names.owner AND k.used_at < clock_timestamp() - interval '1 hour'
+          AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = k.name)
+        LIMIT 1000 FOR UPDATE SKIP LOCKED);
+BEGIN
+    -- somebody may have got in line before the rows were locked
+    DELETE FROM pgsched.locks k WHERE k.name = ANY (unused) AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = k.name);
+    RETURN FOUND;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.forget_slots(job_id bigint)
@@ -3492,6 +3532,22 @@ BEGIN
         + (least(greatest(seconds, 0), 60) * 1000)::bigint);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.leave_lines(sessions bigint[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    one text;
+BEGIN
+    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = ANY (sessions) ORDER BY p.lock LIMIT 1000 LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = one FOR NO KEY UPDATE SKIP LOCKED);
+        PERFORM FROM pgsched.lock_row(one);
+        PERFORM pgsched.lock_leave(one, p.place) FROM pgsched.lock_places p WHERE p.lock = one AND p.session = ANY (sessions);
+        PERFORM pgsched.lock_settle(one);
+    END LOOP;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer, OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)
  RETURNS SETOF record
  LANGUAGE sql
@@ -3616,8 +3672,10 @@ DECLARE
     s pgsched.sessions;
     mine pgsched.lock_places;
     wanted text := CASE WHEN capacity IS NULL THEN mode ELSE 'counted' END;
+    patience text;
     alone boolean;
     problem text := coalesce(
+        pgsched.bad_text('name', name, 200),
         CASE WHEN token IS NULL THEN 'token: must not be null' END,
         pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']),
         CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
@@ -3630,34 +3688,30 @@ BEGIN
     SELECT * INTO l FROM pgsched.locks k WHERE k.name = lock_acquire.name;
     PERFORM pgsched.check_name('lock', name, l.owner);
     IF session IS NULL THEN
-        SELECT o.lease_until INTO lease_until FROM pgsched.session_open(token, ttl) o;
+        PERFORM pgsched.session_open(token, ttl);
     END IF;
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token);
-    IF s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() OR s.id IS NULL THEN
-        PERFORM pgsched.raise_session_ended();
-    END IF;
-    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    s := pgsched.own_session(coalesce(session, token));
     PERFORM pgsched.commit_durably();
-    lease_until := s.lease_until;
 
     -- the row of the lock: what is in line is read only when it is locked
-    LOOP
-        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
-        WHERE k.name = lock_acquire.name RETURNING * INTO l;
-        EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000 THEN
-            PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks, and may have no more',
-                pgsched.caller()), 'locks');
-        END IF;
-        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_acquire.name, pgsched.caller(), lock_acquire.capacity)
-        ON CONFLICT DO NOTHING;
-    END LOOP;
+    patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
+    l := pgsched.lock_take_row(name, capacity);
+    PERFORM set_config('lock_timeout', patience, true);
     PERFORM pgsched.check_name('lock', name, l.owner);
+    -- the session may have ended meanwhile; from now on its row stays until this transaction ends
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;
+    IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    lease_until := s.lease_until;
 
     SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
     IF mine.token IS NOT NULL AND (mine.lock, mine.session, mine.mode) IS DISTINCT FROM (name, s.id, wanted) THEN
         PERFORM pgsched.raise_bad_value('token: it was used for another lock, mode or session: take a new one', 'locks');
+    ELSIF mine.left_at IS NOT NULL THEN
+        RETURN;
     ELSIF mine.token IS NULL THEN
+        PERFORM pgsched.check_room(l, s.owner);
         alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
         IF l.capacity IS DISTINCT FROM capacity THEN
             IF NOT alone THEN
@@ -3677,13 +3731,13 @@ BEGIN
         RETURNING * INTO mine;
     END IF;
     IF mine.fence IS NULL THEN
-        PERFORM pgsched.lock_settle(name);
+        PERFORM pgsched.lock_settle(name, CASE WHEN alone IS NOT NULL THEN mine.place END);
         SELECT * INTO mine FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
     END IF;
     IF mine.fence IS NULL AND (wait = '0 s' OR mine.token IS NULL) THEN
         DELETE FROM pgsched.lock_places p WHERE p.token = lock_acquire.token;
         IF session IS NULL THEN
-            DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+            PERFORM pgsched.session_drop(s.id);
             lease_until := NULL;
         END IF;
         RETURN;
@@ -3709,13 +3763,16 @@ BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM FROM pgsched.lock_row(name);
     FOR broken IN
-        DELETE FROM pgsched.lock_places p USING pgsched.sessions s
-        WHERE p.lock = lock_break.name AND p.fence IS NOT NULL AND (lock_break.fence IS NULL OR p.fence = lock_break.fence) AND s.id = p.session
-        RETURNING p.session, p.fence, s.name AS of_session
+        SELECT p.place, p.session, p.token, p.fence, s.name AS of_session
+        FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = lock_break.name AND p.fence IS NOT NULL AND p.left_at IS NULL
+          AND (lock_break.fence IS NULL OR p.fence = lock_break.fence)
+        ORDER BY p.place
     LOOP
         count := count + 1;
-        UPDATE pgsched.sessions s SET losses = s.losses + 1 WHERE s.id = broken.session;
-        PERFORM pgsched.tell_session(broken.session);
+        PERFORM pgsched.lock_leave(name, broken.place);
+        INSERT INTO pgsched.lock_losses VALUES (broken.session, broken.fence) ON CONFLICT DO NOTHING;
+        PERFORM pgsched.tell_session(broken.session, broken.token);
         PERFORM pgsched.note('broken', 'lock', name, jsonb_build_object('fence', broken.fence, 'session', broken.of_session));
     END LOOP;
     PERFORM pgsched.lock_settle(name);
@@ -3733,6 +3790,25 @@ AS $function$
           AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND (p.give_up_at IS NULL OR p.give_up_at > clock_timestamp()))
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.lock_leave(name text, place bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.lock_places q WHERE q.lock = lock_leave.name AND q.place = (
+        SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_leave.name AND e.place = lock_leave.place FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
+        UPDATE pgsched.lock_places q SET left_at = clock_timestamp()
+        WHERE q.lock = lock_leave.name AND q.place = lock_leave.place AND q.left_at IS NULL;
+        IF FOUND THEN
+            PERFORM pgsched.tell_session(first.session, first.token) FROM (
+                SELECT q.session, q.token FROM pgsched.lock_places q
+                WHERE q.lock = lock_leave.name AND q.fence IS NULL ORDER BY q.place LIMIT 1) first;
+        END IF;
+    END IF;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.lock_line(name text, most integer DEFAULT 1000)
  RETURNS TABLE(fence bigint, mode text, session text, owner name, note text, since timestamp with time zone, granted_at timestamp with time zone, lease_until timestamp with time zone)
  LANGUAGE plpgsql
@@ -3745,7 +3821,8 @@ BEGIN
     RETURN QUERY
     SELECT p.fence, p.mode, s.name, s.owner, p.note, p.since, p.granted_at, s.lease_until
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
-    WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
+      AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
     ORDER BY p.place LIMIT least(most, 10000);
 END $function$;
 
@@ -3754,9 +3831,21 @@ CREATE OR REPLACE FUNCTION pgsched.lock_look_at(name text)
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT greatest(min(s.lease_until), clock_timestamp() + interval '0.2 s')
+    SELECT greatest(min(least(s.lease_until, s.ended_at, p.left_at)), clock_timestamp() + interval '0.2 s')
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_look_at.name AND p.fence IS NOT NULL
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_position(name text, place bigint)
+ RETURNS bigint
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT count(*) + 1 FROM (
+        SELECT FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = lock_position.name AND p.place < lock_position.place AND p.fence IS NULL
+          AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND (p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
+        LIMIT 99) few
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_release(name text, token uuid)
@@ -3767,7 +3856,7 @@ AS $function$
 DECLARE
     owner name;
     own_session bigint;
-    gone boolean;
+    mine record;
 BEGIN
     SELECT s.owner, CASE WHEN s.token = p.token THEN s.id END INTO owner, own_session
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
@@ -3778,14 +3867,17 @@ BEGIN
     PERFORM pgsched.refuse_others('the session', owner) WHERE owner <> pgsched.caller();
     PERFORM pgsched.commit_durably();
     PERFORM FROM pgsched.lock_row(name);
-    DELETE FROM pgsched.lock_places p USING pgsched.sessions s
-    WHERE p.token = lock_release.token AND p.lock = lock_release.name AND s.id = p.session
-    RETURNING s.ended_at IS NULL AND s.lease_until > clock_timestamp() INTO gone;
+    SELECT p.place, p.left_at IS NULL AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AS lives INTO mine
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+    WHERE p.token = lock_release.token AND p.lock = lock_release.name;
+    IF mine.place IS NOT NULL THEN
+        PERFORM pgsched.lock_leave(name, mine.place);
+    END IF;
     PERFORM pgsched.lock_settle(name);
     IF own_session IS NOT NULL THEN
-        DELETE FROM pgsched.sessions s WHERE s.id = own_session;
+        PERFORM pgsched.session_drop(own_session);
     END IF;
-    RETURN coalesce(gone, false);
+    RETURN coalesce(mine.lives, false);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_row(name text)
@@ -3796,10 +3888,15 @@ AS $function$
     UPDATE pgsched.locks l SET used_at = clock_timestamp() WHERE l.name = lock_row.name RETURNING l.*
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.lock_settle(name text)
+CREATE OR REPLACE FUNCTION pgsched.lock_settle(name text, asking bigint DEFAULT NULL::bigint)
  RETURNS void
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET enable_sort TO 'off'
 AS $function$
 DECLARE
     moment timestamptz := clock_timestamp();
@@ -3808,7 +3905,8 @@ DECLARE
     exclusive boolean := false;
     p record;
 BEGIN
-    FOR p IN SELECT q.place, q.session, q.mode, q.fence, q.give_up_at, s.ended_at, s.lease_until
+    FOR p IN SELECT q.place, q.session, q.token, q.mode, q.fence, q.left_at,
+            q.fence IS NULL AND q.give_up_at <= moment AND q.place IS DISTINCT FROM asking AS gave_up, s.ended_at, s.lease_until
         FROM pgsched.lock_places q JOIN pgsched.sessions s ON s.id = q.session
         WHERE q.lock = lock_settle.name ORDER BY q.place
     LOOP
@@ -3816,22 +3914,46 @@ BEGIN
             -- a renewal that was sent in time and is not committed yet has locked the row
             UPDATE pgsched.sessions s SET ended_at = moment WHERE s.id = (
                 SELECT e.id FROM pgsched.sessions e WHERE e.id = p.session AND e.ended_at IS NULL AND e.lease_until <= moment
-                FOR UPDATE SKIP LOCKED) RETURNING s.ended_at INTO p.ended_at;
+                FOR NO KEY UPDATE SKIP LOCKED) RETURNING s.ended_at INTO p.ended_at;
         END IF;
-        IF p.ended_at IS NOT NULL OR p.fence IS NULL AND p.give_up_at <= moment THEN
+        IF p.ended_at IS NOT NULL OR p.left_at IS NOT NULL OR p.gave_up THEN
             DELETE FROM pgsched.lock_places q WHERE q.lock = lock_settle.name AND q.place = (
                 SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_settle.name AND e.place = p.place FOR UPDATE SKIP LOCKED);
             CONTINUE WHEN FOUND OR p.fence IS NULL;
         END IF;
         IF p.fence IS NULL THEN
             EXIT WHEN CASE p.mode WHEN 'counted' THEN holders >= capacity WHEN 'exclusive' THEN holders > 0 ELSE exclusive END;
+            PERFORM pgsched.commit_durably();
             UPDATE pgsched.lock_places q SET fence = nextval('pgsched.fences'::regclass), granted_at = moment, give_up_at = NULL
             WHERE q.lock = lock_settle.name AND q.place = p.place;
-            PERFORM pgsched.tell_session(p.session);
+            PERFORM pgsched.tell_session(p.session, p.token);
         END IF;
         holders := holders + 1;
         exclusive := exclusive OR p.mode = 'exclusive';
     END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.lock_take_row(name text, capacity integer)
+ RETURNS pgsched.locks
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    l pgsched.locks;
+BEGIN
+    LOOP
+        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
+        WHERE k.name = lock_take_row.name RETURNING * INTO l;
+        EXIT WHEN FOUND;
+        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
+            AND NOT pgsched.forget_names(pgsched.caller()) THEN
+            PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks that were used within an hour, and may'
+                ' have no more', pgsched.caller()), 'locks');
+        END IF;
+        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_take_row.name, pgsched.caller(), lock_take_row.capacity)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN l;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.make_room(q pgsched.queues)
@@ -4261,6 +4383,22 @@ AS $function$
     SELECT concat_ws('-', i.database, number, (extract(epoch FROM made_at) * 1000000)::bigint, nullif(reruns, 0))
     FROM pgsched.identity i
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.own_session(token uuid)
+ RETURNS pgsched.sessions
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+BEGIN
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = own_session.token;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    RETURN s;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamp with time zone, edited boolean)
  RETURNS void
@@ -4756,6 +4894,7 @@ AS $function$
 BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $function$;
 
@@ -5539,6 +5678,20 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.session_drop(session bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
+            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
+            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    END IF;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.session_end(token uuid)
  RETURNS bigint
  LANGUAGE plpgsql
@@ -5547,7 +5700,7 @@ AS $function$
 DECLARE
     s pgsched.sessions;
     one text;
-    places bigint;
+    left_over bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM pgsched.refuse_others('the session', o.owner) FROM pgsched.sessions o
@@ -5556,23 +5709,19 @@ BEGIN
     IF s.id IS NULL THEN
         RETURN NULL;
     END IF;
-    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = s.id ORDER BY p.lock LIMIT 1000 LOOP
-        PERFORM FROM pgsched.lock_row(one);
-        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.session = s.id;
-        PERFORM pgsched.lock_settle(one);
-    END LOOP;
+    PERFORM pgsched.leave_lines(ARRAY[s.id]);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
     END LOOP;
-    SELECT count(*) INTO places FROM pgsched.lock_places p WHERE p.session = s.id;
-    IF places = 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id) THEN
-        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
-    END IF;
-    RETURN places;
+    SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
+    left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
+    PERFORM pgsched.session_drop(s.id);
+    RETURN left_over;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.session_leases(session uuid, tokens uuid[])
- RETURNS TABLE(token uuid, fence bigint, look_at timestamp with time zone)
+CREATE OR REPLACE FUNCTION pgsched.session_leases(session uuid, tokens uuid[], positions boolean DEFAULT false)
+ RETURNS TABLE(token uuid, fence bigint, look_at timestamp with time zone, "position" bigint)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
@@ -5589,9 +5738,11 @@ BEGIN
         RETURN;
     END IF;
     -- in the order of the locks' names, in which other transactions lock their rows, too
-    FOR p IN SELECT q.* FROM pgsched.lock_places q WHERE q.token = ANY (tokens) AND q.session = s.id ORDER BY q.lock, q.place LOOP
+    FOR p IN SELECT q.* FROM pgsched.lock_places q
+        WHERE q.token = ANY (tokens) AND q.session = s.id AND q.left_at IS NULL ORDER BY q.lock, q.place LOOP
         token := p.token;
         look_at := NULL;
+        "position" := NULL;
         IF p.fence IS NULL AND pgsched.lock_is_next(p.lock, p.place) THEN
             look_at := pgsched.lock_look_at(p.lock);
             -- whose lease ends later is let alone; so is a line in which somebody is at work, because a renewal may wait for this call
@@ -5607,6 +5758,8 @@ BEGIN
                 SELECT q.* INTO p FROM pgsched.lock_places q WHERE q.token = p.token;
                 CONTINUE WHEN NOT FOUND;
             END IF;
+        ELSIF p.fence IS NULL AND positions THEN
+            "position" := pgsched.lock_position(p.lock, p.place);
         END IF;
         fence := p.fence;
         look_at := CASE WHEN fence IS NULL THEN look_at END;
@@ -5661,18 +5814,21 @@ BEGIN
     END IF;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamp with time zone, OUT losses bigint)
+CREATE OR REPLACE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamp with time zone, OUT newest_loss bigint)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+DECLARE
+    renewed bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM pgsched.refuse_others('the session', s.owner) FROM pgsched.sessions s
     WHERE s.token = session_renew.token AND s.owner <> pgsched.caller();
     UPDATE pgsched.sessions s SET lease_until = clock_timestamp() + s.ttl
     WHERE s.token = session_renew.token AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
-    RETURNING s.lease_until, s.losses INTO lease_until, losses;
+    RETURNING s.id, s.lease_until INTO renewed, lease_until;
+    SELECT max(l.fence) INTO newest_loss FROM pgsched.lock_losses l WHERE l.session = renewed;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.set_tags(run_id bigint, tags text[])
@@ -5928,25 +6084,17 @@ BEGIN
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
-        LIMIT most FOR UPDATE SKIP LOCKED);
+        LIMIT most FOR NO KEY UPDATE SKIP LOCKED);
     IF cardinality(found) = 0 THEN
         RETURN 0;
     END IF;
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id = ANY (found) AND s.ended_at IS NULL;
-    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = ANY (found) ORDER BY p.lock LIMIT 1000 LOOP
-        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM FROM pgsched.lock_row(one);
-        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.place IN (
-            SELECT q.place FROM pgsched.lock_places q WHERE q.lock = one AND q.session = ANY (found) FOR UPDATE SKIP LOCKED);
-        PERFORM pgsched.lock_settle(one);
-    END LOOP;
+    PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
     END LOOP;
-    DELETE FROM pgsched.sessions s WHERE s.id = ANY (found)
-        AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
-        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);
 END $function$;
 
@@ -6220,12 +6368,12 @@ BEGIN
     RETURN pgsched.notify(channel, payload);
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.tell_session(session bigint)
+CREATE OR REPLACE FUNCTION pgsched.tell_session(session bigint, token uuid)
  RETURNS void
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT pgsched.notify('pgsched_session_' || session, '')
+    SELECT pgsched.notify('pgsched_session_' || session, left(token::text, 18))
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.tell_workers(queue text)
@@ -6539,6 +6687,20 @@ BEGIN
               OR bool_or(d.any_of) AND NOT bool_or(d.any_of AND d.state = 'met')) held
     WHERE r.id = held.run_id AND r.state IN ('waiting', 'queued');
     PERFORM pgsched.tell_leader() WHERE FOUND;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.wait_for_rows(most interval)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    before text := current_setting('lock_timeout');
+BEGIN
+    IF most < interval '20 days' AND (before::interval = interval '0' OR before::interval > most) THEN
+        PERFORM set_config('lock_timeout', ceil(extract(epoch FROM most) * 1000)::text, true);
+    END IF;
+    RETURN before;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.waited_for(r pgsched.runs)
@@ -6864,11 +7026,13 @@ COMMENT ON COLUMN pgsched.limits.rate_burst IS 'So many at once after a quiet ti
 COMMENT ON COLUMN pgsched.limits.ordered IS 'Runs of a key start in the order in which they came.';
 COMMENT ON COLUMN pgsched.limits.weight IS 'The share of a key in a fair queue.';
 COMMENT ON COLUMN pgsched.limits.declared_by IS 'The app that declares this limit with a task, and keeps it up to date. NULL: a person set it.';
+COMMENT ON TABLE pgsched.lock_losses IS 'Grants that somebody took from a session: then it reads which it still has.';
 COMMENT ON TABLE pgsched.lock_places IS 'Who holds a lock, and who waits for it, in their order.';
 COMMENT ON COLUMN pgsched.lock_places.token IS 'Chosen by the process: to ask again with it gives the same answer.';
 COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for assert_lock. NULL: it waits.';
 COMMENT ON COLUMN pgsched.lock_places.note IS 'What the process says of itself to whoever reads the line.';
 COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if it still waits. NULL: when its session ends.';
+COMMENT ON COLUMN pgsched.lock_places.left_at IS 'It is held no more. It stays until the transaction ends that asserts it.';
 COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
 COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
@@ -6956,7 +7120,6 @@ COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';
 COMMENT ON COLUMN pgsched.sessions.ended_at IS 'It was ended, or found not renewed. It never lives again.';
-COMMENT ON COLUMN pgsched.sessions.losses IS 'How often somebody else took a place from it: then it reads which it still has.';
 COMMENT ON TABLE pgsched.set_aside IS 'Rows that a duty of the leader fails with, and duties that fail: each with its error and when it is tried again.';
 COMMENT ON TABLE pgsched.store IS 'Small values that programs share.';
 COMMENT ON COLUMN pgsched.store.version IS 'The version of its root when the value was last changed.';

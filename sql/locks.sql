@@ -13,26 +13,27 @@ SELECT s.id FROM pgsched.session_open(%(token)s::uuid, make_interval(secs => %(t
 -- name: session_renew
 -- renew a session for its ttl.
 -- params: token uuid
--- returns: lives (false: it has ended), losses: how often somebody else has taken a place from it
+-- returns: lives (false: it has ended), newest_loss: the newest grant that somebody has taken from it (null: none)
 -- locks: the row of the session
-SELECT s.lease_until IS NOT NULL AS lives, s.losses FROM pgsched.session_renew(%(token)s::uuid) s
+SELECT s.lease_until IS NOT NULL AS lives, s.newest_loss FROM pgsched.session_renew(%(token)s::uuid) s
 
 
 -- name: session_end
 -- end a session, and give back what it has.
 -- params: token uuid
--- returns: left_over: how many places it still has; null: there is no such session
--- locks: the row of the session, and those of up to 1,000 of its locks, in the order of their names
+-- returns: left_over: how many places and keys it still has; null: there is no such session
+-- locks: the row of the session, and those of up to 1,000 of its locks, skipping locked ones
 SELECT pgsched.session_end(%(token)s::uuid) AS left_over
 
 
 -- name: session_leases
 -- ask which of these places a session still has, and which are granted; serve the lines whose holders may have gone.
--- params: session uuid, tokens uuid[] (at most 1,000)
--- returns: (token, fence: null while it waits, look_in_s: seconds until it is to be asked again; null: not the first in line)
--- locks: the rows of locks whose first contender is asked for, in the order of their names
-SELECT l.token, l.fence, extract(epoch FROM l.look_at - clock_timestamp())::float8 AS look_in_s
-FROM pgsched.session_leases(%(session)s::uuid, %(tokens)s::text::uuid[]) l
+-- params: session uuid, tokens uuid[] (at most 1,000), positions bool: say where in line those are that are not the first
+-- returns: (token, fence: null while it waits, look_in_s: seconds until it is to be asked again; null: not the first in line,
+--          position: the place in line, at most 100; null: not asked for)
+-- locks: the rows of locks whose first contender is asked for, skipping locked ones
+SELECT l.token, l.fence, extract(epoch FROM l.look_at - clock_timestamp())::float8 AS look_in_s, l.position
+FROM pgsched.session_leases(%(session)s::uuid, %(tokens)s::text::uuid[], %(positions)s::bool) l
 
 
 -- name: lock_acquire

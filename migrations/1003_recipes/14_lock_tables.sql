@@ -14,8 +14,7 @@ CREATE TABLE pgsched.sessions (
     ttl         interval NOT NULL CHECK (ttl BETWEEN '1 s' AND '1 day'),
     opened_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     lease_until timestamptz NOT NULL,
-    ended_at    timestamptz,
-    losses      bigint NOT NULL DEFAULT 0
+    ended_at    timestamptz
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_of_owner ON pgsched.sessions (owner);
 
@@ -42,6 +41,7 @@ CREATE TABLE pgsched.lock_places (
     since      timestamptz NOT NULL DEFAULT clock_timestamp(),
     give_up_at timestamptz,
     granted_at timestamptz,
+    left_at    timestamptz,
     PRIMARY KEY (lock, place),
     CHECK ((fence IS NULL) = (granted_at IS NULL))
 ) WITH (fillfactor = 70);
@@ -49,6 +49,14 @@ CREATE INDEX lock_places_of_session ON pgsched.lock_places (session);
 CREATE UNIQUE INDEX lock_places_held ON pgsched.lock_places (lock, fence) WHERE fence IS NOT NULL;
 -- nobody has to believe the functions: two holders of one lock cannot be stored
 CREATE UNIQUE INDEX lock_places_one_holder ON pgsched.lock_places (lock) WHERE fence IS NOT NULL AND mode = 'exclusive';
+
+-- Grants that somebody took from a session (lock_break). They are rows of their own, because a renewal must not wait for the
+-- transaction of whoever takes something from the session.
+CREATE TABLE pgsched.lock_losses (
+    session bigint NOT NULL REFERENCES pgsched.sessions ON DELETE CASCADE,
+    fence   bigint NOT NULL,
+    PRIMARY KEY (session, fence)
+);
 
 -- Names that begin with a prefix are for these roles only, whoever uses them first.
 CREATE TABLE pgsched.name_grants (
@@ -62,7 +70,6 @@ COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';
 COMMENT ON COLUMN pgsched.sessions.ended_at IS 'It was ended, or found not renewed. It never lives again.';
-COMMENT ON COLUMN pgsched.sessions.losses IS 'How often somebody else took a place from it: then it reads which it still has.';
 COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
 COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
@@ -72,4 +79,6 @@ COMMENT ON COLUMN pgsched.lock_places.token IS 'Chosen by the process: to ask ag
 COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for assert_lock. NULL: it waits.';
 COMMENT ON COLUMN pgsched.lock_places.note IS 'What the process says of itself to whoever reads the line.';
 COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if it still waits. NULL: when its session ends.';
+COMMENT ON COLUMN pgsched.lock_places.left_at IS 'It is held no more. It stays until the transaction ends that asserts it.';
+COMMENT ON TABLE pgsched.lock_losses IS 'Grants that somebody took from a session: then it reads which it still has.';
 COMMENT ON TABLE pgsched.name_grants IS 'Who may use names with this prefix. Other names belong to the role that used them first.';

@@ -104,27 +104,74 @@ BEGIN
         ' what it held is free for others; open a session with a new token';
 END $$;
 
--- Renews a session for its ttl. Null: it has ended, and so have its leases. `losses` differs from before if somebody has
--- taken a place from it (lock_break): session_leases says which it still has.
-CREATE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamptz, OUT losses bigint)
+-- The session with this token, which the caller may use. Refused where it has ended, or is another role's.
+CREATE FUNCTION pgsched.own_session(token uuid) RETURNS pgsched.sessions
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    s pgsched.sessions;
+BEGIN
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = own_session.token;
+    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
+    IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    RETURN s;
+END $$;
+
+-- Renews a session for its ttl. Null: it has ended, and so have its leases. `newest_loss`: the newest grant that somebody has
+-- taken from it (lock_break). If it differs from before, session_leases says which places it still has. Only transactions with
+-- the session's own token, and those that end it when its time is over, lock its row: a renewal waits for nobody else.
+CREATE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamptz, OUT newest_loss bigint)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    renewed bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM pgsched.refuse_others('the session', s.owner) FROM pgsched.sessions s
     WHERE s.token = session_renew.token AND s.owner <> pgsched.caller();
     UPDATE pgsched.sessions s SET lease_until = clock_timestamp() + s.ttl
     WHERE s.token = session_renew.token AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
-    RETURNING s.lease_until, s.losses INTO lease_until, losses;
+    RETURNING s.id, s.lease_until INTO renewed, lease_until;
+    SELECT max(l.fence) INTO newest_loss FROM pgsched.lock_losses l WHERE l.session = renewed;
 END $$;
 
--- Ends a session: gives back the locks that it has, at most 1,000 of them in a call, and deletes its keys. Returns how many
--- places are left: call again. Null: there is no such session.
+-- Deletes a session that has nothing any more. If somebody binds something to it just now, who has locked its row, it stays
+-- until its time is over.
+CREATE FUNCTION pgsched.session_drop(session bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
+            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
+            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    END IF;
+END $$;
+
+-- Takes the places of these sessions, which have ended, out of their lines, and serves the lines; at most 1,000 lines. Never
+-- waits: a line whose row is locked is left for the next time.
+CREATE FUNCTION pgsched.leave_lines(sessions bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    one text;
+BEGIN
+    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = ANY (sessions) ORDER BY p.lock LIMIT 1000 LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = one FOR NO KEY UPDATE SKIP LOCKED);
+        PERFORM FROM pgsched.lock_row(one);
+        PERFORM pgsched.lock_leave(one, p.place) FROM pgsched.lock_places p WHERE p.lock = one AND p.session = ANY (sessions);
+        PERFORM pgsched.lock_settle(one);
+    END LOOP;
+END $$;
+
+-- Ends a session at once: nothing that it has is held any more. Gives its locks to the next in line, at most 1,000 in a call,
+-- and deletes its keys. Returns how much is left: call again. What others have locked is given on when they are done. Null:
+-- there is no such session.
 CREATE FUNCTION pgsched.session_end(token uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     s pgsched.sessions;
     one text;
-    places bigint;
+    left_over bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     PERFORM pgsched.refuse_others('the session', o.owner) FROM pgsched.sessions o
@@ -133,19 +180,15 @@ BEGIN
     IF s.id IS NULL THEN
         RETURN NULL;
     END IF;
-    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = s.id ORDER BY p.lock LIMIT 1000 LOOP
-        PERFORM FROM pgsched.lock_row(one);
-        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.session = s.id;
-        PERFORM pgsched.lock_settle(one);
-    END LOOP;
+    PERFORM pgsched.leave_lines(ARRAY[s.id]);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
     END LOOP;
-    SELECT count(*) INTO places FROM pgsched.lock_places p WHERE p.session = s.id;
-    IF places = 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id) THEN
-        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
-    END IF;
-    RETURN places;
+    SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
+    left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
+    PERFORM pgsched.session_drop(s.id);
+    RETURN left_over;
 END $$;
 
 -- Ends sessions that were not renewed, gives back what they had, and deletes them; at most so many, of this role, or of
@@ -159,34 +202,28 @@ BEGIN
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
-        LIMIT most FOR UPDATE SKIP LOCKED);
+        LIMIT most FOR NO KEY UPDATE SKIP LOCKED);
     IF cardinality(found) = 0 THEN
         RETURN 0;
     END IF;
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id = ANY (found) AND s.ended_at IS NULL;
-    FOR one IN SELECT DISTINCT p.lock FROM pgsched.lock_places p WHERE p.session = ANY (found) ORDER BY p.lock LIMIT 1000 LOOP
-        CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.locks l WHERE l.name = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM FROM pgsched.lock_row(one);
-        DELETE FROM pgsched.lock_places p WHERE p.lock = one AND p.place IN (
-            SELECT q.place FROM pgsched.lock_places q WHERE q.lock = one AND q.session = ANY (found) FOR UPDATE SKIP LOCKED);
-        PERFORM pgsched.lock_settle(one);
-    END LOOP;
+    PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
     END LOOP;
-    DELETE FROM pgsched.sessions s WHERE s.id = ANY (found)
-        AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
-        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);
 END $$;
 
--- The newest backup that was restored may not know the last grants: the next ones get numbers that were never given.
+-- The backup that was restored may not know the last grants: the next ones get numbers that were never given. And it may know
+-- others that were given back since: all sessions end.
 CREATE FUNCTION pgsched.restored() RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $$;
 

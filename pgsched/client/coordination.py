@@ -51,8 +51,10 @@ class Coordination(AppBase):
     ) -> Lock:
         """Return a semaphore, which up to `limit` hold at a time. While it is in use, all give the same limit."""
         from pgsched.recipes.lock import Lock
+        from pgsched.recipes.values import check_limit
 
-        return Lock(self._keeper, name, ttl=ttl, timeout=timeout, note=note, capacity=limit)
+        capacity = check_limit("limit", limit)
+        return Lock(self._keeper, name, ttl=ttl, timeout=timeout, note=note, capacity=capacity)
 
     def election(
         self, name: str, *, ttl: Seconds = 30, timeout: Seconds | None = None, note: str | None = None

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from weakref import WeakSet
 
+from pgsched.core.model import Row
 from pgsched.db.connection.forks import tell_of_forks
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import locks
-from pgsched.errors import PgschedError
+from pgsched.db.queries.recipes.locks import Answer
+from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper_thread import KeeperThread
-from pgsched.recipes.session import Place, Session, now, own_name
+from pgsched.recipes.places import Place
+from pgsched.recipes.session import CLOSED, Session, now, own_name
 
 _keepers: WeakSet[Keeper] = WeakSet()
 _lock = threading.Lock()
@@ -42,8 +45,11 @@ class Keeper:
         """Begin anew: in a new keeper, and in a child process, which holds nothing of its parent's."""
         if self._thread is not None:
             self._thread.forget()
+        # re-entrant: a signal handler, or the garbage collector, may give a place back while its thread is inside
         self._lock = threading.RLock()
         self._sessions, self._thread = {}, None
+
+    # ---- sessions
 
     @property
     def cut_off(self) -> str | None:
@@ -71,44 +77,76 @@ class Keeper:
             self._opened(session, sent_at, found)
         return session
 
+    def close(self) -> None:
+        """End all sessions, and give back what they have. A later use opens new ones.
+
+        Calls that wait for a lock raise LeaseLost.
+        """
+        with self._lock:
+            sessions = list(self._sessions.values())
+            if self._thread is not None:
+                sessions += [session for session in self._thread.end() if session not in sessions]
+            self._sessions, self._thread = {}, None
+        for session in sessions:
+            session.lose(CLOSED)
+        for session in sessions:
+            try:
+                if session.id:
+                    self.database.call(None, ending(session))
+            except DatabaseUnreachable:  # they end by themselves when their time is over
+                return
+            except PgschedError:
+                pass
+
+    # ---- places
+
     def add(self, place: Place) -> None:
         """Take care of a place from now on, and of its session."""
         with self._lock:
-            place.session.places[place.token] = place
+            place.session.places.add(place)
             place.session.used_at = now()
-            self._serve(place.session)
+            if place.session.lost is None:
+                self._serving().keep(place.session)
 
-    def answered(self, place: Place, answer: locks.Answer) -> None:
-        """Take the database's answer to the call that made this place."""
+    def ask(self, conn: Any, place: Place, params: Row) -> Answer:
+        """Ask the database for this place, and note the answer. Raises what `locks.acquire` raises."""
         with self._lock:
-            if answer.fence is not None:
+            if place.dropped:  # its caller was cancelled before this call began
+                raise LeaseLost(f'"{place.name}" is not asked for any more')
+            place.open_calls += 1
+            hints = place.hints
+        try:
+            answer = locks.acquire(conn, params)
+        except PgschedError as error:
+            if not isinstance(error, DatabaseUnreachable):
+                self._answered(place)
+            raise
+        with self._lock:
+            place.in_line = answer.place is not None
+            self._answered(place)  # only now: an interrupted caller gives back what is in line, or may be
+            if place.dropped:
+                self._give_back(place)
+            elif answer.fence is not None:
                 place.granted(answer.fence)
-            place.asked = True
-            # what was heard since the call was sent may have been about this place
-            place.look_at = 0.0 if place.hints != place.session.hints else look_at(place, answer.look_in_s)
-            if self._thread is not None and place.waits:
-                self._thread.ring()
+            elif place.in_line:
+                # what was heard since the call was sent may have been about this place
+                place.session.places.wait(place, 0.0 if place.hints != hints else look_at(place, answer.look_in_s))
+                self._ring()
+        return answer
 
-    def remove(self, place: Place, *, give_back: bool) -> None:
-        """Take care of a place no more. `give_back`: the thread gives it back, because the caller could not."""
+    def forget(self, place: Place) -> None:
+        """Take care of a place no more: its caller gives it back."""
         with self._lock:
-            place.session.places.pop(place.token, None)
+            place.session.places.remove(place)
             place.session.used_at = now()
-            if give_back and self._thread is not None:
-                self._thread.give_back(place)
 
-    def close(self) -> None:
-        """End all sessions, and give back what they have. A later use opens new ones."""
+    def drop(self, place: Place, *, released: bool = False) -> None:
+        """Take care of a place no more, and let the thread give it back, unless it was released or is not there."""
         with self._lock:
-            sessions, self._sessions = list(self._sessions.values()), {}
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.end()
-        for session in sessions:
-            session.lose("the App was closed")
-            if session.id:
-                with contextlib.suppress(PgschedError):  # it ends by itself when its time is over
-                    self.database.call(None, ending(session))
+            self.forget(place)
+            place.dropped = True
+            place.in_line = place.in_line and not released
+            self._give_back(place)
 
     def _find(self, ttl_s: float) -> Session:
         with self._lock:
@@ -130,19 +168,37 @@ class Keeper:
 
     def _opened(self, session: Session, sent_at: float, found: int) -> None:
         with self._lock:
+            if session.lost == CLOSED:
+                raise LeaseLost(CLOSED)
             session.renewed(sent_at)
             session.id = found
             session.used_at = now()
-            self._serve(session)
+            self._sessions.setdefault(session.ttl_s, session)
+            self._serving().keep(session)
         end_at_exit()
 
-    def _serve(self, session: Session) -> None:
-        """Let the thread renew this session; start it where there is none. Called while the lock is held."""
+    def _serving(self) -> KeeperThread:
+        """Return the thread that serves the sessions; start one where there is none. Called while the lock is held."""
         if self._thread is None or not self._thread.is_serving():
             thread = KeeperThread(self.database.dsn(), self._lock)
             thread.start()
             self._thread = thread
-        self._thread.keep(session)
+        return self._thread
+
+    def _answered(self, place: Place) -> None:
+        with self._lock:
+            place.open_calls -= 1
+
+    def _ring(self) -> None:
+        if self._thread is not None:
+            self._thread.ring()
+
+    def _give_back(self, place: Place) -> None:
+        """Let the thread give a place back that is there, or may be. Those of a closed session end with it."""
+        there = place.in_line or place.open_calls
+        if there and place.session.lost != CLOSED and not place.session.is_parents:
+            with contextlib.suppress(PgschedError):  # no thread can be started: it ends with its session
+                self._serving().give_back(place)
 
 
 def opening(session: Session) -> Callable[[Any], int]:

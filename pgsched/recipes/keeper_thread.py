@@ -1,36 +1,44 @@
 """The thread that renews sessions and looks at the lines in which their places wait.
 
-Invariant: a renewal never waits behind other work. The thread waits for no lock for longer than LOCK_TIMEOUT, and
-for no answer for longer than STATEMENT_S.
+Invariant: a renewal waits behind one other statement at most. The thread waits for no lock for longer than
+LOCK_TIMEOUT. An error about one session, or one place, delays no other one.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pgsched import log
 from pgsched.db.connection.bell import Bell
+from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
-from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
+from pgsched.db.connection.failures import back_off_s, explain_error
+from pgsched.db.connection.reuse import is_idle
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.recipes import locks
+from pgsched.db.queries.recipes.locks import LeaseState
 from pgsched.errors import PgschedError
-from pgsched.recipes.session import Place, Session, now
+from pgsched.recipes.leftovers import Leftovers
+from pgsched.recipes.places import Place
+from pgsched.recipes.session import Session, now
 
 logger = log.get("recipes")
 
 LOCK_TIMEOUT = "300ms"
 STATEMENT_S = 5.0
-IDLE_S = 60.0  # a session without places ends after this time, and the thread without sessions
+LEAST_ANSWER_S = 1.0
+IDLE_S = 60.0  # a session without places ends after this time
 FIRST_BACK_OFF_S = 0.05
 LONGEST_BACK_OFF_S = 1.0
-LONGEST_POLL_S = 1.0  # behind a pooler
+LONGEST_POLL_S = 1.0  # behind a pooler, for the first in line
+POLL_PER_POSITION_S = 0.1  # for the others: a line does not move faster where all poll
+GIVEN_BACK_AT_ONCE = 20
 
 
 class KeeperThread:
-    """Renews sessions, until it is told to end, or has been without sessions for a while.
+    """Renews sessions, until it is told to end, or has none.
 
     `lock`: guards the sessions and their places. `cut_off`: why the database cannot be asked; None while it answers.
     """
@@ -40,14 +48,14 @@ class KeeperThread:
         self._lock = lock
         self._bell = Bell()
         self._sessions: list[Session] = []
-        self._left: list[Place] = []  # to be given back
+        self._left = Leftovers()
         self._ended = self._ending = False
         self._failures = 0
         self.cut_off: str | None = None
         self._thread = threading.Thread(target=self._run, name="pgsched-leases", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Raises PgschedError where the system has none left."""
         try:
             self._thread.start()
         except RuntimeError as error:
@@ -55,14 +63,14 @@ class KeeperThread:
             raise PgschedError(f"locks need a thread, and the system has none left: {error}") from error
 
     def is_serving(self) -> bool:
-        """Whether the thread goes on. Called while the lock is held, as are `keep`, `ring` and `give_back`."""
-        return not self._ended and not self._ending
+        """Whether the thread goes on. Called while the lock is held, as are `keep`, `ring`, `give_back` and `end`."""
+        return not self._ended and not self._ending and self._thread.is_alive()
 
     def keep(self, session: Session) -> None:
         """Renew this session from now on."""
         if session not in self._sessions:
             self._sessions.append(session)
-            self._bell.ring()
+            self.ring()
 
     def ring(self) -> None:
         """Let the thread look what there is to do."""
@@ -71,27 +79,26 @@ class KeeperThread:
 
     def give_back(self, place: Place) -> None:
         """Give this place back as soon as possible."""
-        self._left.append(place)
+        self._left.add(place)
         self.ring()
 
-    def end(self) -> None:
-        """Let the thread end soon. Its sessions are renewed no more."""
-        with self._lock:
-            self._ending = True
-            self.ring()
+    def end(self) -> list[Session]:
+        """Let the thread end soon; return its sessions, which it renews no more."""
+        self._ending = True
+        self.ring()
+        return list(self._sessions)
 
     def forget(self) -> None:
         """Close what a child process has inherited from the parent's thread."""
         if not self._ended:
-            self._bell.close()
+            self._bell.abandon()
 
     def _run(self) -> None:
         try:
             while not self._is_over():
                 try:
-                    with connect(
-                        self._dsn, purpose="leases", timeout_s=STATEMENT_S, settings={"lock_timeout": LOCK_TIMEOUT}
-                    ) as conn:
+                    settings = {"lock_timeout": LOCK_TIMEOUT}
+                    with connect(self._dsn, purpose="leases", timeout_s=STATEMENT_S, settings=settings) as conn:
                         self._serve(conn)
                 except (DatabaseError, PgschedError) as error:
                     self._pause_after(error)
@@ -104,36 +111,30 @@ class KeeperThread:
                 self._bell.close()
 
     def _is_over(self) -> bool:
-        """Drop sessions that are lost or unused; return whether there is nothing more to do."""
+        """Drop sessions that are lost; return whether there is nothing more to do."""
         with self._lock:
             for session in list(self._sessions):
                 if (why := session.lost) is not None:
                     session.lose(why)
                     self._sessions.remove(session)
-            unused = not self._left and all(not s.places and s.used_at + IDLE_S < now() for s in self._sessions)
-            self._ending = self._ending or unused
+            self._ending = self._ending or not (self._sessions or self._left)
             return self._ending
 
     def _pause_after(self, error: Exception) -> None:
-        explained = error if isinstance(error, PgschedError) else explain_error(error)  # type: ignore[arg-type]
-        if classify(error) in (Reaction.CONFIGURATION, Reaction.VALUE):
-            self._lose_all(str(explained))
-            return
+        """Pause before the next connection. What the sessions have is lost only when their time is over."""
         if not self._failures:
-            logger.warning("renewing leases again", error=str(explained))
+            warn("renewing leases again", error)
         self._failures += 1
-        self._note_cut_off(str(explained))
-        until = min(LONGEST_BACK_OFF_S, back_off_s(self._failures, FIRST_BACK_OFF_S))
-        self._bell.wait(None, until)
+        self._note_cut_off(str(error))
+        self._bell.wait(None, min(LONGEST_BACK_OFF_S, back_off_s(self._failures, FIRST_BACK_OFF_S)))
 
     def _note_cut_off(self, why: str | None) -> None:
         """Note that the database cannot be asked, or that it answers again, and wake whoever waits for that."""
-        if (self.cut_off is None) != (why is None):
-            self.cut_off = why
-            with self._lock:
-                sessions = list(self._sessions)
-            for session in sessions:
-                session.tell()
+        is_new, self.cut_off = (self.cut_off is None) != (why is None), why
+        with self._lock:
+            sessions = list(self._sessions) if is_new else []
+        for session in sessions:
+            session.losses.tell()
 
     def _lose_all(self, why: str) -> None:
         with self._lock:
@@ -147,83 +148,147 @@ class KeeperThread:
         listening: set[str] = set()
         while not self._is_over():
             with self._lock:
-                sessions, left = list(self._sessions), self._left[:100]
+                sessions = list(self._sessions)
+            answer_s = min((session.ttl_s / 6 for session in sessions), default=STATEMENT_S)
+            expect(conn, max(LEAST_ANSWER_S, min(STATEMENT_S, answer_s)))
+            if self.cut_off is not None:  # which sessions have survived?
+                for session in sessions:
+                    session.beat_at = 0.0
+            self._renew_due(conn, sessions)
+            self._note_cut_off(None)
             for session in sessions:
                 if listens and session.channel not in listening:
                     conn.execute(f"LISTEN {session.channel}".encode())
                     listening.add(session.channel)
-                    self._hint(session)
-                if session.beat_at <= now() or self.cut_off is not None:
-                    self._renew(conn, session)
-            for channel in self._bell.heard & listening:
-                self._bell.heard.discard(channel)
-                for session in sessions:
-                    if session.channel == channel:
-                        self._hint(session)
+                    with self._lock:
+                        session.places.hint_waiting()
+            self._hear(sessions)
             for session in sessions:
                 self._look(conn, session, listens)
-            for place in left:
-                locks.release(conn, place.name, place.token)
-                with self._lock:
-                    self._left.remove(place)
+                self._renew_due(conn, sessions)
+            self._give_back(conn, sessions)
+            self._end_unused(conn, sessions)
             self._failures = 0
-            self._note_cut_off(None)
             self._bell.wait(conn, self._next_at(sessions) - now())
 
-    def _hint(self, session: Session) -> None:
-        """Note that the lines of this session may have changed."""
+    def _hear(self, sessions: Iterable[Session]) -> None:
+        """Note which places the notifications name that have come."""
+        of_channel = {session.channel: session for session in sessions}
+        heard = list(self._bell.heard)
+        self._bell.heard.clear()
         with self._lock:
-            session.hints += 1
-            for place in session.places.values():
-                place.look_at = 0.0
+            for one in heard:
+                if (session := of_channel.get(one.channel)) is not None:
+                    session.places.hint(one.payload)
+
+    def _renew_due(self, conn: Connection[Any], sessions: Iterable[Session]) -> None:
+        """Renew those sessions whose time has come."""
+        for session in sessions:
+            if session.beat_at <= now() and session.lost is None and not self._tries(conn, self._renew, session):
+                session.beat_at = now() + min(LONGEST_BACK_OFF_S, session.ttl_s / 10)
 
     def _renew(self, conn: Connection[Any], session: Session) -> None:
         sent_at = now()
-        lives, losses = locks.renew_session(conn, session.token)
+        lives, newest_loss = locks.renew_session(conn, session.token)
         if not lives:
             session.lose("the database has ended its session, which was not renewed in time")
             return
         session.renewed(sent_at)
-        if losses != session.losses:
-            session.losses = losses
+        if newest_loss != session.newest_loss:
+            session.newest_loss = newest_loss
             with self._lock:
-                held = [place for place in session.places.values() if place.asked]
-            self._read(conn, session, held)
+                session.places.hint_granted()
 
     def _look(self, conn: Connection[Any], session: Session, listens: bool) -> None:
         """Ask for the places whose time has come: those that wait, and those of which something was heard."""
         with self._lock:
-            due = [p for p in session.places.values() if p.asked and p.look_at <= now() and (p.waits or not p.look_at)]
-        if due and session.lost is None:
-            self._read(conn, session, due)
-        if not listens:
-            for place in due:
-                place.look_at = min(place.look_at, now() + place.poll_s)
-                place.poll_s = min(LONGEST_POLL_S, 1.5 * place.poll_s)
+            due = [one for one in session.places.take_due(now(), locks.MOST_TOKENS) if not self._is_orphan(one)]
+        if not due or session.lost is not None:
+            return
+        if not self._tries(conn, self._read, session, due, listens):
+            with self._lock:
+                for place in due:
+                    place.look_at = now() + LONGEST_BACK_OFF_S
+                    if place.fence is not None:
+                        session.places.hint(place.mark)
 
-    def _read(self, conn: Connection[Any], session: Session, places: Iterable[Place]) -> None:
+    def _read(self, conn: Connection[Any], session: Session, places: list[Place], listens: bool) -> None:
         """Ask how it stands with these places."""
-        asked = list(places)
-        for start in range(0, len(asked), locks.MOST_TOKENS):
-            part = asked[start : start + locks.MOST_TOKENS]
-            found = {one.token: one for one in locks.read_leases(conn, session.token, [place.token for place in part])}
-            for place in part:
+        states = locks.read_leases(conn, session.token, [place.token for place in places], not listens)
+        found = {one.token: one for one in states}
+        with self._lock:
+            for place in places:
                 state = found.get(place.token)
+                if state is not None and state.fence is None:
+                    place.look_at = now() + pause_of(place, state, listens)
+                    continue
+                session.places.end_wait(place)
                 if state is None:
-                    place.take("somebody has taken it away (lock_break)")
-                elif state.fence is not None:
-                    place.look_at = now() + session.ttl_s
-                    if place.fence is None:
-                        place.granted(state.fence)
-                else:
-                    in_s = session.ttl_s / 3 if state.look_in_s is None else max(0.01, state.look_in_s)
-                    place.look_at = now() + min(in_s, session.ttl_s / 3)
+                    place.take("it was taken away (lock_break), or its session was ended")
+                elif place.fence is None and not self._is_orphan(place):
+                    place.granted(state.fence or 0)
+
+    def _is_orphan(self, place: Place) -> bool:
+        """Return whether nobody waits for a place, or holds it; then give it back."""
+        if place.fence is not None or not place.is_orphan():
+            return False
+        place.dropped = True
+        place.session.places.remove(place)
+        self._left.add(place)
+        return True
+
+    def _give_back(self, conn: Connection[Any], sessions: Iterable[Session]) -> None:
+        """Give back places whose callers could not."""
+        with self._lock:
+            due = self._left.due(GIVEN_BACK_AT_ONCE)
+        for one in due:
+            if any(session.beat_at <= now() for session in sessions):
+                return
+            succeeded = self._tries(conn, locks.give_back, one.place.name, one.place.token)
+            with self._lock:
+                (self._left.succeed if succeeded else self._left.fail)(one)
+
+    def _end_unused(self, conn: Connection[Any], sessions: Iterable[Session]) -> None:
+        """End sessions that have had no places for a while."""
+        for session in sessions:
+            with self._lock:
+                if session.places or session.used_at + IDLE_S > now() or session.lost is not None:
+                    continue
+                session.lose("it was not used")
+            locks.end_session(conn, session.token)
+
+    def _tries(self, conn: Connection[Any], call: Callable[..., object], *args: Any) -> bool:
+        """Make a call; return False where the database refused it, and the connection can be used on."""
+        try:
+            call(conn, *args)
+        except DatabaseError as error:
+            if not is_idle(conn):
+                raise
+            warn("a statement about leases failed, and is repeated", error)
+            return False
+        return True
 
     def _next_at(self, sessions: Iterable[Session]) -> float:
         """Return when there is something to do next, on the clock of leases."""
-        at = now() + IDLE_S
         with self._lock:
+            times = [now() + IDLE_S, self._left.next_at()]
             for session in sessions:
-                at = min(at, session.beat_at, session.deadline)
-                at = min([at, *(place.look_at for place in session.places.values() if place.waits)])
-        return at
+                unused_at = None if session.places else session.used_at + IDLE_S
+                times += [session.beat_at, session.deadline, session.places.next_look_at(), unused_at]
+        return min(time for time in times if time is not None)
+
+
+def pause_of(place: Place, state: LeaseState, listens: bool) -> float:
+    """Return after how many seconds to ask again for a place that waits."""
+    longest = place.session.ttl_s / 3
+    pause_s = longest if state.look_in_s is None else min(longest, max(0.01, state.look_in_s))
+    if listens:
+        return pause_s
+    poll_s, place.poll_s = place.poll_s, min(LONGEST_POLL_S, 1.5 * place.poll_s)
+    return min(pause_s, max(poll_s, POLL_PER_POSITION_S * (state.position or 1)))
+
+
+def warn(what: str, error: Exception) -> None:
+    """Log that something failed."""
+    explained = error if isinstance(error, PgschedError) else explain_error(error)  # type: ignore[arg-type]
+    logger.warning(what, error=str(explained))

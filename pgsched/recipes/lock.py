@@ -5,15 +5,17 @@ Invariant: of two grants of a lock the later one has the higher fence, and `asse
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from pgsched.db.callers.calls import call_on, call_on_async
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Contender
-from pgsched.errors import DatabaseUnreachable, PgschedError
-from pgsched.recipes.contending import AS_GIVEN, Contending, Given, GivingBack
+from pgsched.errors import LeaseLost, PgschedError
+from pgsched.recipes.contending import AS_GIVEN, Attempt, Contending, Given, LoopWaker
+from pgsched.recipes.places import Place
 from pgsched.recipes.session import now
 from pgsched.recipes.values import Seconds, check_wait
 
@@ -39,43 +41,44 @@ class Lock(Contending):
         return self._granted().fence or 0
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Whether it is held: granted, and not lost."""
-        return self._place is not None and self._place.fence is not None and self._place.lost is None
+        return self._place is not None and self._place.lost is None
 
     @property
     def lost(self) -> bool:
         """Whether it was granted, and is lost: another process may hold it."""
-        return self._place is not None and self._place.fence is not None and self._place.lost is not None
+        return self._place is not None and self._place.lost is not None
 
     def wait_lost(self, timeout: Seconds | None = None) -> bool:
         """Wait until it is lost, or given back; return False when the time is over."""
         place = self._granted()
-        return place.session.wait(lambda: place.lost is not None or self._place is not place, check_wait(timeout))
+        session = place.session
+        return session.losses.wait(
+            lambda: place.lost is not None or self._place is not place, session.pause_s, check_wait(timeout)
+        )
 
     async def wait_lost_async(self, timeout: Seconds | None = None) -> bool:
         """Wait like `wait_lost`, without blocking the event loop."""
         place = self._granted()
-        loop, changed = asyncio.get_running_loop(), asyncio.Event()
-
-        def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(changed.set)
-
+        changed = LoopWaker()
         until = None if (wait_s := check_wait(timeout)) is None else now() + wait_s
-        place.session.watch(wake)
+        place.session.losses.watch(changed.wake)
         try:
             while place.lost is None and self._place is place:
                 if until is not None and until <= now():
                     return False
-                left = place.session.deadline - now()
-                left = left if until is None else min(left, until - now())
-                changed.clear()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(changed.wait(), max(0.001, left))
+                left = place.session.pause_s()
+                await changed.wait(max(0.001, left if until is None else min(left, until - now())))
         finally:
-            place.session.unwatch(wake)
+            place.session.losses.unwatch(changed.wake)
         return True
+
+    def _granted(self) -> Place:
+        place = self._place
+        if place is None:
+            raise LeaseLost(f'"{self.name}" is not held: acquire it first')
+        return place
 
     # ---- acquire
 
@@ -87,25 +90,27 @@ class Lock(Contending):
         Raises TimeoutError, InputError where the object has a grant or waits for one, NotPermitted for a name of
         somebody else, and DatabaseUnreachable.
         """
-        until = self._begin(timeout)
+        attempt = Attempt()
         try:
-            while not self._has(self._enter(until)):
-                pass  # the session was lost while it waited: get in line again
+            until = self._begin(attempt, timeout)
+            while not attempt.granted:
+                self._enter(attempt, until)
+            return self
         except BaseException:
-            self._busy.release()
+            self._abandon(attempt)
             raise
-        return self
 
     async def acquire_async(self: Self, timeout: Seconds | Given | None = AS_GIVEN) -> Self:
         """Wait until it is granted: the asyncio form of `acquire`."""
-        until = self._begin(timeout)
+        attempt = Attempt()
         try:
-            while not self._has(await self._enter_async(until)):
-                pass
+            until = self._begin(attempt, timeout)
+            while not attempt.granted:
+                await self._enter_async(attempt, until)
+            return self
         except BaseException:
-            self._busy.release()
+            self._abandon(attempt)
             raise
-        return self
 
     def try_acquire(self) -> bool:
         """Acquire it if that needs no wait; return whether it is held."""
@@ -128,15 +133,20 @@ class Lock(Contending):
     def assert_held(self, connection: SyncConn) -> None:
         """Raise LeaseLost in your transaction unless this grant is held; it stays so until the transaction ends.
 
-        What the transaction writes is written by the holder, or not at all. Call it first in the transaction.
+        What the transaction writes is written by the holder, or not at all. Call it first in the transaction. Nobody
+        else gets the lock before the transaction ends, also if this lock is given back or lost: keep it short.
+
+        Raises InputError where the connection has no open transaction and commits each statement.
         """
-        fence = self.fence
-        self._keeper.database.call(connection, lambda conn: locks.assert_lock(conn, self.name, fence))
+        call_on(connection, self._asserting(), lasts=True)
 
     async def assert_held_async(self, connection: AsyncConn) -> None:
         """Raise LeaseLost in your transaction unless this grant is held: the asyncio form of `assert_held`."""
+        await call_on_async(connection, self._asserting(), lasts=True)
+
+    def _asserting(self) -> Callable[[Any], None]:
         fence = self.fence
-        await self._keeper.database.call_async(connection, lambda conn: locks.assert_lock(conn, self.name, fence))
+        return lambda conn: locks.assert_lock(conn, self.name, fence)
 
     def line(self, limit: int = 1000) -> list[Contender]:
         """Return who holds it and who waits for it, in their order."""
@@ -151,33 +161,28 @@ class Lock(Contending):
     def release(self) -> None:
         """Give it back. Raises LeaseLost where it was lost before, and InputError where nothing is held.
 
-        Raises DatabaseUnreachable where the database does not answer; then it is given back as soon as it does.
+        Raises DatabaseUnreachable and LockTimeout where it is unknown whether it was held until now. Then it is given
+        back as soon as possible.
         """
-        place = self._end()
-        self._keeper.remove(place, give_back=False)
-        giving = GivingBack(place)
-        if place.lost is not None:
-            self._keeper.remove(place, give_back=True)
-            raise place.lost_error()
+        attempt, place = self._granted_attempt()
         try:
-            giving.check(self._repeat(giving, place))
-        except DatabaseUnreachable:
-            self._keeper.remove(place, give_back=True)
+            giving_back = self._end(attempt, place)
+            giving_back.check(self._repeat(giving_back, place))
+        except BaseException:
+            self._abandon(attempt)
             raise
+        self._keeper.drop(place, released=True)
 
     async def release_async(self) -> None:
         """Give it back: the asyncio form of `release`."""
-        place = self._end()
-        self._keeper.remove(place, give_back=False)
-        giving = GivingBack(place)
-        if place.lost is not None:
-            self._keeper.remove(place, give_back=True)
-            raise place.lost_error()
+        attempt, place = self._granted_attempt()
         try:
-            giving.check(await self._repeat_async(giving, place))
-        except DatabaseUnreachable:
-            self._keeper.remove(place, give_back=True)
+            giving_back = self._end(attempt, place)
+            giving_back.check(await self._repeat_async(giving_back, place))
+        except BaseException:
+            self._abandon(attempt)
             raise
+        self._keeper.drop(place, released=True)
 
     def __enter__(self: Self) -> Self:
         """Acquire it."""

@@ -1,4 +1,4 @@
-"""A session of this process, and its places in the lines of locks.
+"""A session of this process: a lease that it renews for all that hangs on it.
 
 Invariant: a session counts as lost before the database can end it. Its deadline is reckoned from the moment in which
 its last renewal was sent, on a clock that goes on while the machine sleeps.
@@ -13,15 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from pgsched.errors import LeaseLost
+from pgsched.recipes.places import Places
 
 MARGIN = 0.1  # a part of the ttl, because clocks do not go equally fast
 LONGEST_MARGIN_S = 1.0
 BEATS = 3  # renewals in a ttl
 # While a machine sleeps, CLOCK_MONOTONIC stands still, and the leases in the database go on to their end.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+CLOSED = "the App was closed"
 
 
 def now() -> float:
@@ -38,25 +39,63 @@ def own_name() -> str:
     return f"{user}@{socket.gethostname()}:{os.getpid()}"[:200]
 
 
+class Losses:
+    """Wakes those who wait until something of a session is lost or given back."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._watchers: set[Callable[[], None]] = set()
+
+    def tell(self) -> None:
+        """Wake them."""
+        with self._changed:
+            self._changed.notify_all()
+        for watcher in list(self._watchers):
+            watcher()
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` after each loss, in the thread that notes it."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Call it no more."""
+        self._watchers.discard(watcher)
+
+    def wait(self, is_over: Callable[[], Any], pause_s: Callable[[], float], timeout_s: float | None) -> bool:
+        """Wait until `is_over` returns something true, which a loss may change; return False when the time is over.
+
+        `pause_s`: returns after how many seconds to look again, because the clock alone may have changed it.
+        """
+        until = None if timeout_s is None else now() + timeout_s
+        with self._changed:
+            while not is_over():
+                left = pause_s()
+                if until is not None:
+                    left = min(left, until - now())
+                    if until <= now():
+                        return False
+                self._changed.wait(max(0.001, left))
+        return True
+
+
 class Session:
     """A session: a lease that this process renews for all that hangs on it.
 
-    `losses`: how often somebody else has taken a place from it. `hints`: how often something may have changed in its
-    lines.
+    `newest_loss`: the fence of the newest grant that somebody else has taken from it. `used_at`, `beat_at`: when it was
+    last used, and when it is to be renewed next, on the clock of `now`.
     """
 
     def __init__(self, ttl_s: float) -> None:
         self.token = uuid4()
         self.ttl_s = ttl_s
         self.id = 0  # until it is open
-        self.losses = self.hints = 0
-        self.places: dict[UUID, Place] = {}
+        self.newest_loss: int | None = None
+        self.places = Places()
         self.used_at = self.beat_at = now()
+        self.losses = Losses()
         self._deadline = 0.0
         self._lost: str | None = None
         self._pid = os.getpid()
-        self._changed = threading.Condition()
-        self._watchers: set[Callable[[], None]] = set()
 
     @property
     def channel(self) -> str:
@@ -64,9 +103,14 @@ class Session:
         return f"pgsched_session_{self.id}"
 
     @property
+    def is_parents(self) -> bool:
+        """Whether it is the session of the process from which this one was forked."""
+        return self._pid != os.getpid()
+
+    @property
     def lost(self) -> str | None:
         """Why the session is lost; None while it lives."""
-        if self._pid != os.getpid():
+        if self.is_parents:
             return "this process was forked from the one that has it"
         if self._lost is None and now() >= self._deadline:
             return (
@@ -87,87 +131,11 @@ class Session:
 
     def lose(self, why: str) -> None:
         """Note that the session is lost, and wake whoever waits for that."""
-        with self._changed:
-            self._lost = self._lost or why
-        for place in list(self.places.values()):
+        self._lost = self._lost or why
+        for place in self.places.all():
             place.wake()
-        self.tell()
+        self.losses.tell()
 
-    def tell(self) -> None:
-        """Wake those who wait until something is lost."""
-        with self._changed:
-            self._changed.notify_all()
-        for watcher in list(self._watchers):
-            watcher()
-
-    def wait(self, is_over: Callable[[], Any], timeout_s: float | None) -> bool:
-        """Wait until `is_over` returns something true, which a loss may change; return False when the time is over."""
-        until = None if timeout_s is None else now() + timeout_s
-        with self._changed:
-            while not is_over():
-                left = self._deadline - now() if self._lost is None else 0.05
-                if until is not None:
-                    left = min(left, until - now())
-                    if until <= now():
-                        return False
-                self._changed.wait(max(0.001, left))
-        return True
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` after each loss, in the thread that notes it."""
-        self._watchers.add(watcher)
-
-    def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Call it no more."""
-        self._watchers.discard(watcher)
-
-
-class Place:
-    """A place in the line of a lock. `token`: names it in the database.
-
-    `fence`: the number of its grant; None while it waits. `look_at`: when to ask for it at the latest, on the clock of
-    `now`. `asked`: the database has answered the call that made it.
-    """
-
-    def __init__(self, session: Session, name: str, ready: Callable[[], None]) -> None:
-        self.token = uuid4()
-        self.session = session
-        self.name = name
-        self.fence: int | None = None
-        self.asked = False
-        self.look_at = 0.0
-        self.poll_s = 0.1  # the next pause, where no notifications come
-        self.hints = session.hints
-        self._taken: str | None = None
-        self._ready = ready
-
-    @property
-    def lost(self) -> str | None:
-        """Why it is lost; None while it is not."""
-        return self._taken or self.session.lost
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is in line and waits."""
-        return self.asked and self.fence is None and self._taken is None
-
-    def granted(self, fence: int) -> None:
-        """Note the grant, and let its caller go on."""
-        self.fence = fence
-        self.wake()
-
-    def take(self, why: str) -> None:
-        """Note that somebody has taken it away."""
-        self._taken = self._taken or why
-        self.wake()
-        self.session.tell()
-
-    def wake(self) -> None:
-        """Let its caller go on."""
-        self._ready()
-
-    def lost_error(self) -> LeaseLost:
-        """Return the error that says that it was lost, and why."""
-        return LeaseLost(
-            f'"{self.name}" is not held any more: {self.lost or "it was given to another"}; undo what you did under it'
-        )
+    def pause_s(self) -> float:
+        """Return after how many seconds to look whether it is lost: nobody may tell."""
+        return self._deadline - now() if self._lost is None else 0.05

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from pgsched.app.declarations import duration, text
+from pgsched.app.declarations import duration, integer, prose, text
 from pgsched.app.run_handle import seconds_of
 from pgsched.errors import InputError
 
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
 
+LONGEST_NOTE = 65536
+
 check_name = text(200)
+check_limit = integer(1, 10_000)
 
 
 def check_ttl(value: Seconds) -> float:
@@ -25,3 +28,11 @@ def check_ttl(value: Seconds) -> float:
 def check_wait(value: Seconds | None) -> float | None:
     """Return a time to wait in seconds; None: without limit. Raises InputError."""
     return seconds_of(duration(0)("timeout", value) if isinstance(value, str) else value)
+
+
+def check_note(value: str) -> str:
+    """Return what others read of a contender: text of up to 64 KiB. Raises InputError."""
+    found: str = prose(LONGEST_NOTE)("note", value)
+    if len(found.encode()) > LONGEST_NOTE:
+        raise InputError("note: longer than 64 KiB", "note")
+    return found

@@ -42,39 +42,45 @@ UNSEAL = "SELECT " + ", ".join(
 )
 
 
-def call_on(connection: Any, use_case: Callable[[Any], T]) -> T:
+def call_on(connection: Any, use_case: Callable[[Any], T], *, lasts: bool = False) -> T:
     """Call a use case with the caller's connection: of psycopg, SQLAlchemy (any driver) or Django.
 
-    Raises InputError for any other object.
+    `lasts`: what it does is to last until the caller's transaction ends.
+
+    Raises InputError for any other object; with `lasts`, also for a connection that commits by itself.
     """
     given = django_driver_connection(connection)
     if isinstance(given, Connection):
+        if lasts:
+            refuse_autocommit(given)
         if needs_begin(given):
             given.execute(BEGIN)
         with given.transaction(), sealed_session(given):
             return use_case(given)
     own = sync_sqlalchemy(given)
     if sqlalchemy.is_psycopg(own):
-        return call_on(sqlalchemy.psycopg_connection(own), use_case)
+        return call_on(sqlalchemy.psycopg_connection(own), use_case, lasts=lasts)
     with own.begin_nested():
         conn = ForeignConnection(send_by_sqlalchemy(own))
         with sealed_session(conn):
             return use_case(conn)
 
 
-async def call_on_async(connection: Any, use_case: Callable[[Any], T]) -> T:
+async def call_on_async(connection: Any, use_case: Callable[[Any], T], *, lasts: bool = False) -> T:
     """Call a use case in a thread, with the caller's asyncio connection: of psycopg or SQLAlchemy (any driver).
 
-    The event loop stays free. Raises InputError for any other object.
+    The event loop stays free. `lasts` and errors: as for `call_on`.
     """
     bridge = Bridge(asyncio.get_running_loop())
     if isinstance(connection, AsyncConnection):
+        if lasts:
+            refuse_autocommit(connection)
         if needs_begin(connection):
             await connection.execute(BEGIN)
         return await in_block(connection.transaction(), bridge, send_by_psycopg_async(connection, bridge), use_case)
     own = await async_sqlalchemy(connection)
     if sqlalchemy.is_psycopg(own):
-        return await call_on_async(await sqlalchemy.psycopg_connection_async(own), use_case)
+        return await call_on_async(await sqlalchemy.psycopg_connection_async(own), use_case, lasts=lasts)
     return await in_block(own.begin_nested(), bridge, send_by_async_sqlalchemy(own, bridge), use_case)
 
 
@@ -149,6 +155,15 @@ async def until_ended(bridge: Bridge, work: Coroutine[Any, Any, T]) -> T:
 def needs_begin(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
     """Check whether the caller's transaction begins now: then it is the caller's to end, and not our block's."""
     return not conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE
+
+
+def refuse_autocommit(conn: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Raise InputError for a connection that commits each statement: nothing lasts there."""
+    if conn.autocommit and conn.info.transaction_status == pq.TransactionStatus.IDLE:
+        raise InputError(
+            "connection: it commits by itself: open a transaction (`with conn.transaction():`), and call this inside",
+            "connection",
+        )
 
 
 @contextmanager

@@ -8,20 +8,30 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-from typing import Any
+from typing import Any, NamedTuple
 
-from pgsched.db.connection.connect import Connection
+from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.notifications import arrived_notifications
+
+LONGEST_PAYLOAD = 40  # characters: any role may notify on any channel
+
+
+class Heard(NamedTuple):
+    """A notification: its channel, and the beginning of its payload."""
+
+    channel: str
+    payload: str
 
 
 class Bell:
     """Wakes one thread.
 
-    `heard`: the channels of notifications that have come; the thread takes out what it has dealt with.
+    `heard`: the notifications that have come; the thread takes out what it has dealt with.
     """
 
     def __init__(self) -> None:
-        self.heard: set[str] = set()
+        self.heard: set[Heard] = set()
+        self._conn: Connection[Any] | None = None
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._write_end, False)
 
@@ -35,9 +45,20 @@ class Bell:
         os.close(self._read_end)
         os.close(self._write_end)
 
+    def abandon(self) -> None:
+        """Close in a child process the pipe, and the child's copy of the connection's socket.
+
+        The connection stays the parent's: nothing is sent. With the copy, the server would not see the parent's end.
+        """
+        self.close()
+        if self._conn is not None:
+            with contextlib.suppress(DatabaseError, OSError):
+                os.close(self._conn.fileno())
+
     def attach(self, conn: Connection[Any]) -> None:
         """Hear the notifications of this connection."""
-        conn.add_notify_handler(lambda one: self.heard.add(one.channel))
+        self._conn = conn
+        conn.add_notify_handler(lambda one: self.heard.add(Heard(one.channel, one.payload[:LONGEST_PAYLOAD])))
 
     def wait(self, conn: Connection[Any] | None, seconds: float) -> None:
         """Wait for a notification, for `ring`, or for so many seconds; do not wait if something is heard already.
@@ -59,4 +80,4 @@ class Bell:
                 self._hear(conn)
 
     def _hear(self, conn: Connection[Any]) -> None:
-        self.heard.update(channel for channel, _ in arrived_notifications(conn))
+        self.heard.update(Heard(name, payload[:LONGEST_PAYLOAD]) for name, payload in arrived_notifications(conn))

@@ -18,7 +18,6 @@ sessions = Table(
     need("opened_at", Instant),
     need("lease_until", Instant),
     Column("ended_at", Instant),
-    need("losses", BigInteger),
     UniqueConstraint("token", name="sessions_token_key"),
     Index("sessions_of_owner", "owner"),
 )
@@ -47,10 +46,18 @@ lock_places = Table(
     need("since", Instant),
     Column("give_up_at", Instant),
     Column("granted_at", Instant),
+    Column("left_at", Instant),
     UniqueConstraint("token", name="lock_places_token_key"),
     Index("lock_places_of_session", "session"),
     partial("lock_places_held", "lock", "fence", where="fence IS NOT NULL", unique=True),
     partial("lock_places_one_holder", "lock", where="fence IS NOT NULL AND mode = 'exclusive'", unique=True),
+)
+
+lock_losses = Table(
+    "lock_losses",
+    metadata,
+    Column("session", BigInteger, ForeignKey("pgsched.sessions.id", ondelete="CASCADE"), primary_key=True),
+    key("fence"),
 )
 
 name_grants = Table("name_grants", metadata, key("prefix", Text), key("role", Role))

@@ -15,12 +15,24 @@ from pgsched.db.connection.failures import back_off_s
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.kazoo.states import KazooState
 from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.session import Place, Session
+from pgsched.recipes.places import Place
+from pgsched.recipes.session import Session
 
 logger = log.get("kazoo")
 
 FIRST_BACK_OFF_S = 0.05
 LONGEST_BACK_OFF_S = 1.0
+
+
+class Pin:
+    """The caller of a place that stands in no line."""
+
+    def wake(self) -> None:
+        """Do nothing: the thread of the client hears of a loss by itself."""
+
+    def is_gone(self) -> bool:
+        """Return False: the place is there as long as the client is."""
+        return False
 
 
 class SessionFollower:
@@ -54,7 +66,7 @@ class SessionFollower:
         """Let the thread end, and wait for that, unless it is the caller."""
         self._stopping.set()
         if (session := self._session) is not None:
-            session.tell()
+            session.losses.tell()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -77,7 +89,7 @@ class SessionFollower:
 
     def _follow(self, session: Session) -> None:
         """Report how it stands with this session until it is lost."""
-        pin = Place(session, "the client", lambda: None)  # a session without places would end when it is idle
+        pin = Place(session, "the client", Pin())  # a session without places would end when it is idle
         self._keeper.add(pin)
         self._session = session
         state = ""
@@ -92,9 +104,9 @@ class SessionFollower:
                     state = present
                 if state == KazooState.LOST:
                     return
-                session.wait(partial(self._is_news, session, present), None)
+                session.losses.wait(partial(self._is_news, session, present), session.pause_s, None)
         finally:
-            self._keeper.remove(pin, give_back=False)
+            self._keeper.forget(pin)
 
     def _is_news(self, session: Session, known: str) -> bool:
         return self._stopping.is_set() or self._state_of(session) != known

@@ -55,7 +55,7 @@ class Contender:
     @property
     def is_acquired(self) -> bool:
         """Whether it is held: granted, and not lost."""
-        return self._grant is not None and self._grant.held
+        return self._grant is not None and self._grant.is_held
 
     @property
     def lost(self) -> bool:

@@ -127,7 +127,7 @@ def test_a_deadline_and_an_interrupt_end_the_repetitions() -> None:
     for options in ({"deadline": 0.0}, {"interrupt": lambda: True}):
         call, calls = failing(9, ConnectionLoss("away"))
         with pytest.raises(RetryFailedError):
-            KazooRetry(max_tries=-1, sleep_func=lambda _: None, **options)(call, 1)  # type: ignore[arg-type]
+            KazooRetry(max_tries=-1, sleep_func=lambda _: None, **options)(call, 1)
         assert len(calls) == 1
 
 

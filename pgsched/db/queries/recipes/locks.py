@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,7 @@ from pgsched.db.connection.failures import raise_explained
 from pgsched.db.rows import fetch, fetch_as, rows, value
 
 MOST_TOKENS = 1000  # places in one statement
+PATIENCE_S = 1.0  # how long the end of a session waits for others who have locked its lines
 
 
 class Answer(NamedTuple):
@@ -30,11 +32,15 @@ class Answer(NamedTuple):
 
 
 class LeaseState(NamedTuple):
-    """How it stands with one place of a session; see `Answer`."""
+    """How it stands with one place of a session; see `Answer`.
+
+    `position`: in line, at most 100; None: not asked for.
+    """
 
     token: UUID
     fence: int | None
     look_in_s: float | None
+    position: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +66,32 @@ def open_session(conn: Connection[Any], token: UUID, ttl_s: float, name: str) ->
     return int(rows(conn, "session_open", {"token": token, "ttl_s": ttl_s, "name": name})[0]["id"])
 
 
-def renew_session(conn: Connection[Any], token: UUID) -> tuple[bool, int]:
-    """Renew a session; return whether it lives, and how often somebody else has taken a place from it.
+def renew_session(conn: Connection[Any], token: UUID) -> tuple[bool, int | None]:
+    """Renew a session; return whether it lives, and the newest grant that somebody else has taken from it.
 
-    Raises the driver's errors, for the loop to classify; so does `read_leases`.
+    Raises the driver's errors, for the loop to classify; so do `read_leases` and `give_back`.
     """
     row = fetch(conn, "session_renew", {"token": token})[0]
-    return row["lives"], row["losses"] or 0
+    return row["lives"], row["newest_loss"]
 
 
 def end_session(conn: Connection[Any], token: UUID) -> None:
-    """End a session, and give back all that it has."""
+    """End a session, and give back all that it has. What others have locked for long is given on when they are done."""
     with raise_explained():
-        while value(conn, "session_end", {"token": token}):
-            pass
+        left: int | None = value(conn, "session_end", {"token": token})
+        until = time.monotonic() + PATIENCE_S
+        while left:
+            before, left = left, value(conn, "session_end", {"token": token})
+            if left and left >= before:
+                if time.monotonic() > until:
+                    return
+                time.sleep(0.05)
 
 
-def read_leases(conn: Connection[Any], session: UUID, tokens: Iterable[UUID]) -> list[LeaseState]:
+def read_leases(conn: Connection[Any], session: UUID, tokens: Iterable[UUID], positions: bool) -> list[LeaseState]:
     """Return how it stands with these places of a session. One that is missing in the answer is lost."""
-    return fetch_as(conn, LeaseState, "session_leases", {"session": session, "tokens": plain(tokens)})
+    params = {"session": session, "tokens": plain(tokens), "positions": positions}
+    return fetch_as(conn, LeaseState, "session_leases", params)
 
 
 def acquire(conn: Connection[Any], params: Row) -> Answer:
@@ -89,6 +102,11 @@ def acquire(conn: Connection[Any], params: Row) -> Answer:
 def release(conn: Connection[Any], name: str, token: UUID) -> bool:
     """Give a lock back or leave its line; return False where the place was lost before."""
     return bool(rows(conn, "lock_release", {"name": name, "token": token})[0]["released"])
+
+
+def give_back(conn: Connection[Any], name: str, token: UUID) -> None:
+    """Give a lock back or leave its line, if the place is there. Raises the driver's errors."""
+    fetch(conn, "lock_release", {"name": name, "token": token})
 
 
 def assert_lock(conn: Connection[Any], name: str, fence: int) -> None:
