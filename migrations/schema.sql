@@ -826,7 +826,7 @@ CREATE OR REPLACE FUNCTION pgsched.assert_lock(name text, fence bigint)
 AS $function$
 BEGIN
     -- before the row is locked: whoever holds a grant's row keeps its lock from others
-    PERFORM pgsched.refuse_others(format('lock "%s"', left(name, 200)), s.owner)
+    PERFORM pgsched.refuse_others(format('lock "%s"', left(p.lock, 200)), s.owner)
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND s.owner <> pgsched.caller();
     PERFORM FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
@@ -3724,10 +3724,11 @@ BEGIN
             END IF;
             UPDATE pgsched.locks k SET capacity = lock_acquire.capacity WHERE k.name = lock_acquire.name;
         END IF;
-        INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, give_up_at, fence, granted_at)
-        SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note,
-            CASE WHEN NOT alone THEN clock_timestamp() + wait END,
-            CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN clock_timestamp() END
+        INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, since, give_up_at, fence, granted_at)
+        SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note, c.moment,
+            CASE WHEN NOT alone THEN c.moment + wait END,
+            CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN c.moment END
+        FROM clock_timestamp() AS c(moment)
         RETURNING * INTO mine;
     END IF;
     IF mine.fence IS NULL THEN
