@@ -576,7 +576,7 @@ CREATE TABLE pgsched.store (
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT store_pkey PRIMARY KEY (key)
-);
+) WITH (fillfactor=70);
 
 CREATE TABLE pgsched.store_changes (
     root text COLLATE "C" NOT NULL,
@@ -593,6 +593,8 @@ CREATE TABLE pgsched.store_roots (
     version bigint NOT NULL DEFAULT 0,
     kept_after bigint NOT NULL DEFAULT 0,
     keys bigint NOT NULL DEFAULT 0,
+    look_at timestamp with time zone,
+    watched_until timestamp with time zone NOT NULL DEFAULT clock_timestamp() + '00:01:00'::interval,
     CONSTRAINT store_roots_pkey PRIMARY KEY (root)
 ) WITH (fillfactor=50);
 
@@ -1251,43 +1253,58 @@ CREATE OR REPLACE FUNCTION pgsched.barrier_enter(name text, token uuid, size int
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    member text := name || '/' || replace(token::text, '-', '');
+    key text := pgsched.barrier_key(name);
+    member text := key || '/' || replace(token::text, '-', '');
     state jsonb;
-    s pgsched.sessions;
-    mine pgsched.store;
-    inside jsonb;
+    changed jsonb;
+    of_session bigint;
+    alive bigint;
 BEGIN
     IF size IS NULL OR size NOT BETWEEN 1 AND 10000 THEN
         PERFORM pgsched.raise_bad_value(pgsched.out_of_range('size', size, 1, 10000), 'store');
-    ELSIF length(name) > 200 THEN
-        PERFORM pgsched.raise_bad_value('name: longer than 200 characters', 'store');
+    ELSIF token IS NULL OR session IS NULL THEN
+        PERFORM pgsched.raise_bad_value('token: neither it nor the session must be null', 'store');
     END IF;
-    state := pgsched.barrier_lock(name, size);
-    members := pgsched.barrier_members(name);
-    SELECT * INTO mine FROM pgsched.store k WHERE k.key = member;
-    IF mine.key IS NOT NULL THEN
+    PERFORM pgsched.check_value(note);
+    state := pgsched.barrier_lock(key);
+    open := (state -> 'open')::boolean;
+    members := pgsched.barrier_members(key);
+    SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = member;
+    IF FOUND THEN
         round := (state -> 'round')::bigint;
-        open := (state -> 'open')::boolean;
-        RETURN;
+        alive := pgsched.living_session(session);
+        IF of_session IS DISTINCT FROM alive THEN  -- the one with which it has entered is lost
+            PERFORM pgsched.store_write(pgsched.store_root(key), member, note, alive);
+        END IF;
+    ELSIF open THEN
+        open := false;
+    ELSE
+        IF members > 0 AND (state -> 'size')::integer <> size THEN
+            PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
+        END IF;
+        PERFORM pgsched.store_write(pgsched.store_root(key), member, note, pgsched.living_session(session));
+        members := members + 1;
+        open := members >= size;
+        round := (state -> 'round')::bigint;
+        changed := jsonb_build_object('size', size, 'round', round, 'open', open);
+        IF open OR changed <> state THEN
+            PERFORM pgsched.store_write(pgsched.store_root(key), key, changed, NULL);
+        END IF;
     END IF;
-    open := false;
-    IF (state -> 'open')::boolean THEN
-        RETURN;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barrier_key(name text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF name IS NULL OR length(name) NOT BETWEEN 1 AND 200 THEN
+        PERFORM pgsched.raise_bad_value(format('name: expected 1 to 200 characters, got %s', coalesce(length(name)::text, 'null')), 'store');
     END IF;
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = barrier_enter.session;
-    IF s.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
-        PERFORM pgsched.raise_session_ended();
-    END IF;
-    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
-    IF members > 0 AND (state -> 'size')::integer <> size THEN
-        PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
-    END IF;
-    PERFORM pgsched.store_write(pgsched.store_root(name), member, coalesce(note, 'null'), s.id);
-    members := members + 1;
-    open := members >= size;
-    state := jsonb_build_object('size', size, 'round', state -> 'round', 'open', open);
-    PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
-    round := (state -> 'round')::bigint;
+    PERFORM pgsched.check_key(name || '/barrier');
+    RETURN name || '/barrier';
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.barrier_leave(name text, token uuid, round bigint)
@@ -1296,17 +1313,18 @@ CREATE OR REPLACE FUNCTION pgsched.barrier_leave(name text, token uuid, round bi
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    member text := name || '/' || replace(token::text, '-', '');
-    state jsonb := pgsched.barrier_lock(name, NULL);
+    barrier text := pgsched.barrier_key(name);
+    state jsonb;
 BEGIN
-    IF EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
-        PERFORM pgsched.store_write(pgsched.store_root(name), member, NULL, NULL);
-        state := pgsched.barrier_lock(name, NULL);
+    PERFORM pgsched.kv_delete(barrier || '/' || replace(token::text, '-', ''));
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = barrier) THEN
+        RETURN true;  -- so that it makes no root, which would belong to the caller
     END IF;
+    state := pgsched.barrier_lock(barrier);
     RETURN (state -> 'round')::bigint > round OR NOT (state -> 'open')::boolean;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.barrier_lock(name text, size integer)
+CREATE OR REPLACE FUNCTION pgsched.barrier_lock(key text)
  RETURNS jsonb
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1314,31 +1332,60 @@ AS $function$
 DECLARE
     state jsonb;
 BEGIN
-    PERFORM pgsched.check_key(name);
-    PERFORM pgsched.commit_durably();
-    PERFORM pgsched.store_lock(pgsched.store_root(name));
-    PERFORM pgsched.check_key(name);
-    state := coalesce((SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.name), '{"round": 1, "open": false}');
-    IF jsonb_typeof(state) <> 'object' OR NOT state ?& ARRAY['round', 'open'] THEN
-        PERFORM pgsched.raise_bad_value(format('name: "%s" is a key of the store, and no barrier', name), 'store');
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    state := (SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.key);
+    IF NOT pgsched.is_barrier(state) THEN
+        PERFORM pgsched.raise_bad_value(format('name: the value of key "%s" is not that of a barrier: delete the key', key), 'store');
     END IF;
-    -- all members of an open round have gone, those by themselves whose sessions have ended: it is over
-    IF (state -> 'open')::boolean AND pgsched.barrier_members(name) = 0 THEN
-        state := jsonb_build_object('round', (state -> 'round')::bigint + 1, 'open', false);
-        PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
-    END IF;
-    RETURN state;
+    RETURN coalesce(state, '{"size": 0, "round": 1, "open": false}');
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.barrier_members(name text)
+CREATE OR REPLACE FUNCTION pgsched.barrier_members(key text)
  RETURNS bigint
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT count(*) FROM pgsched.store k
-    WHERE k.root = pgsched.store_root(name) AND k.key > (name || '/') COLLATE "C" AND k.key < (name || '0') COLLATE "C"
-      AND k.session IS NOT NULL
+    WHERE k.key > (barrier_members.key || '/') COLLATE "C" AND k.key < (barrier_members.key || '0') COLLATE "C" AND k.session IS NOT NULL
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barrier_withdraw(name text, token uuid)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    key text := pgsched.barrier_key(name);
+    member text := key || '/' || replace(token::text, '-', '');
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
+        RETURN true;
+    ELSIF (pgsched.barrier_lock(key) -> 'open')::boolean THEN
+        RETURN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member);
+    END IF;
+    PERFORM pgsched.kv_delete(member);
+    RETURN true;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.barriers_settle(root text, gone text[])
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    b record;
+BEGIN
+    FOR b IN SELECT k.key, k.value FROM pgsched.store k
+        WHERE k.key IN (SELECT left(g.key, -33) FROM unnest(gone) AS g(key) WHERE g.key ~ '/barrier/[0-9a-f]{32}$')
+          AND k.value -> 'open' = 'true' AND pgsched.is_barrier(k.value)
+        ORDER BY k.key
+    LOOP
+        IF pgsched.barrier_members(b.key) = 0 THEN
+            PERFORM pgsched.store_write(root, b.key, b.value || jsonb_build_object('round', (b.value -> 'round')::bigint + 1, 'open', false), NULL);
+        END IF;
+    END LOOP;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.bin_of(seconds double precision)
  RETURNS integer
@@ -1530,7 +1577,8 @@ CREATE OR REPLACE FUNCTION pgsched.check_key(key text)
 AS $function$
 BEGIN
     IF key IS NULL OR length(key) NOT BETWEEN 1 AND 256 OR starts_with(key, '/') THEN
-        PERFORM pgsched.raise_bad_value(format('key: expected 1 to 256 characters, the first of them no slash, got "%s"', left(key, 60)), 'store');
+        PERFORM pgsched.raise_bad_value(format('key: expected 1 to 256 characters, the first of them no slash, got %s',
+            coalesce('"' || left(key, 60) || '"', 'null')), 'store');
     END IF;
     PERFORM pgsched.check_name('key', left(key, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
 END $function$;
@@ -1573,6 +1621,28 @@ BEGIN
     END IF;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.check_prefix(prefix text)
+ RETURNS text
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    granted boolean;
+    mine boolean;
+BEGIN
+    SELECT count(*) > 0, coalesce(bool_or(pg_has_role(pgsched.caller(), o.oid, 'MEMBER')), false) INTO granted, mine
+    FROM pgsched.name_grants g LEFT JOIN pg_roles o ON o.rolname = g.role WHERE starts_with(g.prefix, check_prefix.prefix);
+    IF NOT mine AND pgsched.reads_all() AND NOT pgsched.may_use(left(prefix, 200),
+        (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(prefix)))
+    THEN
+        RETURN 'read';
+    ELSIF NOT mine THEN
+        PERFORM pgsched.check_key(prefix);
+    END IF;
+    RETURN CASE WHEN granted AND NOT pgsched.reads_all() THEN 'some' ELSE 'all' END;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.check_room(l pgsched.locks, owner name)
  RETURNS void
  LANGUAGE plpgsql
@@ -1585,6 +1655,19 @@ BEGIN
     ELSIF random() < 0.01 AND (SELECT count(*) FROM (
         SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
         PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.check_value(value jsonb)
+ RETURNS void
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF value IS NULL OR octet_length(value::text) > 65536 THEN
+        PERFORM pgsched.raise_bad_value(format('value: expected JSON of at most 64 KiB, got %s',
+            coalesce(octet_length(value::text) || ' bytes', 'null')), 'store');
     END IF;
 END $function$;
 
@@ -2698,6 +2781,18 @@ AS $function$
     SELECT from_date, until_date, reason FROM gone ORDER BY from_date
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.is_barrier(state jsonb)
+ RETURNS boolean
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN jsonb_typeof(state -> 'open') = 'boolean' AND jsonb_typeof(state -> 'round') = 'number'
+            AND jsonb_typeof(state -> 'size') = 'number'
+        THEN (state -> 'round')::numeric BETWEEN 1 AND 1000000000000 AND (state -> 'size')::numeric BETWEEN 0 AND 10000
+        ELSE state IS NULL END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.is_limited(queue text, concurrency_key text)
  RETURNS boolean
  LANGUAGE sql
@@ -3368,7 +3463,6 @@ BEGIN
     IF amount IS NULL OR amount::text IN ('NaN', 'Infinity', '-Infinity') OR length(amount::text) > 1000 THEN
         PERFORM pgsched.raise_bad_value(format('amount: expected a number, got %s', coalesce(left(amount::text, 60), 'null')), 'store');
     END IF;
-    PERFORM pgsched.commit_durably();
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
     SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key;
@@ -3376,39 +3470,47 @@ BEGIN
         PERFORM pgsched.raise_bad_value(format('key: "%s" is no number, but of type %s', key, jsonb_typeof(found.value)), 'store');
     END IF;
     total := coalesce(found.value::numeric, 0) + amount;
+    PERFORM pgsched.check_value(to_jsonb(total));
     PERFORM pgsched.store_write(pgsched.store_root(key), key, to_jsonb(total), found.session);
     RETURN total;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.kv_changes(prefix text, since bigint, most integer DEFAULT 1000)
- RETURNS TABLE(upto bigint, skipped boolean, version bigint, key text, value jsonb, changed_at timestamp with time zone)
+ RETURNS TABLE(upto bigint, skipped boolean, look_at timestamp with time zone, version bigint, key text, value jsonb, changed_at timestamp with time zone)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
     of_root text := pgsched.store_root(prefix);
+    may_see text := pgsched.check_prefix(prefix);
+    -- who may only read locks nothing
+    may_write boolean := may_see <> 'read' AND current_setting('transaction_read_only') = 'off';
+    o pgsched.store_roots;
 BEGIN
-    IF NOT pgsched.reads_all() THEN
-        PERFORM pgsched.check_key(prefix);
+    SELECT * INTO o FROM pgsched.store_roots r WHERE r.root = of_root;
+    IF may_write AND (o.look_at <= clock_timestamp() OR o.watched_until < clock_timestamp() + interval '30 s') THEN
+        PERFORM FROM pgsched.store_roots r WHERE r.root = of_root FOR NO KEY UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            PERFORM pgsched.store_lock(of_root);
+            UPDATE pgsched.store_roots r SET watched_until = clock_timestamp() + interval '1 min' WHERE r.root = of_root;
+        END IF;
     END IF;
-    IF EXISTS (SELECT FROM pgsched.store k WHERE k.root = of_root AND k.session IS NOT NULL AND NOT pgsched.session_lives(k.session))
-        AND EXISTS (SELECT FROM pgsched.store_roots o WHERE o.root = of_root FOR NO KEY UPDATE SKIP LOCKED) THEN
-        PERFORM pgsched.store_lock(of_root);
-    END IF;
-    -- one statement, so that version, changes and keys are those of one moment
+    -- one statement, so that version and changes are those of one moment
     RETURN QUERY
-    WITH r AS MATERIALIZED (
-        SELECT o.root, coalesce(since < o.kept_after, false) AS skipped,
-            CASE WHEN since >= o.kept_after THEN least(o.version, since + least(most, 1000)) ELSE o.version END AS upto
-        FROM pgsched.store_roots o WHERE o.root = of_root
+    WITH seen AS MATERIALIZED (
+        SELECT r.root, r.owner, coalesce(since NOT BETWEEN r.kept_after AND r.version, false) AS skips,
+            CASE WHEN since BETWEEN r.kept_after AND r.version
+                THEN least(r.version, since + greatest(1, least(most, 1000))) ELSE r.version END AS last,
+            greatest(least(r.look_at, r.watched_until - interval '30 s'),
+                clock_timestamp() + CASE WHEN may_write THEN interval '0.2 s' ELSE interval '1 s' END) AS next_look
+        FROM pgsched.store_roots r WHERE r.root = of_root
     )
-    SELECT coalesce(r.upto, 0), coalesce(r.skipped, false), x.version, x.key::text, x.value, x.changed_at
-    FROM (SELECT) one LEFT JOIN r ON true LEFT JOIN LATERAL (
-        SELECT k.version, k.key, k.value, k.changed_at FROM pgsched.store k
-        WHERE r.skipped AND k.root = r.root AND starts_with(k.key, prefix) AND pgsched.session_lives(k.session)
-        UNION ALL
+    SELECT coalesce(f.last, 0), coalesce(f.skips, since <> 0, false), coalesce(f.next_look, clock_timestamp() + interval '30 s'),
+        x.version, x.key::text, x.value, x.changed_at
+    FROM (SELECT) one LEFT JOIN seen f ON true LEFT JOIN LATERAL (
         SELECT c.version, c.key, c.value, c.changed_at FROM pgsched.store_changes c
-        WHERE NOT r.skipped AND c.root = r.root AND c.version > since AND c.version <= r.upto AND starts_with(c.key, prefix)
+        WHERE NOT f.skips AND c.root = f.root AND c.version > since AND c.version <= f.last AND starts_with(c.key, prefix)
+          AND (may_see <> 'some' OR pgsched.may_use(left(c.key, 200), f.owner))
     ) x ON true
     ORDER BY x.version;
 END $function$;
@@ -3422,7 +3524,9 @@ DECLARE
     found bigint;
 BEGIN
     PERFORM pgsched.check_key(key);
-    PERFORM pgsched.commit_durably();
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = kv_delete.key) THEN
+        RETURN NULL;  -- so that it makes no root, which would belong to the caller
+    END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
     SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key;
@@ -3449,18 +3553,30 @@ CREATE OR REPLACE FUNCTION pgsched.kv_list(prefix text DEFAULT ''::text, after t
  RETURNS TABLE(key text, value jsonb, version bigint, revision bigint, changed_at timestamp with time zone, bound boolean)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET plan_cache_mode TO 'force_custom_plan'
 AS $function$
 DECLARE
     beyond text := pgsched.after_prefix(prefix);
-    all_of_them boolean := pgsched.reads_all();
+    in_a_root boolean := strpos(prefix, '/') > 1;
+    everywhere boolean := NOT in_a_root AND pgsched.reads_all();
+    partly boolean;
+    roots text[];
 BEGIN
+    IF in_a_root THEN
+        partly := pgsched.check_prefix(prefix) = 'some';
+        roots := ARRAY[pgsched.store_root(prefix)];
+    ELSE
+        partly := NOT everywhere AND EXISTS (SELECT FROM pgsched.name_grants);
+        roots := CASE WHEN NOT everywhere THEN pgsched.roots_of_caller(prefix) END;
+    END IF;
     RETURN QUERY
     SELECT k.key::text, k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL
-    FROM pgsched.store k JOIN pgsched.store_roots r USING (root)
+    FROM pgsched.store k
     WHERE k.key >= prefix COLLATE "C" AND k.key > after COLLATE "C" AND (beyond IS NULL OR k.key < beyond COLLATE "C")
-      AND starts_with(k.key, prefix)
-      AND pgsched.session_lives(k.session) AND (all_of_them OR pgsched.may_use(k.key, r.owner))
-    ORDER BY k.key LIMIT least(most, 1000);
+      AND starts_with(k.key, prefix) AND (everywhere OR k.root = ANY (roots))
+      AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
+      AND (k.session IS NULL OR pgsched.session_lives(k.session))
+    ORDER BY k.key LIMIT greatest(0, least(most, 1000));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.kv_put(key text, value jsonb, expected bigint DEFAULT NULL::bigint, session uuid DEFAULT NULL::uuid)
@@ -3468,27 +3584,15 @@ CREATE OR REPLACE FUNCTION pgsched.kv_put(key text, value jsonb, expected bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-DECLARE
-    s pgsched.sessions;
 BEGIN
     PERFORM pgsched.check_key(key);
-    IF value IS NULL OR octet_length(value::text) > 65536 THEN
-        PERFORM pgsched.raise_bad_value(format('value: expected JSON of at most 64 KiB, got %s', coalesce(octet_length(value::text) || ' bytes', 'null')), 'store');
-    END IF;
-    PERFORM pgsched.commit_durably();
-    IF session IS NOT NULL THEN
-        SELECT * INTO s FROM pgsched.sessions o WHERE o.token = kv_put.session;
-        IF s.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
-            PERFORM pgsched.raise_session_ended();
-        END IF;
-        PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
-    END IF;
+    PERFORM pgsched.check_value(value);
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);  -- its owner is certain now
-    IF expected IS DISTINCT FROM coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key), 0) AND expected IS NOT NULL THEN
+    IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key), 0) THEN
         RETURN NULL;
     END IF;
-    RETURN pgsched.store_write(pgsched.store_root(key), key, value, s.id);
+    RETURN pgsched.store_write(pgsched.store_root(key), key, value, pgsched.living_session(session));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.last_error(r pgsched.runs)
@@ -3661,6 +3765,27 @@ AS $function$
             Pacific Samoa'
     END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.living_session(token uuid)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    s pgsched.sessions;
+BEGIN
+    IF token IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pgsched.refuse_others('the session', o.owner) FROM pgsched.sessions o
+    WHERE o.token = living_session.token AND o.owner <> pgsched.caller();
+    SELECT * INTO s FROM pgsched.sessions o
+    WHERE o.token = living_session.token AND o.ended_at IS NULL AND o.lease_until > clock_timestamp() FOR KEY SHARE;
+    IF s.id IS NULL THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+    RETURN s.id;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '00:00:30'::interval, wait interval DEFAULT '00:00:00'::interval, mode text DEFAULT 'exclusive'::text, capacity integer DEFAULT NULL::integer, note text DEFAULT NULL::text, session uuid DEFAULT NULL::uuid, OUT fence bigint, OUT place bigint, OUT lease_until timestamp with time zone, OUT look_at timestamp with time zone)
  RETURNS record
@@ -4896,6 +5021,8 @@ BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
+    -- so that nobody takes a version that was given before the restore for one that is given after it
+    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296;
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $function$;
 
@@ -5000,6 +5127,22 @@ BEGIN
     END IF;
     PERFORM pgsched.note('revoked', 'names', revoke_names.prefix, jsonb_build_object('role', revoke_names.role));
     RETURN true;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.roots_of_caller(prefix text)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    roles name[] := ARRAY(SELECT r.rolname FROM pg_roles r WHERE pg_has_role(pgsched.caller(), r.oid, 'MEMBER'));
+BEGIN
+    RETURN ARRAY(
+        SELECT r.root FROM pgsched.store_roots r WHERE r.owner = ANY (roles) AND starts_with(r.root, roots_of_caller.prefix)
+        UNION SELECT r.root FROM pgsched.name_grants g JOIN pgsched.store_roots r
+            ON starts_with(r.root, g.prefix) OR starts_with(g.prefix, r.root || '/')
+        WHERE g.role = ANY (roles) AND starts_with(r.root, roots_of_caller.prefix));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.row_of_slot(job_id bigint, slot timestamp with time zone)
@@ -5711,9 +5854,10 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pgsched.leave_lines(ARRAY[s.id]);
-    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LIMIT 100 LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
+        PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
     left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
@@ -5968,6 +6112,25 @@ AS $function$
     END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.store_advance(root text, count bigint, added bigint)
+ RETURNS pgsched.store_roots
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.store_roots;
+BEGIN
+    UPDATE pgsched.store_roots o SET version = o.version + count, keys = o.keys + added, kept_after = CASE
+        WHEN o.version + count - o.kept_after >= 1100 THEN o.version + count - 1000 ELSE o.kept_after END
+    WHERE o.root = store_advance.root RETURNING * INTO r;
+    IF r.version - r.kept_after = 1000 THEN
+        DELETE FROM pgsched.store_changes c WHERE c.root = r.root AND c.version <= r.kept_after;
+    END IF;
+    -- commits that notify follow one another, in the whole server; so nobody notifies who is not listened to
+    PERFORM pgsched.notify(pgsched.store_channel(r.root), '') WHERE r.watched_until > clock_timestamp();
+    RETURN r;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.store_channel(root text)
  RETURNS text
  LANGUAGE sql
@@ -5977,37 +6140,64 @@ AS $function$
     SELECT 'pgsched_store_' || md5(root)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.store_drop(root text, sessions bigint[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    r pgsched.store_roots;
+    gone text[];
+    count bigint;
+BEGIN
+    IF cardinality(sessions) = 0 THEN
+        RETURN 0;
+    END IF;
+    WITH deleted AS (DELETE FROM pgsched.store k WHERE k.root = store_drop.root AND k.session = ANY (sessions) RETURNING k.key)
+    SELECT array_agg(d.key ORDER BY d.key) INTO gone FROM deleted d;
+    count := coalesce(cardinality(gone), 0);
+    IF count > 0 THEN
+        r := pgsched.store_advance(store_drop.root, count, -count);
+        INSERT INTO pgsched.store_changes (root, version, key)
+        SELECT r.root, r.version - count + g.n, g.key FROM unnest(gone) WITH ORDINALITY AS g(key, n)
+        WHERE r.version - count + g.n > r.kept_after;
+        PERFORM pgsched.barriers_settle(store_drop.root, gone);
+    END IF;
+    RETURN count;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.store_forget(root text)
  RETURNS void
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-DECLARE
-    gone text;
 BEGIN
-    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL) THEN
-        RETURN;
-    END IF;
+    -- a renewal that was sent in time and is not committed yet has locked the row
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id IN (
         SELECT e.id FROM pgsched.sessions e
         WHERE e.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
           AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED);
-    FOR gone IN SELECT k.key FROM pgsched.store k JOIN pgsched.sessions s ON s.id = k.session
-        WHERE k.root = store_forget.root AND k.session IS NOT NULL AND s.ended_at IS NOT NULL ORDER BY k.key LOOP
-        PERFORM pgsched.store_write(store_forget.root, gone, NULL, NULL);
-    END LOOP;
+    PERFORM pgsched.store_drop(store_forget.root, ARRAY(
+        SELECT s.id FROM pgsched.sessions s
+        WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
+          AND s.ended_at IS NOT NULL));
+    UPDATE pgsched.store_roots o SET look_at = (
+        SELECT min(s.lease_until) FROM pgsched.sessions s
+        WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL))
+    WHERE o.root = store_forget.root;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.store_lock(root text)
- RETURNS pgsched.store_roots
+ RETURNS void
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
     r pgsched.store_roots;
 BEGIN
+    PERFORM pgsched.commit_durably();
     LOOP
-        UPDATE pgsched.store_roots o SET keys = o.keys WHERE o.root = store_lock.root RETURNING * INTO r;
+        SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
         IF (SELECT count(*) FROM (SELECT FROM pgsched.store_roots o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
             PERFORM pgsched.raise_bad_value(format('key: role "%s" has 10000 first elements of keys, and may have no more: use'
@@ -6015,9 +6205,9 @@ BEGIN
         END IF;
         INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
     END LOOP;
-    PERFORM pgsched.store_forget(store_lock.root);
-    SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root;
-    RETURN r;
+    IF r.look_at <= clock_timestamp() THEN
+        PERFORM pgsched.store_forget(store_lock.root);
+    END IF;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.store_root(key text)
@@ -6044,7 +6234,7 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = store_write.key) THEN
         added := 1;
     END IF;
-    UPDATE pgsched.store_roots o SET version = o.version + 1, keys = o.keys + added WHERE o.root = store_write.root RETURNING * INTO r;
+    r := pgsched.store_advance(root, 1, added);
     IF added = 1 AND r.keys > 100000 THEN
         PERFORM pgsched.raise_bad_value(format('key: there are 100000 keys under "%s", and can be no more', root), 'store');
     END IF;
@@ -6054,13 +6244,14 @@ BEGIN
         ON CONFLICT ON CONSTRAINT store_pkey DO UPDATE SET value = EXCLUDED.value, version = EXCLUDED.version,
             revision = k.revision + 1, session = EXCLUDED.session, changed_at = clock_timestamp();
     END IF;
-    INSERT INTO pgsched.store_changes (root, version, key, value) VALUES (r.root, r.version, store_write.key, store_write.value);
-    -- the last 1,000 changes are kept, and up to 100 more, so that not each change deletes one
-    IF r.version - r.kept_after >= 1100 THEN
-        DELETE FROM pgsched.store_changes c WHERE c.root = r.root AND c.version <= r.version - 1000;
-        UPDATE pgsched.store_roots o SET kept_after = r.version - 1000 WHERE o.root = r.root;
+    IF session IS NOT NULL THEN
+        UPDATE pgsched.store_roots o SET look_at = s.lease_until FROM pgsched.sessions s
+        WHERE o.root = r.root AND s.id = store_write.session AND (o.look_at IS NULL OR o.look_at > s.lease_until);
     END IF;
-    PERFORM pgsched.notify(pgsched.store_channel(r.root), '');
+    INSERT INTO pgsched.store_changes (root, version, key, value) VALUES (r.root, r.version, store_write.key, store_write.value);
+    IF value IS NULL THEN
+        PERFORM pgsched.barriers_settle(r.root, ARRAY[key]);
+    END IF;
     RETURN r.version;
 END $function$;
 
@@ -6081,7 +6272,9 @@ AS $function$
 DECLARE
     found bigint[];
     one text;
+    dropped bigint := 0;
 BEGIN
+    PERFORM pgsched.commit_durably();
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
@@ -6093,7 +6286,8 @@ BEGIN
     PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM pgsched.store_lock(one);
+        dropped := dropped + pgsched.store_drop(one, found);
+        EXIT WHEN dropped > 1000;  -- the rest the next time
     END LOOP;
     PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);
@@ -6816,7 +7010,7 @@ CREATE UNIQUE INDEX runs_unique_key ON pgsched.runs USING btree (unique_key) WHE
 CREATE INDEX runs_waiting ON pgsched.runs USING btree (available_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX runs_waiting_of_job ON pgsched.runs USING btree (job_id, scheduled_at, id) WHERE phase = 0 AND ready_at IS NULL;
 CREATE INDEX sessions_of_owner ON pgsched.sessions USING btree (owner);
-CREATE INDEX store_bound ON pgsched.store USING btree (root) WHERE session IS NOT NULL;
+CREATE INDEX store_bound ON pgsched.store USING btree (root, session) WHERE session IS NOT NULL;
 CREATE INDEX store_of_root ON pgsched.store USING btree (root);
 CREATE INDEX store_of_session ON pgsched.store USING btree (session) WHERE session IS NOT NULL;
 CREATE INDEX store_roots_of_owner ON pgsched.store_roots USING btree (owner);
@@ -7133,6 +7327,8 @@ COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root firs
 COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';
 COMMENT ON COLUMN pgsched.store_roots.kept_after IS 'Changes up to this version are not kept any more.';
 COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under this root.';
+COMMENT ON COLUMN pgsched.store_roots.look_at IS 'Before this time no session ends, unless it is ended, to which keys under this root are bound.';
+COMMENT ON COLUMN pgsched.store_roots.watched_until IS 'Changes are notified until this time: somebody watches the root.';
 COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
 COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
 COMMENT ON COLUMN pgsched.tasks.app IS 'The app whose worker registered it.';

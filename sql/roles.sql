@@ -200,8 +200,10 @@ ALTER FUNCTION pgsched.kv_list(text, text, integer) SECURITY DEFINER;
 ALTER FUNCTION pgsched.kv_changes(text, bigint, integer) SECURITY DEFINER;
 ALTER FUNCTION pgsched.barrier_enter(text, uuid, integer, uuid, jsonb) SECURITY DEFINER;
 ALTER FUNCTION pgsched.barrier_leave(text, uuid, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.barrier_withdraw(text, uuid) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv_delete(text, bigint), pgsched.kv_add(text, numeric),
-        pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint)
+        pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint),
+        pgsched.barrier_withdraw(text, uuid)
     FROM pgsched_viewer;  -- who writes nothing
 -- Ends sessions that nobody renews. What it ends depends on the clock only.
 ALTER FUNCTION pgsched.sweep_sessions(integer, name) SECURITY DEFINER;

@@ -181,9 +181,10 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pgsched.leave_lines(ARRAY[s.id]);
-    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
+    FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LIMIT 100 LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
         PERFORM pgsched.store_lock(one);
+        PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
     left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
@@ -198,7 +199,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found bigint[];
     one text;
+    dropped bigint := 0;
 BEGIN
+    PERFORM pgsched.commit_durably();
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
@@ -210,7 +213,8 @@ BEGIN
     PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM pgsched.store_lock(one);
+        dropped := dropped + pgsched.store_drop(one, found);
+        EXIT WHEN dropped > 1000;  -- the rest the next time
     END LOOP;
     PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);
@@ -224,6 +228,8 @@ BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
+    -- so that nobody takes a version that was given before the restore for one that is given after it
+    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296;
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $$;
 

@@ -1,90 +1,139 @@
--- Double barriers: n members start together and end together. The state of one is a key of the store, {"size", "round", "open"};
--- its members are keys below it, bound to their sessions. A round is closed, then open, then over.
+-- Double barriers: n members start together and end together. The state of one is the key NAME/barrier of the store, with
+-- {"size", "round", "open"}; its members are the keys below it, bound to their sessions. A round is closed, then open, then
+-- over: the next one begins. Invariant: an open round has a member.
 
--- Locks a barrier and returns its state; without the members whose sessions have ended.
-CREATE FUNCTION pgsched.barrier_lock(name text, size integer) RETURNS jsonb
+-- The key of a double barrier. Refuses names that are none, or that the caller may not use.
+CREATE FUNCTION pgsched.barrier_key(name text) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF name IS NULL OR length(name) NOT BETWEEN 1 AND 200 THEN
+        PERFORM pgsched.raise_bad_value(format('name: expected 1 to 200 characters, got %s', coalesce(length(name)::text, 'null')), 'store');
+    END IF;
+    PERFORM pgsched.check_key(name || '/barrier');
+    RETURN name || '/barrier';
+END $$;
+
+-- Locks a double barrier, and returns its state.
+CREATE FUNCTION pgsched.barrier_lock(key text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     state jsonb;
 BEGIN
-    PERFORM pgsched.check_key(name);
-    PERFORM pgsched.commit_durably();
-    PERFORM pgsched.store_lock(pgsched.store_root(name));
-    PERFORM pgsched.check_key(name);
-    state := coalesce((SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.name), '{"round": 1, "open": false}');
-    IF jsonb_typeof(state) <> 'object' OR NOT state ?& ARRAY['round', 'open'] THEN
-        PERFORM pgsched.raise_bad_value(format('name: "%s" is a key of the store, and no barrier', name), 'store');
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    state := (SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.key);
+    IF NOT pgsched.is_barrier(state) THEN
+        PERFORM pgsched.raise_bad_value(format('name: the value of key "%s" is not that of a barrier: delete the key', key), 'store');
     END IF;
-    -- all members of an open round have gone, those by themselves whose sessions have ended: it is over
-    IF (state -> 'open')::boolean AND pgsched.barrier_members(name) = 0 THEN
-        state := jsonb_build_object('round', (state -> 'round')::bigint + 1, 'open', false);
-        PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
-    END IF;
-    RETURN state;
+    RETURN coalesce(state, '{"size": 0, "round": 1, "open": false}');
 END $$;
 
-CREATE FUNCTION pgsched.barrier_members(name text) RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT count(*) FROM pgsched.store k
-    WHERE k.root = pgsched.store_root(name) AND k.key > (name || '/') COLLATE "C" AND k.key < (name || '0') COLLATE "C"
-      AND k.session IS NOT NULL
+CREATE FUNCTION pgsched.is_barrier(state jsonb) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN jsonb_typeof(state -> 'open') = 'boolean' AND jsonb_typeof(state -> 'round') = 'number'
+            AND jsonb_typeof(state -> 'size') = 'number'
+        THEN (state -> 'round')::numeric BETWEEN 1 AND 1000000000000 AND (state -> 'size')::numeric BETWEEN 0 AND 10000
+        ELSE state IS NULL END
 $$;
 
+CREATE FUNCTION pgsched.barrier_members(key text) RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*) FROM pgsched.store k
+    WHERE k.key > (barrier_members.key || '/') COLLATE "C" AND k.key < (barrier_members.key || '0') COLLATE "C" AND k.session IS NOT NULL
+$$;
+
+-- Keys under a root that the caller has locked were deleted: rounds whose last member has gone are over.
+CREATE FUNCTION pgsched.barriers_settle(root text, gone text[]) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    b record;
+BEGIN
+    FOR b IN SELECT k.key, k.value FROM pgsched.store k
+        WHERE k.key IN (SELECT left(g.key, -33) FROM unnest(gone) AS g(key) WHERE g.key ~ '/barrier/[0-9a-f]{32}$')
+          AND k.value -> 'open' = 'true' AND pgsched.is_barrier(k.value)
+        ORDER BY k.key
+    LOOP
+        IF pgsched.barrier_members(b.key) = 0 THEN
+            PERFORM pgsched.store_write(root, b.key, b.value || jsonb_build_object('round', (b.value -> 'round')::bigint + 1, 'open', false), NULL);
+        END IF;
+    END LOOP;
+END $$;
+
 -- Enters a double barrier of this size, with a token that the caller has chosen; asked again with it, it says how it stands.
--- `round`: null while the members of the round before have not all left. `open`: as many have entered as the barrier's size.
+--   round     null: not inside, because not all members of the round before have left
+--   open      as many have entered as the barrier's size
+-- Who waits watches the key NAME/barrier (kv_changes): it changes when a round opens and when it is over.
 CREATE FUNCTION pgsched.barrier_enter(name text, token uuid, size integer, session uuid, note jsonb DEFAULT 'null',
     OUT round bigint, OUT open boolean, OUT members bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    member text := name || '/' || replace(token::text, '-', '');
+    key text := pgsched.barrier_key(name);
+    member text := key || '/' || replace(token::text, '-', '');
     state jsonb;
-    s pgsched.sessions;
-    mine pgsched.store;
-    inside jsonb;
+    changed jsonb;
+    of_session bigint;
+    alive bigint;
 BEGIN
     IF size IS NULL OR size NOT BETWEEN 1 AND 10000 THEN
         PERFORM pgsched.raise_bad_value(pgsched.out_of_range('size', size, 1, 10000), 'store');
-    ELSIF length(name) > 200 THEN
-        PERFORM pgsched.raise_bad_value('name: longer than 200 characters', 'store');
+    ELSIF token IS NULL OR session IS NULL THEN
+        PERFORM pgsched.raise_bad_value('token: neither it nor the session must be null', 'store');
     END IF;
-    state := pgsched.barrier_lock(name, size);
-    members := pgsched.barrier_members(name);
-    SELECT * INTO mine FROM pgsched.store k WHERE k.key = member;
-    IF mine.key IS NOT NULL THEN
+    PERFORM pgsched.check_value(note);
+    state := pgsched.barrier_lock(key);
+    open := (state -> 'open')::boolean;
+    members := pgsched.barrier_members(key);
+    SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = member;
+    IF FOUND THEN
         round := (state -> 'round')::bigint;
-        open := (state -> 'open')::boolean;
-        RETURN;
+        alive := pgsched.living_session(session);
+        IF of_session IS DISTINCT FROM alive THEN  -- the one with which it has entered is lost
+            PERFORM pgsched.store_write(pgsched.store_root(key), member, note, alive);
+        END IF;
+    ELSIF open THEN
+        open := false;
+    ELSE
+        IF members > 0 AND (state -> 'size')::integer <> size THEN
+            PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
+        END IF;
+        PERFORM pgsched.store_write(pgsched.store_root(key), member, note, pgsched.living_session(session));
+        members := members + 1;
+        open := members >= size;
+        round := (state -> 'round')::bigint;
+        changed := jsonb_build_object('size', size, 'round', round, 'open', open);
+        IF open OR changed <> state THEN
+            PERFORM pgsched.store_write(pgsched.store_root(key), key, changed, NULL);
+        END IF;
     END IF;
-    open := false;
-    IF (state -> 'open')::boolean THEN
-        RETURN;
-    END IF;
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = barrier_enter.session;
-    IF s.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
-        PERFORM pgsched.raise_session_ended();
-    END IF;
-    PERFORM pgsched.refuse_others('the session', s.owner) WHERE s.owner <> pgsched.caller();
-    IF members > 0 AND (state -> 'size')::integer <> size THEN
-        PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
-    END IF;
-    PERFORM pgsched.store_write(pgsched.store_root(name), member, coalesce(note, 'null'), s.id);
-    members := members + 1;
-    open := members >= size;
-    state := jsonb_build_object('size', size, 'round', state -> 'round', 'open', open);
-    PERFORM pgsched.store_write(pgsched.store_root(name), name, state, NULL);
-    round := (state -> 'round')::bigint;
 END $$;
 
 -- Leaves a double barrier; returns whether all members of that round have left. Called again, it says how it stands.
 CREATE FUNCTION pgsched.barrier_leave(name text, token uuid, round bigint) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    member text := name || '/' || replace(token::text, '-', '');
-    state jsonb := pgsched.barrier_lock(name, NULL);
+    barrier text := pgsched.barrier_key(name);
+    state jsonb;
 BEGIN
-    IF EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
-        PERFORM pgsched.store_write(pgsched.store_root(name), member, NULL, NULL);
-        state := pgsched.barrier_lock(name, NULL);
+    PERFORM pgsched.kv_delete(barrier || '/' || replace(token::text, '-', ''));
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = barrier) THEN
+        RETURN true;  -- so that it makes no root, which would belong to the caller
     END IF;
+    state := pgsched.barrier_lock(barrier);
     RETURN (state -> 'round')::bigint > round OR NOT (state -> 'open')::boolean;
+END $$;
+
+-- Gives up waiting for a double barrier to open. False: it has opened, with the caller inside, who goes on or leaves.
+CREATE FUNCTION pgsched.barrier_withdraw(name text, token uuid) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    key text := pgsched.barrier_key(name);
+    member text := key || '/' || replace(token::text, '-', '');
+BEGIN
+    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
+        RETURN true;
+    ELSIF (pgsched.barrier_lock(key) -> 'open')::boolean THEN
+        RETURN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member);
+    END IF;
+    PERFORM pgsched.kv_delete(member);
+    RETURN true;
 END $$;

@@ -1,23 +1,30 @@
-"""The methods of an App for coordination: locks, semaphores and elections."""
+"""The methods of an App for coordination: locks, elections, values, watches, parties and barriers."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pgsched.app.base import AppBase
 
 if TYPE_CHECKING:
+    from pgsched.recipes.barrier import Barrier
+    from pgsched.recipes.double_barrier import DoubleBarrier
     from pgsched.recipes.election import Election
     from pgsched.recipes.keeper import Keeper
     from pgsched.recipes.lock import Lock
+    from pgsched.recipes.party import Party
+    from pgsched.recipes.shared_values import Counter, Value
+    from pgsched.recipes.store import Store
     from pgsched.recipes.values import Seconds
+    from pgsched.recipes.watch import Watch
+    from pgsched.recipes.watches import Watches
 
 _lock = threading.RLock()
 
 
 class Coordination(AppBase):
-    """The part of App by which programs coordinate. What it returns opens a session when it is first used.
+    """The part of App by which programs coordinate. What hangs on a session opens one when it is first used.
 
     `ttl`: how long others wait for a process that has died or is cut off; seconds, a timedelta or a text. All that has
     the same ttl hangs on one session, which is renewed three times in a ttl. `timeout`: how long `with` and `acquire`
@@ -25,6 +32,8 @@ class Coordination(AppBase):
     """
 
     _own_keeper: Keeper | None = None
+    _own_watches: Watches | None = None
+    _own_store: Store | None = None
 
     def lock(self, name: str, *, ttl: Seconds = 30, timeout: Seconds | None = None, note: str | None = None) -> Lock:
         """Return a lock, which one process holds at a time. `name`: up to 200 characters."""
@@ -64,8 +73,60 @@ class Coordination(AppBase):
 
         return Election(self._keeper, name, ttl=ttl, timeout=timeout, note=note)
 
+    @property
+    def kv(self) -> Store:
+        """Small values under keys that are paths, with versions. The other recipes below keep theirs here, too."""
+        from pgsched.recipes.store import Store
+
+        with _lock:
+            if self._own_store is None:
+                self._own_store = Store(self._keeper)
+            return self._own_store
+
+    def value(self, name: str) -> Value:
+        """Return a value that programs share. `name`: up to 200 characters; it is the key in `kv`."""
+        from pgsched.recipes.shared_values import Value
+
+        return Value(self.kv, name)
+
+    def counter(self, name: str) -> Counter:
+        """Return a number that programs add to. `name`: up to 200 characters; it is the key in `kv`."""
+        from pgsched.recipes.shared_values import Counter
+
+        return Counter(self._keeper, name)
+
+    def watch(self, prefix: str, *, since: int | None = None, timeout: Seconds | None = None) -> Watch:
+        """Return the changes of keys with this prefix, for `for` and `async for`.
+
+        `prefix`: its first element is a whole one, as in `payments` or `payments/rates/`. `since`: begin with the
+        changes after this version; None: with those from now on. `timeout`: how long to wait for each change.
+        """
+        from pgsched.recipes.watch import Watch
+
+        return Watch(self._watches, prefix, since=since, timeout=timeout)
+
+    def party(self, name: str, *, data: Any = None, ttl: Seconds = 30) -> Party:
+        """Return a party, whose members see each other. `data`: what others read of this member, up to 64 KiB."""
+        from pgsched.recipes.party import Party
+
+        return Party(self._keeper, self.kv, name, data=data, ttl=ttl)
+
+    def barrier(self, name: str) -> Barrier:
+        """Return a barrier, at which all wait until it is removed. `name`: the key in `kv`, up to 200 characters."""
+        from pgsched.recipes.barrier import Barrier
+
+        return Barrier(self._watches, self.kv, name)
+
+    def double_barrier(
+        self, name: str, size: int, *, ttl: Seconds = 30, timeout: Seconds | None = None
+    ) -> DoubleBarrier:
+        """Return a double barrier, whose `size` members begin together and end together."""
+        from pgsched.recipes.double_barrier import DoubleBarrier
+
+        return DoubleBarrier(self._keeper, self._watches, name, size, ttl=ttl, timeout=timeout)
+
     def close(self) -> None:
-        """Close the connections as `AppBase.close` does; give back all locks of this App before."""
+        """Close the connections as `AppBase.close` does; before, end all watches and give back all that is held."""
         self._close_keeper()
         super().close()
 
@@ -73,7 +134,7 @@ class Coordination(AppBase):
         """Close the same as `close`."""
         from pgsched.threads import run_in_thread
 
-        if self._own_keeper is not None:
+        if self._own_keeper is not None or self._own_watches is not None:
             await run_in_thread(self._close_keeper)
         await super().close_async()
 
@@ -86,6 +147,17 @@ class Coordination(AppBase):
                 self._own_keeper = Keeper(self.database)
             return self._own_keeper
 
+    @property
+    def _watches(self) -> Watches:
+        from pgsched.recipes.watches import Watches
+
+        with _lock:
+            if self._own_watches is None:
+                self._own_watches = Watches(self.database)
+            return self._own_watches
+
     def _close_keeper(self) -> None:
+        if self._own_watches is not None:
+            self._own_watches.close()
         if self._own_keeper is not None:
             self._own_keeper.close()

@@ -27,8 +27,18 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 def encode(value: Any) -> str:
     """Return the JSON text of a value.
 
-    Raises ValueError where there is none; its text is the end of a sentence about the value.
+    Raises ValueError where there is none, or it is too large; its text is the end of a sentence about the value.
     """
+    text, size = encode_any_size(value)
+    if size * WORST_GROWTH > MAX_PAYLOAD_BYTES:
+        size = max(size, stored_bytes(json.loads(text)))
+    if size > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"takes {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} are allowed")
+    return text
+
+
+def encode_any_size(value: Any) -> tuple[str, int]:
+    """Return the JSON text of a value, and how many bytes the text has. Raises ValueError as `encode` does."""
     try:
         text = _JSON.encode(value)
         size = len(text) if text.isascii() else len(text.encode())
@@ -40,11 +50,7 @@ def encode(value: Any) -> str:
         raise ValueError(f"is not JSON: {error}") from None
     if "\\u0000" in text and _NUL.search(text):
         raise ValueError("holds a NUL character, which PostgreSQL cannot store")
-    if size * WORST_GROWTH > MAX_PAYLOAD_BYTES:
-        size = max(size, stored_bytes(json.loads(text)))
-    if size > MAX_PAYLOAD_BYTES:
-        raise ValueError(f"takes {size:,} bytes; at most {MAX_PAYLOAD_BYTES:,} are allowed")
-    return text
+    return text, size
 
 
 def stored_bytes(value: Any) -> int:

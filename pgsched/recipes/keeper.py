@@ -140,6 +140,13 @@ class Keeper:
             place.session.places.remove(place)
             place.session.used_at = now()
 
+    def remove(self, place: Place, *, give_back: bool) -> None:
+        """Take care of a place no more. `give_back`: let the thread give it back."""
+        if give_back:
+            self.drop(place)
+        else:
+            self.forget(place)
+
     def drop(self, place: Place, *, released: bool = False) -> None:
         """Take care of a place no more, and let the thread give it back, unless it was released or is not there."""
         with self._lock:
@@ -195,8 +202,7 @@ class Keeper:
 
     def _give_back(self, place: Place) -> None:
         """Let the thread give a place back that is there, or may be. Those of a closed session end with it."""
-        there = place.in_line or place.open_calls
-        if there and place.session.lost != CLOSED and not place.session.is_parents:
+        if place.may_be_there and place.session.lost != CLOSED and not place.session.is_parents:
             with contextlib.suppress(PgschedError):  # no thread can be started: it ends with its session
                 self._serving().give_back(place)
 

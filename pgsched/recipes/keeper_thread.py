@@ -244,7 +244,7 @@ class KeeperThread:
         for one in due:
             if any(session.beat_at <= now() for session in sessions):
                 return
-            succeeded = self._tries(conn, locks.give_back, one.place.name, one.place.token)
+            succeeded = self._tries(conn, one.place.leave)
             with self._lock:
                 (self._left.succeed if succeeded else self._left.fail)(one)
 
@@ -258,10 +258,10 @@ class KeeperThread:
             locks.end_session(conn, session.token)
 
     def _tries(self, conn: Connection[Any], call: Callable[..., object], *args: Any) -> bool:
-        """Make a call; return False where the database refused it, and the connection can be used on."""
+        """Make a call with the connection; return False where it was refused, and the connection can be used on."""
         try:
             call(conn, *args)
-        except DatabaseError as error:
+        except (DatabaseError, PgschedError) as error:
             if not is_idle(conn):
                 raise
             warn("a statement about leases failed, and is repeated", error)

@@ -1,19 +1,22 @@
-"""Check what callers give: times to live, times to wait, names."""
+"""Check what callers give: times to live, times to wait, names, keys, and values for the store."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from pgsched.app.declarations import duration, integer, prose, text
 from pgsched.app.run_handle import seconds_of
+from pgsched.core import payload
 from pgsched.errors import InputError
 
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
 
-LONGEST_NOTE = 65536
+LONGEST_NOTE = MOST_VALUE_BYTES = 65_536
 
 check_name = text(200)
+check_path = text(256)
 check_limit = integer(1, 10_000)
 
 
@@ -35,4 +38,23 @@ def check_note(value: str) -> str:
     found: str = prose(LONGEST_NOTE)("note", value)
     if len(found.encode()) > LONGEST_NOTE:
         raise InputError("note: longer than 64 KiB", "note")
+    return found
+
+
+def check_key(name: str, value: Any) -> str:
+    """Return a key of the store, or the beginning of one: up to 256 characters. Raises InputError."""
+    found: str = check_path(name, value)
+    if found.startswith("/"):
+        raise InputError(f"{name}: must not begin with a slash", name)
+    return found
+
+
+def json_text(name: str, value: Any) -> str:
+    """Return the JSON text of a value for the store, of up to 64 KiB. Raises InputError."""
+    try:
+        found, size = payload.encode_any_size(value)
+    except ValueError as error:
+        raise InputError(f"{name}: {error}", name) from None
+    if size > MOST_VALUE_BYTES:
+        raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_VALUE_BYTES:,} are allowed", name)
     return found

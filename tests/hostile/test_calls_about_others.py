@@ -59,6 +59,15 @@ def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -
 # The functions that a producer may call and that run with the rights of the tables' owner. A call about another owner's
 # job, run or backfill is refused, or finds nothing.
 REFUSED = {
+    "barrier_enter": "barrier_enter('hers', gen_random_uuid(), 1, gen_random_uuid())",
+    "barrier_leave": "barrier_leave('hers', gen_random_uuid(), 1)",
+    "barrier_withdraw": "barrier_withdraw('hers', gen_random_uuid())",
+    "kv_add": "kv_add('hers/a', 1)",
+    "kv_changes": "kv_changes('hers/', 0)",
+    "kv_delete": "kv_delete('hers/a')",
+    "kv_get": "kv_get('hers/a')",
+    "kv_list": "kv_list('hers/')",
+    "kv_put": "kv_put('hers/a', '2')",
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
     "cancel_backfill": "cancel_backfill({backfill})",
@@ -106,7 +115,8 @@ def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
     }
     alice.execute("SELECT enqueue('t', unique_key => 'q', unique_scope => 'while_queued')")
     alice.execute("SELECT cancel(%s)", [ids["dead"]])
-    for table in ("jobs", "runs", "backfills", "job_calendars", "kept_keys"):
+    alice.execute("SELECT kv_put('hers/a', '1')")
+    for table in ("jobs", "runs", "backfills", "job_calendars", "kept_keys", "store_roots", "store"):
         holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
     bob.execute("SET lock_timeout = '300ms'")
     for call in REFUSED.values():

@@ -58,13 +58,16 @@ def read_safely(conn: Connection[Any] | AsyncConnection[Any]) -> None:
     set_json_loads(read_json, conn)
 
 
-def program_value(found: Any) -> Any:
-    """Return a value for a program, however many levels it has. Raises InputError where Python cannot read it."""
+def program_value(found: Any, name: str = "result") -> Any:
+    """Return a value for a program, however many levels it has. Raises InputError where Python cannot read it.
+
+    `name`: what the error calls it.
+    """
     if not isinstance(found, UnreadableJson):
         return found
     value = parse_json(found.text)
     if isinstance(value, UnreadableJson):
-        raise InputError(f"result: Python cannot read this JSON: {value.why}", "result")
+        raise InputError(f"{name}: Python cannot read this JSON: {value.why}", name)
     return value
 
 

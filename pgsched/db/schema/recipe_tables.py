@@ -7,6 +7,8 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
 
+ByteOrder = Text(collation="C")  # sorted by its bytes, so that an index finds a prefix
+
 sessions = Table(
     "sessions",
     metadata,
@@ -65,19 +67,21 @@ name_grants = Table("name_grants", metadata, key("prefix", Text), key("role", Ro
 store_roots = Table(
     "store_roots",
     metadata,
-    key("root", Text),
+    key("root", ByteOrder),
     need("owner", Role),
     need("version", BigInteger),
     need("kept_after", BigInteger),
     need("keys", BigInteger),
+    Column("look_at", Instant),
+    need("watched_until", Instant),
     Index("store_roots_of_owner", "owner"),
 )
 
 store = Table(
     "store",
     metadata,
-    key("key", Text),
-    Column("root", Text, ForeignKey("pgsched.store_roots.root"), nullable=False),
+    key("key", ByteOrder),
+    Column("root", ByteOrder, ForeignKey("pgsched.store_roots.root"), nullable=False),
     need("value", JSONB),
     need("version", BigInteger),
     need("revision", BigInteger),
@@ -86,15 +90,15 @@ store = Table(
     need("changed_at", Instant),
     Index("store_of_root", "root"),
     partial("store_of_session", "session", where="session IS NOT NULL"),
-    partial("store_bound", "root", where="session IS NOT NULL"),
+    partial("store_bound", "root", "session", where="session IS NOT NULL"),
 )
 
 store_changes = Table(
     "store_changes",
     metadata,
-    Column("root", Text, ForeignKey("pgsched.store_roots.root", ondelete="CASCADE"), primary_key=True),
+    Column("root", ByteOrder, ForeignKey("pgsched.store_roots.root", ondelete="CASCADE"), primary_key=True),
     key("version"),
-    need("key", Text),
+    need("key", ByteOrder),
     Column("value", JSONB),
     need("changed_at", Instant),
 )

@@ -15,24 +15,13 @@ from pgsched.db.connection.failures import back_off_s
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.kazoo.states import KazooState
 from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import Place
+from pgsched.recipes.places import CallWaker, Place
 from pgsched.recipes.session import Session
 
 logger = log.get("kazoo")
 
 FIRST_BACK_OFF_S = 0.05
 LONGEST_BACK_OFF_S = 1.0
-
-
-class Pin:
-    """The caller of a place that stands in no line."""
-
-    def wake(self) -> None:
-        """Do nothing: the thread of the client hears of a loss by itself."""
-
-    def is_gone(self) -> bool:
-        """Return False: the place is there as long as the client is."""
-        return False
 
 
 class SessionFollower:
@@ -89,7 +78,9 @@ class SessionFollower:
 
     def _follow(self, session: Session) -> None:
         """Report how it stands with this session until it is lost."""
-        pin = Place(session, "the client", Pin())  # a session without places would end when it is idle
+        pin = Place(
+            session, "the client", CallWaker(lambda: None)
+        )  # a session without places would end when it is idle
         self._keeper.add(pin)
         self._session = session
         state = ""

@@ -152,6 +152,8 @@ OTHERS = {
         "carry_trace",
     ),
     *("tell_once", "workers_asleep", "await_runs", "forget_slots"),
+    *("kv_put", "kv_delete", "kv_add", "kv_get", "kv_list", "kv_changes"),  # values of programs
+    *("barrier_enter", "barrier_leave", "barrier_withdraw"),
 }
 
 
