@@ -164,8 +164,8 @@ BEGIN
 END $$;
 
 -- Ends a session at once: nothing that it has is held any more. Gives its locks to the next in line, at most 1,000 in a call,
--- and deletes its keys, those of at most 100 first elements. Returns how much is left: call again. What others have locked is given
--- on when they are done. Null: there is no such session.
+-- and deletes its keys. Returns how much is left: call again. What others have locked is given on when they are done. Null:
+-- there is no such session.
 CREATE FUNCTION pgsched.session_end(token uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -187,7 +187,7 @@ BEGIN
         PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
-    left_over := left_over + (SELECT count(*) FROM (SELECT FROM pgsched.store k WHERE k.session = s.id LIMIT 1) few);
+    left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
     PERFORM pgsched.session_drop(s.id);
     RETURN left_over;
 END $$;

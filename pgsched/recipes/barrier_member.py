@@ -63,7 +63,7 @@ class BarrierMember:
         """Keep no session alive for it. `give_back`: the keeper's thread deletes its key."""
         place, self._place = self._place, None
         if place is not None:
-            (self._keeper.drop if give_back else self._keeper.forget)(place)
+            self._keeper.remove(place, give_back=give_back)
 
     def is_lost(self) -> bool:
         """Whether it was inside, and its session was not renewed in time."""

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
-from pgsched.errors import DatabaseUnreachable, LeaseLost
+from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import Place
+from pgsched.recipes.places import CallWaker, Place
 
 T = TypeVar("T")
 Call = Callable[[Any, UUID], T]  # with a connection and a session's token
@@ -28,29 +28,22 @@ def nothing() -> None:
     """Do nothing when the session is lost."""
 
 
-class Ready:
-    """Calls a function when the session is lost."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call = call
-
-    def wake(self) -> None:
-        """Call it."""
-        self._call()
-
-    def is_gone(self) -> bool:
-        """Return False: whoever has the key gives it back."""
-        return False
-
-
 class BoundKey(Place):
-    """A key that goes with a session. It stands in no line: the keeper only keeps its session alive."""
+    """A key that goes with a session. It stands in no line: the keeper only keeps its session alive.
 
-    stands_in_line = False
+    `written`: the database has answered that it is there.
+    """
+
+    written = False
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the key is there, or may get there by a call that is under way."""
+        return self.written or self.open_calls > 0
 
     def leave(self, conn: Any) -> None:
-        """Delete the key. Raises the driver's errors."""
-        store.give_back(conn, self.name)
+        """Delete the key."""
+        store.delete_entry(conn, self.name)
 
 
 class Binder:
@@ -69,10 +62,10 @@ class Binder:
         answer when it is repeated.
         """
         for is_second in (False, True):
-            place = BoundKey(self.keeper.session(self._ttl_s), key, Ready(ready))
+            place = BoundKey(self.keeper.session(self._ttl_s), key, CallWaker(ready))
             self.keeper.add(place)
             with self._undoing(place, member, is_second):
-                send = self._binding(call, place)
+                send = binding(call, place)
                 database = self.keeper.database
                 return place, repeat(database, send) if member else database.call(None, send)
         raise AssertionError("the second call returns or raises")
@@ -82,10 +75,10 @@ class Binder:
     ) -> tuple[BoundKey, T]:
         """Call what binds a key to a session: the asyncio form of `bind`."""
         for is_second in (False, True):
-            place = BoundKey(await self.keeper.session_async(self._ttl_s), key, Ready(ready))
+            place = BoundKey(await self.keeper.session_async(self._ttl_s), key, CallWaker(ready))
             self.keeper.add(place)
             with self._undoing(place, member, is_second):
-                send = self._binding(call, place)
+                send = binding(call, place)
                 database = self.keeper.database
                 return place, await (repeat_async(database, send) if member else database.call_async(None, send))
         raise AssertionError("the second call returns or raises")
@@ -99,20 +92,28 @@ class Binder:
         try:
             yield
         except LeaseLost as error:
-            self.keeper.forget(place)
+            self.keeper.remove(place, give_back=False)
             place.session.lose(str(error))
             if is_second:
                 raise
-        except BaseException:
-            if member:
-                self.keeper.drop(place)
-            else:
-                self.keeper.forget(place)
+        except BaseException as error:
+            refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
+            self.keeper.remove(place, give_back=member and not refused)
             raise
 
-    def _binding(self, call: Call[T], place: BoundKey) -> Callable[[Any], T]:
-        """Return the call with the token of the session."""
-        return lambda conn: self.keeper.bind(place, lambda: call(conn, place.session.token))
+
+def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
+    """Return the call with the token of the session."""
+
+    def send(conn: Any) -> T:
+        place.open_calls = 1  # until there is an answer
+        result = call(conn, place.session.token)
+        place.open_calls, place.written = 0, True
+        if place.dropped:  # the caller was cancelled, and the key deleted before it was there
+            place.leave(conn)
+        return result
+
+    return send
 
 
 def repeat(database: Enqueuer, call: Callable[[Any], T]) -> T:

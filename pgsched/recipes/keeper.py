@@ -10,7 +10,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 from weakref import WeakSet
 
 from pgsched.core.model import Row
@@ -22,8 +22,6 @@ from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper_thread import KeeperThread
 from pgsched.recipes.places import Place
 from pgsched.recipes.session import CLOSED, Session, now, own_name
-
-T = TypeVar("T")
 
 _keepers: WeakSet[Keeper] = WeakSet()
 _lock = threading.Lock()
@@ -52,6 +50,12 @@ class Keeper:
         self._sessions, self._thread = {}, None
 
     # ---- sessions
+
+    @property
+    def cut_off(self) -> str | None:
+        """Why the sessions cannot be renewed at present; None while the database answers."""
+        thread = self._thread
+        return None if thread is None else thread.cut_off
 
     def session(self, ttl_s: float) -> Session:
         """Return the session with this ttl; open it where there is none. Raises DatabaseUnreachable."""
@@ -106,9 +110,17 @@ class Keeper:
 
     def ask(self, conn: Any, place: Place, params: Row) -> Answer:
         """Ask the database for this place, and note the answer. Raises what `locks.acquire` raises."""
-        hints = place.hints
-        with self._calling(place):
+        with self._lock:
+            if place.dropped:  # its caller was cancelled before this call began
+                raise LeaseLost(f'"{place.name}" is not asked for any more')
+            place.open_calls += 1
+            hints = place.hints
+        try:
             answer = locks.acquire(conn, params)
+        except PgschedError as error:
+            if not isinstance(error, DatabaseUnreachable):
+                self._answered(place)
+            raise
         with self._lock:
             place.in_line = answer.place is not None
             self._answered(place)  # only now: an interrupted caller gives back what is in line, or may be
@@ -122,22 +134,18 @@ class Keeper:
                 self._ring()
         return answer
 
-    def bind(self, place: Place, call: Callable[[], T]) -> T:
-        """Make the call that binds a key to the session of this place. Raises what the call raises."""
-        with self._calling(place):
-            result = call()
-        with self._lock:
-            place.in_line = True
-            self._answered(place)
-            if place.dropped:
-                self._give_back(place)
-        return result
-
     def forget(self, place: Place) -> None:
         """Take care of a place no more: its caller gives it back."""
         with self._lock:
             place.session.places.remove(place)
             place.session.used_at = now()
+
+    def remove(self, place: Place, *, give_back: bool) -> None:
+        """Take care of a place no more. `give_back`: let the thread give it back."""
+        if give_back:
+            self.drop(place)
+        else:
+            self.forget(place)
 
     def drop(self, place: Place, *, released: bool = False) -> None:
         """Take care of a place no more, and let the thread give it back, unless it was released or is not there."""
@@ -184,20 +192,6 @@ class Keeper:
             self._thread = thread
         return self._thread
 
-    @contextlib.contextmanager
-    def _calling(self, place: Place) -> Iterator[None]:
-        """Count a call for this place as one under way, unless the block raises that the database refused it."""
-        with self._lock:
-            if place.dropped:  # its caller was cancelled before this call began
-                raise LeaseLost(f'"{place.name}" is not asked for any more')
-            place.open_calls += 1
-        try:
-            yield
-        except PgschedError as error:
-            if not isinstance(error, DatabaseUnreachable):
-                self._answered(place)
-            raise
-
     def _answered(self, place: Place) -> None:
         with self._lock:
             place.open_calls -= 1
@@ -208,8 +202,7 @@ class Keeper:
 
     def _give_back(self, place: Place) -> None:
         """Let the thread give a place back that is there, or may be. Those of a closed session end with it."""
-        there = place.in_line or place.open_calls
-        if there and place.session.lost != CLOSED and not place.session.is_parents:
+        if place.may_be_there and place.session.lost != CLOSED and not place.session.is_parents:
             with contextlib.suppress(PgschedError):  # no thread can be started: it ends with its session
                 self._serving().give_back(place)
 

@@ -77,12 +77,12 @@ class Party:
     def leave(self) -> None:
         """Leave: the others do not see it any more. Raises LeaseLost where they did not before, InputError outside."""
         with self._leaving() as place:
-            repeat(self._binder.keeper.database, lambda conn: store.delete_entry(conn, place.name))
+            repeat(self._binder.keeper.database, place.leave)
 
     async def leave_async(self) -> None:
         """Leave: the asyncio form of `leave`."""
         with self._leaving() as place:
-            await repeat_async(self._binder.keeper.database, lambda conn: store.delete_entry(conn, place.name))
+            await repeat_async(self._binder.keeper.database, place.leave)
 
     def members(self) -> list[Member]:
         """Return who is there, in no particular order."""
@@ -132,9 +132,9 @@ class Party:
         try:
             yield place
         except BaseException:
-            self._binder.keeper.drop(place)
+            self._binder.keeper.remove(place, give_back=True)
             raise
-        self._binder.keeper.forget(place)
+        self._binder.keeper.remove(place, give_back=False)
         if place.lost is not None:
             raise place.lost_error()
 

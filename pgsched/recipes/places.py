@@ -5,6 +5,7 @@ Invariant: a place whose call may still be under way in the database counts as o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -27,16 +28,28 @@ class Waker(Protocol):
         """Whether nobody can go on any more."""
 
 
+class CallWaker:
+    """Makes a call instead: for a place whose caller does not wait."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def wake(self) -> None:
+        """Make the call."""
+        self._call()
+
+    def is_gone(self) -> bool:
+        """Return False: its caller gives it back."""
+        return False
+
+
 class Place:
     """A place in the line of a lock. `token`: names it in the database.
 
     `in_line`: the database has answered that it is there. `fence`: the number of its grant; None while it waits.
     `look_at`: when to ask for it at the latest, on the clock of leases. `hints`: how often something may have changed.
-    `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away. `stands_in_line`: False
-    for what only hangs on the session; there `in_line` says that it is there.
+    `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away.
     """
-
-    stands_in_line = True
 
     def __init__(self, session: Session, name: str, waker: Waker) -> None:
         self.token = uuid4()
@@ -59,6 +72,11 @@ class Place:
     def lost(self) -> str | None:
         """Why it is lost; None while it is not."""
         return self._taken or self.session.lost
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the database has it, or may get it by a call that is under way."""
+        return self.in_line or self.open_calls > 0
 
     def granted(self, fence: int) -> None:
         """Note the grant, and let its caller go on."""
@@ -128,7 +146,7 @@ class Places:
         """Note that the place with this mark may have changed."""
         if (place := self._all.get(mark)) is not None:
             place.hints += 1
-            if place.in_line and place.stands_in_line:
+            if place.in_line:
                 self._unchecked[mark] = place
 
     def hint_waiting(self) -> None:

@@ -13,12 +13,11 @@ from pgsched.errors import InputError
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
 
-LONGEST_NOTE = 65536
-MOST_VALUE_BYTES = 65_536
+LONGEST_NOTE = MOST_VALUE_BYTES = 65_536
 
 check_name = text(200)
-check_limit = integer(1, 10_000)
 check_path = text(256)
+check_limit = integer(1, 10_000)
 
 
 def check_ttl(value: Seconds) -> float:

@@ -105,11 +105,6 @@ def delete_entry(conn: Connection[Any], key: str, expected: int | None = None) -
     return version
 
 
-def give_back(conn: Connection[Any], key: str) -> None:
-    """Delete a key that was bound to a session, if it is there. Raises the driver's errors."""
-    fetch(conn, "store_delete", {"key": key, "expected": None})
-
-
 def list_entries(conn: Connection[Any], prefix: str, after: str, most: int) -> list[Entry]:
     """Return up to `most` keys with this prefix (at most 1,000), in their order, after a key."""
     return [entry_of(row) for row in rows(conn, "store_list", {"prefix": prefix, "after": after, "most": most})]
