@@ -4016,6 +4016,16 @@ BEGIN
     RETURN coalesce(mine.lives, false);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.lock_renew(name text, token uuid)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT r.lease_until
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session CROSS JOIN LATERAL pgsched.session_renew(s.token) r
+    WHERE p.token = lock_renew.token AND p.lock = lock_renew.name AND p.fence IS NOT NULL AND p.left_at IS NULL
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.lock_row(name text)
  RETURNS SETOF pgsched.locks
  LANGUAGE sql

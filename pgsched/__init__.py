@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pgsched.errors import ScheduleError as ScheduleError
     from pgsched.errors import TaskError as TaskError
     from pgsched.errors import TimedOut as TimedOut
+    from pgsched.errors import WaitCancelled as WaitCancelled
     from pgsched.errors import WrongFleet as WrongFleet
 
 __version__ = "0.1.0"
@@ -73,6 +74,7 @@ _HOMES = {
     "QueueFull": "pgsched.errors",
     "RunFailed": "pgsched.errors",
     "RunGone": "pgsched.errors",
+    "WaitCancelled": "pgsched.errors",
     "WrongFleet": "pgsched.errors",
     "ScheduleError": "pgsched.errors",
     "TaskError": "pgsched.errors",

@@ -145,6 +145,10 @@ class LeaseLost(PgschedError):
     exit_code = 14
 
 
+class WaitCancelled(PgschedError):
+    """Another thread has cancelled the wait for a lock (`cancel`). Nothing is held, and nothing is in line."""
+
+
 class WrongFleet(PgschedError):
     """The database belongs to another fleet than PGSCHED_FLEET names, or than this process was connected to before."""
 

@@ -181,6 +181,7 @@ ALTER FUNCTION pgsched.session_end(uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.session_leases(uuid, uuid[], boolean) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_release(text, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_renew(text, uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_break(text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.assert_lock(text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_line(text, integer) SECURITY DEFINER;
@@ -188,7 +189,7 @@ ALTER FUNCTION pgsched.grant_names(text, name) SECURITY DEFINER;
 ALTER FUNCTION pgsched.revoke_names(text, name) SECURITY DEFINER;
 ALTER FUNCTION pgsched.restored() SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.session_open(uuid, interval, text), pgsched.session_renew(uuid), pgsched.session_end(uuid),
-        pgsched.session_leases(uuid, uuid[], boolean), pgsched.lock_release(text, uuid), pgsched.lock_break(text, bigint),
+        pgsched.session_leases(uuid, uuid[], boolean), pgsched.lock_release(text, uuid), pgsched.lock_renew(text, uuid), pgsched.lock_break(text, bigint),
         pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid), pgsched.assert_lock(text, bigint)
     FROM pgsched_viewer;  -- who holds nothing
 -- They check whose a key is (pgsched.check_key). Nobody else writes the store.

@@ -314,6 +314,15 @@ BEGIN
     RETURN coalesce(mine.lives, false);
 END $$;
 
+-- Renews the session of a grant, for its ttl. Null: the lock is not held with this token (any more). It waits for no row but the
+-- session's: renew a grant with this, and not with lock_acquire, which would get a lost lock anew, with another fence.
+CREATE FUNCTION pgsched.lock_renew(name text, token uuid) RETURNS timestamptz
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.lease_until
+    FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session CROSS JOIN LATERAL pgsched.session_renew(s.token) r
+    WHERE p.token = lock_renew.token AND p.lock = lock_renew.name AND p.fence IS NOT NULL AND p.left_at IS NULL
+$$;
+
 -- How it stands with these places of a session, at most 1,000 of them: which are granted, and for the one that is the first of
 -- those that wait in its line when to look again. It serves the lines in which the holder may have gone. A token that is
 -- missing in the answer has no place any more. `positions`: say of each other one that waits which place it has in line, at

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Standing
 from pgsched.errors import LeaseLost
-from pgsched.recipes.bound import BoundKey, unbind
+from pgsched.recipes.bound import BoundKey
 from pgsched.recipes.keeper import Keeper
 from pgsched.recipes.watch import Change, Watch
 
@@ -63,7 +63,7 @@ class BarrierMember:
         """Keep no session alive for it. `give_back`: the keeper's thread deletes its key."""
         place, self._place = self._place, None
         if place is not None:
-            unbind(self._keeper, place, delete=give_back)
+            self._keeper.remove(place, give_back=give_back)
 
     def is_lost(self) -> bool:
         """Whether it was inside, and its session was not renewed in time."""

@@ -17,8 +17,7 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
 from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import Session
+from pgsched.recipes.places import CallWaker, Place
 
 T = TypeVar("T")
 Call = Callable[[Any, UUID], T]  # with a connection and a session's token
@@ -29,28 +28,20 @@ def nothing() -> None:
     """Do nothing when the session is lost."""
 
 
-class Calling:
-    """Calls a function when the session is lost."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-
-    def wake(self) -> None:
-        """Call it."""
-        self._function()
-
-    def is_gone(self) -> bool:
-        """Return False: nobody can tell."""
-        return False
-
-
 class BoundKey(Place):
-    """A key that goes with a session. It stands in no line: the keeper only keeps its session alive."""
+    """A key that goes with a session. It stands in no line: the keeper only keeps its session alive.
 
-    def __init__(self, session: Session, key: str, ready: Callable[[], None]) -> None:
-        super().__init__(session, key, Calling(ready))
+    `written`: the database has answered that it is there.
+    """
 
-    def give_back(self, conn: Any) -> None:
+    written = False
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the key is there, or may get there by a call that is under way."""
+        return self.written or self.open_calls > 0
+
+    def leave(self, conn: Any) -> None:
         """Delete the key."""
         store.delete_entry(conn, self.name)
 
@@ -71,7 +62,7 @@ class Binder:
         answer when it is repeated.
         """
         for is_second in (False, True):
-            place = BoundKey(self.keeper.session(self._ttl_s), key, ready)
+            place = BoundKey(self.keeper.session(self._ttl_s), key, CallWaker(ready))
             self.keeper.add(place)
             with self._undoing(place, member, is_second):
                 send = binding(call, place)
@@ -84,17 +75,13 @@ class Binder:
     ) -> tuple[BoundKey, T]:
         """Call what binds a key to a session: the asyncio form of `bind`."""
         for is_second in (False, True):
-            place = BoundKey(await self.keeper.session_async(self._ttl_s), key, ready)
+            place = BoundKey(await self.keeper.session_async(self._ttl_s), key, CallWaker(ready))
             self.keeper.add(place)
             with self._undoing(place, member, is_second):
                 send = binding(call, place)
                 database = self.keeper.database
                 return place, await (repeat_async(database, send) if member else database.call_async(None, send))
         raise AssertionError("the second call returns or raises")
-
-    def unbind(self, place: BoundKey, *, delete: bool = False) -> None:
-        """Keep no session alive for this key. `delete`: the keeper's thread deletes it."""
-        unbind(self.keeper, place, delete=delete)
 
     @contextlib.contextmanager
     def _undoing(self, place: BoundKey, member: bool, is_second: bool) -> Iterator[None]:
@@ -105,32 +92,25 @@ class Binder:
         try:
             yield
         except LeaseLost as error:
-            self.keeper.forget(place)
+            self.keeper.remove(place, give_back=False)
             place.session.lose(str(error))
             if is_second:
                 raise
         except BaseException as error:
             refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
-            self.unbind(place, delete=member and not refused)
+            self.keeper.remove(place, give_back=member and not refused)
             raise
-
-
-def unbind(keeper: Keeper, place: BoundKey, *, delete: bool = False) -> None:
-    """Keep no session alive for this key. `delete`: the keeper's thread deletes it."""
-    if delete:
-        place.in_line = True  # it may be there
-        keeper.drop(place)
-    else:
-        keeper.forget(place)
 
 
 def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
     """Return the call with the token of the session."""
 
     def send(conn: Any) -> T:
+        place.open_calls = 1  # until there is an answer
         result = call(conn, place.session.token)
+        place.open_calls, place.written = 0, True
         if place.dropped:  # the caller was cancelled, and the key deleted before it was there
-            place.give_back(conn)
+            place.leave(conn)
         return result
 
     return send

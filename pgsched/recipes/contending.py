@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
-from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, LockTimeout
+from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, LockTimeout, WaitCancelled
 from pgsched.recipes.keeper import Keeper
 from pgsched.recipes.places import Place
 from pgsched.recipes.session import CLOSED, now
@@ -139,6 +139,17 @@ class Contending:
         self._capacity = capacity
         self._note = None if note is None else check_note(note)
         self._attempts: dict[int, Attempt] = {}  # by process: a child inherits its parent's
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Let the call that waits in another thread raise WaitCancelled; where none waits, the next one that would.
+
+        What is held already stays so.
+        """
+        self._cancelled = True
+        attempt = self._attempt
+        if attempt is not None and attempt.place is not None:
+            attempt.place.wake()
 
     @property
     def _attempt(self) -> Attempt | None:
@@ -229,7 +240,7 @@ class Contending:
 
     def _pause_s(self, place: Place, until: float | None) -> float:
         """Return for how many seconds to wait; 0 where there is nothing to wait for."""
-        if not place.in_line or place.fence is not None or place.lost is not None:
+        if not place.in_line or place.fence is not None or place.lost is not None or self._cancelled:
             return 0.0
         left = place.session.deadline - now()  # the session may be lost although nobody says so
         return max(0.0, left if until is None else min(left, until - now()))
@@ -237,10 +248,13 @@ class Contending:
     def _conclude(self, attempt: Attempt, until: float | None) -> None:
         """Take the grant, or leave the line to get in it again, because the session was lost.
 
-        Raises TimeoutError, and LeaseLost where the App was closed.
+        Raises TimeoutError, WaitCancelled after `cancel`, and LeaseLost where the App was closed.
         """
         place = attempt.place
         assert place is not None
+        if self._cancelled:
+            self._cancelled = False
+            raise WaitCancelled(f'the wait for "{self.name}" was cancelled')
         if place.lost is None and place.fence is not None:
             attempt.granted = True
             return

@@ -51,6 +51,12 @@ class Keeper:
 
     # ---- sessions
 
+    @property
+    def cut_off(self) -> str | None:
+        """Why the sessions cannot be renewed at present; None while the database answers."""
+        thread = self._thread
+        return None if thread is None else thread.cut_off
+
     def session(self, ttl_s: float) -> Session:
         """Return the session with this ttl; open it where there is none. Raises DatabaseUnreachable."""
         session = self._find(ttl_s)
@@ -134,6 +140,13 @@ class Keeper:
             place.session.places.remove(place)
             place.session.used_at = now()
 
+    def remove(self, place: Place, *, give_back: bool) -> None:
+        """Take care of a place no more. `give_back`: let the thread give it back."""
+        if give_back:
+            self.drop(place)
+        else:
+            self.forget(place)
+
     def drop(self, place: Place, *, released: bool = False) -> None:
         """Take care of a place no more, and let the thread give it back, unless it was released or is not there."""
         with self._lock:
@@ -189,8 +202,7 @@ class Keeper:
 
     def _give_back(self, place: Place) -> None:
         """Let the thread give a place back that is there, or may be. Those of a closed session end with it."""
-        there = place.in_line or place.open_calls
-        if there and place.session.lost != CLOSED and not place.session.is_parents:
+        if place.may_be_there and place.session.lost != CLOSED and not place.session.is_parents:
             with contextlib.suppress(PgschedError):  # no thread can be started: it ends with its session
                 self._serving().give_back(place)
 

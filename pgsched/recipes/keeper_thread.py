@@ -41,7 +41,7 @@ GIVEN_BACK_AT_ONCE = 20
 class KeeperThread:
     """Renews sessions, until it is told to end, or has none.
 
-    `lock`: guards the sessions and their places.
+    `lock`: guards the sessions and their places. `cut_off`: why the database cannot be asked; None while it answers.
     """
 
     def __init__(self, dsn: str, lock: Any) -> None:
@@ -52,6 +52,7 @@ class KeeperThread:
         self._left = Leftovers()
         self._ended = self._ending = False
         self._failures = 0
+        self.cut_off: str | None = None
         self._conns: list[Connection[Any]] = []  # for statements; then, if any, for notifications
         self._thread = threading.Thread(target=self._run, name="pgsched-leases", daemon=True)
 
@@ -136,7 +137,16 @@ class KeeperThread:
         if not self._failures:
             warn("renewing leases again", error)
         self._failures += 1
+        self._note_cut_off(str(error))
         self._bell.wait(None, min(LONGEST_BACK_OFF_S, back_off_s(self._failures, FIRST_BACK_OFF_S)))
+
+    def _note_cut_off(self, why: str | None) -> None:
+        """Note that the database cannot be asked, or that it answers again, and wake whoever waits for that."""
+        is_new, self.cut_off = (self.cut_off is None) != (why is None), why
+        with self._lock:
+            sessions = list(self._sessions) if is_new else []
+        for session in sessions:
+            session.losses.tell()
 
     def _lose_all(self, why: str) -> None:
         with self._lock:
@@ -152,7 +162,11 @@ class KeeperThread:
                 sessions = list(self._sessions)
             answer_s = min((session.ttl_s / 6 for session in sessions), default=STATEMENT_S)
             expect(conn, max(LEAST_ANSWER_S, min(STATEMENT_S, answer_s)))
+            if self.cut_off is not None:  # which sessions have survived?
+                for session in sessions:
+                    session.beat_at = 0.0
             self._renew_due(conn, sessions)
+            self._note_cut_off(None)
             channels = {session.channel for session in sessions}
             if listens and not channels <= listening:
                 self._listen(channels)
@@ -249,7 +263,7 @@ class KeeperThread:
         for one in due:
             if any(session.beat_at <= now() for session in sessions):
                 return
-            succeeded = self._tries(conn, one.place.give_back)
+            succeeded = self._tries(conn, one.place.leave)
             with self._lock:
                 (self._left.succeed if succeeded else self._left.fail)(one)
 
@@ -263,10 +277,10 @@ class KeeperThread:
             locks.end_session(conn, session.token)
 
     def _tries(self, conn: Connection[Any], call: Callable[..., object], *args: Any) -> bool:
-        """Make a call; return False where the database refused it, and the connection can be used on."""
+        """Make a call with the connection; return False where it was refused, and the connection can be used on."""
         try:
             call(conn, *args)
-        except DatabaseError as error:
+        except (DatabaseError, PgschedError) as error:
             if not is_idle(conn):
                 raise
             warn("a statement about leases failed, and is repeated", error)

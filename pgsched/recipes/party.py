@@ -77,12 +77,12 @@ class Party:
     def leave(self) -> None:
         """Leave: the others do not see it any more. Raises LeaseLost where they did not before, InputError outside."""
         with self._leaving() as place:
-            repeat(self._binder.keeper.database, place.give_back)
+            repeat(self._binder.keeper.database, place.leave)
 
     async def leave_async(self) -> None:
         """Leave: the asyncio form of `leave`."""
         with self._leaving() as place:
-            await repeat_async(self._binder.keeper.database, place.give_back)
+            await repeat_async(self._binder.keeper.database, place.leave)
 
     def members(self) -> list[Member]:
         """Return who is there, in no particular order."""
@@ -130,14 +130,14 @@ class Party:
         if place is None:
             raise InputError(f'party: this object is no member of "{self.name}"')
         if place.lost is not None:  # its key goes with its session, or is that of the parent process
-            self._binder.unbind(place)
+            self._binder.keeper.remove(place, give_back=False)
             raise place.lost_error()
         try:
             yield place
         except BaseException:
-            self._binder.unbind(place, delete=True)
+            self._binder.keeper.remove(place, give_back=True)
             raise
-        self._binder.unbind(place)
+        self._binder.keeper.remove(place, give_back=False)
 
     def _members_of(self, entries: Entries) -> list[Member]:
         return [

@@ -5,6 +5,7 @@ Invariant: a place whose call may still be under way in the database counts as o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -25,6 +26,21 @@ class Waker(Protocol):
 
     def is_gone(self) -> bool:
         """Whether nobody can go on any more."""
+
+
+class CallWaker:
+    """Makes a call instead: for a place whose caller does not wait."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        self._call = call
+
+    def wake(self) -> None:
+        """Make the call."""
+        self._call()
+
+    def is_gone(self) -> bool:
+        """Return False: its caller gives it back."""
+        return False
 
 
 class Place:
@@ -57,6 +73,11 @@ class Place:
         """Why it is lost; None while it is not."""
         return self._taken or self.session.lost
 
+    @property
+    def may_be_there(self) -> bool:
+        """Whether the database has it, or may get it by a call that is under way."""
+        return self.in_line or self.open_calls > 0
+
     def granted(self, fence: int) -> None:
         """Note the grant, and let its caller go on."""
         self.fence = fence
@@ -76,8 +97,8 @@ class Place:
         """Whether its caller can never go on, and has not given it back: its event loop was closed."""
         return self._waker.is_gone()
 
-    def give_back(self, conn: Any) -> None:
-        """Give it back, or leave the line, where its caller cannot. Raises the driver's errors."""
+    def leave(self, conn: Any) -> None:
+        """Leave the line, if it is there. Raises the driver's errors."""
         locks.give_back(conn, self.name, self.token)
 
     def lost_error(self) -> LeaseLost:

@@ -129,7 +129,7 @@ class Store:
                 if place is not None:
                     self._bound[key] = place
         if dropped is not None:
-            self._keeper.forget(dropped)
+            self._keeper.remove(dropped, give_back=False)
         return version
 
 

@@ -13,7 +13,7 @@ from pgsched.errors import InputError
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
 
-MOST_BYTES = 65_536  # of a note, and of a value of the store
+LONGEST_NOTE = MOST_VALUE_BYTES = 65_536
 
 check_name = text(200)
 check_path = text(256)
@@ -33,6 +33,14 @@ def check_wait(value: Seconds | None) -> float | None:
     return seconds_of(duration(0)("timeout", value) if isinstance(value, str) else value)
 
 
+def check_note(value: str) -> str:
+    """Return what others read of a contender: text of up to 64 KiB. Raises InputError."""
+    found: str = prose(LONGEST_NOTE)("note", value)
+    if len(found.encode()) > LONGEST_NOTE:
+        raise InputError("note: longer than 64 KiB", "note")
+    return found
+
+
 def check_key(name: str, value: Any) -> str:
     """Return a key of the store, or the beginning of one: up to 256 characters. Raises InputError."""
     found: str = check_path(name, value)
@@ -47,14 +55,6 @@ def json_text(name: str, value: Any) -> str:
         found, size = payload.encode_any_size(value)
     except ValueError as error:
         raise InputError(f"{name}: {error}", name) from None
-    if size > MOST_BYTES:
-        raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_BYTES:,} are allowed", name)
-    return found
-
-
-def check_note(value: str) -> str:
-    """Return what others read of a contender: text of up to 64 KiB. Raises InputError."""
-    found: str = prose(MOST_BYTES)("note", value)
-    if len(found.encode()) > MOST_BYTES:
-        raise InputError("note: longer than 64 KiB", "note")
+    if size > MOST_VALUE_BYTES:
+        raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_VALUE_BYTES:,} are allowed", name)
     return found

@@ -179,7 +179,7 @@ class WatchThread:
     def forget(self) -> None:
         """Close what a child process has inherited from the parent's thread."""
         if not self._is_over:
-            self._bell.close()
+            self._bell.abandon()
 
     def _run(self) -> None:
         try:
@@ -224,8 +224,9 @@ class WatchThread:
 
     def _listen(self, conn: Connection[Any], feeds: list[Feed], listening: set[str]) -> None:
         """Listen to the channels of these feeds and of no others, and look where something was heard."""
-        heard = {one.channel for one in list(self._bell.heard)}
-        self._bell.heard.clear()
+        notifications = set(self._bell.heard)
+        self._bell.heard -= notifications
+        heard = {one.channel for one in notifications}
         channels = {feed.channel for feed in feeds}
         for channel in listening - channels:
             conn.execute(f"UNLISTEN {channel}".encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -12,9 +13,10 @@ import pytest
 from pgsched import App
 from tests.support.db.passing import keep_next_slots, lead, pass_time
 from tests.support.docs.languages import EXAMPLES, LANGUAGES, Programs, said
+from tests.support.waiting import wait_until
 from tests.support.working import all_ended, work
 
-PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors")
+PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors", "lock", "store")
 SUFFIX = {"psql": ".sql", "node": ".mjs", "ruby": ".rb"}
 
 DB = psycopg.Connection[Any]
@@ -191,3 +193,34 @@ def test_each_refusal_has_its_own_error_code(programs: Programs, request: pytest
     assert all(re.search(text, line) for text, line in zip(texts, lines, strict=True)), lines
     if "psql" not in request.node.name:
         assert [line.split(": ")[0].split(" ", 1)[1] for line in lines] == list(meanings), lines
+
+
+def test_a_lock_is_taken_in_line_renewed_and_written_under(programs: Programs, db: DB) -> None:
+    db.execute("CREATE TABLE totals (day date, cents bigint)")
+    holder = uuid4()
+    db.execute("SELECT pgsched.lock_acquire('totals', %s)", [holder])
+    waiting = programs.start("lock")
+    line = "SELECT note FROM pgsched.lock_line('totals') WHERE fence IS NULL"
+    wait_until(lambda: db.execute(line).fetchall(), 30, "the program to wait in line")
+    db.execute("SELECT pgsched.lock_release('totals', %s)", [holder])
+    *lines, refusal, last = said(waiting)
+    assert lines == ["granted", "renewed", "written 1200", "given back"]
+    assert re.match(r"PS410 .*\"totals\" is not held with fence \d+", refusal), refusal
+    assert last == "lost"
+    assert db.execute("SELECT cents FROM totals").fetchall() == [(1200,)]
+    assert db.execute("SELECT FROM pgsched.lock_line('totals')").fetchall() == []
+    assert db.execute("SELECT FROM pgsched.sessions").fetchall() == [], "its own session ends with the lock"
+
+
+def test_values_are_shared_with_versions(programs: Programs) -> None:
+    assert programs.run("store") == [
+        "read 1.1",
+        "changed",
+        "too late",
+        "counted 2",
+        "listed rates/EUR 1.12",
+        "listed rates/reads 2",
+        "change rates/EUR 1.12",
+        "change rates/reads 2",
+        "deleted",
+    ]

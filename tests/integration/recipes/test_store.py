@@ -205,7 +205,7 @@ def test_a_lock_is_given_back_although_keys_are_bound_to_its_session(db: Db) -> 
 def test_a_session_of_many_keys_is_ended_in_parts(app: App, db: Db) -> None:
     session = open_session(db, "1 h")
     db.execute("SELECT count(pgsched.kv_put('r' || n, '1', session => %s)) FROM generate_series(1, 130) n", [session])
-    assert number(db, "SELECT pgsched.session_end(%s)", session) == 1
+    assert number(db, "SELECT pgsched.session_end(%s)", session) == 30
     assert len(app.kv.list()) == 0, "none of them is to be seen any more"
     assert number(db, "SELECT pgsched.session_end(%s)", session) == 0
     assert number(db, "SELECT count(*) FROM pgsched.store") == 0

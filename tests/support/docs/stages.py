@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from pgsched import App, Item, Run
 from pgsched.testing import drain
+from tests.support.docs.coordinating import elect_another, electing, locking, written_totals
 from tests.support.docs.frameworks import serve_by_flask
 from tests.support.made_up import sound
 from tests.support.paths import ROOT
@@ -291,11 +292,14 @@ STAGES: dict[str, Stage] = {
     "docs/concepts/chaos.md": Stage(names=saved_history),
     "docs/how-to/dead-letters.md": Stage(sql=DEAD),
     "docs/how-to/dependencies.md": Stage(names=dependent, run=run_dependent, sql=LOADS),
+    "docs/how-to/elect-a-leader.md": Stage(names=electing, after=elect_another),
     "docs/how-to/enqueue.md": Stage(names=enqueueing, run=run_enqueue),
     "docs/how-to/executors.md": Stage(run=run_rendering),
     "docs/how-to/frameworks.md": Stage(after=serve_by_flask),
     "docs/how-to/handlers.md": Stage(names=shown_handlers, run=run_handlers, sql=ORDERS),
     "docs/how-to/limits.md": Stage(names=limited),
+    "docs/how-to/lock-a-job.md": Stage(names=locking, after=written_totals,
+                                       sql="CREATE TABLE totals (day date, cents bigint)"),
     "docs/how-to/monitoring.md": Stage(files=MYPROJECT),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
@@ -304,6 +308,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/programs.md": Stage(names=lambda play: {"dsn": play.dsn, "psycopg": psycopg}),
     "docs/how-to/retention.md": Stage(sql=NIGHTLY),
     "docs/how-to/security.md": Stage(alone=True, sql=NIGHTLY),
+    "docs/how-to/share-values.md": Stage(names=lambda _: {"measure": lambda: None}),
     "docs/how-to/testing.md": Stage(after=after_testing),
     # The exporter that the page shows needs an extra package and a collector.
     "docs/how-to/tracing.md": Stage(files=MYPROJECT, apart=True, put={
@@ -311,4 +316,5 @@ STAGES: dict[str, Stage] = {
     # Behind the page's proxy is the console that asks for the token.
     "docs/how-to/web.md": Stage(beside=("pgsched web",), put={"https://jobs.example": "http://localhost:SHOWN"}),
     "docs/how-to/workers.md": Stage(files=MYPROJECT),
+    "docs/how-to/zookeeper.md": Stage(names=locking),
 }  # fmt: skip

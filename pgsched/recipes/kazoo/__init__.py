@@ -1,0 +1,21 @@
+"""The recipes under the names of Kazoo: to move a program from ZooKeeper, change its imports and its client.
+
+docs/how-to/zookeeper.md shows how, and what differs.
+"""
+
+from pgsched.recipes.kazoo.client import KazooClient as KazooClient
+from pgsched.recipes.kazoo.exceptions import CancelledError as CancelledError
+from pgsched.recipes.kazoo.exceptions import KazooException as KazooException
+from pgsched.recipes.kazoo.exceptions import KazooTimeoutError as KazooTimeoutError
+from pgsched.recipes.kazoo.exceptions import LockTimeout as LockTimeout
+from pgsched.recipes.kazoo.locks import Election as Election
+from pgsched.recipes.kazoo.locks import Lock as Lock
+from pgsched.recipes.kazoo.locks import ReadLock as ReadLock
+from pgsched.recipes.kazoo.locks import Semaphore as Semaphore
+from pgsched.recipes.kazoo.locks import WriteLock as WriteLock
+from pgsched.recipes.kazoo.retry import KazooRetry as KazooRetry
+from pgsched.recipes.kazoo.states import EventType as EventType
+from pgsched.recipes.kazoo.states import KazooState as KazooState
+from pgsched.recipes.kazoo.states import KeeperState as KeeperState
+from pgsched.recipes.kazoo.states import WatchedEvent as WatchedEvent
+from pgsched.recipes.kazoo.states import ZnodeStat as ZnodeStat
