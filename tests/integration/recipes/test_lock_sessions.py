@@ -261,7 +261,8 @@ def test_a_role_has_ten_thousand_sessions_at_most(db: Db, logins: Logins) -> Non
     session(alice)
     db.execute(
         "INSERT INTO pgsched.sessions (token, name, owner, ttl, lease_until)"
-        " SELECT gen_random_uuid(), 'x', %s, '1 min', clock_timestamp() + interval '1 min' FROM generate_series(2, 10000)",
+        " SELECT gen_random_uuid(), 'x', %s, '1 min', clock_timestamp() + interval '1 min'"
+        " FROM generate_series(2, 10000)",
         [logins.name("alice")],
     )
     assert refused(alice, "SELECT pgsched.session_open(gen_random_uuid())") == "23514"
