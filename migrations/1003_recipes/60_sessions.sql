@@ -187,7 +187,7 @@ BEGIN
         PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
-    left_over := left_over + (SELECT count(*) FROM (SELECT FROM pgsched.store k WHERE k.session = s.id LIMIT 1) few);
+    left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
     PERFORM pgsched.session_drop(s.id);
     RETURN left_over;
 END $$;

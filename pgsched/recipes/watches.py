@@ -156,6 +156,7 @@ class WatchThread:
         self._over = threading.Lock()  # held while the bell is rung or closed
         self._is_over = False
         self._failures = 0
+        self._conn: Connection[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="pgsched-watch", daemon=True)
 
     def start(self) -> None:
@@ -179,14 +180,14 @@ class WatchThread:
     def forget(self) -> None:
         """Close what a child process has inherited from the parent's thread."""
         if not self._is_over:
-            self._bell.abandon()
+            self._bell.abandon([self._conn] if self._conn is not None else [])
 
     def _run(self) -> None:
         try:
             while self._watches.is_serving(self, math.inf if self._failures else 0.0):
                 try:
-                    with connect(self._dsn, purpose="watch") as conn:
-                        self._serve(conn)
+                    with connect(self._dsn, purpose="watch") as self._conn:
+                        self._serve(self._conn)
                 except (DatabaseError, PgschedError) as error:
                     self._pause_after(error)
         except BaseException as error:

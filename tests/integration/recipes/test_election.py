@@ -1,8 +1,9 @@
-"""Elections: one leader at a time, whose term's number rises, and who hears that it leads no more."""
+"""Elections: one leader at a time, whose term's number rises, and who hears that it leads no more; two threads."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import psycopg
@@ -10,7 +11,8 @@ import pytest
 
 from pgsched import App, LeaseLost
 from pgsched.recipes.election import Election
-from tests.support.recipes.lines import another, asserted, end_leases, in_threads, line, wait_in_line
+from pgsched.recipes.lock import Lock
+from tests.support.recipes.lines import another, asserted, end_leases, in_threads, line, wait_for_nothing, wait_in_line
 
 Db = psycopg.Connection[Any]
 
@@ -66,3 +68,24 @@ def test_asyncio_leads_in_a_block(app: App, db: Db) -> None:
 
     asyncio.run(main())
     assert line(db) == []
+
+
+def test_two_threads_that_give_one_grant_back_do_so_once(app: App, db: Db) -> None:
+    for _ in range(10):
+        mine, errors = app.lock("a").acquire(), list[type[BaseException]]()
+        gate = threading.Barrier(2)
+
+        def release(mine: Lock = mine, gate: threading.Barrier = gate, errors: Any = errors) -> None:
+            gate.wait()
+            try:
+                mine.release()
+            except Exception as error:
+                errors.append(type(error))
+
+        threads = [threading.Thread(target=release) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(errors) == 1 and not issubclass(errors[0], LeaseLost)
+    wait_for_nothing(db)

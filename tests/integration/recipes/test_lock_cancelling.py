@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dis
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App, LeaseLost
+from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import DatabaseUnreachable
 from pgsched.recipes.lock import Lock
@@ -335,24 +334,3 @@ def test_a_release_that_met_a_locked_line_is_made_up_for(app: App, db: Db, conne
         await also.release_async()
 
     asyncio.run(main())
-
-
-def test_two_threads_that_give_one_grant_back_do_so_once(app: App, db: Db) -> None:
-    for _ in range(10):
-        mine, errors = app.lock("a").acquire(), list[type[BaseException]]()
-        gate = threading.Barrier(2)
-
-        def release(mine: Lock = mine, gate: threading.Barrier = gate, errors: Any = errors) -> None:
-            gate.wait()
-            try:
-                mine.release()
-            except Exception as error:
-                errors.append(type(error))
-
-        threads = [threading.Thread(target=release) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(errors) == 1 and not issubclass(errors[0], LeaseLost)
-    wait_for_nothing(db)

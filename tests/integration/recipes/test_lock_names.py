@@ -88,16 +88,7 @@ def test_operators_see_break_and_use_all_and_the_audit_says_who(logins: Logins, 
     assert value(ops, "SELECT pgsched.lock_break('a')") == 1
     assert value(ops, "SELECT pgsched.lock_break('s', %s)", other) == 1
     assert not asserted(alice, fence) and not asserted(alice, other, "s")
-    said = (
-        "SELECT array_agg(name || ' ' || (change ->> 'fence')) FROM pgsched.audit WHERE what = 'lock' AND by_role = %s"
-    )
-    columns = {
-        one for (one,) in db.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'pgsched.audit'::regclass")
-    }
-    if "by_role" not in columns:
-        said = (
-            "SELECT array_agg(name || ' ' || (change ->> 'fence')) FROM pgsched.audit WHERE what = 'lock' AND %s <> ''"
-        )
+    said = "SELECT array_agg(name || ' ' || (change ->> 'fence')) FROM pgsched.audit WHERE what = 'lock' AND who = %s"
     assert value(db, said, logins.name("ops")) == [f"a {fence}", f"s {other}"]
     assert granted(ops, "a")
 

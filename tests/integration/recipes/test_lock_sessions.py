@@ -37,7 +37,7 @@ def renewals(db: Db, count: int) -> None:
     lease = "SELECT max(lease_until) FROM pgsched.sessions"
     for _ in range(count):
         before = value(db, lease)
-        wait_until(lambda before=before: value(db, lease) > before, 10, "a renewal")  # type: ignore[misc]
+        wait_until(lambda before=before: value(db, lease) > before, 30, "a renewal")  # type: ignore[misc]
 
 
 def test_ten_thousand_locks_are_renewed_by_one_write(app: App, db: Db) -> None:
@@ -86,7 +86,7 @@ def test_an_unused_session_ends_and_the_next_use_opens_another(
         assert value(db, "SELECT count(*) FROM pgsched.sessions") == 1
     wait_until(lambda: value(db, "SELECT count(*) FROM pgsched.sessions") == 0, 10)
     wait_until(lambda: not [one for one in threading.enumerate() if one.name == "pgsched-leases"], 10)
-    assert value(db, KEEPERS) == 0
+    wait_until(lambda: value(db, KEEPERS) == 0, 10)
     for _ in range(30):  # while the thread ends, and after
         with app.lock("a", ttl=60) as mine:
             assert mine.is_held
@@ -133,7 +133,7 @@ def test_it_counts_as_lost_before_the_database_can_give_it_on(app: App, dsn: str
 
 
 def test_a_cut_connection_costs_no_lock(dsn: str, db: Db) -> None:
-    with Proxy(dsn) as proxy, another(proxy.dsn) as (far,), far.lock("a", ttl=3) as mine:
+    with Proxy(dsn) as proxy, another(proxy.dsn) as (far,), far.lock("a", ttl=9) as mine:
         for _ in range(5):
             wait_until(lambda: value(db, KEEPERS) == 1, 10)
             proxy.cut()
@@ -261,7 +261,8 @@ def test_a_role_has_ten_thousand_sessions_at_most(db: Db, logins: Logins) -> Non
     session(alice)
     db.execute(
         "INSERT INTO pgsched.sessions (token, name, owner, ttl, lease_until)"
-        " SELECT gen_random_uuid(), 'x', %s, '1 min', clock_timestamp() + interval '1 min' FROM generate_series(2, 10000)",
+        " SELECT gen_random_uuid(), 'x', %s, '1 min', clock_timestamp() + interval '1 min'"
+        " FROM generate_series(2, 10000)",
         [logins.name("alice")],
     )
     assert refused(alice, "SELECT pgsched.session_open(gen_random_uuid())") == "23514"
