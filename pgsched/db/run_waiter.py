@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.bell import Bell
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.connection.forks import tell_of_forks
+from pgsched.db.connection.notifications import Bell
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.queries.runs import outcomes
 from pgsched.db.run_tickets import States, Ticket, result_of

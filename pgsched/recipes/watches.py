@@ -13,10 +13,10 @@ import time
 from typing import Any
 
 from pgsched import log
-from pgsched.db.connection.bell import Bell
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.connection.forks import tell_of_forks
+from pgsched.db.connection.notifications import Bell, listen, unlisten
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
@@ -230,9 +230,9 @@ class WatchThread:
         heard = {one.channel for one in notifications}
         channels = {feed.channel for feed in feeds}
         for channel in listening - channels:
-            conn.execute(f"UNLISTEN {channel}".encode())
+            unlisten(conn, channel)
         for channel in channels - listening:
-            conn.execute(f"LISTEN {channel}".encode())
+            listen(conn, channel)
         for feed in feeds:
             if feed.channel not in listening:
                 feed.look_at = 0.0  # it may have changed before

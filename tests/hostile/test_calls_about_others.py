@@ -60,15 +60,6 @@ def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -
 # The functions that a producer may call and that run with the rights of the tables' owner. A call about another owner's
 # job, run or backfill is refused, or finds nothing.
 REFUSED = {
-    "barrier_enter": "barrier_enter('hers', gen_random_uuid(), 1, gen_random_uuid())",
-    "barrier_leave": "barrier_leave('hers', gen_random_uuid(), 1)",
-    "barrier_withdraw": "barrier_withdraw('hers', gen_random_uuid())",
-    "kv_add": "kv_add('hers/a', 1)",
-    "kv_changes": "kv_changes('hers/', 0)",
-    "kv_delete": "kv_delete('hers/a')",
-    "kv_get": "kv_get('hers/a')",
-    "kv_list": "kv_list('hers/')",
-    "kv_put": "kv_put('hers/a', '2')",
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
     "cancel_backfill": "cancel_backfill({backfill})",
@@ -90,11 +81,14 @@ REFUSED = {
     "kv_add": "kv_add('hers/n', 1)",
     "kv_changes": "kv_changes('hers/', 0)",
     "kv_delete": "kv_delete('hers/n')",
+    "barrier_withdraw": "barrier_withdraw('hers/b', gen_random_uuid())",
     "kv_get": "kv_get('hers/n')",
+    "kv_list": "kv_list('hers/')",
     "kv_put": "kv_put('hers/n', '1')",
     "lock_acquire": "lock_acquire('hers', gen_random_uuid())",
     "lock_break": "lock_break('hers')",
     "lock_line": "lock_line('hers')",
+    "lock_renew": "lock_renew('hers', '{place}')",
     "lock_release": "lock_release('hers', '{place}')",
     "restored": "restored()",
     "revoke_names": "revoke_names('hers', 'pgsched_producer')",
@@ -112,7 +106,6 @@ NOTHING = {
     "forget_slots": "forget_slots(1)",
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
-    "kv_list": "kv_list('hers/')",
 }
 ABOUT_NOBODY = {"assert_claim", "assert_fleet", "check_args", "outside_name", "task_keys", "task_options", "tell_once"}
 

@@ -17,7 +17,7 @@ import pytest
 
 from pgsched import App, LeaseLost
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.recipes import keeper_thread
+from pgsched.recipes import lease_care
 from tests.support.logins import Logins
 from tests.support.recipes.calls import acquire, granted, refused, session, value
 from tests.support.recipes.lines import another, asserted, fences, in_threads, line, running, said, wait_in_line
@@ -81,7 +81,7 @@ def test_threads_that_open_a_session_at_the_same_time_open_one(dsn: str, db: Db)
 def test_an_unused_session_ends_and_the_next_use_opens_another(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_thread, "IDLE_S", 0.2)
+    monkeypatch.setattr(lease_care, "IDLE_S", 0.2)
     with app.lock("a", ttl=60):
         assert value(db, "SELECT count(*) FROM pgsched.sessions") == 1
     wait_until(lambda: value(db, "SELECT count(*) FROM pgsched.sessions") == 0, 10)

@@ -136,7 +136,7 @@ def changes_of(found: Iterable[Row]) -> Changes:
 
 
 def enter_barrier(conn: Connection[Any], params: Row) -> Standing:
-    """Enter a double barrier: `barrier_enter` in sql/store.sql says with what. Raises InputError or LeaseLost."""
+    """Enter a double barrier: `barrier_enter` in sql/recipes.sql says with what. Raises InputError or LeaseLost."""
     return Standing(**rows(conn, "barrier_enter", params)[0])
 
 
