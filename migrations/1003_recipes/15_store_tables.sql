@@ -2,12 +2,16 @@
 -- first element of a path is its root. All changes under a root follow one another, and each has the next version of the root:
 -- who has seen version 7 has seen all changes up to 7.
 
+-- The highest version that a deleted root had: a new root begins with it. It is never reset.
+CREATE SEQUENCE pgsched.store_versions MINVALUE 0;
+
 CREATE TABLE pgsched.store_roots (
     root       text COLLATE "C" PRIMARY KEY,
     owner      name NOT NULL,
     version    bigint NOT NULL DEFAULT 0,
     kept_after bigint NOT NULL DEFAULT 0,
-    keys       bigint NOT NULL DEFAULT 0
+    keys       bigint NOT NULL DEFAULT 0,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 CREATE INDEX store_roots_of_owner ON pgsched.store_roots (owner);
 
@@ -34,11 +38,13 @@ CREATE TABLE pgsched.store_changes (
     PRIMARY KEY (root, version)
 );
 
+COMMENT ON SEQUENCE pgsched.store_versions IS 'The highest version that a deleted root had. Never reset.';
 COMMENT ON TABLE pgsched.store_roots IS 'First elements of the keys in pgsched.store; changes under one of them follow one another.';
 COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root first.';
 COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';
 COMMENT ON COLUMN pgsched.store_roots.kept_after IS 'Changes up to this version are not kept any more.';
 COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under this root.';
+COMMENT ON COLUMN pgsched.store_roots.changed_at IS 'When a key was last changed. A root without keys is deleted after 30 days.';
 COMMENT ON TABLE pgsched.store IS 'Small values that programs share.';
 COMMENT ON COLUMN pgsched.store.version IS 'The version of its root when the value was last changed.';
 COMMENT ON COLUMN pgsched.store.revision IS 'How often the key was written, from 1.';

@@ -149,16 +149,19 @@ BEGIN
 END $$;
 
 -- Ends sessions that were not renewed, gives back what they had, and deletes them; at most so many, of this role, or of
--- all. Never waits: what somebody has locked is left for the next time. Returns how many sessions it has dealt with.
-CREATE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL) RETURNS bigint
+-- all; of these ids, or any. Gives at most 1,000 locks back, and deletes at most 1,000 keys. Never waits: what somebody has locked
+-- is left for the next time. Returns how many sessions it has dealt with.
+CREATE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL, ids bigint[] DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found bigint[];
     one text;
+    removed integer := 0;
 BEGIN
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
-        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (ids IS NULL OR s.id = ANY (ids))
+          AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
         LIMIT most FOR UPDATE SKIP LOCKED);
     IF cardinality(found) = 0 THEN
         RETURN 0;
@@ -173,7 +176,8 @@ BEGIN
     END LOOP;
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        PERFORM pgsched.store_lock(one);
+        removed := removed + pgsched.store_forget(one, 1000 - removed);
+        EXIT WHEN removed >= 1000;
     END LOOP;
     DELETE FROM pgsched.sessions s WHERE s.id = ANY (found)
         AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)

@@ -76,6 +76,7 @@ $$;
 --   session   the session that this hangs on. Null: one of its own, which has the same token, and for which each call with
 --             this token is a renewal for `ttl`
 --   note      for those who read the line
+--   kind      'lock' or 'election': what lists call the name. Null: as before
 -- Returns
 --   fence        the number of the grant. Null: not granted
 --   place        the place in line, from 1; 1 if it is granted. Null: not in line
@@ -85,7 +86,7 @@ $$;
 -- notification of the channel pgsched_session_N, where N is the session's id.
 CREATE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '30 s', wait interval DEFAULT '0 s',
     mode text DEFAULT 'exclusive', capacity integer DEFAULT NULL, note text DEFAULT NULL, session uuid DEFAULT NULL,
-    OUT fence bigint, OUT place bigint, OUT lease_until timestamptz, OUT look_at timestamptz)
+    kind text DEFAULT NULL, OUT fence bigint, OUT place bigint, OUT lease_until timestamptz, OUT look_at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l pgsched.locks;
@@ -96,6 +97,7 @@ DECLARE
     problem text := coalesce(
         CASE WHEN token IS NULL THEN 'token: must not be null' END,
         pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']),
+        CASE WHEN kind IS NOT NULL THEN pgsched.not_one_of('kind', kind, ARRAY['lock', 'election']) END,
         CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
         CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
         CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
@@ -118,7 +120,7 @@ BEGIN
 
     -- the row of the lock: what is in line is read only when it is locked
     LOOP
-        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
+        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp(), kind = coalesce(lock_acquire.kind, k.kind)
         WHERE k.name = lock_acquire.name RETURNING * INTO l;
         EXIT WHEN FOUND;
         IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000 THEN

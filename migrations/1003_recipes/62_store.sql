@@ -33,6 +33,7 @@ CREATE FUNCTION pgsched.store_lock(root text) RETURNS pgsched.store_roots
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.store_roots;
+    highest bigint;
 BEGIN
     LOOP
         UPDATE pgsched.store_roots o SET keys = o.keys WHERE o.root = store_lock.root RETURNING * INTO r;
@@ -42,29 +43,36 @@ BEGIN
                 ' keys such as app/name', pgsched.caller()), 'store');
         END IF;
         INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
+        -- a root with this name may have been deleted: the versions of the new one are higher
+        SELECT v.last_value INTO highest FROM pgsched.store_versions v;
+        UPDATE pgsched.store_roots o SET version = highest, kept_after = highest WHERE o.root = store_lock.root AND o.version = 0 AND highest > 0;
     END LOOP;
     PERFORM pgsched.store_forget(store_lock.root);
     SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root;
     RETURN r;
 END $$;
 
--- Removes, under a root that the caller has locked, the keys of sessions that have ended; ends those that are not renewed.
-CREATE FUNCTION pgsched.store_forget(root text) RETURNS void
+-- Removes, under a root that the caller has locked, the keys of sessions that have ended, at most so many (null: all); ends those
+-- that are not renewed. Returns how many keys it has removed.
+CREATE FUNCTION pgsched.store_forget(root text, most integer DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     gone text;
+    removed integer := 0;
 BEGIN
     IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL) THEN
-        RETURN;
+        RETURN 0;
     END IF;
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id IN (
         SELECT e.id FROM pgsched.sessions e
         WHERE e.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
           AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED);
     FOR gone IN SELECT k.key FROM pgsched.store k JOIN pgsched.sessions s ON s.id = k.session
-        WHERE k.root = store_forget.root AND k.session IS NOT NULL AND s.ended_at IS NOT NULL ORDER BY k.key LOOP
+        WHERE k.root = store_forget.root AND k.session IS NOT NULL AND s.ended_at IS NOT NULL ORDER BY k.key LIMIT most LOOP
         PERFORM pgsched.store_write(store_forget.root, gone, NULL, NULL);
+        removed := removed + 1;
     END LOOP;
+    RETURN removed;
 END $$;
 
 -- Writes a key, or deletes it (value null), under a root that the caller has locked; returns the version of the change.
@@ -80,7 +88,8 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = store_write.key) THEN
         added := 1;
     END IF;
-    UPDATE pgsched.store_roots o SET version = o.version + 1, keys = o.keys + added WHERE o.root = store_write.root RETURNING * INTO r;
+    UPDATE pgsched.store_roots o SET version = o.version + 1, keys = o.keys + added, changed_at = clock_timestamp()
+    WHERE o.root = store_write.root RETURNING * INTO r;
     IF added = 1 AND r.keys > 100000 THEN
         PERFORM pgsched.raise_bad_value(format('key: there are 100000 keys under "%s", and can be no more', root), 'store');
     END IF;

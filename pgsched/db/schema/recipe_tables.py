@@ -7,6 +7,8 @@ from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
 
+ByteOrder = Text(collation="C")  # sorted by its bytes, so that an index finds a prefix
+
 sessions = Table(
     "sessions",
     metadata,
@@ -26,8 +28,9 @@ sessions = Table(
 locks = Table(
     "locks",
     metadata,
-    key("name", Text),
+    key("name", ByteOrder),
     need("owner", Role),
+    need("kind", Text),
     Column("capacity", Integer),
     need("last_place", BigInteger),
     need("used_at", Instant),
@@ -37,7 +40,7 @@ locks = Table(
 lock_places = Table(
     "lock_places",
     metadata,
-    Column("lock", Text, ForeignKey("pgsched.locks.name", ondelete="CASCADE"), primary_key=True),
+    Column("lock", ByteOrder, ForeignKey("pgsched.locks.name", ondelete="CASCADE"), primary_key=True),
     key("place"),
     Column("session", BigInteger, ForeignKey("pgsched.sessions.id", ondelete="CASCADE"), nullable=False),
     need("token", UUID),
@@ -58,19 +61,20 @@ name_grants = Table("name_grants", metadata, key("prefix", Text), key("role", Ro
 store_roots = Table(
     "store_roots",
     metadata,
-    key("root", Text),
+    key("root", ByteOrder),
     need("owner", Role),
     need("version", BigInteger),
     need("kept_after", BigInteger),
     need("keys", BigInteger),
+    need("changed_at", Instant),
     Index("store_roots_of_owner", "owner"),
 )
 
 store = Table(
     "store",
     metadata,
-    key("key", Text),
-    Column("root", Text, ForeignKey("pgsched.store_roots.root"), nullable=False),
+    key("key", ByteOrder),
+    Column("root", ByteOrder, ForeignKey("pgsched.store_roots.root"), nullable=False),
     need("value", JSONB),
     need("version", BigInteger),
     need("revision", BigInteger),
@@ -85,9 +89,9 @@ store = Table(
 store_changes = Table(
     "store_changes",
     metadata,
-    Column("root", Text, ForeignKey("pgsched.store_roots.root", ondelete="CASCADE"), primary_key=True),
+    Column("root", ByteOrder, ForeignKey("pgsched.store_roots.root", ondelete="CASCADE"), primary_key=True),
     key("version"),
-    need("key", Text),
+    need("key", ByteOrder),
     Column("value", JSONB),
     need("changed_at", Instant),
 )
