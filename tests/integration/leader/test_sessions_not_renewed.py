@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import psycopg
 import pytest
@@ -11,26 +11,10 @@ from pgsched.leader.duties import sessions as duties
 from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.timing.periodic import LONGEST_PAUSE_S
+from tests.support.db.holding import asked, opened
 from tests.support.db.leading import duty_of, lead
 from tests.support.db.poisoning import aside, heal, poison, until
 from tests.support.db.setting import Aside, Open, wait_until_blocked
-
-
-def opened(db: psycopg.Connection, ttl: str = "30 s") -> UUID:
-    """Open a session, and return its token."""
-    token = uuid4()
-    db.execute("SELECT pgsched.session_open(%s, %s::interval)", [token, ttl])
-    return token
-
-
-def asked(db: psycopg.Connection, name: str, session: UUID) -> int | None:
-    """Ask for a lock until the session ends; return the fence, None if it is not granted yet."""
-    row = db.execute(
-        "SELECT fence FROM pgsched.lock_acquire(%s, %s, wait => NULL, session => %s)", [name, uuid4(), session]
-    ).fetchone()
-    assert row is not None
-    fence: int | None = row[0]
-    return fence
 
 
 def let_end(db: psycopg.Connection, *tokens: UUID) -> None:
