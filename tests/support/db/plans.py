@@ -125,6 +125,7 @@ ASKED = (
     " catalog_triggers catalog_views check_fleet check_grants check_roles check_server declare_defaults declare_holder"
     " declare_lock declare_lock_shared declare_others declare_removed declare_squatted declared_by"
     " dependencies_count dependencies_retry dependencies_tree dependencies_waits doctor_leader doctor_locks"
+    " doctor_long_locks doctor_sessions"
     " doctor_notify doctor_objects doctor_pins doctor_server doctor_tables doctor_waits doctor_workers explain_near"
     " explain_open explain_parents explain_passed_over explain_row explain_terms first_result health_jobs_ahead"
     " health_leader_failing health_notify health_queues_shut health_releases_gone health_unpruned health_workers_lost"
