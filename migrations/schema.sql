@@ -11,6 +11,7 @@ CREATE SEQUENCE pgsched.asleep_until MINVALUE 0 MAXVALUE 9000000000000 START 0;
 CREATE SEQUENCE pgsched.fences MINVALUE 1 MAXVALUE 9223372036854775807 START 1;
 CREATE SEQUENCE pgsched.gated_queues MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.leader_looks_at MINVALUE 0 MAXVALUE 9000000000000 START 0;
+CREATE SEQUENCE pgsched.store_versions MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.tasks_with_options MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 
@@ -300,7 +301,7 @@ CREATE TABLE pgsched.lock_losses (
 );
 
 CREATE TABLE pgsched.lock_places (
-    lock text NOT NULL,
+    lock text COLLATE "C" NOT NULL,
     place bigint NOT NULL,
     session bigint NOT NULL,
     token uuid NOT NULL,
@@ -319,13 +320,15 @@ CREATE TABLE pgsched.lock_places (
 ) WITH (fillfactor=70);
 
 CREATE TABLE pgsched.locks (
-    name text NOT NULL,
+    name text COLLATE "C" NOT NULL,
     owner name NOT NULL,
+    kind text NOT NULL DEFAULT 'lock'::text,
     capacity integer,
     last_place bigint NOT NULL DEFAULT 0,
     used_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT locks_pkey PRIMARY KEY (name),
     CONSTRAINT locks_capacity_check CHECK (capacity >= 1 AND capacity <= 10000),
+    CONSTRAINT locks_kind_check CHECK (kind = ANY (ARRAY['lock'::text, 'election'::text])),
     CONSTRAINT locks_name_check CHECK (length(name) >= 1 AND length(name) <= 200)
 ) WITH (fillfactor=50);
 
@@ -595,6 +598,7 @@ CREATE TABLE pgsched.store_roots (
     keys bigint NOT NULL DEFAULT 0,
     look_at timestamp with time zone,
     watched_until timestamp with time zone NOT NULL DEFAULT clock_timestamp() + '00:01:00'::interval,
+    changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT store_roots_pkey PRIMARY KEY (root)
 ) WITH (fillfactor=50);
 
@@ -3787,7 +3791,7 @@ BEGIN
     RETURN s.id;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '00:00:30'::interval, wait interval DEFAULT '00:00:00'::interval, mode text DEFAULT 'exclusive'::text, capacity integer DEFAULT NULL::integer, note text DEFAULT NULL::text, session uuid DEFAULT NULL::uuid, OUT fence bigint, OUT place bigint, OUT lease_until timestamp with time zone, OUT look_at timestamp with time zone)
+CREATE OR REPLACE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '00:00:30'::interval, wait interval DEFAULT '00:00:00'::interval, mode text DEFAULT 'exclusive'::text, capacity integer DEFAULT NULL::integer, note text DEFAULT NULL::text, session uuid DEFAULT NULL::uuid, kind text DEFAULT NULL::text, OUT fence bigint, OUT place bigint, OUT lease_until timestamp with time zone, OUT look_at timestamp with time zone)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3803,6 +3807,7 @@ DECLARE
     problem text := coalesce(
         CASE WHEN token IS NULL THEN 'token: must not be null' END,
         CASE WHEN mode IN ('exclusive', 'shared') THEN NULL ELSE pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']) END,
+        CASE WHEN kind IS NOT NULL THEN pgsched.not_one_of('kind', kind, ARRAY['lock', 'election']) END,
         CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
         CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
         CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
@@ -3824,7 +3829,7 @@ BEGIN
 
     -- the row of the lock: what is in line is read only when it is locked
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
-    l := pgsched.lock_take_row(name, capacity);
+    l := pgsched.lock_take_row(name, capacity, kind);
     PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);
@@ -3962,6 +3967,39 @@ BEGIN
     ORDER BY p.place LIMIT least(most, 10000);
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.lock_list(prefix text DEFAULT ''::text, after text DEFAULT ''::text, most integer DEFAULT 1000, only_used boolean DEFAULT true, kind text DEFAULT NULL::text)
+ RETURNS TABLE(name text, owner name, kind_of text, capacity integer, holders bigint, waiting bigint, holder text, fence bigint, held_since timestamp with time zone, lease_until timestamp with time zone, waiting_since timestamp with time zone, used_at timestamp with time zone)
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    beyond text := pgsched.after_prefix(prefix);
+    all_of_them boolean := pgsched.reads_all();
+    owners name[] := CASE WHEN NOT all_of_them THEN ARRAY(SELECT r.rolname FROM pg_roles r WHERE pgsched.may_change(r.rolname)) END;
+BEGIN
+    RETURN QUERY
+    SELECT l.name::text, l.owner, l.kind, l.capacity, f.holders, f.waiting, o.holder, o.fence, o.granted_at, o.lease_until, f.waiting_since, l.used_at
+    FROM pgsched.locks l CROSS JOIN LATERAL (
+        SELECT count(p.fence) AS holders, count(*) FILTER (WHERE p.fence IS NULL) AS waiting,
+            min(p.since) FILTER (WHERE p.fence IS NULL) AS waiting_since
+        FROM (SELECT q.* FROM pgsched.lock_places q WHERE q.lock = l.name ORDER BY q.place LIMIT 1000) p
+        JOIN pgsched.sessions s ON s.id = p.session
+        WHERE s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+    ) f LEFT JOIN LATERAL (
+        SELECT s.name AS holder, p.fence, p.granted_at, s.lease_until
+        FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = l.name AND p.fence IS NOT NULL AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+        ORDER BY p.fence LIMIT 1
+    ) o ON f.holders > 0
+    WHERE l.name >= prefix COLLATE "C" AND l.name > after COLLATE "C" AND (beyond IS NULL OR l.name < beyond COLLATE "C")
+      AND starts_with(l.name, prefix)
+      AND (lock_list.kind IS NULL OR l.kind = lock_list.kind) AND (NOT only_used OR f.holders + f.waiting > 0)
+      AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
+           THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)
+    ORDER BY l.name LIMIT least(most, 10000);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.lock_look_at(name text)
  RETURNS timestamp with time zone
  LANGUAGE sql
@@ -4082,7 +4120,7 @@ BEGIN
     END LOOP;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.lock_take_row(name text, capacity integer)
+CREATE OR REPLACE FUNCTION pgsched.lock_take_row(name text, capacity integer, kind text)
  RETURNS pgsched.locks
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4091,7 +4129,8 @@ DECLARE
     l pgsched.locks;
 BEGIN
     LOOP
-        UPDATE pgsched.locks k SET used_at = clock_timestamp() WHERE k.name = lock_take_row.name RETURNING * INTO l;
+        UPDATE pgsched.locks k SET used_at = clock_timestamp(), kind = coalesce(lock_take_row.kind, k.kind)
+        WHERE k.name = lock_take_row.name RETURNING * INTO l;
         EXIT WHEN FOUND;
         IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
             AND NOT pgsched.forget_names(pgsched.caller()) THEN
@@ -4691,6 +4730,44 @@ AS $function$
     )
     SELECT count(*) FROM gone
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.prune_locks(after text, most integer)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    names text[] := ARRAY(SELECT l.name FROM pgsched.locks l WHERE l.name > after COLLATE "C" ORDER BY l.name LIMIT most);
+BEGIN
+    -- who asks for one meanwhile has locked its row, or has changed used_at
+    DELETE FROM pgsched.locks l WHERE l.name = ANY (ARRAY(
+        SELECT u.name FROM pgsched.locks u
+        WHERE u.name = ANY (names) AND u.used_at < clock_timestamp() - interval '30 days'
+          AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = u.name)
+        FOR UPDATE SKIP LOCKED));
+    RETURN CASE WHEN cardinality(names) = most THEN names[most] END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.prune_roots(after text, most integer)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    names text[] := ARRAY(SELECT r.root FROM pgsched.store_roots r WHERE r.root > after COLLATE "C" ORDER BY r.root LIMIT most);
+    unused text[];
+BEGIN
+    unused := ARRAY(
+        SELECT r.root FROM pgsched.store_roots r
+        WHERE r.root = ANY (names) AND r.keys = 0 AND r.changed_at < clock_timestamp() - interval '30 days' FOR UPDATE SKIP LOCKED);
+    IF cardinality(unused) > 0 THEN
+        PERFORM setval('pgsched.store_versions'::regclass, greatest(
+            (SELECT v.last_value FROM pgsched.store_versions v),
+            (SELECT max(r.version) FROM pgsched.store_roots r WHERE r.root = ANY (unused))));
+        DELETE FROM pgsched.store_roots r WHERE r.root = ANY (unused);
+    END IF;
+    RETURN CASE WHEN cardinality(names) = most THEN names[most] END;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.queue_bit(queue text)
  RETURNS bigint
@@ -6143,7 +6220,7 @@ AS $function$
 DECLARE
     r pgsched.store_roots;
 BEGIN
-    UPDATE pgsched.store_roots o SET version = o.version + count, keys = o.keys + added, kept_after = CASE
+    UPDATE pgsched.store_roots o SET version = o.version + count, keys = o.keys + added, changed_at = clock_timestamp(), kept_after = CASE
         WHEN o.version + count - o.kept_after >= 1100 THEN o.version + count - 1000 ELSE o.kept_after END
     WHERE o.root = store_advance.root RETURNING * INTO r;
     IF r.version - r.kept_after = 1000 THEN
@@ -6223,6 +6300,7 @@ CREATE OR REPLACE FUNCTION pgsched.store_lock(root text)
 AS $function$
 DECLARE
     r pgsched.store_roots;
+    highest bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     LOOP
@@ -6233,6 +6311,9 @@ BEGIN
                 ' keys such as app/name', pgsched.caller()), 'store');
         END IF;
         INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
+        -- a root with this name may have been deleted: the versions of the new one are higher
+        SELECT v.last_value INTO highest FROM pgsched.store_versions v;
+        UPDATE pgsched.store_roots o SET version = highest, kept_after = highest WHERE o.root = store_lock.root AND o.version = 0 AND highest > 0;
     END LOOP;
     IF r.look_at <= clock_timestamp() THEN
         PERFORM pgsched.store_forget(store_lock.root);
@@ -6293,7 +6374,7 @@ AS $function$
     SELECT format('%s from %s to %s', coalesce(r.covers_count || ' slots', 'the slots'), pgsched.utc(r.covers_from), pgsched.utc(r.covers_until))
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL::name)
+CREATE OR REPLACE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL::name, ids bigint[] DEFAULT NULL::bigint[])
  RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -6306,7 +6387,8 @@ BEGIN
     PERFORM pgsched.commit_durably();
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
-        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (ids IS NULL OR s.id = ANY (ids))
+          AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
         LIMIT most FOR NO KEY UPDATE SKIP LOCKED);
     IF cardinality(found) = 0 THEN
         RETURN 0;
@@ -7259,8 +7341,10 @@ COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if 
 COMMENT ON COLUMN pgsched.lock_places.left_at IS 'It is held no more. It stays until the transaction ends that asserts it.';
 COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
 COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
+COMMENT ON COLUMN pgsched.locks.kind IS 'What those who use it call it. An election is a lock whose holder is called the leader.';
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
 COMMENT ON COLUMN pgsched.locks.last_place IS 'The last place given in its line.';
+COMMENT ON COLUMN pgsched.locks.used_at IS 'When it was last asked for, given or given back. A name unused for 30 days is deleted.';
 COMMENT ON TABLE pgsched.name_grants IS 'Who may use names with this prefix. Other names belong to the role that used them first.';
 COMMENT ON TABLE pgsched.next_slots IS 'The next slots of each job with a schedule, as the leader computed them: pgsched.preview.';
 COMMENT ON COLUMN pgsched.next_slots.after_at IS 'They are all slots of the schedule after this instant, up to the last of them.';
@@ -7358,6 +7442,8 @@ COMMENT ON COLUMN pgsched.store_roots.kept_after IS 'Changes up to this version 
 COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under this root.';
 COMMENT ON COLUMN pgsched.store_roots.look_at IS 'Before this time no session ends, unless it is ended, to which keys under this root are bound.';
 COMMENT ON COLUMN pgsched.store_roots.watched_until IS 'Changes are notified until this time: somebody watches the root.';
+COMMENT ON COLUMN pgsched.store_roots.changed_at IS 'When a key was last changed. A root without keys is deleted after 30 days.';
+COMMENT ON SEQUENCE pgsched.store_versions IS 'The highest version that a deleted root had. Never reset.';
 COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
 COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
 COMMENT ON COLUMN pgsched.tasks.app IS 'The app whose worker registered it.';

@@ -25,6 +25,31 @@ FROM (
 ) k JOIN pg_stat_activity a ON a.pid = k.pid
 
 
+-- name: doctor_long_locks
+-- return locks that are held for long while others wait for long, the longest wait first. Elections are none of them: a
+-- leader leads as long as it likes.
+-- params: held_s float8, waits_s float8: only longer ones
+-- returns: (name, holder: session of the oldest grant, fence, held_s, waiting: how many, waits_s: of the first); at most 5
+-- locks: none
+SELECT l.name, l.holder, l.fence, extract(epoch FROM clock_timestamp() - l.held_since)::float8 AS held_s, l.waiting,
+    extract(epoch FROM clock_timestamp() - l.waiting_since)::float8 AS waits_s
+FROM pgsched.lock_list(most => 10000, kind => 'lock') l
+WHERE l.held_since < clock_timestamp() - make_interval(secs => %(held_s)s)
+  AND l.waiting_since < clock_timestamp() - make_interval(secs => %(waits_s)s)
+ORDER BY l.waiting_since LIMIT 5
+
+
+-- name: doctor_sessions
+-- count sessions and what they have; each count ends at 100,000.
+-- params: none
+-- returns: one row (sessions, held: grants, waiting)
+-- locks: none
+SELECT (SELECT count(*) FROM (SELECT FROM pgsched.sessions
+            WHERE ended_at IS NULL AND lease_until > clock_timestamp() LIMIT 100000) s) AS sessions,
+    count(p.fence) AS held, count(*) - count(p.fence) AS waiting
+FROM (SELECT fence FROM pgsched.lock_places LIMIT 100000) p
+
+
 -- name: doctor_notify
 -- return how full the notification queue is, and the oldest transaction of any session. If that session listens,
 -- nothing behind its transaction is removed from the queue.

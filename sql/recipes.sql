@@ -39,12 +39,12 @@ FROM pgsched.session_leases(%(session)s::uuid, %(tokens)s::text::uuid[], %(posit
 -- name: lock_acquire
 -- ask for a lock with a token; asked again, the answer is the same.
 -- params: name text, token uuid, session uuid, wait_s float8 (seconds; null: as long as the session lives), mode text,
---         capacity int (null: no semaphore), note text
+--         capacity int (null: no semaphore), note text, kind text (lock or election)
 -- returns: fence (null: not granted), place (null: not in line), look_in_s: as in session_leases
 -- locks: the row of the lock
 SELECT a.fence, a.place, extract(epoch FROM a.look_at - clock_timestamp())::float8 AS look_in_s
 FROM pgsched.lock_acquire(%(name)s::text, %(token)s::uuid, wait => make_interval(secs => %(wait_s)s::float8), mode => %(mode)s::text,
-    capacity => %(capacity)s::int, note => %(note)s::text, session => %(session)s::uuid) a
+    capacity => %(capacity)s::int, note => %(note)s::text, session => %(session)s::uuid, kind => %(kind)s::text) a
 
 
 -- name: lock_release
@@ -80,12 +80,52 @@ SELECT l.fence, l.mode, l.session, l.owner::text AS owner, l.note, l.since, l.gr
 FROM pgsched.lock_line(%(name)s::text, %(most)s::int) WITH ORDINALITY l ORDER BY l.ordinality
 
 
--- name: locks_swept
--- end sessions that were not renewed, and give on what they had.
--- params: most int
+-- name: lock_list
+-- list locks that this role may see, in the order of their names.
+-- params: prefix text, after text (names behind this one), most int, only_used bool (only those in use), kind text (null: any)
+-- returns: (name, owner, kind: lock or election, capacity: of a semaphore, holders, waiting, holder: session of the oldest grant,
+--          fence and held_since of that grant, lease_until of that session, waiting_since: of the first that waits, used_at, now)
+-- locks: none
+SELECT l.name, l.owner::text AS owner, l.kind_of AS kind, l.capacity, l.holders, l.waiting, l.holder, l.fence, l.held_since,
+    l.lease_until, l.waiting_since, l.used_at, clock_timestamp() AS now
+FROM pgsched.lock_list(%(prefix)s::text, %(after)s::text, %(most)s::int, %(only_used)s::bool, %(kind)s::text) WITH ORDINALITY l
+ORDER BY l.ordinality
+
+
+-- name: sessions_over
+-- find sessions that were not renewed, or were ended and have something left.
+-- params: after bigint: only ids behind this one; n int: at most so many; aside bigint[]: ids that are skipped
+-- returns: over bigint[]: their ids in ascending order; some: there are sessions at all
+-- locks: none
+SELECT ARRAY(
+    SELECT s.id FROM pgsched.sessions s
+    WHERE s.id > %(after)s AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp()) AND s.id <> ALL (%(aside)s::bigint[])
+    ORDER BY s.id LIMIT %(n)s
+) AS over, EXISTS (SELECT FROM pgsched.sessions) AS some
+
+
+-- name: sessions_ended
+-- end those of these sessions that are over, and give on what they had: at most 1,000 locks and 1,000 keys.
+-- params: ids bigint[]
 -- returns: ended: how many it has dealt with
--- locks: those sessions and the rows of their locks, skipping locked ones
-SELECT pgsched.sweep_sessions(%(most)s::int) AS ended
+-- locks: those sessions, the rows of their locks and of the roots of their keys, skipping locked ones
+SELECT pgsched.sweep_sessions(cardinality(%(ids)s::bigint[]), ids => %(ids)s::bigint[]) AS ended
+
+
+-- name: locks_pruned
+-- delete names of locks that nobody has used for 30 days, of the next so many names.
+-- params: after text, n int
+-- returns: after: the last name that was read; null: it was the last of all
+-- locks: the rows of those locks, skipping locked ones
+SELECT pgsched.prune_locks(%(after)s::text, %(n)s::int) AS after
+
+
+-- name: store_roots_pruned
+-- delete roots of the store that have no keys and were not changed for 30 days, of the next so many roots.
+-- params: after text, n int
+-- returns: after: the last root that was read; null: it was the last of all
+-- locks: those rows, skipping locked ones
+SELECT pgsched.prune_roots(%(after)s::text, %(n)s::int) AS after
 
 
 -- name: store_get

@@ -179,18 +179,19 @@ ALTER FUNCTION pgsched.session_open(uuid, interval, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.session_renew(uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.session_end(uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.session_leases(uuid, uuid[], boolean) SECURITY DEFINER;
-ALTER FUNCTION pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_release(text, uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_renew(text, uuid) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_break(text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.assert_lock(text, bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.lock_line(text, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.lock_list(text, text, integer, boolean, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.grant_names(text, name) SECURITY DEFINER;
 ALTER FUNCTION pgsched.revoke_names(text, name) SECURITY DEFINER;
 ALTER FUNCTION pgsched.restored() SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.session_open(uuid, interval, text), pgsched.session_renew(uuid), pgsched.session_end(uuid),
         pgsched.session_leases(uuid, uuid[], boolean), pgsched.lock_release(text, uuid), pgsched.lock_renew(text, uuid), pgsched.lock_break(text, bigint),
-        pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid), pgsched.assert_lock(text, bigint)
+        pgsched.lock_acquire(text, uuid, interval, interval, text, integer, text, uuid, text), pgsched.assert_lock(text, bigint)
     FROM pgsched_viewer;  -- who holds nothing
 -- They check whose a key is (pgsched.check_key). Nobody else writes the store.
 ALTER FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid) SECURITY DEFINER;
@@ -206,9 +207,12 @@ REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv
         pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint),
         pgsched.barrier_withdraw(text, uuid)
     FROM pgsched_viewer;  -- who writes nothing
--- Ends sessions that nobody renews. What it ends depends on the clock only.
-ALTER FUNCTION pgsched.sweep_sessions(integer, name) SECURITY DEFINER;
-REVOKE EXECUTE ON FUNCTION pgsched.sweep_sessions(integer, name)
+-- They end sessions that nobody renews, and delete names that nobody uses. What they end and delete depends on the clock only.
+ALTER FUNCTION pgsched.sweep_sessions(integer, name, bigint[]) SECURITY DEFINER;
+ALTER FUNCTION pgsched.prune_locks(text, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.prune_roots(text, integer) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.sweep_sessions(integer, name, bigint[]), pgsched.prune_locks(text, integer),
+        pgsched.prune_roots(text, integer)
     FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 ALTER FUNCTION pgsched.task_options(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.task_keys(text, boolean) SECURITY DEFINER;

@@ -21,8 +21,9 @@ CREATE INDEX sessions_of_owner ON pgsched.sessions (owner);
 -- A lock is a name; its row exists since somebody used it. last_place and used_at change with each grant and release: so
 -- of two transactions that would give the same lock, one waits or fails, whatever its isolation level.
 CREATE TABLE pgsched.locks (
-    name       text PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
+    name       text COLLATE "C" PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 200),
     owner      name NOT NULL,
+    kind       text NOT NULL DEFAULT 'lock' CHECK (kind IN ('lock', 'election')),
     capacity   integer CHECK (capacity BETWEEN 1 AND 10000),
     last_place bigint NOT NULL DEFAULT 0,
     used_at    timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -31,7 +32,7 @@ CREATE INDEX locks_of_owner ON pgsched.locks (owner);
 
 -- The line of each lock: holders (fence is not null) and, behind them, those who wait.
 CREATE TABLE pgsched.lock_places (
-    lock       text NOT NULL REFERENCES pgsched.locks ON DELETE CASCADE,
+    lock       text COLLATE "C" NOT NULL REFERENCES pgsched.locks ON DELETE CASCADE,
     place      bigint NOT NULL,
     session    bigint NOT NULL REFERENCES pgsched.sessions ON DELETE CASCADE,
     token      uuid NOT NULL UNIQUE,
@@ -72,8 +73,10 @@ COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is ren
 COMMENT ON COLUMN pgsched.sessions.ended_at IS 'It was ended, or found not renewed. It never lives again.';
 COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
 COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
+COMMENT ON COLUMN pgsched.locks.kind IS 'What those who use it call it. An election is a lock whose holder is called the leader.';
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
 COMMENT ON COLUMN pgsched.locks.last_place IS 'The last place given in its line.';
+COMMENT ON COLUMN pgsched.locks.used_at IS 'When it was last asked for, given or given back. A name unused for 30 days is deleted.';
 COMMENT ON TABLE pgsched.lock_places IS 'Who holds a lock, and who waits for it, in their order.';
 COMMENT ON COLUMN pgsched.lock_places.token IS 'Chosen by the process: to ask again with it gives the same answer.';
 COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for assert_lock. NULL: it waits.';

@@ -2,6 +2,9 @@
 -- first element of a path is its root. All changes under a root follow one another, and each has the next version of the root:
 -- who has seen version 7 has seen all changes up to 7.
 
+-- The highest version that a deleted root had: a new root begins with it. It is never reset.
+CREATE SEQUENCE pgsched.store_versions MINVALUE 0;
+
 -- A new root is told of for a minute, because who watched it before had no row to mark.
 CREATE TABLE pgsched.store_roots (
     root          text COLLATE "C" PRIMARY KEY,
@@ -10,7 +13,8 @@ CREATE TABLE pgsched.store_roots (
     kept_after    bigint NOT NULL DEFAULT 0,
     keys          bigint NOT NULL DEFAULT 0,
     look_at       timestamptz,
-    watched_until timestamptz NOT NULL DEFAULT clock_timestamp() + interval '1 min'
+    watched_until timestamptz NOT NULL DEFAULT clock_timestamp() + interval '1 min',
+    changed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 50);
 CREATE INDEX store_roots_of_owner ON pgsched.store_roots (owner);
 
@@ -37,6 +41,7 @@ CREATE TABLE pgsched.store_changes (
     PRIMARY KEY (root, version)
 );
 
+COMMENT ON SEQUENCE pgsched.store_versions IS 'The highest version that a deleted root had. Never reset.';
 COMMENT ON TABLE pgsched.store_roots IS 'First elements of the keys in pgsched.store; changes under one of them follow one another.';
 COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root first.';
 COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';
@@ -44,6 +49,7 @@ COMMENT ON COLUMN pgsched.store_roots.kept_after IS 'Changes up to this version 
 COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under this root.';
 COMMENT ON COLUMN pgsched.store_roots.look_at IS 'Before this time no session ends, unless it is ended, to which keys under this root are bound.';
 COMMENT ON COLUMN pgsched.store_roots.watched_until IS 'Changes are notified until this time: somebody watches the root.';
+COMMENT ON COLUMN pgsched.store_roots.changed_at IS 'When a key was last changed. A root without keys is deleted after 30 days.';
 COMMENT ON TABLE pgsched.store IS 'Small values that programs share.';
 COMMENT ON COLUMN pgsched.store.version IS 'The version of its root when the value was last changed.';
 COMMENT ON COLUMN pgsched.store.revision IS 'How often the key was written, from 1.';

@@ -193,9 +193,9 @@ BEGIN
 END $$;
 
 -- Ends sessions that were not renewed, gives back what they had, and deletes them; at most so many, of this role, or of
--- all, and at most 1,000 locks and 1,000 keys in a call. Never waits: what somebody has locked is left for the next time.
--- Returns how many sessions it has dealt with.
-CREATE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL) RETURNS bigint
+-- all; of these ids, or any; and at most 1,000 locks and 1,000 keys in a call. Never waits: what somebody has locked is left for
+-- the next time. Returns how many sessions it has dealt with.
+CREATE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL, ids bigint[] DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found bigint[];
@@ -205,7 +205,8 @@ BEGIN
     PERFORM pgsched.commit_durably();
     found := ARRAY(
         SELECT s.id FROM pgsched.sessions s
-        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        WHERE (of_owner IS NULL OR s.owner = of_owner) AND (ids IS NULL OR s.id = ANY (ids))
+          AND (s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
         LIMIT most FOR NO KEY UPDATE SKIP LOCKED);
     IF cardinality(found) = 0 THEN
         RETURN 0;

@@ -108,13 +108,14 @@ $$;
 
 -- Locks the row of a lock, making it where it is new. A role may have 100,000 names; then those are forgotten that nobody has
 -- used for an hour.
-CREATE FUNCTION pgsched.lock_take_row(name text, capacity integer) RETURNS pgsched.locks
+CREATE FUNCTION pgsched.lock_take_row(name text, capacity integer, kind text) RETURNS pgsched.locks
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l pgsched.locks;
 BEGIN
     LOOP
-        UPDATE pgsched.locks k SET used_at = clock_timestamp() WHERE k.name = lock_take_row.name RETURNING * INTO l;
+        UPDATE pgsched.locks k SET used_at = clock_timestamp(), kind = coalesce(lock_take_row.kind, k.kind)
+        WHERE k.name = lock_take_row.name RETURNING * INTO l;
         EXIT WHEN FOUND;
         IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
             AND NOT pgsched.forget_names(pgsched.caller()) THEN
@@ -180,6 +181,7 @@ END $$;
 --   session   the session that this hangs on. Null: one of its own, which has the same token, and for which each call with
 --             this token is a renewal for `ttl`
 --   note      for those who read the line
+--   kind      'lock' or 'election': what lists call the name. Null: as before
 -- Returns
 --   fence        the number of the grant. Null: not granted
 --   place        the place in line, from 1; 1 if it is granted. Null: not in line
@@ -189,7 +191,7 @@ END $$;
 -- notification of the channel pgsched_session_N, where N is the session's id; it has the first 18 characters of the token.
 CREATE FUNCTION pgsched.lock_acquire(name text, token uuid, ttl interval DEFAULT '30 s', wait interval DEFAULT '0 s',
     mode text DEFAULT 'exclusive', capacity integer DEFAULT NULL, note text DEFAULT NULL, session uuid DEFAULT NULL,
-    OUT fence bigint, OUT place bigint, OUT lease_until timestamptz, OUT look_at timestamptz)
+    kind text DEFAULT NULL, OUT fence bigint, OUT place bigint, OUT lease_until timestamptz, OUT look_at timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l pgsched.locks;
@@ -202,6 +204,7 @@ DECLARE
     problem text := coalesce(
         CASE WHEN token IS NULL THEN 'token: must not be null' END,
         CASE WHEN mode IN ('exclusive', 'shared') THEN NULL ELSE pgsched.not_one_of('mode', mode, ARRAY['exclusive', 'shared']) END,
+        CASE WHEN kind IS NOT NULL THEN pgsched.not_one_of('kind', kind, ARRAY['lock', 'election']) END,
         CASE WHEN capacity NOT BETWEEN 1 AND 10000 THEN pgsched.out_of_range('capacity', capacity, 1, 10000) END,
         CASE WHEN octet_length(note) > 65536 THEN 'note: longer than 64 KiB' END,
         CASE WHEN wait < '0 s' OR wait > '365 days' THEN format('wait: %s is not between 0 and 365 days', wait) END);
@@ -223,7 +226,7 @@ BEGIN
 
     -- the row of the lock: what is in line is read only when it is locked
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
-    l := pgsched.lock_take_row(name, capacity);
+    l := pgsched.lock_take_row(name, capacity, kind);
     PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);

@@ -65,6 +65,7 @@ CREATE FUNCTION pgsched.store_lock(root text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.store_roots;
+    highest bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     LOOP
@@ -75,6 +76,9 @@ BEGIN
                 ' keys such as app/name', pgsched.caller()), 'store');
         END IF;
         INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
+        -- a root with this name may have been deleted: the versions of the new one are higher
+        SELECT v.last_value INTO highest FROM pgsched.store_versions v;
+        UPDATE pgsched.store_roots o SET version = highest, kept_after = highest WHERE o.root = store_lock.root AND o.version = 0 AND highest > 0;
     END LOOP;
     IF r.look_at <= clock_timestamp() THEN
         PERFORM pgsched.store_forget(store_lock.root);
@@ -111,7 +115,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.store_roots;
 BEGIN
-    UPDATE pgsched.store_roots o SET version = o.version + count, keys = o.keys + added, kept_after = CASE
+    UPDATE pgsched.store_roots o SET version = o.version + count, keys = o.keys + added, changed_at = clock_timestamp(), kept_after = CASE
         WHEN o.version + count - o.kept_after >= 1100 THEN o.version + count - 1000 ELSE o.kept_after END
     WHERE o.root = store_advance.root RETURNING * INTO r;
     IF r.version - r.kept_after = 1000 THEN

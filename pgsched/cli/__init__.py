@@ -39,6 +39,9 @@ MODULES = {
     "commands.backfill": ("backfill",),
     "commands.limits": ("limit",),
     "commands.queues": ("queue", "pause", "resume"),
+    "commands.coordination.locks": ("lock",),
+    "commands.coordination.lock_run": ("lock",),
+    "commands.coordination.elections": ("election",),
     "commands.prune": ("prune", "retention"),
     "commands.alerts": ("alerts",),
     "commands.explain": ("explain",),
@@ -66,7 +69,8 @@ Exit codes:
   7 a grant is missing   8 no such job or run   9 embedded server unavailable
   10 a worker over --max-memory has drained
   11 the unique key is taken (from Python)   12 a queue is full
-  13 a database of another fleet
+  13 a database of another fleet   14 a lock was lost
+  75 a lock was not to be had in time (lock run)
   70 a bug in pgsched   130 interrupted"""
 EPILOG = f"""{EXIT_CODES}
 

@@ -1,4 +1,4 @@
-"""Completion in a shell: the names of jobs, queues, tasks and workers, from the database.
+"""Completion in a shell: the names of jobs, queues, tasks, workers and locks, from the database.
 
 Invariant: the shell waits one second at most for the database, nothing is printed, and no embedded server is started.
 Where there is no answer, nothing is offered.
@@ -45,7 +45,7 @@ def join_words_of_bash() -> None:
 
 
 def complete_names(what: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes the names of one kind: job, queue, task or worker."""
+    """Return what completes the names of one kind: job, queue, task, worker or lock."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
@@ -91,6 +91,6 @@ def dsn_of_file() -> str | None:
     return None if path is None else read_file(path).get("dsn")
 
 
-complete_jobs, complete_queues, complete_tasks, complete_workers = map(
-    complete_names, ("job", "queue", "task", "worker")
+complete_jobs, complete_queues, complete_tasks, complete_workers, complete_locks = map(
+    complete_names, ("job", "queue", "task", "worker", "lock")
 )

@@ -27,6 +27,7 @@ from pgsched.leader.duties.housekeeping import (
     TidyingDuty,
 )
 from pgsched.leader.duties.next_slots import NextSlotsDuty
+from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
 from pgsched.leader.duties.slots import BackfillsDuty, LookBelowDuty, PassedOverDuty, ReplanningDuty, TickDuty
 from pgsched.leader.duties.waiting import AdmissionDuty, ChangedLimitsDuty, CirclesDuty, DependenciesDuty, LimitsDuty
 from pgsched.leader.duty import Duty, Round
@@ -88,10 +89,12 @@ class LeaderLoop:
             BackfillsDuty(term),
             LookBelowDuty(term, self.floors),
             next_slots,
+            SessionsDuty(term),
             self.figures,
             AlertsDuty(term, watch or IncidentWatch()),
             pruning,
             TidyingDuty(term, pruning.pruner),
+            NamesDuty(term),
             DeclarationsDuty(term, reap_from),
             NotificationsDuty(term),
         )

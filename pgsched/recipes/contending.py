@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
@@ -120,6 +120,8 @@ class GivingBack:
 class Contending:
     """One contender for a lock: it has one grant at a time, or waits for one."""
 
+    _kind: ClassVar[str] = "lock"
+
     def __init__(
         self,
         keeper: Keeper,
@@ -219,7 +221,7 @@ class Contending:
     def _asking(self, place: Place, until: float | None) -> Callable[[Any], Answer]:
         params = {
             "name": self.name, "token": place.token, "session": place.session.token, "mode": self._mode,
-            "capacity": self._capacity, "note": self._note,
+            "capacity": self._capacity, "note": self._note, "kind": self._kind,
         }  # fmt: skip
 
         def ask(conn: Any) -> Answer:

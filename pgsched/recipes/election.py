@@ -6,7 +6,7 @@ Invariant: a term's writes that call `assert_held` are refused as soon as the ne
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from pgsched.recipes.lock import Lock
 
@@ -19,6 +19,8 @@ class Election(Lock):
     Use it with `with` or `async with`: the block runs while this process leads. Look at `lost` in the block, or call
     `wait_lost` in a thread: a leader that was cut off must stop by itself.
     """
+
+    _kind: ClassVar[str] = "election"
 
     @property
     def term(self) -> int:

@@ -50,6 +50,14 @@ class Lock(Contending):
         """Whether it was granted, and is lost: another process may hold it."""
         return self._place is not None and self._place.lost is not None
 
+    @property
+    def lease_left_s(self) -> float:
+        """For how many seconds it is held at least, if it is not renewed any more; 0 where it is lost or not held."""
+        place = self._place
+        if place is None or place.fence is None or place.lost is not None:
+            return 0.0
+        return max(0.0, place.session.deadline - now())
+
     def wait_lost(self, timeout: Seconds | None = None) -> bool:
         """Wait until it is lost, or given back; return False when the time is over."""
         place = self._granted()

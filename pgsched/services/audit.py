@@ -16,7 +16,7 @@ from pgsched.errors import InputError
 # The main columns of a row that was made or ended.
 MAIN_COLUMNS = (
     "task", "schedule", "run_at", "queue", "why", "reason", "state", "run", "job", "from", "to", "concurrency",
-    "concurrency_limit", "rate", "max_depth", "resume_at",
+    "concurrency_limit", "rate", "max_depth", "resume_at", "fence", "session", "role",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from pgsched.db.queries.reports import inspection, live
 from pgsched.errors import NotPermitted, PgschedError
 from pgsched.services import check
 from pgsched.services.check import Finding, fail, ok, warn
+from pgsched.services.lock_check import check_locks
 from pgsched.services.status import read_status
 
 PINNED_WARN_S, PINNED_FAIL_S = 60.0, 3600.0  # age of a transaction that keeps dead rows: warning, and failure
@@ -317,4 +318,5 @@ WORK: tuple[Check, ...] = (
     ("objects", objects),
     ("worker", lambda conn: check_workers(inspection.list_registered_workers(conn))),
     ("pooler", poolers),
+    ("lock", check_locks),
 )

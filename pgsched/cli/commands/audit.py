@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     what: Annotated[
-        str | None, typer.Argument(help="job, run, backfill, queue, limit, pause, retention or worker.")
+        str | None, typer.Argument(help="job, run, backfill, queue, limit, pause, retention, worker or lock.")
     ] = None,
     name: Annotated[str | None, typer.Argument(help="Of which one: a job's name, a run's id.")] = None,
     who: Annotated[str | None, typer.Option(metavar="USER", help="Only what this person or database user did.")] = None,

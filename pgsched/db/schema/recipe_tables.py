@@ -27,8 +27,9 @@ sessions = Table(
 locks = Table(
     "locks",
     metadata,
-    key("name", Text),
+    key("name", ByteOrder),
     need("owner", Role),
+    need("kind", Text),
     Column("capacity", Integer),
     need("last_place", BigInteger),
     need("used_at", Instant),
@@ -38,7 +39,7 @@ locks = Table(
 lock_places = Table(
     "lock_places",
     metadata,
-    Column("lock", Text, ForeignKey("pgsched.locks.name", ondelete="CASCADE"), primary_key=True),
+    Column("lock", ByteOrder, ForeignKey("pgsched.locks.name", ondelete="CASCADE"), primary_key=True),
     key("place"),
     Column("session", BigInteger, ForeignKey("pgsched.sessions.id", ondelete="CASCADE"), nullable=False),
     need("token", UUID),
@@ -74,6 +75,7 @@ store_roots = Table(
     need("keys", BigInteger),
     Column("look_at", Instant),
     need("watched_until", Instant),
+    need("changed_at", Instant),
     Index("store_roots_of_owner", "owner"),
 )
 

@@ -100,7 +100,7 @@ class ClaimsDuty(Duty):
 
     def _take_back(self, run_ids: list[int], before_s: float) -> int:
         """Take back these claims, in pieces if that fails as a whole; return how many."""
-        parts = pieces.claims(self.term, run_ids, lambda some: self._reap(some, before_s))
+        parts = pieces.rows_of_batch(self.term, pieces.CLAIMS, run_ids, lambda some: self._reap(some, before_s))
         return self.term.guard.run(pieces.CLAIMS, lambda: self._reap(run_ids, before_s), parts)
 
     def _reap(self, run_ids: list[int], before_s: float) -> int:

@@ -29,7 +29,7 @@ from pgsched.leader.rollups import RunCounter
 from pgsched.leader.term import Term
 
 JOBS, BACKFILLS, STRETCHES, GROUPS = "jobs", "backfills", "passed over slots", "limited runs"
-PRUNING, FIGURES, CLAIMS = "pruning", "figures", "expired claims"
+PRUNING, FIGURES, CLAIMS, SESSIONS = "pruning", "figures", "expired claims", "expired sessions"
 
 
 def job_pieces(term: Term, work: Callable[[int], int], most: int) -> list[Pieces]:
@@ -212,22 +212,22 @@ def figures(term: Term, counting: RunCounter, most: int) -> list[Pieces]:
     return [Pieces(FIGURES, most, work, first)]
 
 
-def claims(term: Term, run_ids: Sequence[int], reap: Callable[[list[int]], int]) -> list[Pieces]:
-    """Return the pieces of taking back claims whose lease has ended."""
-    left = list(run_ids)
+def rows_of_batch(term: Term, name: str, ids: Sequence[int], do: Callable[[list[int]], int]) -> list[Pieces]:
+    """Return the pieces of a batch of known rows, such as claims whose lease has ended. `do`: do some of them."""
+    left = list(ids)
 
     def work(n: int) -> tuple[int, bool]:
-        set_aside_ids = set(term.set_aside.skipped_ids(CLAIMS))
-        some = [run for run in left if run not in set_aside_ids][:n]
-        done = reap(some) if some else 0
-        left[:] = [run for run in left if run not in set(some)]
+        set_aside_ids = set(term.set_aside.skipped_ids(name))
+        some = [row for row in left if row not in set_aside_ids][:n]
+        done = do(some) if some else 0
+        left[:] = [row for row in left if row not in set(some)]
         return done, bool(some)
 
     def first() -> str | None:
-        set_aside_ids = set(term.set_aside.skipped_ids(CLAIMS))
-        return next((str(run) for run in left if run not in set_aside_ids), None)
+        set_aside_ids = set(term.set_aside.skipped_ids(name))
+        return next((str(row) for row in left if row not in set_aside_ids), None)
 
-    return [Pieces(CLAIMS, max(1, len(left)), work, first)]
+    return [Pieces(name, max(1, len(left)), work, first)]
 
 
 def no_pieces(name: str) -> list[Pieces]:

@@ -123,8 +123,3 @@ def read_line(conn: Connection[Any], name: str, most: int) -> list[Contender]:
     """Return the holders of a lock and those who wait for it, in their order. Raises NotPermitted."""
     with raise_explained():
         return fetch_as(conn, Contender, "lock_line", {"name": name, "most": most})
-
-
-def sweep(conn: Connection[Any], most: int) -> int:
-    """End sessions that were not renewed; return how many. Raises the driver's errors."""
-    return int(value(conn, "locks_swept", {"most": most}) or 0)

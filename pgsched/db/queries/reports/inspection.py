@@ -76,3 +76,13 @@ def tables(conn: Connection[Any]) -> list[Row]:
     """Return the counts of dead rows of our tables, as the server's statistics are at this moment."""
     conn.execute("SELECT pg_stat_clear_snapshot()")
     return rows(conn, "doctor_tables")
+
+
+def long_locks(conn: Connection[Any], held_s: float, waits_s: float) -> list[Row]:
+    """Return locks that are held longer than `held_s` seconds while another has waited longer than `waits_s`."""
+    return rows(conn, "doctor_long_locks", {"held_s": held_s, "waits_s": waits_s})
+
+
+def session_counts(conn: Connection[Any]) -> Row:
+    """Return how many sessions, grants of locks and contenders there are. Raises NotPermitted."""
+    return first_row(conn, "doctor_sessions") or {}

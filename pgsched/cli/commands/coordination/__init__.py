@@ -1,0 +1,1 @@
+"""Commands about what programs coordinate with: locks, elections and the store."""
