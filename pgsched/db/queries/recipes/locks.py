@@ -95,7 +95,7 @@ def read_leases(conn: Connection[Any], session: UUID, tokens: Iterable[UUID], po
 
 
 def acquire(conn: Connection[Any], params: Row) -> Answer:
-    """Ask for a lock: `lock_acquire` in sql/recipes.sql says with what. Raises InputError, NotPermitted or LeaseLost."""
+    """Ask for a lock with the params of `lock_acquire`. Raises InputError, NotPermitted or LeaseLost."""
     return Answer(**rows(conn, "lock_acquire", params)[0])
 
 
