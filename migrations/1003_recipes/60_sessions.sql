@@ -117,8 +117,8 @@ BEGIN
     RETURNING s.lease_until, s.losses INTO lease_until, losses;
 END $$;
 
--- Ends a session: gives back the locks that it has, at most 1,000 of them in a call, and deletes its keys. Returns how many
--- places are left: call again. Null: there is no such session.
+-- Ends a session: gives back the locks that it has, at most 1,000 of them in a call, and its items, and deletes its keys.
+-- Returns how many places are left: call again. Null: there is no such session.
 CREATE FUNCTION pgsched.session_end(token uuid) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -141,6 +141,7 @@ BEGIN
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = s.id ORDER BY k.root LOOP
         PERFORM pgsched.store_lock(one);
     END LOOP;
+    PERFORM pgsched.item_end_session(s.id);
     SELECT count(*) INTO places FROM pgsched.lock_places p WHERE p.session = s.id;
     IF places = 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id) THEN
         DELETE FROM pgsched.sessions o WHERE o.id = s.id;

@@ -1,4 +1,4 @@
-"""The methods of an App for coordination: locks, semaphores and elections."""
+"""The methods of an App for coordination: locks, semaphores, elections and item queues."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pgsched.app.base import AppBase
 
 if TYPE_CHECKING:
     from pgsched.recipes.election import Election
+    from pgsched.recipes.item_queue import ItemQueue
     from pgsched.recipes.keeper import Keeper
     from pgsched.recipes.lock import Lock
     from pgsched.recipes.values import Seconds
@@ -61,6 +62,26 @@ class Coordination(AppBase):
         from pgsched.recipes.election import Election
 
         return Election(self._keeper, name, ttl=ttl, timeout=timeout, note=note)
+
+    def item_queue(
+        self,
+        name: str,
+        *,
+        hold: Seconds = 30,
+        timeout: Seconds | None = None,
+        max_attempts: int = 0,
+        retry_delay: Seconds = 0,
+    ) -> ItemQueue:
+        """Return an item queue. `hold`: how long an item stays held by a process that has died or is cut off.
+
+        `max_attempts`: an item that comes back when it was handed out so often becomes a dead run; 0: it never does.
+        `retry_delay`: how long an item is kept back whose `with` block has failed. Both hold for what is got.
+        """
+        from pgsched.recipes.item_queue import ItemQueue
+
+        return ItemQueue(
+            self._keeper, name, hold=hold, timeout=timeout, max_attempts=max_attempts, retry_delay=retry_delay
+        )
 
     def close(self) -> None:
         """Close the connections as `AppBase.close` does; give back all locks of this App before."""

@@ -11,12 +11,13 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from pgsched.db.connection.forks import tell_of_forks
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import locks
 from pgsched.errors import PgschedError
+from pgsched.recipes.item_waiting import Line
 from pgsched.recipes.keeper_thread import KeeperThread
 from pgsched.recipes.session import Place, Session, now, own_name
 
@@ -44,6 +45,7 @@ class Keeper:
             self._thread.forget()
         self._lock = threading.RLock()
         self._sessions, self._thread = {}, None
+        self._lines: WeakKeyDictionary[Session, dict[str, Line]] = WeakKeyDictionary()
 
     def session(self, ttl_s: float) -> Session:
         """Return the session with this ttl; open it where there is none. Raises DatabaseUnreachable."""
@@ -82,6 +84,20 @@ class Keeper:
             place.look_at = 0.0 if place.hints != place.session.hints else look_at(place, answer.look_in_s)
             if self._thread is not None and place.waits:
                 self._thread.ring()
+
+    def line(self, session: Session, queue: str) -> Line:
+        """Return the line of the calls that wait for items of this queue with this session."""
+        with self._lock:
+            lines = self._lines.setdefault(session, {})
+            if queue not in lines:
+                lines[queue] = Line()
+                session.watch(lines[queue].hint)
+            return lines[queue]
+
+    @property
+    def listens(self) -> bool:
+        """Whether notifications come now. They do not behind a pooler, and while the connection is lost."""
+        return self._thread is not None and self._thread.listens
 
     def remove(self, place: Place, *, give_back: bool) -> None:
         """Take care of a place no more. `give_back`: the thread gives it back, because the caller could not."""

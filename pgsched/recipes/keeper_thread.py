@@ -42,6 +42,7 @@ class KeeperThread:
         self._sessions: list[Session] = []
         self._left: list[Place] = []  # to be given back
         self._ended = self._ending = False
+        self.listens = False  # notifications come
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name="pgsched-leases", daemon=True)
 
@@ -114,6 +115,7 @@ class KeeperThread:
             return self._ending
 
     def _pause_after(self, error: Exception) -> None:
+        self.listens = False
         explained = error if isinstance(error, PgschedError) else explain_error(error)  # type: ignore[arg-type]
         if classify(error) in (Reaction.CONFIGURATION, Reaction.VALUE):
             self._lose_all(str(explained))
@@ -131,7 +133,7 @@ class KeeperThread:
             session.lose(why)
 
     def _serve(self, conn: Connection[Any]) -> None:
-        listens = not is_shared(conn)
+        listens = self.listens = not is_shared(conn)
         self._bell.attach(conn)
         listening: set[str] = set()
         while not self._is_over():
@@ -152,7 +154,7 @@ class KeeperThread:
             for session in sessions:
                 self._look(conn, session, listens)
             for place in left:
-                locks.release(conn, place.name, place.token)
+                place.leave(conn)
                 with self._lock:
                     self._left.remove(place)
             self._failures = 0
@@ -164,6 +166,7 @@ class KeeperThread:
             session.hints += 1
             for place in session.places.values():
                 place.look_at = 0.0
+        session.tell()
 
     def _renew(self, conn: Connection[Any], session: Session) -> None:
         sent_at = now()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
+from pgsched.db.queries.recipes import locks
 from pgsched.errors import LeaseLost
 
 MARGIN = 0.1  # a part of the ttl, because clocks do not go equally fast
@@ -94,7 +95,7 @@ class Session:
         self.tell()
 
     def tell(self) -> None:
-        """Wake those who wait until something is lost."""
+        """Wake those who wait until something is lost, or until there is something in a queue."""
         with self._changed:
             self._changed.notify_all()
         for watcher in list(self._watchers):
@@ -114,7 +115,7 @@ class Session:
         return True
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` after each loss, in the thread that notes it."""
+        """Call `watcher` after each loss and each notification, in the thread that notes it."""
         self._watchers.add(watcher)
 
     def unwatch(self, watcher: Callable[[], None]) -> None:
@@ -165,6 +166,10 @@ class Place:
     def wake(self) -> None:
         """Let its caller go on."""
         self._ready()
+
+    def leave(self, conn: Any) -> None:
+        """Give it back, or leave the line."""
+        locks.release(conn, self.name, self.token)
 
     def lost_error(self) -> LeaseLost:
         """Return the error that says that it was lost, and why."""

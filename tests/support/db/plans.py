@@ -153,6 +153,7 @@ FEW = (
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_at_more enqueue_full"
     " enqueue_named enqueue_plain enqueue_rows enqueue_take_keys enqueue_told enqueue_undeclared"
     " leader_elect leader_resign"
+    " item_consume item_counts item_extend item_get item_give_back item_leave item_put item_put_many"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
     " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_limits task_register"
