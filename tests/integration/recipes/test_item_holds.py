@@ -10,8 +10,8 @@ import pytest
 
 from pgsched import App, InputError, LeaseLost
 from pgsched.recipes.item_queue import ItemQueue
-from tests.support.items import end_sessions, values
 from tests.support.logins import one
+from tests.support.recipes.items import end_sessions, values
 from tests.support.waiting import wait_until
 
 Connect = Callable[..., psycopg.Connection]
