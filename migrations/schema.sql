@@ -156,6 +156,42 @@ CREATE TABLE pgsched.identity (
     CONSTRAINT identity_name_check CHECK (name = 'database'::text)
 );
 
+CREATE TABLE pgsched.item_consumers (
+    queue bigint NOT NULL,
+    session bigint NOT NULL,
+    waiting_since timestamp with time zone,
+    CONSTRAINT item_consumers_pkey PRIMARY KEY (queue, session)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.item_queues (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    name text NOT NULL,
+    owner name NOT NULL,
+    looked_at timestamp with time zone NOT NULL DEFAULT '-infinity'::timestamp with time zone,
+    CONSTRAINT item_queues_pkey PRIMARY KEY (id),
+    CONSTRAINT item_queues_name_key UNIQUE (name),
+    CONSTRAINT item_queues_name_check CHECK (length(name) >= 1 AND length(name) <= 200)
+) WITH (fillfactor=50);
+
+CREATE TABLE pgsched.items (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    queue bigint NOT NULL,
+    session bigint,
+    available_at timestamp with time zone NOT NULL,
+    put_at timestamp with time zone NOT NULL,
+    held_at timestamp with time zone,
+    token uuid,
+    attempt integer NOT NULL DEFAULT 0,
+    max_attempts integer NOT NULL DEFAULT 0,
+    priority smallint NOT NULL DEFAULT 100,
+    value jsonb NOT NULL,
+    error text,
+    CONSTRAINT items_pkey PRIMARY KEY (id),
+    CONSTRAINT items_check CHECK ((session IS NULL) = (token IS NULL)),
+    CONSTRAINT items_error_check CHECK (octet_length(error) <= 65536),
+    CONSTRAINT items_priority_check CHECK (priority >= 0 AND priority <= 999)
+) WITH (autovacuum_analyze_scale_factor=0.05, autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=1000);
+
 CREATE TABLE pgsched.job_calendars (
     job_id bigint NOT NULL,
     from_date date NOT NULL,
@@ -2840,6 +2876,535 @@ AS $function$
         AND reruns IS NULL
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.item_bury(i pgsched.items, why text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    run bigint;
+BEGIN
+    INSERT INTO pgsched.runs AS r (kind, queue, task, args, owner, priority, attempt, max_attempts, created_at, available_at, started_at,
+        finished_at, state, phase, reason, error, checked)
+    SELECT 'item', left(q.name, 100), q.name, jsonb_build_object('item', i.id, 'value', i.value, 'priority', i.priority), q.owner,
+        least(i.priority, 9), i.attempt, i.max_attempts, i.put_at, i.available_at, i.held_at, clock_timestamp(), 'dead', 4 /* ended badly */,
+        format('item %s was handed out %s times and not consumed', i.id, i.attempt), why, true
+    FROM pgsched.item_queues q WHERE q.id = i.queue
+    RETURNING r.id INTO run;
+    INSERT INTO pgsched.attempts (run_id, token, attempt, outcome, started_at, worker, error)
+    VALUES (run, i.token, i.attempt, 'failed', i.held_at, (SELECT s.name FROM pgsched.sessions s WHERE s.id = i.session), why);
+    DELETE FROM pgsched.items o WHERE o.id = i.id;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_consume(id bigint, token uuid, session uuid DEFAULT NULL::uuid)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT id = ANY (pgsched.item_consume_many(ARRAY[id], ARRAY[token], session))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_consume_many(ids bigint[], tokens uuid[], session uuid DEFAULT NULL::uuid)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_hashjoin TO 'off'
+ SET enable_mergejoin TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+DECLARE
+    me name := pgsched.caller();
+    done bigint[];
+    own bigint[];
+BEGIN
+    IF cardinality(ids) > 10000 THEN
+        PERFORM pgsched.raise_bad_value(format('ids: %s items, at most 10000 are allowed in a call', cardinality(ids)), 'items');
+    END IF;
+    PERFORM pgsched.commit_durably();
+    WITH gone AS (
+        DELETE FROM pgsched.items i USING unnest(ids, tokens) g(id, token), pgsched.sessions s
+        WHERE i.id = g.id AND i.token = g.token AND s.id = i.session AND s.owner = me
+          AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+        RETURNING i.id, CASE WHEN s.token = i.token THEN s.id END AS own
+    )
+    SELECT coalesce(array_agg(e.id), '{}'), array_agg(e.own) FILTER (WHERE e.own IS NOT NULL) INTO done, own FROM gone e;
+    IF own IS NOT NULL THEN
+        PERFORM pgsched.item_end_own_sessions(own);
+    END IF;
+    IF session IS NOT NULL AND cardinality(done) < cardinality(ids) AND pgsched.session_lives(coalesce((
+        SELECT s.id FROM pgsched.sessions s WHERE s.token = session AND s.owner = me), 0)) THEN
+        -- an item that is gone while the session of its holder lives was consumed by it, and the answer was lost
+        done := done || ARRAY(SELECT g.id FROM unnest(ids) g(id)
+            WHERE g.id <> ALL (done) AND NOT EXISTS (SELECT FROM pgsched.items i WHERE i.id = g.id));
+    END IF;
+    RETURN done;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT taken bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    q pgsched.item_queues;
+BEGIN
+    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_counts.name;
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_name('item queue', item_counts.name, q.owner);
+    END IF;
+    SELECT count(*) FILTER (WHERE i.available_at <= clock_timestamp()), count(*) FILTER (WHERE i.available_at > clock_timestamp())
+    INTO ready, later FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL;
+    SELECT count(*) INTO taken FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_end_own_sessions(sessions bigint[])
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    WITH over AS (
+        SELECT s.id FROM pgsched.sessions s WHERE s.id = ANY (sessions) AND NOT EXISTS (
+            SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session WHERE c.session = s.id)
+    ), consumers AS (
+        DELETE FROM pgsched.item_consumers c WHERE c.session IN (SELECT o.id FROM over o)
+    )
+    DELETE FROM pgsched.sessions s WHERE s.id IN (SELECT o.id FROM over o)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_end_session(session bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    one bigint;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RETURN;
+    END IF;
+    FOR one IN SELECT c.queue FROM pgsched.item_consumers c WHERE c.session = item_end_session.session
+        ORDER BY c.queue LIMIT 1000 FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM pgsched.item_take_back(one, session, 'its holder ended before it was consumed');
+        PERFORM pgsched.item_tell(one, 1);
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_extend(id bigint, token uuid)
+ RETURNS timestamp with time zone
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT r.lease_until FROM pgsched.items i JOIN pgsched.sessions s ON s.id = i.session AND s.owner = pgsched.caller()
+    CROSS JOIN LATERAL pgsched.session_renew(s.token) r
+    WHERE i.id = item_extend.id AND i.token = item_extend.token
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_get(name text, token uuid, session uuid DEFAULT NULL::uuid, hold interval DEFAULT '00:00:30'::interval, most integer DEFAULT 1, max_attempts integer DEFAULT 0, wait boolean DEFAULT false)
+ RETURNS TABLE(id bigint, value jsonb, priority smallint, attempt integer, put_at timestamp with time zone, look_at timestamp with time zone)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    me name := pgsched.caller();
+    q pgsched.item_queues;
+    s pgsched.sessions;
+    waits timestamptz;
+    got bigint;
+BEGIN
+    IF (token IS NOT NULL AND most BETWEEN 1 AND 1000 AND max_attempts BETWEEN 0 AND 1000000 AND (session IS NOT NULL OR NOT wait))
+        IS NOT TRUE THEN
+        PERFORM pgsched.raise_bad_value(coalesce(CASE WHEN token IS NULL THEN 'token: must not be null' END,
+            pgsched.out_of_range('most', most, 1, 1000), pgsched.out_of_range('max_attempts', max_attempts, 0, 1000000),
+            'wait: it needs a session'), 'items');
+    END IF;
+    q := pgsched.item_queue_of(name, me);
+    IF session IS NULL THEN
+        PERFORM pgsched.session_open(token, hold);
+    END IF;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(item_get.session, item_get.token);
+    IF s.owner <> me THEN
+        PERFORM pgsched.refuse_others('the session', s.owner);
+    END IF;
+    PERFORM pgsched.commit_durably();
+    -- it is kept, so that what is held now is found when the session has ended; then it must still live
+    SELECT c.waiting_since INTO waits FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id FOR KEY SHARE;
+    IF NOT FOUND AND s.id IS NOT NULL THEN
+        INSERT INTO pgsched.item_consumers AS c (queue, session) VALUES (q.id, s.id)
+        ON CONFLICT (queue, session) DO UPDATE SET session = excluded.session RETURNING c.waiting_since INTO waits;
+    END IF;
+    IF NOT EXISTS (SELECT FROM pgsched.sessions o WHERE o.id = s.id AND o.ended_at IS NULL AND o.lease_until > clock_timestamp()) THEN
+        PERFORM pgsched.raise_session_ended();
+    END IF;
+
+    RETURN QUERY SELECT i.id, i.value, i.priority, i.attempt, i.put_at, NULL::timestamptz FROM pgsched.items i
+        WHERE i.queue = q.id AND i.session = s.id AND i.token = item_get.token ORDER BY i.priority, i.available_at, i.id;
+    GET DIAGNOSTICS got = ROW_COUNT;
+    IF got = 0 AND NOT EXISTS (SELECT FROM pgsched.pauses p WHERE (p.what, p.name) IN (('all', ''), ('queue', q.name))
+                               AND coalesce(p.resume_at > clock_timestamp(), true)) THEN
+        IF q.looked_at < clock_timestamp() - interval '1 s' THEN
+            PERFORM pgsched.item_look(q.id);
+        END IF;
+        RETURN QUERY SELECT i.id, i.value, i.priority, i.attempt, i.put_at, NULL::timestamptz
+            FROM pgsched.item_take(q.id, s.id, item_get.token, most, max_attempts) i ORDER BY i.priority, i.available_at, i.id;
+        GET DIAGNOSTICS got = ROW_COUNT;
+        IF got = 0 AND q.looked_at BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() - interval '0.2 s' THEN
+            PERFORM pgsched.item_look(q.id);
+            RETURN QUERY SELECT i.id, i.value, i.priority, i.attempt, i.put_at, NULL::timestamptz
+                FROM pgsched.item_take(q.id, s.id, item_get.token, most, max_attempts) i ORDER BY i.priority, i.available_at, i.id;
+            GET DIAGNOSTICS got = ROW_COUNT;
+        END IF;
+    END IF;
+    IF got > 0 THEN
+        IF waits IS NOT NULL THEN
+            UPDATE pgsched.item_consumers c SET waiting_since = NULL WHERE c.queue = q.id AND c.session = s.id;
+        END IF;
+        IF EXISTS (SELECT FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.waiting_since IS NOT NULL) THEN
+            PERFORM pgsched.item_tell_of_rest(q.id);
+        END IF;
+        RETURN;
+    END IF;
+    IF session IS NULL THEN
+        DELETE FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id;
+        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+    ELSIF wait AND waits IS NULL THEN
+        UPDATE pgsched.item_consumers c SET waiting_since = clock_timestamp() WHERE c.queue = q.id AND c.session = s.id;
+    END IF;
+    RETURN QUERY SELECT NULL::bigint, NULL::jsonb, NULL::smallint, NULL::integer, NULL::timestamptz,
+        CASE WHEN wait THEN pgsched.item_look_at(q.id, s.id) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_give_back(id bigint, token uuid, delay interval DEFAULT '00:00:00'::interval, error text DEFAULT NULL::text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    i pgsched.items;
+    s pgsched.sessions;
+    why text := left(item_give_back.error, 10000);
+    problem text := coalesce(CASE WHEN delay IS NULL THEN 'delay: must not be null' END, pgsched.bad_interval('delay', delay, '0'));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'items');
+    END IF;
+    PERFORM pgsched.commit_durably();
+    SELECT o.* INTO i FROM pgsched.items o WHERE o.id = item_give_back.id AND o.token = item_give_back.token AND EXISTS (
+        SELECT FROM pgsched.sessions e WHERE e.id = o.session AND e.owner = pgsched.caller()) FOR NO KEY UPDATE;
+    SELECT * INTO s FROM pgsched.sessions e WHERE e.id = i.session;
+    IF i.id IS NULL OR NOT pgsched.session_lives(s.id) THEN
+        RETURN false;
+    ELSIF why IS NOT NULL AND i.max_attempts > 0 AND i.attempt >= i.max_attempts THEN
+        PERFORM pgsched.item_bury(i, why);
+    ELSE
+        UPDATE pgsched.items o SET session = NULL, token = NULL, held_at = NULL, error = coalesce(why, o.error),
+            attempt = o.attempt - CASE WHEN why IS NULL THEN 1 ELSE 0 END,
+            available_at = CASE WHEN delay > '0' THEN clock_timestamp() + delay ELSE o.available_at END
+        WHERE o.id = i.id;
+        PERFORM pgsched.item_tell(i.queue, 1);
+    END IF;
+    IF s.token = i.token THEN
+        PERFORM pgsched.item_end_own_sessions(ARRAY[s.id]);
+    END IF;
+    RETURN true;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_leave(name text, token uuid, session uuid)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+DECLARE
+    left_queue bigint := (SELECT q.id FROM pgsched.item_queues q WHERE q.name = item_leave.name);
+    leaver bigint := (SELECT s.id FROM pgsched.sessions s WHERE s.token = item_leave.session AND s.owner = pgsched.caller());
+BEGIN
+    IF left_queue IS NULL OR leaver IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM pgsched.commit_durably();
+    UPDATE pgsched.item_consumers c SET waiting_since = NULL
+    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
+    PERFORM pgsched.item_give_back(i.id, i.token) FROM pgsched.items i
+    WHERE i.queue = left_queue AND i.session = leaver AND i.token = item_leave.token;
+    -- it may have been told of an item that it will not get
+    PERFORM pgsched.item_tell_of_rest(left_queue);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_look(queue bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    ended bigint;
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' OR NOT EXISTS (
+        SELECT FROM pgsched.item_queues q WHERE q.id = item_look.queue FOR NO KEY UPDATE SKIP LOCKED) THEN
+        RETURN;
+    END IF;
+    UPDATE pgsched.item_queues q SET looked_at = clock_timestamp() WHERE q.id = item_look.queue;
+    FOR ended IN
+        SELECT c.session FROM pgsched.item_consumers c LEFT JOIN pgsched.sessions s ON s.id = c.session
+        WHERE c.queue = item_look.queue AND (s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        ORDER BY c.session LIMIT 1000 FOR UPDATE OF c SKIP LOCKED
+    LOOP
+        -- a renewal that was sent in time and is not committed yet has locked the row
+        UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id = (
+            SELECT e.id FROM pgsched.sessions e WHERE e.id = ended AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp()
+            FOR UPDATE SKIP LOCKED);
+        IF NOT EXISTS (SELECT FROM pgsched.sessions s WHERE s.id = ended AND s.ended_at IS NULL) THEN
+            PERFORM pgsched.item_take_back(queue, ended, 'the session of its holder ended before it was consumed');
+        END IF;
+    END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_look_at(queue bigint, session bigint)
+ RETURNS timestamp with time zone
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+AS $function$
+DECLARE
+    level smallint := -1;
+    soonest timestamptz;
+    next timestamptz;
+BEGIN
+    IF session <> (SELECT c.session FROM pgsched.item_consumers c WHERE c.queue = item_look_at.queue AND c.waiting_since IS NOT NULL
+                   ORDER BY c.waiting_since LIMIT 1) THEN
+        RETURN NULL;
+    END IF;
+    LOOP
+        SELECT i.priority, i.available_at INTO level, next FROM pgsched.items i
+        WHERE i.queue = item_look_at.queue AND i.session IS NULL AND i.priority > level ORDER BY i.priority, i.available_at LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        soonest := least(soonest, next);
+    END LOOP;
+    SELECT least(soonest, min(s.lease_until)) INTO soonest
+    FROM pgsched.item_consumers c JOIN pgsched.sessions s ON s.id = c.session
+    WHERE c.queue = item_look_at.queue AND c.session <> item_look_at.session
+      AND EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);
+    RETURN CASE WHEN soonest > clock_timestamp() THEN soonest ELSE clock_timestamp() + interval '0.2 s' END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_put(name text, item jsonb, priority integer DEFAULT 100, delay interval DEFAULT '00:00:00'::interval)
+ RETURNS bigint
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT (pgsched.item_put_many(name, ARRAY[item], priority, delay))[1]
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_put_many(name text, items jsonb[], priority integer DEFAULT 100, delay interval DEFAULT '00:00:00'::interval)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+DECLARE
+    q pgsched.item_queues;
+    deepest bigint;
+    moment timestamptz;
+    ids bigint[];
+    problem text;
+BEGIN
+    IF (cardinality(items) <= 10000 AND array_ndims(items) IS DISTINCT FROM 2 AND priority BETWEEN 0 AND 999
+        AND delay BETWEEN '0' AND '10 years') IS NOT TRUE THEN
+        PERFORM pgsched.raise_bad_value(coalesce(
+            CASE WHEN items IS NULL THEN 'items: must not be null'
+                 WHEN cardinality(items) > 10000 THEN format('items: %s items, at most 10000 are allowed in a call', cardinality(items)) END,
+            pgsched.out_of_range('priority', priority, 0, 999), pgsched.bad_interval('delay', delay, '0'),
+            CASE WHEN delay IS NULL THEN 'delay: must not be null' ELSE 'items: expected an array of one dimension' END), 'items');
+    END IF;
+    SELECT pgsched.item_value_error(i.item) INTO problem FROM unnest(items) i(item)
+    WHERE CASE WHEN pg_column_size(i.item) <= 1600 THEN false ELSE pgsched.item_value_error(i.item) IS NOT NULL END LIMIT 1;
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'items');
+    END IF;
+    q := pgsched.item_queue_of(name, pgsched.caller());
+    PERFORM pgsched.commit_durably();
+    SELECT s.max_depth INTO deepest FROM pgsched.queues s WHERE s.name = q.name;
+    IF deepest IS NOT NULL AND cardinality(items) > deepest - (
+        SELECT count(*) FROM (SELECT FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL
+                              ORDER BY i.queue, i.priority LIMIT deepest) few) THEN
+        RAISE EXCEPTION USING ERRCODE = 'PS429', MESSAGE = format('queue: item queue "%s" has no room for %s more: its max_depth is %s',
+            q.name, cardinality(items), deepest), COLUMN = 'queue', TABLE = 'items', SCHEMA = 'pgsched';
+    END IF;
+    moment := clock_timestamp();
+    WITH added AS (
+        INSERT INTO pgsched.items AS i (queue, value, priority, put_at, available_at)
+        SELECT q.id, g.item, item_put_many.priority, moment, moment + delay FROM unnest(items) WITH ORDINALITY g(item, n) ORDER BY g.n
+        RETURNING i.id
+    )
+    SELECT coalesce(array_agg(a.id), '{}') INTO ids FROM added a;
+    IF EXISTS (SELECT FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.waiting_since IS NOT NULL) THEN
+        PERFORM pgsched.item_tell(q.id, cardinality(ids));
+    END IF;
+    RETURN ids;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_queue_of(name text, caller name)
+ RETURNS pgsched.item_queues
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    q pgsched.item_queues;
+    problem text;
+BEGIN
+    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+    IF q.owner = caller AND NOT EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(item_queue_of.name, g.prefix)) THEN
+        RETURN q;
+    END IF;
+    PERFORM pgsched.check_name('item queue', name, q.owner);
+    IF q.id IS NOT NULL THEN
+        RETURN q;
+    END IF;
+    problem := pgsched.bad_text('name', name, 200);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'item_queues');
+    ELSIF (SELECT count(*) FROM (SELECT FROM pgsched.item_queues o WHERE o.owner = caller LIMIT 100000) few) = 100000 THEN
+        PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 item queues, and may have no more', caller), 'item_queues');
+    END IF;
+    INSERT INTO pgsched.item_queues AS o (name, owner) VALUES (item_queue_of.name, caller)
+    ON CONFLICT DO NOTHING RETURNING * INTO q;
+    IF q.id IS NULL THEN
+        SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+        PERFORM pgsched.check_name('item queue', name, q.owner);
+    END IF;
+    RETURN q;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_revive(r pgsched.runs)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    q pgsched.item_queues;
+BEGIN
+    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = r.task;
+    INSERT INTO pgsched.items (queue, value, priority, put_at, available_at)
+    VALUES (q.id, r.args -> 'value', (r.args ->> 'priority')::smallint, clock_timestamp(), clock_timestamp());
+    DELETE FROM pgsched.attempts a WHERE a.run_id = r.id;
+    DELETE FROM pgsched.runs o WHERE o.id = r.id;
+    PERFORM pgsched.item_tell(q.id, 1);
+    RETURN 'queued';
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_take(queue bigint, session bigint, token uuid, most integer, max_attempts integer)
+ RETURNS SETOF pgsched.items
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+ SET enable_sort TO 'off'
+ SET enable_bitmapscan TO 'off'
+ SET plan_cache_mode TO 'force_generic_plan'
+AS $function$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    level smallint := -1;
+    chosen bigint[] := '{}';
+    more bigint[];
+    room bigint := 8388608;
+BEGIN
+    -- a priority at a time: those that are not available yet stand behind those that are, in each
+    LOOP
+        SELECT i.priority INTO level FROM pgsched.items i
+        WHERE i.queue = item_take.queue AND i.session IS NULL AND i.priority > level ORDER BY i.priority LIMIT 1;
+        EXIT WHEN NOT FOUND;
+        IF most = 1 THEN
+            SELECT ARRAY[i.id] INTO more FROM pgsched.items i
+            WHERE i.queue = item_take.queue AND i.session IS NULL AND i.priority = level AND i.available_at <= moment
+            ORDER BY i.available_at, i.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+        ELSE
+            SELECT array_agg(f.id), room - coalesce(sum(f.size), 0) INTO more, room FROM (
+                SELECT p.id, p.size, sum(p.size) OVER w AS so_far, row_number() OVER w AS n
+                FROM (SELECT i.id, i.available_at, CASE WHEN pg_column_compression(i.value) IS NULL THEN pg_column_size(i.value)
+                          ELSE least(100 * pg_column_size(i.value), 1048576) END AS size FROM pgsched.items i
+                      WHERE i.queue = item_take.queue AND i.session IS NULL AND i.priority = level AND i.available_at <= moment
+                      ORDER BY i.available_at, i.id LIMIT most - cardinality(chosen) FOR UPDATE SKIP LOCKED) p
+                WINDOW w AS (ORDER BY p.available_at, p.id ROWS UNBOUNDED PRECEDING)) f
+            WHERE f.so_far <= room OR f.n = 1 AND chosen = '{}';
+        END IF;
+        chosen := chosen || more;
+        EXIT WHEN cardinality(chosen) >= most OR room <= 0;
+    END LOOP;
+    IF chosen <> '{}' THEN
+        RETURN QUERY
+        UPDATE pgsched.items i SET session = item_take.session, token = item_take.token, held_at = moment,
+            attempt = i.attempt + 1, max_attempts = item_take.max_attempts
+        WHERE i.id = ANY (chosen) RETURNING i.*;
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_take_back(queue bigint, session bigint, why text)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+DECLARE
+    i pgsched.items;
+BEGIN
+    UPDATE pgsched.items o SET session = NULL, token = NULL, held_at = NULL, error = why WHERE o.id = ANY (ARRAY(
+        SELECT h.id FROM pgsched.items h WHERE h.queue = item_take_back.queue AND h.session = item_take_back.session
+          AND (h.max_attempts = 0 OR h.attempt < h.max_attempts) LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    FOR i IN SELECT o.* FROM pgsched.items o WHERE o.queue = item_take_back.queue AND o.session = item_take_back.session
+        AND o.max_attempts > 0 AND o.attempt >= o.max_attempts LIMIT 1000 FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM pgsched.item_bury(i, why);
+    END LOOP;
+    DELETE FROM pgsched.item_consumers c WHERE c.queue = item_take_back.queue AND c.session = item_take_back.session
+        AND NOT EXISTS (SELECT FROM pgsched.items o WHERE o.queue = c.queue AND o.session = c.session);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_tell(queue bigint, most integer)
+ RETURNS void
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT pgsched.notify('pgsched_session_' || w.session, '') FROM (
+        SELECT c.session, c.waiting_since FROM pgsched.item_consumers c
+        WHERE c.queue = item_tell.queue AND c.waiting_since IS NOT NULL ORDER BY c.waiting_since LIMIT 100) w
+    WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_tell_of_rest(queue bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
+AS $function$
+BEGIN
+    IF EXISTS (SELECT FROM pgsched.items i WHERE i.queue = item_tell_of_rest.queue AND i.session IS NULL) THEN
+        PERFORM pgsched.item_tell(queue, 1);
+    END IF;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.item_value_error(value jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN value IS NULL THEN 'item: must not be null'
+        WHEN pg_column_size(value) > 1048576 THEN format('item: %s bytes, at most 1048576 are allowed', pg_column_size(value))
+        WHEN jsonb_path_exists(value, 'strict $.**{201}') THEN 'item: nested more than 200 deep' END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_calendars_after()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -5169,6 +5734,9 @@ BEGIN
             format('unique_key: an unfinished run has the key "%s" of run %s already', r.unique_key, run_id);
     END IF;
     PERFORM pgsched.note('retried', 'run', r.id::text, jsonb_build_object('state', r.state, 'task', left(r.task, 200)));
+    IF r.kind = 'item' THEN
+        RETURN pgsched.item_revive(r);
+    END IF;
     -- a snapshot of the whole transaction may be older than the queue's limit: let the leader judge
     r.state := CASE WHEN pgsched.is_limited(r.queue, r.concurrency_key)
                         OR current_setting('transaction_isolation') <> 'read committed' THEN 'waiting' ELSE 'queued' END;
@@ -5959,6 +6527,7 @@ BEGIN
         PERFORM pgsched.store_lock(one);
         PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
+    PERFORM pgsched.item_end_session(s.id);
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
     left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
     PERFORM pgsched.session_drop(s.id);
@@ -7089,6 +7658,11 @@ CREATE INDEX dependencies_any ON pgsched.dependencies USING btree (run_id, state
 CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
 CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
 CREATE INDEX dependencies_unmet ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE state <> 'met'::text AND NOT any_of;
+CREATE INDEX item_consumers_of_session ON pgsched.item_consumers USING btree (session);
+CREATE INDEX item_consumers_waiting ON pgsched.item_consumers USING btree (queue, waiting_since) WHERE waiting_since IS NOT NULL;
+CREATE INDEX item_queues_of_owner ON pgsched.item_queues USING btree (owner);
+CREATE INDEX items_held ON pgsched.items USING btree (queue, session, token) WHERE session IS NOT NULL;
+CREATE INDEX items_line ON pgsched.items USING btree (queue, priority, available_at, id) WHERE session IS NULL;
 CREATE INDEX jobs_declared ON pgsched.jobs USING btree (declared_by) WHERE declared_by IS NOT NULL;
 CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_run AND schedule IS NULL AND next_run_at IS NULL;
 CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
@@ -7254,6 +7828,18 @@ COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queu
 COMMENT ON TABLE pgsched.identity IS 'Which database this is, and of which fleet. One row.';
 COMMENT ON COLUMN pgsched.identity.database IS 'In the names of what leaves the database (outside_name).';
 COMMENT ON COLUMN pgsched.identity.fleet IS 'Processes of another fleet refuse this database, as it refuses them.';
+COMMENT ON TABLE pgsched.item_consumers IS 'Sessions that get items of a queue.';
+COMMENT ON COLUMN pgsched.item_consumers.waiting_since IS 'Since when it waits for an item. NULL: it does not.';
+COMMENT ON TABLE pgsched.item_queues IS 'Names that were used as an item queue.';
+COMMENT ON COLUMN pgsched.item_queues.owner IS 'The role that used the name first.';
+COMMENT ON COLUMN pgsched.item_queues.looked_at IS 'When somebody last looked for items whose holder has gone.';
+COMMENT ON TABLE pgsched.items IS 'Items that were put into item queues and are not consumed yet.';
+COMMENT ON COLUMN pgsched.items.session IS 'The session that holds it. NULL: it waits.';
+COMMENT ON COLUMN pgsched.items.available_at IS 'From when it is handed out; its place in the line of its priority.';
+COMMENT ON COLUMN pgsched.items.token IS 'Chosen by the process that got it: only who knows it consumes the item.';
+COMMENT ON COLUMN pgsched.items.attempt IS 'How often it was handed out.';
+COMMENT ON COLUMN pgsched.items.max_attempts IS 'As its holder says: handed out so often, it becomes a dead run. 0: never.';
+COMMENT ON COLUMN pgsched.items.error IS 'Why it came back the last time.';
 COMMENT ON TABLE pgsched.job_calendars IS 'Dates on which a job does not run, in the job''s time zone. INSERT, UPDATE and DELETE rows.';
 COMMENT ON COLUMN pgsched.job_calendars.job_id IS 'The job.';
 COMMENT ON COLUMN pgsched.job_calendars.from_date IS 'The first excluded date.';
@@ -7471,6 +8057,11 @@ COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval
 COMMENT ON FUNCTION pgsched.explain(text,timestamp with time zone) IS 'What became of the slot of a job at an instant, and why; without one: of its latest slot.';
 COMMENT ON FUNCTION pgsched.first_result(text) IS 'The run that the first enqueue with this idempotency key made, and what became of it; no row: unknown or expired.';
 COMMENT ON FUNCTION pgsched.include_dates(text,date,date) IS 'Allows dates of a job again that were excluded; returns the stretches that were cut or removed, as they were.';
+COMMENT ON FUNCTION pgsched.item_consume(bigint,uuid,uuid) IS 'The holder of an item is done with it: it is deleted. False: it is not held any more.';
+COMMENT ON FUNCTION pgsched.item_extend(bigint,uuid) IS 'Renews the session of the holder of an item. NULL: it is not held any more.';
+COMMENT ON FUNCTION pgsched.item_get(text,uuid,uuid,interval,integer,integer,boolean) IS 'Gets items of a queue and holds them until they are consumed, or the session ends. The token is the caller''s choice.';
+COMMENT ON FUNCTION pgsched.item_give_back(bigint,uuid,interval,text) IS 'The holder of an item puts it back into the line. False: it is not held any more.';
+COMMENT ON FUNCTION pgsched.item_put(text,jsonb,integer,interval) IS 'Puts an item into a queue; returns its id.';
 COMMENT ON FUNCTION pgsched.job_status(text,integer) IS 'One row for each job: its next slot, its newest run, how many runs are open, how many in a row failed.';
 COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
 COMMENT ON FUNCTION pgsched.preview(text,integer) IS 'The next slots of a job, at most 10: when, in the job''s zone, and what is known of each.';

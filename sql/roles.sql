@@ -207,6 +207,24 @@ REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv
         pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint),
         pgsched.barrier_withdraw(text, uuid)
     FROM pgsched_viewer;  -- who writes nothing
+-- They check whose a queue is (pgsched.item_queue_of), or that its caller owns the session which holds the item. Nobody else
+-- writes items.
+ALTER FUNCTION pgsched.item_put(text, jsonb, integer, interval) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_put_many(text, jsonb[], integer, interval) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_get(text, uuid, uuid, interval, integer, integer, boolean) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_consume(bigint, uuid, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_consume_many(bigint[], uuid[], uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_give_back(bigint, uuid, interval, text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_extend(bigint, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_leave(text, uuid, uuid) SECURITY DEFINER;
+ALTER FUNCTION pgsched.item_counts(text) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.item_put(text, jsonb, integer, interval),
+        pgsched.item_put_many(text, jsonb[], integer, interval),
+        pgsched.item_get(text, uuid, uuid, interval, integer, integer, boolean),
+        pgsched.item_consume(bigint, uuid, uuid), pgsched.item_consume_many(bigint[], uuid[], uuid),
+        pgsched.item_give_back(bigint, uuid, interval, text), pgsched.item_extend(bigint, uuid),
+        pgsched.item_leave(text, uuid, uuid)
+    FROM pgsched_viewer;  -- who reads all tokens
 -- They end sessions that nobody renews, and delete names that nobody uses. What they end and delete depends on the clock only.
 ALTER FUNCTION pgsched.sweep_sessions(integer, name, bigint[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.prune_locks(text, integer) SECURITY DEFINER;

@@ -186,6 +186,7 @@ BEGIN
         PERFORM pgsched.store_lock(one);
         PERFORM pgsched.store_drop(one, ARRAY[s.id]);
     END LOOP;
+    PERFORM pgsched.item_end_session(s.id);
     SELECT count(*) INTO left_over FROM pgsched.lock_places p WHERE p.session = s.id AND p.left_at IS NULL;
     left_over := left_over + (SELECT count(*) FROM pgsched.store k WHERE k.session = s.id);
     PERFORM pgsched.session_drop(s.id);

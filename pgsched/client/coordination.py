@@ -1,4 +1,4 @@
-"""The methods of an App for coordination: locks, elections, values, watches, parties and barriers."""
+"""The methods of an App for coordination: locks, elections, item queues, and what programs share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pgsched.recipes.barrier import Barrier
     from pgsched.recipes.double_barrier import DoubleBarrier
     from pgsched.recipes.election import Election
+    from pgsched.recipes.item_queue import ItemQueue
     from pgsched.recipes.keeper import Keeper
     from pgsched.recipes.lock import Lock
     from pgsched.recipes.party import Party
@@ -124,6 +125,26 @@ class Coordination(AppBase):
         from pgsched.recipes.double_barrier import DoubleBarrier
 
         return DoubleBarrier(self._keeper, self._watches, name, size, ttl=ttl, timeout=timeout)
+
+    def item_queue(
+        self,
+        name: str,
+        *,
+        hold: Seconds = 30,
+        timeout: Seconds | None = None,
+        max_attempts: int = 0,
+        retry_delay: Seconds = 0,
+    ) -> ItemQueue:
+        """Return an item queue. `hold`: how long an item stays held by a process that has died or is cut off.
+
+        `max_attempts`: an item that comes back when it was handed out so often becomes a dead run; 0: it never does.
+        `retry_delay`: how long an item is kept back whose `with` block has failed. Both hold for what is got.
+        """
+        from pgsched.recipes.item_queue import ItemQueue
+
+        return ItemQueue(
+            self._keeper, name, hold=hold, timeout=timeout, max_attempts=max_attempts, retry_delay=retry_delay
+        )
 
     def close(self) -> None:
         """Close the connections as `AppBase.close` does; before, end all watches and give back all that is held."""

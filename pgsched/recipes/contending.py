@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
-from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, LockTimeout, WaitCancelled
+from pgsched.errors import InputError, LeaseLost, LockTimeout, WaitCancelled
 from pgsched.recipes.keeper import Keeper
 from pgsched.recipes.places import Place
+from pgsched.recipes.repeating import repeat, repeat_async
 from pgsched.recipes.session import CLOSED, now
 from pgsched.recipes.values import Seconds, check_name, check_note, check_ttl, check_wait
 
@@ -31,7 +31,6 @@ class Given:
 
 
 AS_GIVEN: Final = Given()  # the timeout that the handle was made with
-PAUSES_S = (0.1, 0.5)  # before a call is repeated whose answer was lost
 
 
 class ThreadWaker:
@@ -292,22 +291,7 @@ class Contending:
         return GivingBack(place)
 
     def _repeat(self, call: Callable[[Any], T], place: Place) -> T:
-        """Call with a connection, again where the answer was lost: the token makes that safe."""
-        for pause_s in PAUSES_S:
-            try:
-                return self._keeper.database.call(None, call)
-            except DatabaseUnreachable:
-                if place.lost is not None:
-                    raise
-                time.sleep(pause_s)
-        return self._keeper.database.call(None, call)
+        return repeat(self._keeper.database, call, place)
 
     async def _repeat_async(self, call: Callable[[Any], T], place: Place) -> T:
-        for pause_s in PAUSES_S:
-            try:
-                return await self._keeper.database.call_async(None, call)
-            except DatabaseUnreachable:
-                if place.lost is not None:
-                    raise
-                await asyncio.sleep(pause_s)
-        return await self._keeper.database.call_async(None, call)
+        return await repeat_async(self._keeper.database, call, place)

@@ -11,7 +11,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from pgsched.core.model import Row
 from pgsched.db.connection.forks import tell_of_forks
@@ -19,6 +19,7 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
+from pgsched.recipes.item_waiting import Line
 from pgsched.recipes.keeper_thread import KeeperThread
 from pgsched.recipes.places import Place
 from pgsched.recipes.session import CLOSED, Session, now, own_name
@@ -48,6 +49,7 @@ class Keeper:
         # re-entrant: a signal handler, or the garbage collector, may give a place back while its thread is inside
         self._lock = threading.RLock()
         self._sessions, self._thread = {}, None
+        self._lines: WeakKeyDictionary[Session, dict[str, Line]] = WeakKeyDictionary()
 
     # ---- sessions
 
@@ -139,6 +141,20 @@ class Keeper:
         with self._lock:
             place.session.places.remove(place)
             place.session.used_at = now()
+
+    def line(self, session: Session, queue: str) -> Line:
+        """Return the line of the calls that wait for items of this queue with this session."""
+        with self._lock:
+            lines = self._lines.setdefault(session, {})
+            if queue not in lines:
+                lines[queue] = Line()
+                session.losses.watch(lines[queue].hint)
+            return lines[queue]
+
+    @property
+    def listens(self) -> bool:
+        """Whether notifications come now. They do not behind a pooler, and while the connection is lost."""
+        return self._thread is not None and self._thread.listens
 
     def remove(self, place: Place, *, give_back: bool) -> None:
         """Take care of a place no more. `give_back`: let the thread give it back."""

@@ -32,6 +32,7 @@ class KeeperThread:
     """Renews sessions, until it is told to end, or has none.
 
     `lock`: guards the sessions and their places. `cut_off`: why the database cannot be asked; None while it answers.
+    `listens`: notifications come now.
     """
 
     def __init__(self, dsn: str, lock: Any) -> None:
@@ -41,6 +42,7 @@ class KeeperThread:
         self._sessions: list[Session] = []
         self._care = LeaseCare(lock)
         self._ended = self._ending = False
+        self.listens = False  # notifications come
         self._failures = 0
         self.cut_off: str | None = None
         self._conns: list[Connection[Any]] = []  # for statements; then, if any, for notifications
@@ -124,6 +126,7 @@ class KeeperThread:
 
     def _pause_after(self, error: Exception) -> None:
         """Pause before the next connection. What the sessions have is lost only when their time is over."""
+        self.listens = False
         if not self._failures:
             warn("renewing leases again", error)
         self._failures += 1
@@ -164,6 +167,9 @@ class KeeperThread:
                 with self._lock:
                     for session in sessions:
                         session.places.hint_waiting()
+                for session in sessions:
+                    session.losses.tell()
+            self.listens = listens
             self._hear(sessions)
             for session in sessions:
                 self._care.look(conn, session, listens)
@@ -186,7 +192,9 @@ class KeeperThread:
         of_channel = {session.channel: session for session in sessions}
         heard = list(self._bell.heard)
         self._bell.heard.clear()
+        told = [(session, one.payload) for one in heard if (session := of_channel.get(one.channel)) is not None]
         with self._lock:
-            for one in heard:
-                if (session := of_channel.get(one.channel)) is not None:
-                    session.places.hint(one.payload)
+            for session, mark in told:
+                session.places.hint(mark)
+        for session in {session for session, mark in told if not mark}:  # there is something in a queue
+            session.losses.tell()

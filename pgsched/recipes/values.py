@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -58,3 +59,17 @@ def json_text(name: str, value: Any) -> str:
     if size > MOST_VALUE_BYTES:
         raise InputError(f"{name}: has {size:,} bytes as JSON; at most {MOST_VALUE_BYTES:,} are allowed", name)
     return found
+
+
+def check_delay(field: str, value: Seconds) -> float:
+    """Return a time in seconds that is not negative. Raises InputError."""
+    seconds: float = duration(0)(field, value).total_seconds()
+    return seconds
+
+
+def encode_json(field: str, value: Any) -> str:
+    """Return a value as JSON. Raises InputError where JSON cannot hold it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{field}: JSON cannot hold it: {error}", field) from error

@@ -1,8 +1,8 @@
-"""SQLAlchemy tables for sessions, locks and the store; see db/schema/tables.py."""
+"""SQLAlchemy tables for sessions, locks, the store and item queues; see db/schema/tables.py."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, SmallInteger, Table, Text, UniqueConstraint
 from sqlalchemy.dialects.postgresql import INTERVAL, JSONB, UUID
 
 from pgsched.db.schema.table_parts import Instant, Role, key, metadata, need, partial
@@ -103,4 +103,44 @@ store_changes = Table(
     need("key", ByteOrder),
     Column("value", JSONB),
     need("changed_at", Instant),
+)
+
+item_queues = Table(
+    "item_queues",
+    metadata,
+    key("id"),
+    need("name", Text),
+    need("owner", Role),
+    need("looked_at", Instant),
+    UniqueConstraint("name", name="item_queues_name_key"),
+    Index("item_queues_of_owner", "owner"),
+)
+
+items = Table(
+    "items",
+    metadata,
+    key("id"),
+    need("queue", BigInteger),
+    Column("session", BigInteger),
+    need("available_at", Instant),
+    need("put_at", Instant),
+    Column("held_at", Instant),
+    Column("token", UUID),
+    need("attempt", Integer),
+    need("max_attempts", Integer),
+    need("priority", SmallInteger),
+    need("value", JSONB),
+    Column("error", Text),
+    partial("items_line", "queue", "priority", "available_at", "id", where="session IS NULL"),
+    partial("items_held", "queue", "session", "token", where="session IS NOT NULL"),
+)
+
+item_consumers = Table(
+    "item_consumers",
+    metadata,
+    key("queue"),
+    key("session"),
+    Column("waiting_since", Instant),
+    Index("item_consumers_of_session", "session"),
+    partial("item_consumers_waiting", "queue", "waiting_since", where="waiting_since IS NOT NULL"),
 )

@@ -1,0 +1,274 @@
+"""An item that this process has got from a queue: it holds it until the item is consumed or given back.
+
+Invariant: only the present holder consumes an item. The database compares the token by which it was got, and whether
+the holder's session lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from pgsched.db.connection.json_values import program_value
+from pgsched.db.enqueuer import Enqueuer
+from pgsched.db.queries.recipes import items
+from pgsched.db.queries.recipes.items import ItemRow
+from pgsched.errors import InputError, LeaseLost, PgschedError
+from pgsched.recipes.item_waiting import Waiting
+from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.repeating import repeat, repeat_async
+from pgsched.recipes.session import Session, now
+from pgsched.recipes.values import Seconds, check_delay
+
+if TYPE_CHECKING:
+    from pgsched.db.callers.connection_types import AsyncConn, SyncConn
+
+
+class Hold:
+    """What one call has got: items with one token, on one session.
+
+    `retry_delay_s`: how long an item is kept back that a `with` block has failed with.
+    """
+
+    def __init__(self, keeper: Keeper, place: Waiting, ids: Iterable[int], retry_delay_s: float) -> None:
+        self.keeper, self.place, self.retry_delay_s = keeper, place, retry_delay_s
+        self._ids = set(ids)
+
+    def end(self, item: int) -> None:
+        """Note that this item is not held any more."""
+        self._ids.discard(item)
+        if not self._ids:
+            self.keeper.remove(self.place, give_back=False)
+
+    def drop(self) -> None:
+        """Give all of them back soon, uncounted, without waiting for that."""
+        self.keeper.remove(self.place, give_back=True)
+
+
+class GivingItemBack:
+    """The call that gives an item back, which may be repeated."""
+
+    def __init__(self, item: int, place: Waiting, delay_s: float, error: str | None) -> None:
+        self._params = (item, place.token, delay_s, error)
+        self._repeated = False
+
+    def __call__(self, conn: Any) -> bool:
+        """Give it back; return False where it was not held any more, unless a call before may have given it back."""
+        repeated, self._repeated = self._repeated, True
+        return items.give_back(conn, *self._params) or repeated
+
+
+class Item:
+    """An item of a queue, held by this process until it is consumed or given back, or until `lost`.
+
+    In a `with` or `async with` block it is consumed at the end, and given back where the block fails.
+
+    `attempt`: how often it was handed out, from 1. `put_at`: when it was put.
+    """
+
+    def __init__(self, hold: Hold, row: ItemRow) -> None:
+        self._hold = hold
+        self._value = row.value
+        self.id: int = row.id
+        self.priority: int = row.priority
+        self.attempt: int = row.attempt
+        self.put_at: datetime = row.put_at
+        self._ended: str | None = None
+        self._may_come_back = False  # it was consumed in a transaction of the caller, which may be rolled back
+
+    def __repr__(self) -> str:
+        return f"<Item {self.id} of {self.place.name!r}>"
+
+    @property
+    def place(self) -> Waiting:
+        """What holds it: a place that hangs on a session."""
+        return self._hold.place
+
+    @property
+    def value(self) -> Any:
+        """What was put. Raises InputError where Python cannot read the JSON."""
+        return program_value(self._value)
+
+    @property
+    def lost(self) -> bool:
+        """Whether it is held no more, although it was neither consumed nor given back: another may hold it."""
+        return self._ended is None and self.place.lost is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was neither consumed nor given back yet."""
+        return self._ended is None
+
+    def consume(self, *, connection: SyncConn | None = None) -> None:
+        """Say that it is done: it is deleted. Raises LeaseLost where it was lost, InputError where it is not held.
+
+        `connection`: consume it in your transaction: what that writes and the end of the item are one. Roll it back,
+        and the item is held as before.
+        """
+        call = self._consuming()
+        found = self._repeat(call) if connection is None else self._hold.keeper.database.call(connection, call)
+        self.consumed(found, connection is not None)
+
+    async def consume_async(self, *, connection: AsyncConn | None = None) -> None:
+        """Say that it is done: the asyncio form of `consume`."""
+        call = self._consuming()
+        found = await (
+            self._repeat_async(call) if connection is None else self._hold.keeper.database.call_async(connection, call)
+        )
+        self.consumed(found, connection is not None)
+
+    def give_back(self, *, delay: Seconds = 0, error: str | None = None) -> None:
+        """Put it back into the queue, at its place. Raises LeaseLost where it was lost.
+
+        `delay`: until when nobody gets it. `error`: why; then it counts as an attempt, and may have been the last one.
+        """
+        self._given_back(self._repeat(self._giving_back(delay, error)))
+
+    async def give_back_async(self, *, delay: Seconds = 0, error: str | None = None) -> None:
+        """Put it back into the queue: the asyncio form of `give_back`."""
+        self._given_back(await self._repeat_async(self._giving_back(delay, error)))
+
+    def extend(self) -> None:
+        """Hold it for the whole time of its hold from now on. Raises LeaseLost where it was lost.
+
+        Holds are extended by themselves while this process lives; a call makes sure before something long or dear.
+        """
+        sent_at = now()
+        self._extended(sent_at, self._repeat(self._extending()))
+
+    async def extend_async(self) -> None:
+        """Hold it for the whole time of its hold: the asyncio form of `extend`."""
+        sent_at = now()
+        self._extended(sent_at, await self._repeat_async(self._extending()))
+
+    def drop(self) -> None:
+        """Give it back soon, uncounted, without waiting for that, if it is held; and all that was got with it."""
+        if self._ended is None or self._may_come_back:
+            self._ended, self._may_come_back = "given back", False
+            self._hold.drop()
+
+    def __enter__(self) -> Item:
+        """Return this item."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Consume it, if the block has not, or give it back. Raises LeaseLost where it was lost."""
+        if error is None:
+            if self._ended is None:
+                self.consume()
+        elif self._ended is None or self._may_come_back:
+            with contextlib.suppress(PgschedError):
+                self.give_back(delay=self._delay_after(error), error=describe(error))
+
+    async def __aenter__(self) -> Item:
+        """Return this item."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        """Consume it, if the block has not, or give it back. Raises LeaseLost where it was lost."""
+        if error is None:
+            if self._ended is None:
+                await self.consume_async()
+        elif self._ended is None or self._may_come_back:
+            with contextlib.suppress(PgschedError):
+                await self.give_back_async(delay=self._delay_after(error), error=describe(error))
+
+    # ---- what is sent, and what follows from the answer
+
+    def _repeat(self, call: Callable[[Any], bool]) -> bool:
+        return repeat(self._hold.keeper.database, call, self.place)
+
+    async def _repeat_async(self, call: Callable[[Any], bool]) -> bool:
+        return await repeat_async(self._hold.keeper.database, call, self.place)
+
+    def _consuming(self) -> Callable[[Any], bool]:
+        self.check_held()
+        session = self.place.session.token
+        return lambda conn: self.id in items.consume(conn, [(self.id, self.place.token)], session)
+
+    def consumed(self, found: bool, in_transaction: bool) -> None:
+        """Note what the database said to its end. Raises LeaseLost where it was not held any more."""
+        if not found:
+            self._end("lost")
+            raise self.place.lost_error()
+        self._may_come_back = in_transaction
+        self._end("consumed")
+
+    def _giving_back(self, delay: Seconds, error: str | None) -> Callable[[Any], bool]:
+        self.check_held()
+        return GivingItemBack(self.id, self.place, check_delay("delay", delay), error)
+
+    def _given_back(self, done: bool) -> None:
+        self._may_come_back = False
+        self._end("given back" if done else "lost")
+        if not done:
+            raise self.place.lost_error()
+
+    def _extending(self) -> Callable[[Any], bool]:
+        self.check_held()
+        return lambda conn: items.extend(conn, self.id, self.place.token)
+
+    def _extended(self, sent_at: float, lives: bool) -> None:
+        if not lives:
+            raise self.place.lost_error()
+        self.place.session.renewed(sent_at)
+
+    def check_held(self) -> None:
+        """Raise InputError where it was consumed or given back, and LeaseLost where it was lost."""
+        if self._ended is not None and not self._may_come_back:
+            raise InputError(f"item: {self.id} is not held any more: it was {self._ended}")
+        if self.place.lost is not None:
+            raise self.place.lost_error()
+
+    def _delay_after(self, error: BaseException) -> float:
+        return self._hold.retry_delay_s if isinstance(error, Exception) else 0.0
+
+    def _end(self, how: str) -> None:
+        self._ended = how
+        self._hold.end(self.id)
+
+
+def describe(error: BaseException) -> str | None:
+    """Return the text of an error; None where the program ends or a call was cancelled: no attempt has failed then."""
+    return f"{type(error).__name__}: {error}"[:10_000] if isinstance(error, Exception) else None
+
+
+class ConsumingMany:
+    """The call that consumes several items."""
+
+    def __init__(self, chosen: Iterable[Item]) -> None:
+        self._items = list(chosen)
+        for item in self._items:
+            item.check_held()
+
+    def send(self, database: Enqueuer) -> set[int]:
+        """Consume them, again where the answer was lost; return the ids of those that were held."""
+        return repeat(database, self, self._items[0].place) if self._items else set()
+
+    async def send_async(self, database: Enqueuer) -> set[int]:
+        """Consume them: the asyncio form of `send`."""
+        return await repeat_async(database, self, self._items[0].place) if self._items else set()
+
+    def __call__(self, conn: Any) -> set[int]:
+        """Consume them; return the ids of those that were held."""
+        by_session: dict[Session, list[tuple[int, UUID]]] = {}
+        for item in self._items:
+            by_session.setdefault(item.place.session, []).append((item.id, item.place.token))
+        return set[int]().union(*(items.consume(conn, pairs, one.token) for one, pairs in by_session.items()))
+
+    def note(self, found: set[int], in_transaction: bool) -> None:
+        """Note which were consumed. Raises LeaseLost where some were lost."""
+        lost: LeaseLost | None = None
+        for item in self._items:
+            try:
+                item.consumed(item.id in found, in_transaction)
+            except LeaseLost as error:
+                lost = error
+        if lost is not None:
+            raise lost

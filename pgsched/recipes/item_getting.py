@@ -1,0 +1,122 @@
+"""Get items of a queue: ask, wait until something is told or the time has come to look again, and ask once more.
+
+Invariant: nothing stays behind of a call that was cancelled, timed out or failed. What it got is given back, by the
+keeper's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pgsched.db.queries.recipes import items
+from pgsched.db.queries.recipes.items import ItemRow
+from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
+from pgsched.recipes.item import Hold, Item
+from pgsched.recipes.item_waiting import Waiting
+from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.repeating import repeat, repeat_async
+from pgsched.recipes.session import Session, now
+
+Answer = tuple[list[ItemRow], float | None]
+
+
+class Getting:
+    """One call that gets up to `limit` items of a queue, and waits for the first one up to `wait_s` seconds."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        name: str,
+        limit: int,
+        wait_s: float | None,
+        hold_s: float,
+        max_attempts: int,
+        retry_delay_s: float,
+    ) -> None:
+        self._keeper = keeper
+        self._name = name
+        self._limit, self._max_attempts = limit, max_attempts
+        self._until = None if wait_s is None else now() + wait_s
+        self._hold_s, self._retry_delay_s = hold_s, retry_delay_s
+
+    def run(self) -> list[Item]:
+        """Return the items; none where the session was lost before there were any. Raises TimeoutError."""
+        ready = threading.Event()
+        with self._waiting(self._keeper.session(self._hold_s), ready.set) as place:
+            while place.lost is None:
+                rows, look_in_s = repeat(self._keeper.database, self._asking(place), place)
+                if rows:
+                    return self._hold(place, rows)
+                ready.wait(self._pause_s(place, look_in_s))
+                ready.clear()
+        return []
+
+    async def run_async(self) -> list[Item]:
+        """Return the items: the asyncio form of `run`."""
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(ready.set)
+
+        with self._waiting(await self._keeper.session_async(self._hold_s), wake) as place:
+            while place.lost is None:
+                rows, look_in_s = await repeat_async(self._keeper.database, self._asking(place), place)
+                if rows:
+                    return self._hold(place, rows)
+                pause_s = self._pause_s(place, look_in_s)
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(ready.wait(), pause_s)
+                ready.clear()
+        return []
+
+    @contextlib.contextmanager
+    def _waiting(self, session: Session, wake: Callable[[], None]) -> Iterator[Waiting]:
+        """Stand in line in this block; leave nothing behind where it fails."""
+        place = Waiting(session, self._keeper.line(session, self._name), self._name, wake)
+        try:
+            self._keeper.add(place)
+            yield place
+        except BaseException as error:
+            place.given_up = True
+            place.end()
+            refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
+            self._keeper.remove(place, give_back=not refused)
+            raise
+        place.end()
+        if place.lost is not None:
+            self._keeper.remove(place, give_back=False)
+
+    def _asking(self, place: Waiting) -> Callable[[Any], Answer]:
+        def ask(conn: Any) -> Answer:
+            waits = self._until is None or self._until > now()
+            try:
+                found = items.get(
+                    conn, self._name, place.token, place.session.token, self._limit, self._max_attempts, waits
+                )
+            except LeaseLost as error:
+                place.session.lose(str(error))
+                return [], None
+            if place.given_up:  # what was given back then did not include this
+                self._keeper.remove(place, give_back=True)
+            return found
+
+        return ask
+
+    def _hold(self, place: Waiting, rows: list[ItemRow]) -> list[Item]:
+        hold = Hold(self._keeper, place, [row.id for row in rows], self._retry_delay_s)
+        return [Item(hold, row) for row in rows]
+
+    def _pause_s(self, place: Waiting, look_in_s: float | None) -> float | None:
+        """Return how long to wait until the next look; None: until it is woken. Raises TimeoutError."""
+        left_s = None if self._until is None else self._until - now()
+        if left_s is not None and left_s <= 0 and place.lost is None:
+            raise TimeoutError(f'there was no item in "{self._name}" in time')
+        pause_s = place.pause_s(look_in_s, self._keeper.listens)
+        if left_s is None:
+            return pause_s
+        return max(0.0, left_s if pause_s is None else min(left_s, pause_s))
