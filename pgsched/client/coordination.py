@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from pgsched.recipes.barrier import Barrier
     from pgsched.recipes.double_barrier import DoubleBarrier
     from pgsched.recipes.election import Election
-    from pgsched.recipes.item_queue import ItemQueue
-    from pgsched.recipes.keeper import Keeper
+    from pgsched.recipes.items.item_queue import ItemQueue
     from pgsched.recipes.lock import Lock
     from pgsched.recipes.party import Party
+    from pgsched.recipes.sessions.keeper import Keeper
     from pgsched.recipes.shared_values import Counter, Value
     from pgsched.recipes.store import Store
     from pgsched.recipes.values import Seconds
@@ -140,7 +140,7 @@ class Coordination(AppBase):
         `max_attempts`: an item that comes back when it was handed out so often becomes a dead run; 0: it never does.
         `retry_delay`: how long an item is kept back whose `with` block has failed. Both hold for what is got.
         """
-        from pgsched.recipes.item_queue import ItemQueue
+        from pgsched.recipes.items.item_queue import ItemQueue
 
         return ItemQueue(
             self._keeper, name, hold=hold, timeout=timeout, max_attempts=max_attempts, retry_delay=retry_delay
@@ -161,7 +161,7 @@ class Coordination(AppBase):
 
     @property
     def _keeper(self) -> Keeper:
-        from pgsched.recipes.keeper import Keeper
+        from pgsched.recipes.sessions.keeper import Keeper
 
         with _lock:
             if self._own_keeper is None:

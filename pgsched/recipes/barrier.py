@@ -5,7 +5,7 @@ Invariant: whoever waits has seen the barrier set, or goes on.
 
 from __future__ import annotations
 
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.session import now
 from pgsched.recipes.store import Store
 from pgsched.recipes.values import Seconds, check_name, check_wait
 from pgsched.recipes.watch import Change, Watch

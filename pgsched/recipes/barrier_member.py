@@ -13,7 +13,7 @@ from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Standing
 from pgsched.errors import LeaseLost
 from pgsched.recipes.bound import BoundKey
-from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.watch import Change, Watch
 
 

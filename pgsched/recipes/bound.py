@@ -16,8 +16,8 @@ from uuid import UUID
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import CallWaker, Place
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.places import CallWaker, Place
 
 T = TypeVar("T")
 Call = Callable[[Any, UUID], T]  # with a connection and a session's token

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
 from pgsched.errors import InputError, LeaseLost, LockTimeout, WaitCancelled
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import Place
-from pgsched.recipes.repeating import repeat, repeat_async
-from pgsched.recipes.session import CLOSED, now
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.repeating import repeat, repeat_async
+from pgsched.recipes.sessions.session import CLOSED, now
 from pgsched.recipes.values import Seconds, check_name, check_note, check_ttl, check_wait
 
 T = TypeVar("T")

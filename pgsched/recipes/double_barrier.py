@@ -15,8 +15,8 @@ from pgsched.errors import InputError, PgschedError
 from pgsched.recipes.barrier_member import BarrierMember
 from pgsched.recipes.bound import Binder, repeat, repeat_async
 from pgsched.recipes.contending import AS_GIVEN, Given
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.session import now
 from pgsched.recipes.values import Seconds, check_name, check_ttl, check_wait
 from pgsched.recipes.watch import Watch
 from pgsched.recipes.watches import Watches

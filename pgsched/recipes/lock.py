@@ -15,8 +15,8 @@ from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Contender
 from pgsched.errors import LeaseLost, PgschedError
 from pgsched.recipes.contending import AS_GIVEN, Attempt, Contending, Given, LoopWaker
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.session import now
 from pgsched.recipes.values import Seconds, check_wait
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 from pgsched.db.queries.recipes import store
 from pgsched.errors import InputError, PgschedError
 from pgsched.recipes.bound import Binder, BoundKey, Call, repeat, repeat_async
-from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.store import Entries, Store
 from pgsched.recipes.values import Seconds, check_name, check_ttl, json_text
 

@@ -16,7 +16,7 @@ from typing import Any
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Entry
 from pgsched.errors import InputError
-from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.store import Store
 from pgsched.recipes.values import check_name
 

@@ -12,7 +12,7 @@ from pgsched.app.declarations import integer
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Entry
 from pgsched.recipes.bound import Binder, BoundKey
-from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.values import Seconds, check_key, check_ttl, json_text
 
 check_version = integer(0, 2**63 - 1)

@@ -21,7 +21,7 @@ from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.feeds import Behind, Item, Skip, Watcher
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.session import now
 from pgsched.recipes.values import Seconds, check_key, check_wait
 from pgsched.recipes.watches import Watches
 

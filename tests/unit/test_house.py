@@ -317,7 +317,7 @@ NEEDS_A_PLACE = re.compile(
     r"|TemporaryDirectory\(|\binfo\.dsn\b"
 )
 MAY_NEED_A_PLACE = {
-    "pgsched/recipes/session.py",  # the name of the user, if it has one
+    "pgsched/recipes/sessions/session.py",  # the name of the user, if it has one
     "pgsched/db/embedded/cluster.py",  # a server has its data in a directory
     "pgsched/db/embedded/server.py",
     "pgsched/db/schema/dump.py",  # for developers

@@ -23,8 +23,8 @@ from pgsched.recipes.kazoo.following import SessionFollower
 from pgsched.recipes.kazoo.handler import Handler, call_logged
 from pgsched.recipes.kazoo.retry import KazooRetry
 from pgsched.recipes.kazoo.states import KazooState, KeeperState, Listener
-from pgsched.recipes.keeper import Keeper
 from pgsched.recipes.lock import Lock as Grant
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.values import check_ttl
 
 P = ParamSpec("P")

@@ -14,9 +14,9 @@ from pgsched import log
 from pgsched.db.connection.failures import back_off_s
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.kazoo.states import KazooState
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.places import CallWaker, Place
-from pgsched.recipes.session import Session
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.places import CallWaker, Place
+from pgsched.recipes.sessions.session import Session
 
 logger = log.get("kazoo")
 

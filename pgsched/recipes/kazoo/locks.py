@@ -22,7 +22,7 @@ from pgsched.recipes.kazoo.exceptions import (
 )
 from pgsched.recipes.kazoo.paths import identifier_text, name_of
 from pgsched.recipes.lock import Lock as Grant
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.session import now
 
 if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import SyncConn

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, LeaseLost
-from pgsched.recipes.item_queue import ItemQueue
+from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
 from tests.support.recipes.items import end_sessions, values
 from tests.support.waiting import wait_until

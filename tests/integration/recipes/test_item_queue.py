@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from pgsched import App, InputError, QueueFull
-from pgsched.recipes.item import Item
-from pgsched.recipes.item_queue import ItemQueue
+from pgsched.recipes.items.item import Item
+from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
 from tests.support.recipes.items import end_sessions, values
 from tests.support.waiting import wait_until

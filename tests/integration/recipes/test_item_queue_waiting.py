@@ -13,7 +13,7 @@ import pytest
 
 from pgsched import App
 from pgsched.recipes import item_waiting
-from pgsched.recipes.item_queue import ItemQueue
+from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
 from tests.support.waiting import wait_until
 

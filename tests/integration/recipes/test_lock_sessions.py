@@ -17,7 +17,7 @@ import pytest
 
 from pgsched import App, LeaseLost
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.recipes import lease_care
+from pgsched.recipes.sessions import lease_care
 from tests.support.logins import Logins
 from tests.support.recipes.calls import acquire, granted, refused, session, value
 from tests.support.recipes.lines import another, asserted, fences, in_threads, line, running, said, wait_in_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from pgsched.recipes.item_queue import ItemQueue
+from pgsched.recipes.items.item_queue import ItemQueue
 
 
 def end_sessions(db: psycopg.Connection) -> None:

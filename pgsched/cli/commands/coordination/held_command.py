@@ -26,7 +26,7 @@ from typing import Any
 from pgsched.cli.commands.coordination import command_guard
 from pgsched.execute.subprocess.child import DIE_WITH
 from pgsched.recipes.lock import Lock
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.session import now
 
 GUARD = Path(command_guard.__file__)
 FENCE = "PGSCHED_FENCE"

@@ -17,9 +17,9 @@ from pgsched.db.connection.failures import back_off_s
 from pgsched.db.connection.notifications import Bell, listen
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
-from pgsched.recipes.lease_care import LeaseCare, warn
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import Session, now
+from pgsched.recipes.sessions.lease_care import LeaseCare, warn
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.session import Session, now
 
 LOCK_TIMEOUT = "300ms"
 STATEMENT_S = 5.0

@@ -15,9 +15,9 @@ from pgsched.db.queries.recipes import items as statements
 from pgsched.db.queries.recipes.items import ItemCounts
 from pgsched.errors import InputError
 from pgsched.recipes.contending import AS_GIVEN, Given
-from pgsched.recipes.item import ConsumingMany, Item
-from pgsched.recipes.item_getting import Getting
-from pgsched.recipes.keeper import Keeper
+from pgsched.recipes.items.item import ConsumingMany, Item
+from pgsched.recipes.items.item_getting import Getting
+from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.values import Seconds, check_delay, check_name, check_ttl, check_wait, encode_json
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Answer
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
-from pgsched.recipes.item_waiting import Line
-from pgsched.recipes.keeper_thread import KeeperThread
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import CLOSED, Session, now, own_name
+from pgsched.recipes.items.item_waiting import Line
+from pgsched.recipes.sessions.keeper_thread import KeeperThread
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.session import CLOSED, Session, now, own_name
 
 _keepers: WeakSet[Keeper] = WeakSet()
 _lock = threading.Lock()

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pgsched.db.queries.recipes import items
-from pgsched.recipes.places import CallWaker, Place
-from pgsched.recipes.session import Session
+from pgsched.recipes.sessions.places import CallWaker, Place
+from pgsched.recipes.sessions.session import Session
 
 # What is put while this session enters the line may not be told to it: so it looks a few times, soon and then later.
 PAUSES_S = (0.02, 0.1, 0.5, 2.0)

@@ -13,7 +13,7 @@ from pgsched.db.queries.recipes import locks
 from pgsched.errors import LeaseLost
 
 if TYPE_CHECKING:
-    from pgsched.recipes.session import Session
+    from pgsched.recipes.sessions.session import Session
 
 MARK = 18  # characters of the token, by which notifications name a place
 

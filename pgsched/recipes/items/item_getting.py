@@ -15,11 +15,11 @@ from typing import Any
 from pgsched.db.queries.recipes import items
 from pgsched.db.queries.recipes.items import ItemRow
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
-from pgsched.recipes.item import Hold, Item
-from pgsched.recipes.item_waiting import Waiting
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.repeating import repeat, repeat_async
-from pgsched.recipes.session import Session, now
+from pgsched.recipes.items.item import Hold, Item
+from pgsched.recipes.items.item_waiting import Waiting
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.repeating import repeat, repeat_async
+from pgsched.recipes.sessions.session import Session, now
 
 Answer = tuple[list[ItemRow], float | None]
 

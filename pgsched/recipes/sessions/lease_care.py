@@ -15,9 +15,9 @@ from pgsched.db.connection.reuse import is_idle
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import LeaseState
 from pgsched.errors import PgschedError
-from pgsched.recipes.leftovers import Leftovers
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import Session, now
+from pgsched.recipes.sessions.leftovers import Leftovers
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.session import Session, now
 
 logger = log.get("recipes")
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
-from pgsched.recipes.places import Places
+from pgsched.recipes.sessions.places import Places
 
 MARGIN = 0.1  # a part of the ttl, because clocks do not go equally fast
 LONGEST_MARGIN_S = 1.0

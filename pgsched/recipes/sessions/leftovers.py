@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pgsched.recipes.places import Place
-from pgsched.recipes.session import now
+from pgsched.recipes.sessions.places import Place
+from pgsched.recipes.sessions.session import now
 
 # Before it is given back again: in sum longer than the server works at a statement (its statement_timeout).
 PAUSES_S = (0.5, 2.0, 10.0, 25.0)

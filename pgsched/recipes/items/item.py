@@ -18,10 +18,10 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import items
 from pgsched.db.queries.recipes.items import ItemRow
 from pgsched.errors import InputError, LeaseLost, PgschedError
-from pgsched.recipes.item_waiting import Waiting
-from pgsched.recipes.keeper import Keeper
-from pgsched.recipes.repeating import repeat, repeat_async
-from pgsched.recipes.session import Session, now
+from pgsched.recipes.items.item_waiting import Waiting
+from pgsched.recipes.sessions.keeper import Keeper
+from pgsched.recipes.sessions.repeating import repeat, repeat_async
+from pgsched.recipes.sessions.session import Session, now
 from pgsched.recipes.values import Seconds, check_delay
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.errors import DatabaseUnreachable
-from pgsched.recipes.places import Place
+from pgsched.recipes.sessions.places import Place
 
 T = TypeVar("T")
 PAUSES_S = (0.1, 0.5)  # before a call is repeated

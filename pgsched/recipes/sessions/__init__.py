@@ -1,0 +1,1 @@
+"""Sessions of this process: opened, renewed and ended by one thread, for all that hangs on them."""
