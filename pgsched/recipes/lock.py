@@ -71,7 +71,7 @@ class Lock(Contending):
         place = self._granted()
         changed = LoopWaker()
         until = None if (wait_s := check_wait(timeout)) is None else now() + wait_s
-        place.session.losses.watch(changed.wake)
+        place.session.losses.add_watcher(changed.wake)
         try:
             while place.lost is None and self._place is place:
                 if until is not None and until <= now():
@@ -79,7 +79,7 @@ class Lock(Contending):
                 left = place.session.pause_s()
                 await changed.wait(max(0.001, left if until is None else min(left, until - now())))
         finally:
-            place.session.losses.unwatch(changed.wake)
+            place.session.losses.remove_watcher(changed.wake)
         return True
 
     def _granted(self) -> Place:

@@ -16,7 +16,7 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
 from pgsched.db.connection.forks import tell_of_forks
-from pgsched.db.connection.notifications import Bell, listen, unlisten
+from pgsched.db.connection.notifications import Bell, listen_to, stop_listening_to
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
@@ -230,9 +230,9 @@ class WatchThread:
         heard = {one.channel for one in notifications}
         channels = {feed.channel for feed in feeds}
         for channel in listening - channels:
-            unlisten(conn, channel)
+            stop_listening_to(conn, channel)
         for channel in channels - listening:
-            listen(conn, channel)
+            listen_to(conn, channel)
         for feed in feeds:
             if feed.channel not in listening:
                 feed.look_at = 0.0  # it may have changed before

@@ -18,12 +18,12 @@ from pgsched.db.connection.connect import AsyncConnection, Connection, DatabaseE
 LONGEST_PAYLOAD = 40  # characters: any role may notify on any channel
 
 
-def listen(conn: Connection[Any], channel: str) -> None:
+def listen_to(conn: Connection[Any], channel: str) -> None:
     """Listen to a channel. Raises the driver's errors."""
     conn.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
 
 
-def unlisten(conn: Connection[Any], channel: str) -> None:
+def stop_listening_to(conn: Connection[Any], channel: str) -> None:
     """Listen to a channel no more. Raises the driver's errors."""
     conn.execute(sql.SQL("UNLISTEN {}").format(sql.Identifier(channel)))
 

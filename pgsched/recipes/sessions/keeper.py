@@ -148,7 +148,7 @@ class Keeper:
             lines = self._lines.setdefault(session, {})
             if queue not in lines:
                 lines[queue] = Line()
-                session.losses.watch(lines[queue].hint)
+                session.losses.add_watcher(lines[queue].hint)
             return lines[queue]
 
     @property

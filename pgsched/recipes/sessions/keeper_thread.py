@@ -14,7 +14,7 @@ from typing import Any
 from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import back_off_s
-from pgsched.db.connection.notifications import Bell, listen
+from pgsched.db.connection.notifications import Bell, listen_to
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
 from pgsched.recipes.sessions.lease_care import LeaseCare, warn
@@ -185,16 +185,16 @@ class KeeperThread:
         self._conns.append(self._connect("hints"))
         self._bell.attach(self._conns[-1])
         for channel in sorted(channels):
-            listen(self._conns[-1], channel)
+            listen_to(self._conns[-1], channel)
 
     def _hear(self, sessions: Iterable[Session]) -> None:
         """Note which places the notifications name that have come."""
         of_channel = {session.channel: session for session in sessions}
         heard = list(self._bell.heard)
         self._bell.heard.clear()
-        told = [(session, one.payload) for one in heard if (session := of_channel.get(one.channel)) is not None]
+        known = [(of_channel[one.channel], one.payload) for one in heard if one.channel in of_channel]
         with self._lock:
-            for session, mark in told:
+            for session, mark in known:
                 session.places.hint(mark)
-        for session in {session for session, mark in told if not mark}:  # there is something in a queue
+        for session in {session for session, mark in known if not mark}:  # there is something in a queue
             session.losses.tell()

@@ -53,11 +53,11 @@ class Losses:
         for watcher in list(self._watchers):
             watcher()
 
-    def watch(self, watcher: Callable[[], None]) -> None:
+    def add_watcher(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each loss, in the thread that notes it."""
         self._watchers.add(watcher)
 
-    def unwatch(self, watcher: Callable[[], None]) -> None:
+    def remove_watcher(self, watcher: Callable[[], None]) -> None:
         """Call it no more."""
         self._watchers.discard(watcher)
 

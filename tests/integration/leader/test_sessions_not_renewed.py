@@ -11,10 +11,10 @@ from pgsched.leader.duties import sessions as duties
 from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
 from pgsched.leader.loop import LeaderLoop
 from pgsched.leader.timing.periodic import LONGEST_PAUSE_S
-from tests.support.db.holding import asked, opened
 from tests.support.db.leading import duty_of, lead
 from tests.support.db.poisoning import aside, heal, poison, until
 from tests.support.db.setting import Aside, Open, wait_until_blocked
+from tests.support.recipes.holding import asked, opened
 
 
 def let_end(db: psycopg.Connection, *tokens: UUID) -> None:

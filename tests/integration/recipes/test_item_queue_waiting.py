@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgsched import App
-from pgsched.recipes import item_waiting
+from pgsched.recipes.items import item_waiting
 from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
 from tests.support.waiting import wait_until

@@ -124,7 +124,7 @@ def test_producers_write_no_table_of_locks_and_call_no_function_inside_them(logi
         "SELECT pgsched.lock_settle('a')",
         "SELECT pgsched.lock_row('a')",
         "SELECT pgsched.lock_leave('a', 1)",
-        "SELECT pgsched.lock_take_row('a', NULL)",
+        "SELECT pgsched.lock_take_row('a', NULL, NULL)",
         "SELECT pgsched.leave_lines(ARRAY[1])",
         "SELECT pgsched.session_drop(1)",
         "SELECT pgsched.forget_names('x')",

@@ -154,7 +154,7 @@ def test_a_lock_that_is_broken_is_lost_at_once(app: App, db: Db) -> None:
     """A notification says so; the heartbeat would find it in ten seconds."""
     with pytest.raises(LeaseLost, match="taken away"), app.lock("a") as mine, app.lock("b") as other:
         wait_until(
-            lambda: db.execute("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN pgsched_session%'").rowcount, 10
+            lambda: db.execute("SELECT FROM pg_stat_activity WHERE query LIKE 'LISTEN %pgsched_session%'").rowcount, 10
         )
         assert db.execute("SELECT pgsched.lock_break('a')").fetchone() == (1,)
         began = time.monotonic()

@@ -7,8 +7,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.db.holding import asked, opened
 from tests.support.logins import Logins, one
+from tests.support.recipes.holding import asked, opened
 
 LISTED = "SELECT array_agg(name) FROM pgsched.lock_list(%s, %s)"
 

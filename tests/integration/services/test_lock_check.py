@@ -10,8 +10,8 @@ from pgsched.db.connection.connect import connect
 from pgsched.services.check import Finding
 from pgsched.services.doctor import run_checks
 from pgsched.services.lock_check import check_locks
-from tests.support.db.holding import asked, back, opened
 from tests.support.logins import Logins
+from tests.support.recipes.holding import asked, back, opened
 
 Conn = psycopg.Connection[Any]
 

@@ -31,7 +31,7 @@ def list_elections(prefix: Prefix = None, limit: Limit = 1000, dsn: Dsn = None, 
     Example:
       pgsched election list
     """
-    from pgsched.services import locks
+    from pgsched.recipes import overview as locks
 
     with session(dsn) as conn:
         found = locks.list_locks(conn, prefix or "", most=limit + 1, kind="election")

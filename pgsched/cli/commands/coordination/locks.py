@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from pgsched.db.queries.recipes.locks import Contender
-    from pgsched.services.locks import LockView
+    from pgsched.recipes.overview import LockView
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The lock.", autocompletion=complete_locks)]
 Prefix = Annotated[str | None, typer.Option("--prefix", help="Only names that begin with this.")]
@@ -53,7 +53,7 @@ def list_locks(
     Example:
       pgsched lock list --prefix billing/
     """
-    from pgsched.services import locks
+    from pgsched.recipes import overview as locks
 
     with session(dsn) as conn:
         found = locks.list_locks(conn, prefix or "", most=limit + 1, only_used=not everything)
@@ -86,7 +86,7 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     Example:
       pgsched lock show payroll
     """
-    from pgsched.services import locks
+    from pgsched.recipes import overview as locks
 
     with session(dsn) as conn:
         found = locks.show_lock(conn, name)
@@ -146,7 +146,7 @@ def break_lock(
     Example:
       pgsched lock break payroll --fence 4711
     """
-    from pgsched.services import locks
+    from pgsched.recipes import overview as locks
 
     with session(dsn) as conn:
         if not yes:

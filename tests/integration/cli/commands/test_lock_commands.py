@@ -11,7 +11,7 @@ import pytest
 from pgsched.cli.commands.coordination import locks as commands
 from pgsched.db.queries.recipes import lock_lists
 from tests.support.cli.said import Said
-from tests.support.db.holding import asked, back, opened
+from tests.support.recipes.holding import asked, back, opened
 
 Pgsched = Callable[..., Said]
 
