@@ -205,6 +205,15 @@ REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv
         pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint),
         pgsched.barrier_withdraw(text, uuid)
     FROM pgsched_viewer;  -- who writes nothing
+ALTER FUNCTION pgsched.node_read(text, boolean) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_roots() SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_create(text, text, jsonb, uuid, boolean, boolean) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_set(text, jsonb, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_delete(text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_prune(text) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.node_create(text, text, jsonb, uuid, boolean, boolean), pgsched.node_set(text, jsonb, bigint),
+        pgsched.node_delete(text, bigint), pgsched.node_prune(text)
+    FROM pgsched_viewer;
 -- Ends sessions that nobody renews. What it ends depends on the clock only.
 ALTER FUNCTION pgsched.sweep_sessions(integer, name) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.sweep_sessions(integer, name)

@@ -154,6 +154,7 @@ FEW = (
     " enqueue_named enqueue_plain enqueue_rows enqueue_take_keys enqueue_told enqueue_undeclared"
     " leader_elect leader_resign"
     " barrier_enter barrier_leave barrier_withdraw store_add store_changes store_delete store_get store_list store_put"
+    " node_create node_delete node_prune node_read node_roots node_set"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
     " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_limits task_register"
