@@ -1657,10 +1657,11 @@ CREATE OR REPLACE FUNCTION pgsched.check_room(l pgsched.locks, owner name)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    IF l.last_place % 100 = 0 AND
-        (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
+    IF l.last_place % 100 <> 1 THEN
+        RETURN;
+    ELSIF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
-    ELSIF random() < 0.01 AND (SELECT count(*) FROM (
+    ELSIF (SELECT count(*) FROM (
         SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
         PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
     END IF;
@@ -3844,7 +3845,6 @@ BEGIN
     ELSIF mine.left_at IS NOT NULL THEN
         RETURN;
     ELSIF mine.token IS NULL THEN
-        PERFORM pgsched.check_room(l, s.owner);
         alone := NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.lock = lock_acquire.name);
         IF l.capacity IS DISTINCT FROM capacity THEN
             IF NOT alone THEN
@@ -3855,8 +3855,10 @@ BEGIN
                 PERFORM pgsched.raise_bad_value(format('capacity: "%s" is in use as %s', name, CASE WHEN l.capacity IS NULL
                     THEN 'a lock' ELSE 'a semaphore of ' || l.capacity END), 'locks');
             END IF;
-            UPDATE pgsched.locks k SET capacity = lock_acquire.capacity WHERE k.name = lock_acquire.name;
         END IF;
+        UPDATE pgsched.locks k SET last_place = k.last_place + 1, capacity = lock_acquire.capacity
+        WHERE k.name = lock_acquire.name RETURNING * INTO l;
+        PERFORM pgsched.check_room(l, s.owner);
         INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, since, give_up_at, fence, granted_at)
         SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note, c.moment,
             CASE WHEN NOT alone THEN c.moment + wait END,
@@ -4076,8 +4078,7 @@ DECLARE
     l pgsched.locks;
 BEGIN
     LOOP
-        UPDATE pgsched.locks k SET last_place = k.last_place + 1, used_at = clock_timestamp()
-        WHERE k.name = lock_take_row.name RETURNING * INTO l;
+        UPDATE pgsched.locks k SET used_at = clock_timestamp() WHERE k.name = lock_take_row.name RETURNING * INTO l;
         EXIT WHEN FOUND;
         IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
             AND NOT pgsched.forget_names(pgsched.caller()) THEN

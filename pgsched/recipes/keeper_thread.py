@@ -1,7 +1,8 @@
 """The thread that renews sessions and looks at the lines in which their places wait.
 
 Invariant: a renewal waits behind one other statement at most. The thread waits for no lock for longer than
-LOCK_TIMEOUT. An error about one session, or one place, delays no other one.
+LOCK_TIMEOUT. An error about one session, or one place, delays no other one. Notifications come by a connection of their
+own: any role may send as many as it likes, and an answer would have to wait until all were read.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class KeeperThread:
         self._ended = self._ending = False
         self._failures = 0
         self.cut_off: str | None = None
+        self._conns: list[Connection[Any]] = []  # for statements; then, if any, for notifications
         self._thread = threading.Thread(target=self._run, name="pgsched-leases", daemon=True)
 
     def start(self) -> None:
@@ -91,17 +93,18 @@ class KeeperThread:
     def forget(self) -> None:
         """Close what a child process has inherited from the parent's thread."""
         if not self._ended:
-            self._bell.abandon()
+            self._bell.abandon(self._conns)
 
     def _run(self) -> None:
         try:
             while not self._is_over():
                 try:
-                    settings = {"lock_timeout": LOCK_TIMEOUT}
-                    with connect(self._dsn, purpose="leases", timeout_s=STATEMENT_S, settings=settings) as conn:
-                        self._serve(conn)
+                    self._conns = [self._connect("leases")]
+                    self._serve(self._conns[0])
                 except (DatabaseError, PgschedError) as error:
                     self._pause_after(error)
+                finally:
+                    self._disconnect()
         except BaseException as error:
             self._lose_all(f"the thread that renews it has ended: {type(error).__name__}: {error}")
             raise
@@ -109,6 +112,15 @@ class KeeperThread:
             with self._lock:
                 self._ended = True
                 self._bell.close()
+
+    def _connect(self, purpose: str) -> Connection[Any]:
+        settings = {"lock_timeout": LOCK_TIMEOUT}
+        return connect(self._dsn, purpose=purpose, timeout_s=STATEMENT_S, settings=settings)
+
+    def _disconnect(self, keep: int = 0) -> None:
+        """Close all connections but the first `keep`."""
+        while len(self._conns) > keep:
+            self._conns.pop().close()
 
     def _is_over(self) -> bool:
         """Drop sessions that are lost; return whether there is nothing more to do."""
@@ -144,7 +156,6 @@ class KeeperThread:
 
     def _serve(self, conn: Connection[Any]) -> None:
         listens = not is_shared(conn)
-        self._bell.attach(conn)
         listening: set[str] = set()
         while not self._is_over():
             with self._lock:
@@ -156,11 +167,12 @@ class KeeperThread:
                     session.beat_at = 0.0
             self._renew_due(conn, sessions)
             self._note_cut_off(None)
-            for session in sessions:
-                if listens and session.channel not in listening:
-                    conn.execute(f"LISTEN {session.channel}".encode())
-                    listening.add(session.channel)
-                    with self._lock:
+            channels = {session.channel for session in sessions}
+            if listens and not channels <= listening:
+                self._listen(channels)
+                listening = channels
+                with self._lock:
+                    for session in sessions:
                         session.places.hint_waiting()
             self._hear(sessions)
             for session in sessions:
@@ -169,7 +181,14 @@ class KeeperThread:
             self._give_back(conn, sessions)
             self._end_unused(conn, sessions)
             self._failures = 0
-            self._bell.wait(conn, self._next_at(sessions) - now())
+            self._bell.wait(self._conns[-1], self._next_at(sessions) - now())
+
+    def _listen(self, channels: Iterable[str]) -> None:
+        """Listen to these channels by a new connection: one that hears something would answer late."""
+        self._disconnect(keep=1)
+        self._conns.append(self._connect("hints"))
+        self._bell.attach(self._conns[-1])
+        self._conns[-1].execute("; ".join(f"LISTEN {channel}" for channel in sorted(channels)).encode())
 
     def _hear(self, sessions: Iterable[Session]) -> None:
         """Note which places the notifications name that have come."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -59,20 +60,13 @@ def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -
 # The functions that a producer may call and that run with the rights of the tables' owner. A call about another owner's
 # job, run or backfill is refused, or finds nothing.
 REFUSED = {
-    "barrier_enter": "barrier_enter('hers', gen_random_uuid(), 1, gen_random_uuid())",
-    "barrier_leave": "barrier_leave('hers', gen_random_uuid(), 1)",
     "barrier_withdraw": "barrier_withdraw('hers', gen_random_uuid())",
-    "kv_add": "kv_add('hers/a', 1)",
-    "kv_changes": "kv_changes('hers/', 0)",
-    "kv_delete": "kv_delete('hers/a')",
-    "kv_get": "kv_get('hers/a')",
     "kv_list": "kv_list('hers/')",
-    "kv_put": "kv_put('hers/a', '2')",
     "node_create": "node_create('hers', 'b', '1')",
-    "node_delete": "node_delete('hers/a')",
+    "node_delete": "node_delete('hers/n')",
     "node_prune": "node_prune('hers')",
-    "node_read": "node_read('hers/a')",
-    "node_set": "node_set('hers/a', '2')",
+    "node_read": "node_read('hers/n')",
+    "node_set": "node_set('hers/n', '2')",
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
     "cancel_backfill": "cancel_backfill({backfill})",
@@ -87,6 +81,25 @@ REFUSED = {
     "take_key": "take_key('idempotency', 'i', 't', now() + interval '1 hour')",
     "trigger": "trigger('hers')",
     "update_run": "update_run({run}, 1)",
+    "assert_lock": "assert_lock('hers', {fence})",
+    "barrier_enter": "barrier_enter('hers/b', gen_random_uuid(), 2, gen_random_uuid())",
+    "barrier_leave": "barrier_leave('hers/b', gen_random_uuid(), 1)",
+    "grant_names": "grant_names('hers', 'pgsched_producer')",
+    "kv_add": "kv_add('hers/n', 1)",
+    "kv_changes": "kv_changes('hers/', 0)",
+    "kv_delete": "kv_delete('hers/n')",
+    "kv_get": "kv_get('hers/n')",
+    "kv_put": "kv_put('hers/n', '1')",
+    "lock_acquire": "lock_acquire('hers', gen_random_uuid())",
+    "lock_break": "lock_break('hers')",
+    "lock_line": "lock_line('hers')",
+    "lock_release": "lock_release('hers', '{place}')",
+    "restored": "restored()",
+    "revoke_names": "revoke_names('hers', 'pgsched_producer')",
+    "session_end": "session_end('{session}')",
+    "session_leases": "session_leases('{session}', ARRAY['{place}']::uuid[])",
+    "session_open": "session_open('{session}')",
+    "session_renew": "session_renew('{session}')",
 }
 NOTHING = {
     "await_runs": "await_runs(ARRAY[{run}]::bigint[])",
@@ -97,6 +110,7 @@ NOTHING = {
     "forget_slots": "forget_slots(1)",
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
+    "node_roots": "node_roots()",
 }
 ABOUT_NOBODY = {"assert_claim", "assert_fleet", "check_args", "outside_name", "task_keys", "task_options", "tell_once"}
 
@@ -117,11 +131,16 @@ def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
         "run": one(alice, "SELECT enqueue('t', unique_key => 'k', idempotency_key => 'i')"),
         "dead": one(alice, "SELECT enqueue('t')"),
         "backfill": one(alice, "SELECT backfill('hers', now() - interval '2 days', now() - interval '1 day')"),
+        "session": uuid4(),
+        "place": uuid4(),
     }
+    one(alice, "SELECT session_open(%s)", ids["session"])
+    ids["fence"] = one(alice, "SELECT fence FROM lock_acquire('hers', %s, session => %s)", ids["place"], ids["session"])
+    one(alice, "SELECT kv_put('hers/n', '1')")
     alice.execute("SELECT enqueue('t', unique_key => 'q', unique_scope => 'while_queued')")
     alice.execute("SELECT cancel(%s)", [ids["dead"]])
-    alice.execute("SELECT kv_put('hers/a', '1')")
-    for table in ("jobs", "runs", "backfills", "job_calendars", "kept_keys", "store_roots", "store"):
+    tables = ("jobs", "runs", "backfills", "job_calendars", "kept_keys")
+    for table in (*tables, "sessions", "locks", "lock_places", "store", "store_roots"):
         holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
     bob.execute("SET lock_timeout = '300ms'")
     for call in REFUSED.values():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pgsched.db.connection.connect import Connection, DatabaseError
@@ -31,7 +32,6 @@ class Bell:
 
     def __init__(self) -> None:
         self.heard: set[Heard] = set()
-        self._conn: Connection[Any] | None = None
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._write_end, False)
 
@@ -45,19 +45,18 @@ class Bell:
         os.close(self._read_end)
         os.close(self._write_end)
 
-    def abandon(self) -> None:
-        """Close in a child process the pipe, and the child's copy of the connection's socket.
+    def abandon(self, conns: Iterable[Connection[Any]]) -> None:
+        """Close in a child process the pipe, and the child's copies of the sockets of these connections.
 
-        The connection stays the parent's: nothing is sent. With the copy, the server would not see the parent's end.
+        The connections stay the parent's: nothing is sent. With a copy, the server would not see the parent's end.
         """
         self.close()
-        if self._conn is not None:
+        for conn in conns:
             with contextlib.suppress(DatabaseError, OSError):
-                os.close(self._conn.fileno())
+                os.close(conn.fileno())
 
     def attach(self, conn: Connection[Any]) -> None:
         """Hear the notifications of this connection."""
-        self._conn = conn
         conn.add_notify_handler(lambda one: self.heard.add(Heard(one.channel, one.payload[:LONGEST_PAYLOAD])))
 
     def wait(self, conn: Connection[Any] | None, seconds: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dis
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,9 +14,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgsched import App, LeaseLost
+from pgsched import App
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.errors import DatabaseUnreachable, LockTimeout
+from pgsched.errors import DatabaseUnreachable
 from pgsched.recipes.lock import Lock
 from tests.support.recipes.lines import another, in_threads, line, running, wait_for_nothing, wait_in_line
 from tests.support.waiting import wait_until
@@ -318,38 +317,20 @@ def test_a_locked_line_lets_nobody_wait_for_longer_than_he_wants_to(app: App, db
 
 def test_a_release_that_met_a_locked_line_is_made_up_for(app: App, db: Db, connect: Connect) -> None:
     """Meanwhile the session is renewed: the keeper waits for nobody."""
-    mine, other_one = app.lock("a", ttl=3).acquire(), app.lock("b", ttl=3).acquire()
-    with connect(autocommit=False) as other:
-        other.execute("SELECT FROM pgsched.locks WHERE name = 'a' FOR UPDATE")
-        with pytest.raises(LockTimeout):
-            mine.release()
-        renewed = (
-            "SELECT lease_until > clock_timestamp() + interval '2.5 s' FROM pgsched.sessions WHERE ended_at IS NULL"
-        )
-        for _ in range(2):
-            wait_until(lambda: db.execute(renewed).fetchone() == (False,), 5)
-            wait_until(lambda: db.execute(renewed).fetchone() == (True,), 5)
-        assert other_one.is_held
-    wait_until(lambda: line(db) == [], 10)
-    other_one.release()
+    renewed = "SELECT lease_until > clock_timestamp() + interval '2.5 s' FROM pgsched.sessions WHERE ended_at IS NULL"
 
+    async def main() -> None:
+        mine, also = await app.lock("a", ttl=3).acquire_async(), await app.lock("b", ttl=3).acquire_async()
+        with connect(autocommit=False) as other:
+            other.execute("SELECT FROM pgsched.locks WHERE name = 'a' FOR UPDATE")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await mine.release_async()
+            for _ in range(2):
+                await asyncio.to_thread(wait_until, lambda: db.execute(renewed).fetchone() == (False,), 5)
+                await asyncio.to_thread(wait_until, lambda: db.execute(renewed).fetchone() == (True,), 5)
+            assert also.is_held and not mine.is_held and line(db) == [True]
+        await asyncio.to_thread(wait_until, lambda: line(db) == [], 10)
+        await also.release_async()
 
-def test_two_threads_that_give_one_grant_back_do_so_once(app: App, db: Db) -> None:
-    for _ in range(10):
-        mine, errors = app.lock("a").acquire(), list[type[BaseException]]()
-        gate = threading.Barrier(2)
-
-        def release(mine: Lock = mine, gate: threading.Barrier = gate, errors: Any = errors) -> None:
-            gate.wait()
-            try:
-                mine.release()
-            except Exception as error:
-                errors.append(type(error))
-
-        threads = [threading.Thread(target=release) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(errors) == 1 and not issubclass(errors[0], LeaseLost)
-    wait_for_nothing(db)
+    asyncio.run(main())

@@ -129,17 +129,24 @@ CALLS = {
     "set_tags": "(1, '{x}')",
     "delete_job": "('j')",
     "include_dates": "('j', '2030-01-01', '2030-01-02')",
+    "lock_break": "('l')",
+    "grant_names": "('l', 'pgsched_viewer')",
+    "revoke_names": "('n', 'pgsched_viewer')",
+    "restored": "()",
 }
 FOR_CALLS = """
 INSERT INTO pgsched.runs (id, task, state, started_at, finished_at) OVERRIDING SYSTEM VALUE
     VALUES (3, 't', 'dead', now(), now());
 INSERT INTO pgsched.runs (id, task) OVERRIDING SYSTEM VALUE VALUES (5, 't');
+INSERT INTO pgsched.name_grants VALUES ('n', 'pgsched_viewer');
+SELECT pgsched.lock_acquire('l', gen_random_uuid());
 UPDATE pgsched.jobs SET decided_until = now() + interval '1 day' WHERE name = 'other';
 INSERT INTO pgsched.backfills (job_id, job, schedule, timezone, anchor_at, from_at, to_at)
     SELECT id, name, schedule, timezone, anchor_at, '2026-01-01Z', '2026-01-02Z' FROM pgsched.jobs WHERE name = 'j';
 """
 # Functions with the rights of their owner that still change nothing for a person: keys, places, traces and locks of
-# new work, and notifications. Without those rights, a function changes only what its caller may: the columns above.
+# new work, notifications, what programs coordinate with. Without those rights, a function changes only what its caller
+# may: the columns above.
 OTHERS = {
     *(
         "take_key",
@@ -152,6 +159,8 @@ OTHERS = {
         "carry_trace",
     ),
     *("tell_once", "workers_asleep", "await_runs", "forget_slots"),
+    *("session_open", "session_renew", "session_end", "session_leases", "lock_acquire", "lock_release", "assert_lock"),
+    "lock_line",
     *("kv_put", "kv_delete", "kv_add", "kv_get", "kv_list", "kv_changes"),  # values of programs
     *("barrier_enter", "barrier_leave", "barrier_withdraw"),
     *("node_create", "node_delete", "node_prune", "node_read", "node_roots", "node_set"),

@@ -157,6 +157,8 @@ FEW = (
     " node_create node_delete node_prune node_read node_roots node_set"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds notifications_clear passed_over_first prune_audit prune_workers rollup_lock rollup_stretches"
+    " lock_acquire lock_assert lock_break lock_line lock_release locks_swept session_end session_leases session_open"
+    " session_renew"
     " set_aside_all set_aside_drop set_aside_note set_aside_seen set_aside_session task_limits task_register"
     " task_standing tick_wait which_database recorder_mark recorder_marks"
 )
