@@ -1261,10 +1261,11 @@ CREATE OR REPLACE FUNCTION pgsched.barrier_enter(name text, token uuid, size int
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    key text := pgsched.barrier_key(name);
-    member text := key || '/' || replace(token::text, '-', '');
+    barrier text := pgsched.barrier_key(name);
+    member text := barrier || '/' || replace(token::text, '-', '');
+    root text := pgsched.store_root(barrier);
     state jsonb;
-    changed jsonb;
+    version bigint;
     of_session bigint;
     alive bigint;
 BEGIN
@@ -1274,29 +1275,28 @@ BEGIN
         PERFORM pgsched.raise_bad_value('token: neither it nor the session must be null', 'store');
     END IF;
     PERFORM pgsched.check_value(note);
-    state := pgsched.barrier_lock(key);
-    open := (state -> 'open')::boolean;
-    members := pgsched.barrier_members(key);
+    state := pgsched.barrier_lock(barrier);
+    open := coalesce((state -> 'open')::boolean, false);
+    round := (state -> 'round')::bigint;
+    members := pgsched.barrier_members(barrier);
     SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = member;
     IF FOUND THEN
-        round := (state -> 'round')::bigint;
         alive := pgsched.living_session(session);
         IF of_session IS DISTINCT FROM alive THEN  -- the one with which it has entered is lost
-            PERFORM pgsched.store_write(pgsched.store_root(key), member, note, alive);
+            PERFORM pgsched.store_write(root, member, note, alive);
         END IF;
     ELSIF open THEN
         open := false;
+        round := NULL;
+    ELSIF (state -> 'size')::integer <> size THEN
+        PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
     ELSE
-        IF members > 0 AND (state -> 'size')::integer <> size THEN
-            PERFORM pgsched.raise_bad_value(format('size: others wait at "%s" for %s members, not %s', name, state -> 'size', size), 'store');
-        END IF;
-        PERFORM pgsched.store_write(pgsched.store_root(key), member, note, pgsched.living_session(session));
+        version := pgsched.store_write(root, member, note, pgsched.living_session(session));
         members := members + 1;
         open := members >= size;
-        round := (state -> 'round')::bigint;
-        changed := jsonb_build_object('size', size, 'round', round, 'open', open);
-        IF open OR changed <> state THEN
-            PERFORM pgsched.store_write(pgsched.store_root(key), key, changed, NULL);
+        round := coalesce(round, version);
+        IF open OR state IS NULL THEN
+            PERFORM pgsched.store_write(root, barrier, jsonb_build_object('size', size, 'round', round, 'open', open), NULL);
         END IF;
     END IF;
 END $function$;
@@ -1325,11 +1325,8 @@ DECLARE
     state jsonb;
 BEGIN
     PERFORM pgsched.kv_delete(barrier || '/' || replace(token::text, '-', ''));
-    IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = barrier) THEN
-        RETURN true;  -- so that it makes no root, which would belong to the caller
-    END IF;
-    state := pgsched.barrier_lock(barrier);
-    RETURN (state -> 'round')::bigint > round OR NOT (state -> 'open')::boolean;
+    SELECT k.value INTO state FROM pgsched.store k WHERE k.key = barrier;
+    RETURN NOT FOUND OR NOT pgsched.is_barrier(state) OR (state -> 'round')::bigint <> round OR NOT (state -> 'open')::boolean;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.barrier_lock(key text)
@@ -1342,11 +1339,11 @@ DECLARE
 BEGIN
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
-    state := (SELECT k.value FROM pgsched.store k WHERE k.key = barrier_lock.key);
-    IF NOT pgsched.is_barrier(state) THEN
+    SELECT k.value INTO state FROM pgsched.store k WHERE k.key = barrier_lock.key;
+    IF FOUND AND NOT pgsched.is_barrier(state) THEN
         PERFORM pgsched.raise_bad_value(format('name: the value of key "%s" is not that of a barrier: delete the key', key), 'store');
     END IF;
-    RETURN coalesce(state, '{"size": 0, "round": 1, "open": false}');
+    RETURN state;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.barrier_members(key text)
@@ -1364,12 +1361,12 @@ CREATE OR REPLACE FUNCTION pgsched.barrier_withdraw(name text, token uuid)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    key text := pgsched.barrier_key(name);
-    member text := key || '/' || replace(token::text, '-', '');
+    barrier text := pgsched.barrier_key(name);
+    member text := barrier || '/' || replace(token::text, '-', '');
 BEGIN
     IF NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member) THEN
         RETURN true;
-    ELSIF (pgsched.barrier_lock(key) -> 'open')::boolean THEN
+    ELSIF (pgsched.barrier_lock(barrier) -> 'open')::boolean THEN
         RETURN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = member);
     END IF;
     PERFORM pgsched.kv_delete(member);
@@ -1382,15 +1379,15 @@ CREATE OR REPLACE FUNCTION pgsched.barriers_settle(root text, gone text[])
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    b record;
+    one text;
 BEGIN
-    FOR b IN SELECT k.key, k.value FROM pgsched.store k
+    FOR one IN SELECT k.key FROM pgsched.store k
         WHERE k.key IN (SELECT left(g.key, -33) FROM unnest(gone) AS g(key) WHERE g.key ~ '/barrier/[0-9a-f]{32}$')
-          AND k.value -> 'open' = 'true' AND pgsched.is_barrier(k.value)
+          AND pgsched.is_barrier(k.value)
         ORDER BY k.key
     LOOP
-        IF pgsched.barrier_members(b.key) = 0 THEN
-            PERFORM pgsched.store_write(root, b.key, b.value || jsonb_build_object('round', (b.value -> 'round')::bigint + 1, 'open', false), NULL);
+        IF pgsched.barrier_members(one) = 0 THEN
+            PERFORM pgsched.store_write(root, one, NULL, NULL);
         END IF;
     END LOOP;
 END $function$;
@@ -2798,8 +2795,8 @@ CREATE OR REPLACE FUNCTION pgsched.is_barrier(state jsonb)
 AS $function$
     SELECT CASE WHEN jsonb_typeof(state -> 'open') = 'boolean' AND jsonb_typeof(state -> 'round') = 'number'
             AND jsonb_typeof(state -> 'size') = 'number'
-        THEN (state -> 'round')::numeric BETWEEN 1 AND 1000000000000 AND (state -> 'size')::numeric BETWEEN 0 AND 10000
-        ELSE state IS NULL END
+        THEN (state -> 'round')::numeric BETWEEN 1 AND 9223372036854775807 AND (state -> 'size')::numeric BETWEEN 1 AND 10000
+        ELSE false END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.is_limited(queue text, concurrency_key text)
@@ -3567,24 +3564,23 @@ AS $function$
 DECLARE
     beyond text := pgsched.after_prefix(prefix);
     in_a_root boolean := strpos(prefix, '/') > 1;
-    everywhere boolean := NOT in_a_root AND pgsched.reads_all();
+    everywhere boolean := in_a_root OR pgsched.reads_all();  -- a prefix in a root has no keys of other roots
     partly boolean;
     roots text[];
 BEGIN
     IF in_a_root THEN
         partly := pgsched.check_prefix(prefix) = 'some';
-        roots := ARRAY[pgsched.store_root(prefix)];
     ELSE
         partly := NOT everywhere AND EXISTS (SELECT FROM pgsched.name_grants);
         roots := CASE WHEN NOT everywhere THEN pgsched.roots_of_caller(prefix) END;
     END IF;
     RETURN QUERY
     SELECT k.key::text, k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL
-    FROM pgsched.store k
+    FROM pgsched.store k LEFT JOIN pgsched.sessions s ON s.id = k.session
     WHERE k.key >= prefix COLLATE "C" AND k.key > after COLLATE "C" AND (beyond IS NULL OR k.key < beyond COLLATE "C")
       AND starts_with(k.key, prefix) AND (everywhere OR k.root = ANY (roots))
       AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
-      AND (k.session IS NULL OR pgsched.session_lives(k.session))
+      AND (k.session IS NULL OR s.ended_at IS NULL AND s.lease_until > clock_timestamp())
     ORDER BY k.key LIMIT greatest(0, least(most, 1000));
 END $function$;
 
@@ -5245,7 +5241,8 @@ BEGIN
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
     -- so that nobody takes a version that was given before the restore for one that is given after it
-    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296;
+    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296,
+        look_at = least(r.look_at, clock_timestamp());
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $function$;
 
@@ -6363,7 +6360,7 @@ AS $function$
     SELECT 'pgsched_store_' || md5(root)
 $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.store_drop(root text, sessions bigint[])
+CREATE OR REPLACE FUNCTION pgsched.store_drop(root text, sessions bigint[], most bigint DEFAULT NULL::bigint)
  RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -6376,7 +6373,10 @@ BEGIN
     IF cardinality(sessions) = 0 THEN
         RETURN 0;
     END IF;
-    WITH deleted AS (DELETE FROM pgsched.store k WHERE k.root = store_drop.root AND k.session = ANY (sessions) RETURNING k.key)
+    WITH deleted AS (
+        DELETE FROM pgsched.store k WHERE k.key IN (
+            SELECT f.key FROM pgsched.store f WHERE f.root = store_drop.root AND f.session = ANY (sessions) LIMIT most)
+        RETURNING k.key)
     SELECT array_agg(d.key ORDER BY d.key) INTO gone FROM deleted d;
     count := coalesce(cardinality(gone), 0);
     IF count > 0 THEN
@@ -6389,25 +6389,28 @@ BEGIN
     RETURN count;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.store_forget(root text)
- RETURNS void
+CREATE OR REPLACE FUNCTION pgsched.store_forget(root text, most bigint DEFAULT NULL::bigint)
+ RETURNS bigint
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+DECLARE
+    removed bigint;
 BEGIN
     -- a renewal that was sent in time and is not committed yet has locked the row
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id IN (
         SELECT e.id FROM pgsched.sessions e
         WHERE e.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
           AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED);
-    PERFORM pgsched.store_drop(store_forget.root, ARRAY(
+    removed := pgsched.store_drop(store_forget.root, ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
-          AND s.ended_at IS NOT NULL));
+          AND s.ended_at IS NOT NULL), most);
     UPDATE pgsched.store_roots o SET look_at = (
-        SELECT min(s.lease_until) FROM pgsched.sessions s
+        SELECT min(CASE WHEN s.ended_at IS NULL THEN s.lease_until ELSE s.ended_at END) FROM pgsched.sessions s
         WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL))
     WHERE o.root = store_forget.root;
+    RETURN removed;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.store_lock(root text)
@@ -6509,8 +6512,8 @@ BEGIN
     PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        dropped := dropped + pgsched.store_drop(one, found);
-        EXIT WHEN dropped > 1000;  -- the rest the next time
+        dropped := dropped + pgsched.store_drop(one, found, 1000 - dropped);
+        EXIT WHEN dropped = 1000;  -- the rest the next time
     END LOOP;
     PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);

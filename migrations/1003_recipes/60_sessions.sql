@@ -193,7 +193,8 @@ BEGIN
 END $$;
 
 -- Ends sessions that were not renewed, gives back what they had, and deletes them; at most so many, of this role, or of
--- all. Never waits: what somebody has locked is left for the next time. Returns how many sessions it has dealt with.
+-- all, and at most 1,000 locks and 1,000 keys in a call. Never waits: what somebody has locked is left for the next time.
+-- Returns how many sessions it has dealt with.
 CREATE FUNCTION pgsched.sweep_sessions(most integer, of_owner name DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -213,8 +214,8 @@ BEGIN
     PERFORM pgsched.leave_lines(found);
     FOR one IN SELECT DISTINCT k.root FROM pgsched.store k WHERE k.session = ANY (found) ORDER BY k.root LOOP
         CONTINUE WHEN NOT EXISTS (SELECT FROM pgsched.store_roots r WHERE r.root = one FOR NO KEY UPDATE SKIP LOCKED);
-        dropped := dropped + pgsched.store_drop(one, found);
-        EXIT WHEN dropped > 1000;  -- the rest the next time
+        dropped := dropped + pgsched.store_drop(one, found, 1000 - dropped);
+        EXIT WHEN dropped = 1000;  -- the rest the next time
     END LOOP;
     PERFORM pgsched.session_drop(one_of_them) FROM unnest(found) AS f(one_of_them);
     RETURN cardinality(found);
@@ -229,7 +230,8 @@ BEGIN
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.ended_at IS NULL;
     -- so that nobody takes a version that was given before the restore for one that is given after it
-    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296;
+    UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296,
+        look_at = least(r.look_at, clock_timestamp());
     PERFORM pgsched.note('restored', 'database', current_database()::text, NULL);
 END $$;
 

@@ -81,23 +81,27 @@ BEGIN
     END IF;
 END $$;
 
--- Removes, under a root that the caller has locked, the keys of sessions that have ended; ends those that are not renewed.
-CREATE FUNCTION pgsched.store_forget(root text) RETURNS void
+-- Removes, under a root that the caller has locked, the keys of sessions that have ended, at most so many (null: all); ends
+-- those that are not renewed. Returns how many keys it has removed.
+CREATE FUNCTION pgsched.store_forget(root text, most bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    removed bigint;
 BEGIN
     -- a renewal that was sent in time and is not committed yet has locked the row
     UPDATE pgsched.sessions s SET ended_at = clock_timestamp() WHERE s.id IN (
         SELECT e.id FROM pgsched.sessions e
         WHERE e.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
           AND e.ended_at IS NULL AND e.lease_until <= clock_timestamp() FOR UPDATE SKIP LOCKED);
-    PERFORM pgsched.store_drop(store_forget.root, ARRAY(
+    removed := pgsched.store_drop(store_forget.root, ARRAY(
         SELECT s.id FROM pgsched.sessions s
         WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL)
-          AND s.ended_at IS NOT NULL));
+          AND s.ended_at IS NOT NULL), most);
     UPDATE pgsched.store_roots o SET look_at = (
-        SELECT min(s.lease_until) FROM pgsched.sessions s
+        SELECT min(CASE WHEN s.ended_at IS NULL THEN s.lease_until ELSE s.ended_at END) FROM pgsched.sessions s
         WHERE s.id IN (SELECT k.session FROM pgsched.store k WHERE k.root = store_forget.root AND k.session IS NOT NULL))
     WHERE o.root = store_forget.root;
+    RETURN removed;
 END $$;
 
 -- Gives the next `count` versions of a root that the caller has locked, and counts its keys; returns its row. The last 1,000
@@ -152,9 +156,9 @@ BEGIN
     RETURN r.version;
 END $$;
 
--- Deletes, under a root that the caller has locked, the keys of these sessions, each with a version of its own; returns how
--- many there were.
-CREATE FUNCTION pgsched.store_drop(root text, sessions bigint[]) RETURNS bigint
+-- Deletes, under a root that the caller has locked, the keys of these sessions, at most so many (null: all), each with a version
+-- of its own; returns how many it has deleted.
+CREATE FUNCTION pgsched.store_drop(root text, sessions bigint[], most bigint DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.store_roots;
@@ -164,7 +168,10 @@ BEGIN
     IF cardinality(sessions) = 0 THEN
         RETURN 0;
     END IF;
-    WITH deleted AS (DELETE FROM pgsched.store k WHERE k.root = store_drop.root AND k.session = ANY (sessions) RETURNING k.key)
+    WITH deleted AS (
+        DELETE FROM pgsched.store k WHERE k.key IN (
+            SELECT f.key FROM pgsched.store f WHERE f.root = store_drop.root AND f.session = ANY (sessions) LIMIT most)
+        RETURNING k.key)
     SELECT array_agg(d.key ORDER BY d.key) INTO gone FROM deleted d;
     count := coalesce(cardinality(gone), 0);
     IF count > 0 THEN
@@ -295,24 +302,23 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET plan_cache_mode = for
 DECLARE
     beyond text := pgsched.after_prefix(prefix);
     in_a_root boolean := strpos(prefix, '/') > 1;
-    everywhere boolean := NOT in_a_root AND pgsched.reads_all();
+    everywhere boolean := in_a_root OR pgsched.reads_all();  -- a prefix in a root has no keys of other roots
     partly boolean;
     roots text[];
 BEGIN
     IF in_a_root THEN
         partly := pgsched.check_prefix(prefix) = 'some';
-        roots := ARRAY[pgsched.store_root(prefix)];
     ELSE
         partly := NOT everywhere AND EXISTS (SELECT FROM pgsched.name_grants);
         roots := CASE WHEN NOT everywhere THEN pgsched.roots_of_caller(prefix) END;
     END IF;
     RETURN QUERY
     SELECT k.key::text, k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL
-    FROM pgsched.store k
+    FROM pgsched.store k LEFT JOIN pgsched.sessions s ON s.id = k.session
     WHERE k.key >= prefix COLLATE "C" AND k.key > after COLLATE "C" AND (beyond IS NULL OR k.key < beyond COLLATE "C")
       AND starts_with(k.key, prefix) AND (everywhere OR k.root = ANY (roots))
       AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
-      AND (k.session IS NULL OR pgsched.session_lives(k.session))
+      AND (k.session IS NULL OR s.ended_at IS NULL AND s.lease_until > clock_timestamp())
     ORDER BY k.key LIMIT greatest(0, least(most, 1000));
 END $$;
 

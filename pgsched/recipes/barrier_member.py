@@ -90,10 +90,8 @@ class BarrierMember:
         if change.key != self._state_key:
             return True
         state, inside = state_of(change), self.standing.round
-        if state is None:
-            return False
-        if inside is None:
-            return state.open
+        if state is None or inside is None:
+            return state is not None and state.open
         if state.round == inside and state.open:
             self.standing = state
         return (state.round or 0) <= inside and not self.standing.open
@@ -103,10 +101,8 @@ class BarrierMember:
         if change is None or change.kind == "skipped":
             watch.check_open()
             return None
-        if change.key != self._state_key:
-            return False
         state = state_of(change)
-        return None if state is None else (state.round or 0) > (self.standing.round or 0)
+        return change.key == self._state_key and (state is None or state.round != self.standing.round)
 
 
 def state_of(change: Change) -> Standing | None:

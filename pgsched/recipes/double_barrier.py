@@ -165,14 +165,16 @@ class DoubleBarrier:
     @contextlib.contextmanager
     def _leaving(self) -> Iterator[BarrierMember]:
         """Be no member after the block. Raises LeaseLost where it was none before."""
-        if self._member is None:
+        member = self._member
+        if member is None:
             raise InputError(f'barrier: this object has not entered "{self.name}"')
-        lost = self._member.lost_error()
+        if (lost := member.lost_error()) is not None:
+            member.drop()
+            self._member = None
+            raise lost
         try:
-            yield self._member
+            yield member
         except BaseException:
-            self._member.drop(give_back=True)
+            member.drop(give_back=True)
             raise
         self._member = None
-        if lost is not None:
-            raise lost

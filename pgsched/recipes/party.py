@@ -125,18 +125,19 @@ class Party:
 
     @contextlib.contextmanager
     def _leaving(self) -> Iterator[BoundKey]:
-        """Let the block delete the key; where it fails, the keeper's thread deletes it. Raises LeaseLost at the end."""
+        """Let the block delete the key; where it fails, the keeper's thread deletes it. Raises LeaseLost."""
         place, self._place = self._place, None
         if place is None:
             raise InputError(f'party: this object is no member of "{self.name}"')
+        if place.lost is not None:  # its key goes with its session, or is that of the parent process
+            self._binder.keeper.remove(place, give_back=False)
+            raise place.lost_error()
         try:
             yield place
         except BaseException:
             self._binder.keeper.remove(place, give_back=True)
             raise
         self._binder.keeper.remove(place, give_back=False)
-        if place.lost is not None:
-            raise place.lost_error()
 
     def _members_of(self, entries: Entries) -> list[Member]:
         return [

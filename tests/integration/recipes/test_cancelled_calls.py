@@ -18,6 +18,10 @@ WAITS = (
     "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     " AND application_name LIKE 'pgsched enqueue %%'"
 )
+GIVEN_BACK = (
+    "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle'"
+    " AND application_name LIKE 'pgsched leases %%' AND query LIKE '%%kv_delete%%'"
+)
 DONE = (
     "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle'"
     " AND application_name LIKE 'pgsched %%'"
@@ -41,6 +45,7 @@ def test_a_cancelled_call_leaves_nothing_behind(app: App, db: Db, connect: Open,
         call.cancel()
         await asyncio.wait([call])
         assert call.cancelled()
+        await asyncio.to_thread(wait_until, lambda: number(db, GIVEN_BACK), 10, "the keeper's thread to find no key")
         await asyncio.to_thread(holder.rollback)
 
     asyncio.run(main())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
 
 from pgsched import App
 from pgsched.errors import InputError, LeaseLost
+from pgsched.recipes.party import Party
 from tests.support.recipes.bound_keys import Db, cut_connections, number, open_session, put_bound
 from tests.support.waiting import wait_until
 
@@ -89,6 +91,26 @@ def test_a_session_that_the_database_has_ended_is_replaced(app: App, db: Db) -> 
     db.execute("UPDATE pgsched.sessions SET ended_at = clock_timestamp()")
     assert len(app.party("p", ttl=60).join().members()) == 1
     wait_until(lambda: party.lost, 10)
+
+
+def test_a_forked_process_does_not_take_its_parent_s_member_away(app: App) -> None:
+    party = app.party("p").join()
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if party.lost and leaves_nothing(party) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(party.members()) == 1 and not party.lost
+
+
+def leaves_nothing(party: Party) -> bool:
+    try:
+        party.leave()
+    except LeaseLost:
+        return True
+    return False
 
 
 def test_a_party_in_asyncio(app: App) -> None:
