@@ -626,6 +626,13 @@ CREATE TABLE pgsched.store_changes (
     CONSTRAINT store_changes_pkey PRIMARY KEY (root, version)
 );
 
+CREATE TABLE pgsched.store_nodes (
+    key text COLLATE "C" NOT NULL,
+    made_at bigint NOT NULL,
+    children bigint NOT NULL DEFAULT 0,
+    CONSTRAINT store_nodes_pkey PRIMARY KEY (key)
+) WITH (fillfactor=70);
+
 CREATE TABLE pgsched.store_roots (
     root text COLLATE "C" NOT NULL,
     owner name NOT NULL,
@@ -701,6 +708,7 @@ ALTER TABLE pgsched.passed_over ADD CONSTRAINT passed_over_job_id_fkey FOREIGN K
 ALTER TABLE pgsched.store ADD CONSTRAINT store_root_fkey FOREIGN KEY (root) REFERENCES pgsched.store_roots(root);
 ALTER TABLE pgsched.store ADD CONSTRAINT store_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id);
 ALTER TABLE pgsched.store_changes ADD CONSTRAINT store_changes_root_fkey FOREIGN KEY (root) REFERENCES pgsched.store_roots(root) ON DELETE CASCADE;
+ALTER TABLE pgsched.store_nodes ADD CONSTRAINT store_nodes_key_fkey FOREIGN KEY (key) REFERENCES pgsched.store(key) ON DELETE CASCADE;
 
 -- functions
 
@@ -5049,6 +5057,220 @@ AS $function$
         ELSE beginning || 'no process leads now (start a pgsched worker)' END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.node_add(key text, value jsonb, session bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    version bigint := pgsched.store_write(pgsched.store_root(key), key, value, session);
+    parent text := pgsched.node_parent(key);
+BEGIN
+    INSERT INTO pgsched.store_nodes (key, made_at) VALUES (node_add.key, version);
+    INSERT INTO pgsched.store_nodes AS n (key, made_at, children)
+    SELECT k.key, k.version, 1 FROM pgsched.store k WHERE k.key = parent
+    ON CONFLICT ON CONSTRAINT store_nodes_pkey DO UPDATE SET children = n.children + 1;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_children(key text, listed boolean, OUT names text[], OUT count bigint)
+ RETURNS record
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(array_agg(c.name ORDER BY c.name) FILTER (WHERE listed), '{}'), count(*)
+    FROM (SELECT DISTINCT split_part(substr(k.key, length(node_children.key) + 2), '/', 1) COLLATE "C" AS name FROM pgsched.store k
+          WHERE k.key > (node_children.key || '/') COLLATE "C" AND k.key < (node_children.key || '0') COLLATE "C"
+            AND pgsched.session_lives(k.session)) c
+    WHERE c.name <> ''
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_create(parent text, name text, value jsonb, session uuid DEFAULT NULL::uuid, sequence boolean DEFAULT false, makepath boolean DEFAULT false, OUT problem text, OUT key text)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    above text := '';
+    element text;
+    number bigint;
+    of_session bigint;
+BEGIN
+    key := concat_ws('/', parent, name);
+    PERFORM pgsched.check_key(key || CASE WHEN sequence THEN '0000000000' ELSE '' END);
+    IF strpos(name, '/') > 0 OR name = '' AND NOT sequence OR parent IS NULL AND sequence OR parent ~ '//|/$' THEN
+        PERFORM pgsched.raise_bad_value('name: expected one element of a path, and a parent for a sequence', 'store');
+    END IF;
+    PERFORM pgsched.check_value(value);
+    IF NOT makepath AND parent IS NOT NULL AND NOT pgsched.node_exists(parent) THEN
+        problem := 'no_node';  -- before there is a root, which would belong to the caller
+        RETURN;
+    END IF;
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    IF NOT makepath AND parent IS NOT NULL AND NOT pgsched.node_exists(parent) THEN
+        problem := 'no_node';
+        RETURN;
+    END IF;
+    FOREACH element IN ARRAY string_to_array(coalesce(parent, ''), '/') LOOP
+        above := concat_ws('/', nullif(above, ''), element);
+        SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = above;
+        IF NOT FOUND THEN
+            PERFORM pgsched.node_add(above, '""', NULL);
+        ELSIF of_session IS NOT NULL THEN
+            problem := 'no_children';
+            RETURN;
+        END IF;
+    END LOOP;
+    IF sequence THEN
+        SELECT coalesce(max(n.children), 0) INTO number FROM pgsched.store_nodes n WHERE n.key = parent;
+        LOOP
+            key := concat_ws('/', parent, name || lpad(number::text, greatest(10, length(number::text)), '0'));
+            EXIT WHEN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key);
+            number := number + 1;
+        END LOOP;
+    ELSIF EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key) THEN
+        problem := 'exists';
+        RETURN;
+    END IF;
+    PERFORM pgsched.node_add(key, value, pgsched.living_session(session));
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_delete(key text, expected bigint DEFAULT NULL::bigint)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found pgsched.store;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    IF NOT pgsched.node_exists(key) THEN
+        RETURN 'no_node';
+    END IF;
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    SELECT * INTO found FROM pgsched.store k WHERE k.key = node_delete.key AND pgsched.session_lives(k.session);
+    IF NOT pgsched.node_exists(key) THEN
+        RETURN 'no_node';
+    ELSIF expected <> coalesce(found.revision - 1, 0) THEN
+        RETURN 'bad_version';
+    ELSIF pgsched.node_has_children(key) THEN
+        RETURN 'not_empty';
+    END IF;
+    PERFORM pgsched.store_write(pgsched.store_root(key), key, NULL, NULL);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_exists(key text)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_exists.key AND pgsched.session_lives(k.session))
+        OR pgsched.node_has_children(node_exists.key)
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_has_children(key text)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT EXISTS (SELECT FROM pgsched.store k
+        WHERE k.key > (node_has_children.key || '/') COLLATE "C" AND k.key < (node_has_children.key || '0') COLLATE "C"
+          AND pgsched.session_lives(k.session))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_parent(key text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN strpos(key, '/') > 0 THEN left(key, -strpos(reverse(key), '/')) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_prune(key text)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    one text;
+    count bigint := 0;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    IF NOT pgsched.node_exists(key) THEN
+        RETURN 0;
+    END IF;
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    FOR one IN SELECT k.key FROM pgsched.store k
+        WHERE k.key = node_prune.key OR k.key > (node_prune.key || '/') COLLATE "C" AND k.key < (node_prune.key || '0') COLLATE "C"
+        ORDER BY k.key DESC LIMIT 1000
+    LOOP
+        PERFORM pgsched.store_write(pgsched.store_root(key), one, NULL, NULL);
+        count := count + 1;
+    END LOOP;
+    RETURN count;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_read(key text, listed boolean DEFAULT false, OUT upto bigint, OUT is_there boolean, OUT value jsonb, OUT version bigint, OUT made_at bigint, OUT changed_in bigint, OUT created_at timestamp with time zone, OUT changed_at timestamp with time zone, OUT session bigint, OUT children_made bigint, OUT children text[], OUT child_count bigint)
+ RETURNS record
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);
+    END IF;
+    -- one statement, so that all is of one moment
+    SELECT coalesce(r.version, 0), k.key IS NOT NULL OR c.count > 0, k.value, coalesce(k.revision - 1, 0), coalesce(n.made_at, k.version, 0),
+        coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0), c.names, c.count
+    INTO upto, is_there, value, version, made_at, changed_in, created_at, changed_at, session, children_made, children, child_count
+    FROM (SELECT) one
+    LEFT JOIN pgsched.store_roots r ON r.root = pgsched.store_root(node_read.key)
+    LEFT JOIN pgsched.store k ON k.key = node_read.key AND pgsched.session_lives(k.session)
+    LEFT JOIN pgsched.store_nodes n ON n.key = node_read.key
+    CROSS JOIN pgsched.node_children(node_read.key, listed) c;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_roots(OUT names text[])
+ RETURNS text[]
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(array_agg(r.root ORDER BY r.root), '{}') FROM pgsched.store_roots r
+    WHERE (pgsched.reads_all() OR pgsched.may_use(r.root, r.owner))
+      AND EXISTS (SELECT FROM pgsched.store k WHERE k.root = r.root AND pgsched.session_lives(k.session))
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.node_set(key text, value jsonb, expected bigint DEFAULT NULL::bigint)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    found pgsched.store;
+BEGIN
+    PERFORM pgsched.check_key(key);
+    PERFORM pgsched.check_value(value);
+    IF NOT pgsched.node_exists(key) THEN
+        RETURN 'no_node';
+    END IF;
+    PERFORM pgsched.store_lock(pgsched.store_root(key));
+    PERFORM pgsched.check_key(key);
+    SELECT * INTO found FROM pgsched.store k WHERE k.key = node_set.key AND pgsched.session_lives(k.session);
+    IF found.key IS NULL AND NOT pgsched.node_exists(key) THEN
+        RETURN 'no_node';
+    ELSIF expected <> coalesce(found.revision - 1, 0) THEN
+        RETURN 'bad_version';
+    ELSIF found.key IS NULL THEN
+        PERFORM pgsched.node_add(key, '""', NULL);
+    END IF;
+    PERFORM pgsched.store_write(pgsched.store_root(key), key, value, found.session);
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.not_before_of(options jsonb)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
@@ -8021,6 +8243,9 @@ COMMENT ON COLUMN pgsched.store.revision IS 'How often the key was written, from
 COMMENT ON COLUMN pgsched.store.session IS 'The key goes with this session. NULL: it stays.';
 COMMENT ON TABLE pgsched.store_changes IS 'The last changes under each root, for those who watch it.';
 COMMENT ON COLUMN pgsched.store_changes.value IS 'The value that was written. NULL: the key was deleted.';
+COMMENT ON TABLE pgsched.store_nodes IS 'Keys of the store that were made as nodes of a tree.';
+COMMENT ON COLUMN pgsched.store_nodes.made_at IS 'The version of its root when the node was made.';
+COMMENT ON COLUMN pgsched.store_nodes.children IS 'How many children were made below it: the number of the next one in a sequence.';
 COMMENT ON TABLE pgsched.store_roots IS 'First elements of the keys in pgsched.store; changes under one of them follow one another.';
 COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root first.';
 COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';

@@ -207,6 +207,15 @@ REVOKE EXECUTE ON FUNCTION pgsched.kv_put(text, jsonb, bigint, uuid), pgsched.kv
         pgsched.barrier_enter(text, uuid, integer, uuid, jsonb), pgsched.barrier_leave(text, uuid, bigint),
         pgsched.barrier_withdraw(text, uuid)
     FROM pgsched_viewer;  -- who writes nothing
+ALTER FUNCTION pgsched.node_read(text, boolean) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_roots() SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_create(text, text, jsonb, uuid, boolean, boolean) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_set(text, jsonb, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_delete(text, bigint) SECURITY DEFINER;
+ALTER FUNCTION pgsched.node_prune(text) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.node_create(text, text, jsonb, uuid, boolean, boolean), pgsched.node_set(text, jsonb, bigint),
+        pgsched.node_delete(text, bigint), pgsched.node_prune(text)
+    FROM pgsched_viewer;
 -- They check whose a queue is (pgsched.item_queue_of), or that its caller owns the session which holds the item. Nobody else
 -- writes items.
 ALTER FUNCTION pgsched.item_put(text, jsonb, integer, interval) SECURITY DEFINER;

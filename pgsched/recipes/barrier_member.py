@@ -18,12 +18,16 @@ from pgsched.recipes.watch import Change, Watch
 
 
 class BarrierMember:
-    """A member. `standing`: the round in which it is, and whether that is open. `key`: what it binds to its session."""
+    """A member. `standing`: the round in which it is, and whether that is open. `key`: what it binds to its session.
 
-    def __init__(self, keeper: Keeper, name: str, size: int) -> None:
+    `note`: a JSON text, the value of the key.
+    """
+
+    def __init__(self, keeper: Keeper, name: str, size: int, note: str) -> None:
         self._keeper = keeper
         self._name = name
         self._size = size
+        self._note = note
         self._state_key = f"{name}/barrier"
         self._token = uuid4()
         self.key = f"{self._state_key}/{self._token.hex}"
@@ -34,7 +38,7 @@ class BarrierMember:
 
     def enter(self, conn: Any, session: UUID) -> Standing:
         """Enter, or ask how it stands."""
-        params = {"name": self._name, "token": self._token, "size": self._size, "session": session, "note": "null"}
+        params = {"name": self._name, "token": self._token, "size": self._size, "session": session, "note": self._note}
         return store.enter_barrier(conn, params)
 
     def withdraw(self, conn: Any) -> bool:

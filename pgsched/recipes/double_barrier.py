@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pgsched.app.declarations import integer
 from pgsched.errors import InputError, PgschedError
@@ -17,7 +17,7 @@ from pgsched.recipes.bound import Binder, repeat, repeat_async
 from pgsched.recipes.contending import AS_GIVEN, Given
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.session import now
-from pgsched.recipes.values import Seconds, check_name, check_ttl, check_wait
+from pgsched.recipes.values import Seconds, check_name, check_ttl, check_wait, json_text
 from pgsched.recipes.watch import Watch
 from pgsched.recipes.watches import Watches
 
@@ -30,7 +30,7 @@ class DoubleBarrier:
     """A double barrier for `size` members. One object is one member; it may go through several rounds.
 
     Use it with `with` or `async with`, or call `enter` and `leave`; each has a form with `_async`. `name`: up to 200
-    characters.
+    characters. `note`: JSON that others read of this member in the store, up to 64 KiB.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class DoubleBarrier:
         *,
         ttl: Seconds = 30,
         timeout: Seconds | None = None,
+        note: Any = None,
     ) -> None:
         self.name: str = check_name("name", name)
         self.size: int = check_size("size", size)
@@ -49,6 +50,7 @@ class DoubleBarrier:
         self._binder = Binder(keeper, check_ttl(ttl))
         self._database = keeper.database
         self._timeout_s = check_wait(timeout)
+        self._note = json_text("note", note)
         self._member: BarrierMember | None = None  # from its entry to the end of the round
 
     @property
@@ -152,7 +154,7 @@ class DoubleBarrier:
         """Be a new member in the block; none, where it fails."""
         if self._member is not None:
             raise InputError(f'barrier: this object is inside "{self.name}", or has to leave it')
-        self._member = member = BarrierMember(self._binder.keeper, self.name, self.size)
+        self._member = member = BarrierMember(self._binder.keeper, self.name, self.size, self._note)
         try:
             yield member
         except BaseException:

@@ -60,6 +60,11 @@ def test_endless_calls_about_another_owner_s_rows_delay_nobody(victim: Victim) -
 # The functions that a producer may call and that run with the rights of the tables' owner. A call about another owner's
 # job, run or backfill is refused, or finds nothing.
 REFUSED = {
+    "node_create": "node_create('hers', 'b', '1')",
+    "node_delete": "node_delete('hers/n')",
+    "node_prune": "node_prune('hers')",
+    "node_read": "node_read('hers/n')",
+    "node_set": "node_set('hers/n', '2')",
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
     "cancel_backfill": "cancel_backfill({backfill})",
@@ -106,6 +111,7 @@ NOTHING = {
     "forget_slots": "forget_slots(1)",
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
+    "node_roots": "node_roots()",
 }
 ABOUT_NOBODY = {"assert_claim", "assert_fleet", "check_args", "outside_name", "task_keys", "task_options", "tell_once"}
 

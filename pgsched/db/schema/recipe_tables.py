@@ -95,6 +95,14 @@ store = Table(
     partial("store_bound", "root", "session", where="session IS NOT NULL"),
 )
 
+store_nodes = Table(
+    "store_nodes",
+    metadata,
+    Column("key", ByteOrder, ForeignKey("pgsched.store.key", ondelete="CASCADE"), primary_key=True),
+    need("made_at", BigInteger),
+    need("children", BigInteger),
+)
+
 store_changes = Table(
     "store_changes",
     metadata,

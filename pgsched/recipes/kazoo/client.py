@@ -11,7 +11,8 @@ from pgsched import log
 from pgsched.config import check_dsn, find_dsn
 from pgsched.db.connection.forks import tell_of_forks
 from pgsched.db.enqueuer import Enqueuer
-from pgsched.recipes.kazoo import locks
+from pgsched.errors import PgschedError
+from pgsched.recipes.kazoo import barriers, counters, locks, parties, partitioner, watchers
 from pgsched.recipes.kazoo.exceptions import (
     ConfigurationError,
     ConnectionClosedError,
@@ -21,10 +22,12 @@ from pgsched.recipes.kazoo.exceptions import (
 )
 from pgsched.recipes.kazoo.following import SessionFollower
 from pgsched.recipes.kazoo.handler import Handler, call_logged
+from pgsched.recipes.kazoo.parts import Parts
 from pgsched.recipes.kazoo.retry import KazooRetry
 from pgsched.recipes.kazoo.states import KazooState, KeeperState, Listener
+from pgsched.recipes.kazoo.tree import Tree
+from pgsched.recipes.kazoo.watching import NodeWatches
 from pgsched.recipes.lock import Lock as Grant
-from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.values import check_ttl
 
 P = ParamSpec("P")
@@ -61,7 +64,7 @@ class Recipe(Generic[P, R]):
         return partial(self._make, client)
 
 
-class KazooClient:
+class KazooClient(Tree):
     """A client with a session in the database.
 
     `dsn`: the database; left out: as for all programs of pgsched (PGSCHED_DSN ...). `timeout`: seconds for which the
@@ -74,6 +77,14 @@ class KazooClient:
     WriteLock = Recipe(locks.WriteLock)
     Semaphore = Recipe(locks.Semaphore)
     Election = Recipe(locks.Election)
+    Barrier = Recipe(barriers.Barrier)
+    DoubleBarrier = Recipe(barriers.DoubleBarrier)
+    Counter = Recipe(counters.Counter)
+    Party = Recipe(parties.Party)
+    ShallowParty = Recipe(parties.ShallowParty)
+    SetPartitioner = Recipe(partitioner.SetPartitioner)
+    ChildrenWatch = Recipe(watchers.ChildrenWatch)
+    DataWatch = Recipe(watchers.DataWatch)
     chroot = ""
 
     def __init__(
@@ -90,13 +101,13 @@ class KazooClient:
             refuse_absent({"hosts": dsn})
         given = None if dsn is None else check_dsn("KazooClient(dsn=...)", dsn)
         with translated():
-            self.ttl_s = check_ttl(timeout)
+            ttl_s = check_ttl(timeout)
         self.logger = logger
         self.handler = Handler()
         self.state: str = KazooState.LOST
         self.retry = retry_of(command_retry, lambda: self._follower is None)
-        self.database = Enqueuer(lambda: find_dsn(given), pool_size=POOL_SIZE)
-        self._keeper = Keeper(self.database)
+        self._parts = Parts(Enqueuer(lambda: find_dsn(given), pool_size=POOL_SIZE), ttl_s)
+        self.node_watches = NodeWatches(self._parts.watches, self.read_state, self.handler)
         self._follower: SessionFollower | None = None
         self._listeners: list[Listener] = []
         self._waiting: set[Grant] = set()
@@ -124,11 +135,11 @@ class KazooClient:
         return None if session is None else (session.id, session.token.bytes)
 
     @property
-    def keeper(self) -> Keeper:
-        """What keeps the session. Raises ConnectionClosedError unless the client is started."""
+    def parts(self) -> Parts:
+        """What the recipes stand on. Raises ConnectionClosedError unless the client is started."""
         if self._follower is None:
             raise ConnectionClosedError("the client is not started, or was stopped: call start()")
-        return self._keeper
+        return self._parts
 
     def start(self, timeout: float = 15) -> None:
         """Open the session; do nothing where it is open.
@@ -153,7 +164,7 @@ class KazooClient:
         """Begin to open the session; return an event that is set when it is open, or cannot be opened."""
         with self._lock:
             if self._follower is None:
-                self._follower = SessionFollower(self._keeper, self.ttl_s, self._change_state)
+                self._follower = SessionFollower(self._parts.keeper, self._parts.ttl_s, self._change_state)
                 self._follower.start()
             return self._follower.settled
 
@@ -166,7 +177,8 @@ class KazooClient:
         for grant in list(self._waiting):
             grant.cancel()
         follower.stop()
-        self._keeper.close()
+        self._parts.close()
+        self.node_watches.close()
         self._change_state(KazooState.LOST)
         self.handler.stop()
 
@@ -178,7 +190,7 @@ class KazooClient:
     def close(self) -> None:
         """Close the connections to the database. Call `stop` before."""
         self.stop()
-        self.database.close()
+        self._parts.database.close()
 
     def add_listener(self, listener: Listener) -> None:
         """Call a function with each new state, one of KazooState, until it returns True or is removed.
@@ -204,7 +216,7 @@ class KazooClient:
         """Let `stop` cancel this wait. Raises ConnectionClosedError unless the client is started."""
         self._waiting.add(grant)
         try:
-            _ = self.keeper
+            _ = self.parts
         except ConnectionClosedError:
             self.end_wait(grant)
             raise
@@ -212,6 +224,16 @@ class KazooClient:
     def end_wait(self, grant: Grant) -> None:
         """Note that this wait is over."""
         self._waiting.discard(grant)
+
+    def perform(self, call: Callable[[], R]) -> R:
+        """Make a call, and raise its errors under Kazoo's names. Raises ConnectionClosedError unless started."""
+        _ = self.parts
+        try:
+            with translated():
+                return call()
+        except PgschedError:
+            _ = self.parts  # the client was stopped meanwhile
+            raise
 
     def before_fork(self) -> None:
         """Do nothing: the parent goes on with its session."""
@@ -221,6 +243,7 @@ class KazooClient:
         self._lock = threading.RLock()
         self._follower, self.state, self._waiting = None, KazooState.LOST, set()
         self.handler.forget_parent()
+        self.node_watches.forget_parent()
 
     def _change_state(self, state: str) -> None:
         with self._lock:

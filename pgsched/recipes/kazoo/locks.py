@@ -102,7 +102,7 @@ class Contender:
 
     def _make_grant(self) -> Grant:
         return Grant(
-            self.client.keeper, self._name, ttl=self.client.ttl_s, mode=self.mode, capacity=self._capacity,
+            self.client.parts.keeper, self._name, ttl=self.client.parts.ttl_s, mode=self.mode, capacity=self._capacity,
             note=self._note or None,
         )  # fmt: skip
 
@@ -118,7 +118,7 @@ class Contender:
                 granted = wait_for(grant, blocking, timeout)
         except CancelledError:
             self.cancelled = False
-            _ = self.client.keeper  # the client may have been stopped
+            _ = self.client.parts  # the client may have been stopped
             raise
         finally:
             self._waiting = None

@@ -1,8 +1,8 @@
 """Turn Kazoo's paths into names and keys of pgsched, and bytes into JSON.
 
-A path `/app/locks/x` is the name `app/locks/x`. Data that are UTF-8 text without NUL characters are kept as a JSON
-string; other bytes as `{"b64": "..."}`. A value that another program has put there, such as the number of a counter,
-reads as its JSON text.
+A path `/app/locks/x` is the name `app/locks/x`. Data that are a whole number in plain digits are kept as a JSON number,
+so that counters can add to them; other UTF-8 text without NUL characters as a JSON string; all other bytes as
+`{"b64": "..."}`. A value of another kind, which another program has put there, reads as its JSON text.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from typing import Any
 
-from pgsched.recipes.kazoo.exceptions import BadArgumentsError
+from pgsched.recipes.kazoo.exceptions import BadArgumentsError, translated
+from pgsched.recipes.values import json_text
 
 LONGEST = 200
+NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def clean_path(path: str) -> str:
@@ -50,7 +53,17 @@ def to_json(data: bytes | None) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
-    return {"b64": base64.b64encode(data).decode("ascii")} if "\0" in text else text
+    if "\0" in text:
+        return {"b64": base64.b64encode(data).decode("ascii")}
+    return int(text) if NUMBER.fullmatch(text) else text
+
+
+def json_text_of(data: bytes | None) -> str:
+    """Return the JSON text that keeps these bytes. Raises TypeError, and BadArgumentsError for more than 64 KiB."""
+    if data is not None and not isinstance(data, bytes):
+        raise TypeError(f"value: expected bytes, got {type(data).__name__}")
+    with translated():
+        return json_text("value", to_json(data))
 
 
 def to_bytes(value: Any) -> bytes | None:

@@ -163,6 +163,7 @@ OTHERS = {
     *("lock_line", "lock_renew"),
     *("kv_put", "kv_delete", "kv_add", "kv_get", "kv_list", "kv_changes"),  # values of programs
     *("barrier_enter", "barrier_leave", "barrier_withdraw"),
+    *("node_create", "node_delete", "node_prune", "node_read", "node_roots", "node_set"),
 }
 
 

@@ -157,6 +157,7 @@ FEW = (
     " leader_elect leader_resign"
     " barrier_enter barrier_leave barrier_withdraw store_add store_changes store_delete store_get store_list store_put"
     " item_consume item_counts item_extend item_get item_give_back item_leave item_put item_put_many"
+    " node_create node_delete node_prune node_read node_roots node_set"
     " leader_contested leader_seen leader_sleeps leader_try leader_unlock leader_vacant"
     " limit_refunds locks_pruned notifications_clear passed_over_first prune_audit prune_workers"
     " rollup_lock rollup_stretches"

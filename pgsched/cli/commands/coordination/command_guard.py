@@ -66,7 +66,7 @@ def kill_all(root: int, known: Collection[Process] = ()) -> None:
         signal_processes(found, signal.SIGKILL)
 
 
-def watch(pipe: int, parent: int) -> int | None:
+def end_with_parent(pipe: int, parent: int) -> int | None:
     """Read lines until the command is to be killed; return its first process, None where nothing is to be killed.
 
     - `+PID` names the first process.
@@ -99,7 +99,7 @@ def guard_command() -> None:
     # Signals for `lock run` (Ctrl-C in its terminal, a service manager's stop) must not end the guard first.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
-    if (root := watch(0, int(sys.argv[1]))) is not None:
+    if (root := end_with_parent(0, int(sys.argv[1]))) is not None:
         kill_all(root)
 
 

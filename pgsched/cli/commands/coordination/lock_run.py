@@ -119,14 +119,14 @@ def hold_and_run(lock: Lock, wait_s: float | None, ttl_s: float, command: list[s
     """Wait for the lock, run the command, give the lock back; return the exit code. Raises LeaseLost."""
     from pgsched.cli.commands.coordination.held_command import HeldCommand
 
-    held = HeldCommand(lock, ttl_s, command)
+    child = HeldCommand(lock, ttl_s, command)
     try:
         lock.acquire(wait_s)
     except TimeoutError as error:
         return print_error(str(error), NOT_ACQUIRED, "not_acquired")
-    with held.passing_signals_on():
+    with child.passing_signals_on():
         try:
-            code = held.run()
+            code = child.run()
         except OSError as error:
             code = cannot_start(command[0], error)
         try:
@@ -134,9 +134,9 @@ def hold_and_run(lock: Lock, wait_s: float | None, ttl_s: float, command: list[s
         except DatabaseUnreachable as error:
             print_note(f"the lock could not be given back, and ends by itself within {ttl_s:g} s: {error}")
         except LeaseLost as error:
-            raise lost_error(held.was_stopped, code, error) from None
-    if held.was_stopped:
-        raise lost_error(held.was_stopped, code, LeaseLost(f'"{lock.name}" could not be renewed in time'))
+            raise lost_error(child.was_stopped, code, error) from None
+    if child.was_stopped:
+        raise lost_error(child.was_stopped, code, LeaseLost(f'"{lock.name}" could not be renewed in time'))
     return code
 
 

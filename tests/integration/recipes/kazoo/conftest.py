@@ -93,13 +93,13 @@ def outage(dsn: str, maintenance: psycopg.Connection[Any]) -> Outage:
 
 
 @pytest.fixture
-def expire(db: psycopg.Connection[Any]) -> Callable[[KazooClient], None]:
+def expire(connect: Callable[..., psycopg.Connection[Any]]) -> Callable[[KazooClient], None]:
     """Return a function that ends a client's session in the database, and waits until the client has another one."""
 
     def end(client: KazooClient) -> None:
         session = client.client_id
         assert session is not None
-        db.execute("UPDATE pgsched.sessions SET ended_at = now() WHERE id = %s", [session[0]])
+        connect().execute("UPDATE pgsched.sessions SET ended_at = now() WHERE id = %s", [session[0]])
         wait_until(lambda: client.client_id not in (session, None), what="a new session")
 
     return end
