@@ -83,5 +83,5 @@ def describe_waiting(row: Row, now: datetime) -> str:
 def describe_break(broken: int, name: str, fence: int | None) -> str:
     """Return what a break has done, as a sentence without a full stop."""
     if not broken:
-        return f"nobody holds {name}" + ("" if fence is None else f" with fence {fence}")
+        return f"{name} is not held" + ("" if fence is None else f" with fence {fence}")
     return f"{name} was taken from {format_count(broken, 'holder')}"

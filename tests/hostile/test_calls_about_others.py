@@ -90,6 +90,10 @@ REFUSED = {
     "kv_get": "kv_get('hers/n')",
     "kv_list": "kv_list('hers/')",
     "kv_put": "kv_put('hers/n', '1')",
+    "item_counts": "item_counts('hers')",
+    "item_get": "item_get('hers', gen_random_uuid(), '{session}')",
+    "item_put": "item_put('hers', '1')",
+    "item_put_many": "item_put_many('hers', ARRAY['1']::jsonb[])",
     "lock_acquire": "lock_acquire('hers', gen_random_uuid())",
     "lock_break": "lock_break('hers')",
     "lock_line": "lock_line('hers')",
@@ -112,6 +116,11 @@ NOTHING = {
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
     "node_roots": "node_roots()",
+    "item_consume": "item_consume({item}, '{hold}', '{session}')",
+    "item_consume_many": "item_consume_many(ARRAY[{item}]::bigint[], ARRAY['{hold}']::uuid[], '{session}')",
+    "item_extend": "item_extend({item}, '{hold}')",
+    "item_give_back": "item_give_back({item}, '{hold}')",
+    "item_leave": "item_leave('hers', '{hold}', '{session}')",
 }
 ABOUT_NOBODY = {"assert_claim", "assert_fleet", "check_args", "outside_name", "task_keys", "task_options", "tell_once"}
 
@@ -134,15 +143,18 @@ def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
         "backfill": one(alice, "SELECT backfill('hers', now() - interval '2 days', now() - interval '1 day')"),
         "session": uuid4(),
         "place": uuid4(),
+        "hold": uuid4(),
     }
     one(alice, "SELECT session_open(%s)", ids["session"])
     ids["fence"] = one(alice, "SELECT fence FROM lock_acquire('hers', %s, session => %s)", ids["place"], ids["session"])
     one(alice, "SELECT kv_put('hers/n', '1')")
+    one(alice, "SELECT item_put('hers', '1')")
+    ids["item"] = one(alice, "SELECT id FROM item_get('hers', %s, %s)", ids["hold"], ids["session"])
     alice.execute("SELECT enqueue('t', unique_key => 'q', unique_scope => 'while_queued')")
     alice.execute("SELECT cancel(%s)", [ids["dead"]])
     alice.execute("SELECT kv_put('hers/a', '1')")
     tables = ("jobs", "runs", "backfills", "job_calendars", "kept_keys")
-    for table in (*tables, "sessions", "locks", "lock_places", "store", "store_roots"):
+    for table in (*tables, "sessions", "locks", "lock_places", "store", "store_roots", "items"):
         holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
     bob.execute("SET lock_timeout = '300ms'")
     for call in REFUSED.values():

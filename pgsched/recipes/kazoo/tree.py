@@ -110,14 +110,14 @@ class Tree:
             "sequence": sequence, "makepath": makepath,
         }  # fmt: skip
 
-        def call() -> nodes.Made:
+        def call() -> nodes.NewNode:
             if ephemeral:
                 params["session"] = str(self.parts.session().token)
             return self.parts.database.call(None, lambda conn: nodes.make_node(conn, params))
 
-        made = self.perform(call)
-        raise_problem(made.problem, path)
-        made_path = f"/{made.key}"
+        node = self.perform(call)
+        raise_problem(node.problem, path)
+        made_path = f"/{node.key}"
         return (made_path, self.exists(made_path)) if include_data else made_path
 
     def ensure_path(self, path: str, acl: object = None) -> bool:

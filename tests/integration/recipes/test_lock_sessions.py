@@ -82,10 +82,13 @@ def test_an_unused_session_ends_and_the_next_use_opens_another(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_care, "IDLE_S", 0.2)
+    others = threading.enumerate()  # those of other tests
     with app.lock("a", ttl=60):
         assert value(db, "SELECT count(*) FROM pgsched.sessions") == 1
     wait_until(lambda: value(db, "SELECT count(*) FROM pgsched.sessions") == 0, 10)
-    wait_until(lambda: not [one for one in threading.enumerate() if one.name == "pgsched-leases"], 10)
+    wait_until(
+        lambda: not [one for one in threading.enumerate() if one.name == "pgsched-leases" and one not in others], 10
+    )
     wait_until(lambda: value(db, KEEPERS) == 0, 10)
     for _ in range(30):  # while the thread ends, and after
         with app.lock("a", ttl=60) as mine:

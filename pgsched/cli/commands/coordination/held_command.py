@@ -1,7 +1,7 @@
 """Run a command while a lock is held: pass signals on to it, and end it before a lost lease ends.
 
 Invariant: the command never runs without the lock. When the lease can not be renewed, it gets SIGTERM, and SIGKILL
-before the lease ends; so it does when somebody takes the lock away. `command_guard` does the same for the case that
+before the lease ends; so it does when the lock is taken away. `command_guard` does the same for the case that
 this process cannot.
 
 On a terminal the command stays in the process group of this process, so that the keys of the terminal reach it as ever.

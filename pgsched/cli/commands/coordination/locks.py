@@ -42,12 +42,12 @@ def register(app: typer.Typer) -> None:
 
 def list_locks(
     prefix: Prefix = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also names that nobody uses now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also names that are not in use now.")] = False,
     limit: Limit = 1000,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """List the locks that somebody holds or waits for, as far as you may see them.
+    """List the locks that are held or waited for, as far as you may see them.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def list_locks(
              format_age(row["held_since"], row["now"]), locks.describe_waiting(row, row["now"])]
             for row in shown
         ]  # fmt: skip
-        empty = "no locks" if everything else "nobody holds a lock or waits for one"
+        empty = "no locks" if everything else "no lock is held or waited for"
         print_table(["LOCK", "KIND", "HELD BY", "SINCE", "WAITING"], lines, empty, whole=["SINCE"])
     if len(found) > limit:
         print_note(f"there are more than {limit}: see --prefix and --limit")

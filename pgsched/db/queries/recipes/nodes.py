@@ -34,7 +34,7 @@ class NodeState:
     child_count: int
 
 
-class Made(NamedTuple):
+class NewNode(NamedTuple):
     """`problem`: why no node was made: no_node, exists, no_children. `key`: of the node."""
 
     problem: str | None
@@ -51,9 +51,9 @@ def list_roots(conn: Connection[Any]) -> list[str]:
     return list(rows(conn, "node_roots", {})[0]["names"])
 
 
-def make_node(conn: Connection[Any], params: Row) -> Made:
+def make_node(conn: Connection[Any], params: Row) -> NewNode:
     """Make a node: `node_create` in sql says with what. Raises InputError, NotPermitted or LeaseLost."""
-    return Made(**rows(conn, "node_create", params)[0])
+    return NewNode(**rows(conn, "node_create", params)[0])
 
 
 def set_node(conn: Connection[Any], key: str, value: str, expected: int | None) -> NodeState | str:
