@@ -58,7 +58,7 @@ def run(
     """Run a command while holding a lock, on any machine: what flock does on one.
 
     Exit code: that of the command, 128 + N if signal N ended it. 75: the lock was not to be had within --wait. 14: the
-    lock was lost, because the database was away or somebody broke the lock. The command then gets SIGTERM, and SIGKILL
+    lock was lost, because the database was away or the lock was broken. The command then gets SIGTERM, and SIGKILL
     before the lease ends. 126 and 127: the command cannot be started. Other codes, with a message: as below.
 
     PGSCHED_FENCE in the command's environment is the number of the grant: in a transaction,
