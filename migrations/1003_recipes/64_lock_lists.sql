@@ -22,11 +22,12 @@ BEGIN
             min(p.since) FILTER (WHERE p.fence IS NULL) AS waiting_since
         FROM (SELECT q.* FROM pgsched.lock_places q WHERE q.lock = l.name ORDER BY q.place LIMIT 1000) p
         JOIN pgsched.sessions s ON s.id = p.session
-        WHERE s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+        WHERE s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
+          AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
     ) f LEFT JOIN LATERAL (
         SELECT s.name AS holder, p.fence, p.granted_at, s.lease_until
         FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
-        WHERE p.lock = l.name AND p.fence IS NOT NULL AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+        WHERE p.lock = l.name AND p.fence IS NOT NULL AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
         ORDER BY p.fence LIMIT 1
     ) o ON f.holders > 0
     WHERE l.name >= prefix COLLATE "C" AND l.name > after COLLATE "C" AND (beyond IS NULL OR l.name < beyond COLLATE "C")

@@ -34,6 +34,8 @@ ON_CONFLICT = ("return", "reject", "replace", "keep_time", "merge")
 ON_FULL = ("reject", "shed_oldest")
 # What can be paused: everything, a queue or a task.
 PAUSED = ("all", "queue", "task")
+# What the programs that use a lock call it.
+LOCK_KINDS = ("lock", "election")
 
 
 class Phase(IntEnum):

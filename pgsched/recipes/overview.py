@@ -33,10 +33,16 @@ class LockView:
 
 
 def list_locks(
-    conn: Connection[Any], prefix: str = "", *, most: int, only_used: bool = True, kind: str | None = None
+    conn: Connection[Any],
+    prefix: str = "",
+    *,
+    after: str = "",
+    most: int,
+    only_used: bool = True,
+    kind: str | None = None,
 ) -> list[Row]:
-    """Return locks in the order of their names, as far as this role may see them."""
-    return read_locks(conn, prefix, most=most, only_used=only_used, kind=kind)
+    """Return locks in the order of their names, after a name, as far as this role may see them."""
+    return read_locks(conn, prefix, after=after, most=most, only_used=only_used, kind=kind)
 
 
 def show_lock(conn: Connection[Any], name: str) -> LockView:
@@ -67,7 +73,7 @@ def describe_kind(row: Row) -> str:
 
 
 def describe_holders(row: Row) -> str:
-    """Return who holds a lock: the session of the oldest grant, and the number of others; `-` if nobody does."""
+    """Return who holds a lock: the session of the oldest grant, and the number of others; `-` if there is none."""
     if not row["holders"]:
         return "-"
     return str(row["holder"]) + (f" +{row['holders'] - 1}" if row["holders"] > 1 else "")
@@ -83,5 +89,5 @@ def describe_waiting(row: Row, now: datetime) -> str:
 def describe_break(broken: int, name: str, fence: int | None) -> str:
     """Return what a break has done, as a sentence without a full stop."""
     if not broken:
-        return f"{name} is not held" + ("" if fence is None else f" with fence {fence}")
+        return f"no session holds {name}" + ("" if fence is None else f" with fence {fence}")
     return f"{name} was taken from {format_count(broken, 'holder')}"

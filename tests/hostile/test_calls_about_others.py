@@ -115,6 +115,7 @@ NOTHING = {
     "forget_slots": "forget_slots(1)",
     "hold_run": "hold_run({run})",
     "include_dates": "include_dates('hers', '2026-01-01', '2026-01-02')",
+    "lock_list": "lock_list('hers')",
     "node_roots": "node_roots()",
     "item_consume": "item_consume({item}, '{hold}', '{session}')",
     "item_consume_many": "item_consume_many(ARRAY[{item}]::bigint[], ARRAY['{hold}']::uuid[], '{session}')",

@@ -11,11 +11,13 @@ from typing import Any
 from sqlalchemy import Boolean, Column, Date, Float, Integer, Numeric, String, Table
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, TIMESTAMP, UUID
 
+from pgsched.core import policies
 from pgsched.core.explain import Explanation
 from pgsched.core.input_values import RETENTION_TIMES
 from pgsched.core.model import EnqueueResult, Kind, State
 from pgsched.core.planning.backfill import Choice
 from pgsched.core.schedule.preview import JobPreview, PreviewSlot
+from pgsched.db.queries.recipes.locks import Contender
 from pgsched.db.schema import limit_tables, policy_tables, tables, watch_tables
 from pgsched.services.charts import Stretch
 from pgsched.services.check import Finding
@@ -145,6 +147,13 @@ DELIVERY = object_schema(
     {"event": TEXT, "sink": TEXT, "attempts": WHOLE, "delivered_at": MOMENT, "error": NULLABLE_TEXT}
 )
 PARENT = object_schema({"id": WHOLE, "state": NULLABLE_TEXT}, any_of=FLAG, on_failure=TEXT)
+LOCK = object_schema(
+    {"name": TEXT, "owner": TEXT, "kind": one_of(policies.LOCK_KINDS), "capacity": nullable(WHOLE), "holders": WHOLE,
+     "waiting": WHOLE},
+    holder=NULLABLE_TEXT, fence=nullable(WHOLE), held_since=MOMENT, lease_until=MOMENT, waiting_since=MOMENT,
+    used_at=INSTANT, now=INSTANT,
+)  # fmt: skip
+CONTENDERS: Schema = {"type": "array", "items": schema_of(Contender)}
 CHANGED_RUN = object_schema({"id": WHOLE, "before": NULLABLE_TEXT, "after": NULLABLE_TEXT, "skipped": NULLABLE_TEXT})
 CHANGED_RUNS: Schema = {"type": "array", "items": CHANGED_RUN}
 ANSWERS: dict[str, Schema] = {
@@ -205,6 +214,9 @@ ANSWERS: dict[str, Schema] = {
         drain_asked=FLAG,
     ),
     "DrainedWorker": object_schema({"id": WHOLE, "name": TEXT}),
+    "Lock": LOCK,
+    "LockLine": object_schema({"lock": LOCK, "holders": CONTENDERS, "waiting": CONTENDERS}),
+    "BrokenLock": object_schema({"name": TEXT, "broken": {"type": "integer", "description": "how many held it"}}),
     "Line": object_schema({"attempt": WHOLE, "seq": WHOLE, "stream": TEXT, "text": TEXT}, at=INSTANT),
     "Slot": object_schema(
         {"id": WHOLE, "state": one_of(State), "scheduled_at": INSTANT, "look": TEXT},

@@ -13,7 +13,7 @@ from pgsched.db.queries.reports.audit import KINDS
 from pgsched.services import long_charts
 from pgsched.services.charts import RANGES
 from pgsched.services.runs.changes import MOST
-from pgsched.web.api import enqueue_body
+from pgsched.web.api import enqueue_body, locks
 from pgsched.web.api import operations as do
 from pgsched.web.api import reports as tell
 from pgsched.web.api.operations import Call
@@ -187,4 +187,10 @@ OPERATIONS = (
     look("/workers", "The workers that are alive", do.list_workers, list_of("workers", "Worker")),
     op("POST", "/workers/{id}/drain", "Let it take no more and end", do.drain_worker, ref("DrainedWorker"), {}, {},
       needs=("user",)),
+    look("/locks", "Locks that are in use, or all", locks.list_locks, list_of("locks", "Lock"),
+      {"prefix": text_schema(200), "kind": one_of(policies.LOCK_KINDS), "all": {"type": "boolean"},
+       "after": text_schema(200), "limit": integer_schema(1, 1000)}),
+    op("POST", "/locks/break", "Take a lock from its holders, or from the one with this fence", locks.break_lock,
+      ref("BrokenLock"), {}, {"name": text_schema(200), "fence": ID}, ("name",)),
+    look("/locks/{name}", "One lock: who holds it, and who waits, in their order", locks.show_lock, ref("LockLine")),
 )  # fmt: skip

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.scram
 
 PAGES = ("/", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/edit/nightly", "/job/new", "/runs",
          "/runs?state=dead", "/runs/{run}", "/runs/{run}/tree", "/runs/{run}/log", "/queues", "/workers",
-         "/doctor")  # fmt: skip
+         "/locks", "/locks?name=payroll", "/doctor")  # fmt: skip
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ def run_id(db: psycopg.Connection) -> Any:
     row = db.execute("INSERT INTO pgsched.runs (task) VALUES ('t') RETURNING id").fetchone()
     db.execute("INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, tasks, lease)"
                " VALUES ('w:1', 'w', 1, '0', 1, '{task}', '{t}', '1 min')")  # fmt: skip
+    db.execute("SELECT pgsched.lock_acquire('payroll', gen_random_uuid(), '1 hour')")
     alone(lambda: roles.apply(db))
     assert row is not None
     return row[0]
@@ -62,6 +63,7 @@ def test_an_operator_can_make_the_usual_changes(dsn: str, db: psycopg.Connection
         "/runs/many/do": {"verb": "cancel", "id": [run_id]}, "/queues/save": {"name": "mail", "rate": "1/s"},
         "/limits/save": {"name": "k", "concurrency": "1"}, "/limits/remove": {"name": "k"},
         "/pauses/begin": {"what": "all"}, "/pauses/end": {"what": "all"}, "/workers/1/drain": {},
+        "/locks/break": {"name": "payroll", "fence": "1"},
     }  # fmt: skip
     with as_role(dsn, "operator") as client:
         browser = Browser(client)

@@ -18,7 +18,7 @@ from tests.support.web.console import Browser, one
 from tests.support.web.oddities import build
 
 BEGINNINGS = (
-    *("/", "/jobs", "/runs", "/queues", "/workers", "/alerts", "/audit", "/doctor", "/job/new", "/?range=1y"),
+    *("/", "/jobs", "/runs", "/queues", "/workers", "/locks", "/alerts", "/audit", "/doctor", "/job/new", "/?range=1y"),
     *("/runs?job=nobody", "/runs?since=never", "/runs?state=odd", "/runs/0", f"/runs/{'9' * 18}", "/jobs/nobody"),
     *(f"/runs/{'9' * 5000}", "/api/openapi.json", "/api/v1/jobs", "/api/v1/runs", "/api/v1/status", "/api/v1/audit"),
     *(f"/api/v1/runs/{'9' * 19}", f"/api/v1/runs/{'9' * 4000}", "/runs?before=99999999999999999999", "/audit?before=x"),

@@ -20,7 +20,20 @@ from tests.support.web.console import TOKEN, Browser
 from tests.support.web.oddities import build
 
 PREFIX = "/ops/jobs"
-BEGINNINGS = ("/", "/jobs", "/runs", "/queues", "/workers", "/alerts", "/audit", "/doctor", "/job/new", "/runs/0", "/x")
+BEGINNINGS = (
+    "/",
+    "/jobs",
+    "/runs",
+    "/queues",
+    "/workers",
+    "/locks",
+    "/alerts",
+    "/audit",
+    "/doctor",
+    "/job/new",
+    "/runs/0",
+    "/x",
+)
 ADDRESS = re.compile(r'\b(?:href|src|action|data-preview)="([^"]*)"')
 
 

@@ -18,6 +18,7 @@ LISTS = {
     ("jobs", "backoff"): policies.BACKOFF, ("jobs", "kind"): tuple(Kind),
     ("dependencies", "on_failure"): policies.ON_FAILURE, ("queues", "on_full"): policies.ON_FULL,
     ("backfills", "mode"): MODES, ("audit", "what"): KINDS, ("pauses", "what"): (*policies.PAUSED, "limit"),
+    ("locks", "kind"): policies.LOCK_KINDS,
 }  # fmt: skip
 
 

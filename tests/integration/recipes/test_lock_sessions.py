@@ -82,7 +82,7 @@ def test_an_unused_session_ends_and_the_next_use_opens_another(
     app: App, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease_care, "IDLE_S", 0.2)
-    others = threading.enumerate()  # those of other tests
+    others = {*threading.enumerate()}  # those of other tests
     with app.lock("a", ttl=60):
         assert value(db, "SELECT count(*) FROM pgsched.sessions") == 1
     wait_until(lambda: value(db, "SELECT count(*) FROM pgsched.sessions") == 0, 10)

@@ -160,7 +160,7 @@ OTHERS = {
     ),
     *("tell_once", "workers_asleep", "await_runs", "forget_slots"),
     *("session_open", "session_renew", "session_end", "session_leases", "lock_acquire", "lock_release", "assert_lock"),
-    *("lock_line", "lock_renew"),
+    *("lock_line", "lock_list", "lock_renew"),
     *("item_put", "item_put_many", "item_get", "item_consume", "item_consume_many", "item_give_back", "item_extend"),
     *("item_leave", "item_counts"),
     *("kv_put", "kv_delete", "kv_add", "kv_get", "kv_list", "kv_changes"),  # values of programs

@@ -49,7 +49,7 @@ def faults(line: str) -> list[str]:
                 break
             return [f"{line}: there is no command {named}"]
         commands = children
-    for word in rest:
+    for word in rest[: rest.index("--")] if "--" in rest else rest:  # behind it is the command of `lock run`
         option = word.partition("=")[0]
         if option.startswith("--") and not any(takes(command, option) for command in commands):
             found.append(f"{line}: there is no option {option}")

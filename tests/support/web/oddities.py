@@ -71,6 +71,9 @@ def build(db: psycopg.Connection) -> None:
     """Write all odd rows; `db` is in autocommit mode."""
     for n, name in enumerate(NAMES):
         db.execute(JOB.encode(), {"n": n, "name": name})
+        db.execute(
+            "SELECT pgsched.lock_acquire(%s, gen_random_uuid(), '1 hour', note => %s)", [name, f"{name}\x1b[31m"]
+        )
     db.execute("SELECT pgsched.backfill('a/b', now() - interval '3 days', now() - interval '1 day')")
     db.execute("SET session_replication_role = replica")
     for n, state in enumerate(STATES):

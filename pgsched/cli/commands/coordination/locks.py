@@ -36,18 +36,18 @@ def register(app: typer.Typer) -> None:
     )
     noun.command("list")(list_locks)
     noun.command("show")(show)
-    noun.command("break")(break_lock)
+    noun.command("break")(take_away)
     app.add_typer(noun, name="lock")
 
 
 def list_locks(
     prefix: Prefix = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also names that are not in use now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also names that are not in use.")] = False,
     limit: Limit = 1000,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """List the locks that are held or waited for, as far as you may see them.
+    """List the locks that a session holds or waits for, as far as you may see them.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def list_locks(
              format_age(row["held_since"], row["now"]), locks.describe_waiting(row, row["now"])]
             for row in shown
         ]  # fmt: skip
-        empty = "no locks" if everything else "no lock is held or waited for"
+        empty = "no locks" if everything else "no session holds a lock or waits for one"
         print_table(["LOCK", "KIND", "HELD BY", "SINCE", "WAITING"], lines, empty, whole=["SINCE"])
     if len(found) > limit:
         print_note(f"there are more than {limit}: see --prefix and --limit")
@@ -127,7 +127,7 @@ def contender_cells(one: Contender, now: datetime) -> list[Any]:
             one.fence, one.mode, one.note]  # fmt: skip
 
 
-def break_lock(
+def take_away(
     name: Name,
     fence: Annotated[
         int | None, typer.Option("--fence", metavar="N", help="Only from the holder with this fence.", min=1)

@@ -33,7 +33,8 @@ uvicorn.run(app, port=0)
 PAGES = (
     "/", "/?range=24h", "/jobs", "/jobs/nightly", "/jobs/nightly?at=", "/job/new", "/job/edit/nightly",
     "/job/run/nightly", "/job/backfill/nightly", "/runs", "/runs/new", "/runs/new?task=welcome", "/runs?state=dead",
-    "/runs/{run}", "/runs/{run}/tree", "/queues", "/workers", "/alerts", "/audit", "/doctor", "/runs/999999999",
+    "/runs/{run}", "/runs/{run}/tree", "/queues", "/workers", "/locks", "/alerts", "/audit", "/doctor",
+    "/runs/999999999",
 )  # fmt: skip
 SCHEMA = {
     "type": "object", "required": ["user"], "additionalProperties": False,

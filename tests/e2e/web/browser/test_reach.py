@@ -15,7 +15,7 @@ PAGES = (
     f"/job/run/{JOB}", "/runs/new", "/runs/new?task=t",
     f"/job/edit/{JOB}", f"/job/backfill/{JOB}?from=2026-05-01&to=2026-05-04", "/runs", "/runs?state=dead&error=x",
     "/runs/{dead}", "/runs/{child}", "/runs/{child}/tree", "/backfills/{backfill}", "/queues", "/workers", "/alerts",
-    "/audit", "/doctor", "/runs/999999999",
+    "/audit", "/doctor", "/runs/999999999", "/locks", "/locks?name={lock}",
 )  # fmt: skip
 LONG = "long_word" * 30
 
@@ -35,6 +35,8 @@ ROWS = (
     "INSERT INTO pgsched.alerts (job_id, job, kind, details) SELECT id, name, 'failures', %(long)s FROM pgsched.jobs"
     " WHERE name = %(name)s",
     "INSERT INTO pgsched.queues (name, concurrency_limit) VALUES (left(%(long)s, 90), 3)",
+    "SELECT pgsched.lock_acquire(left(%(long)s, 190), gen_random_uuid(), '1 hour', '1 hour', note => %(long)s)"
+    " FROM generate_series(1, 2)",
     "INSERT INTO pgsched.pauses (what, name, reason) VALUES ('task', left(%(long)s, 90), %(long)s)",
 )
 NAMED = """
@@ -61,7 +63,7 @@ def pages(console: str, dsn: str) -> list[str]:
             db.execute(text.encode(), {"name": name, "long": LONG})
         found = db.execute(NAMED, [name]).fetchone()
     assert found is not None
-    values = dict(zip(("day", "dead", "child", "backfill"), found, strict=True))
+    values = dict(zip(("day", "dead", "child", "backfill"), found, strict=True)) | {"lock": LONG[:190]}
     return [console + page.format(**values) for page in PAGES]
 
 

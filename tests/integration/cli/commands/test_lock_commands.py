@@ -56,7 +56,7 @@ def test_a_list_may_be_of_one_prefix_and_says_that_there_is_more(
     pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert [row["name"] for row in pgsched("lock", "list", "--prefix", "pay", "--json").json] == ["payroll"]
-    assert pgsched("lock", "list", "--prefix", "PAY").out == "nobody holds a lock or waits for one\n"
+    assert pgsched("lock", "list", "--prefix", "PAY").out == "no session holds a lock or waits for one\n"
     said = pgsched("lock", "list", "--limit", "2")
     assert said.err == "note: there are more than 2: see --prefix and --limit\n"
     monkeypatch.setattr(lock_lists, "PAGE", 1)
@@ -118,7 +118,7 @@ def test_one_of_several_holders_loses_its_place(pgsched: Pgsched) -> None:
     assert (left[0], len(left)) == (fences[0], 2), "the third one has the free place"
     assert (
         pgsched("lock", "break", "gpu", "--fence", str(fences[1])).out
-        == "nobody holds gpu with fence " + str(fences[1]) + "\n"
+        == "no session holds gpu with fence " + str(fences[1]) + "\n"
     )
 
 
@@ -137,4 +137,4 @@ def test_breaking_is_asked_for_first(pgsched: Pgsched, monkeypatch: pytest.Monke
 
 
 def test_a_lock_that_nobody_holds_is_broken_without_a_question(pgsched: Pgsched) -> None:
-    assert pgsched("lock", "break", "old").out == "nobody holds old\n"
+    assert pgsched("lock", "break", "old").out == "no session holds old\n"

@@ -49,7 +49,7 @@ def test_a_call_that_waits_is_told_of_an_item(
     queue: ItemQueue, db: psycopg.Connection, pool: ThreadPoolExecutor, no_polling: None
 ) -> None:
     call = waiting(queue, db, pool)
-    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %pgsched_session_%'"
+    listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN %%pgsched_session_%%'"
     wait_until(lambda: one(db, listening) or call.done(), what="the thread that listens")
     one(db, "SELECT pgsched.item_put('orders', '1')")
     assert call.result(20).value == 1
