@@ -3201,7 +3201,8 @@ BEGIN
     FROM pgsched.item_consumers c JOIN pgsched.sessions s ON s.id = c.session
     WHERE c.queue = item_look_at.queue AND c.session <> item_look_at.session
       AND EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);
-    RETURN CASE WHEN soonest > clock_timestamp() THEN soonest ELSE clock_timestamp() + interval '0.2 s' END;
+    -- what is due and was not got is locked now
+    RETURN CASE WHEN soonest <= clock_timestamp() THEN clock_timestamp() + interval '0.2 s' ELSE soonest END;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_put(name text, item jsonb, priority integer DEFAULT 100, delay interval DEFAULT '00:00:00'::interval)

@@ -359,7 +359,8 @@ BEGIN
     FROM pgsched.item_consumers c JOIN pgsched.sessions s ON s.id = c.session
     WHERE c.queue = item_look_at.queue AND c.session <> item_look_at.session
       AND EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);
-    RETURN CASE WHEN soonest > clock_timestamp() THEN soonest ELSE clock_timestamp() + interval '0.2 s' END;
+    -- what is due and was not got is locked now
+    RETURN CASE WHEN soonest <= clock_timestamp() THEN clock_timestamp() + interval '0.2 s' ELSE soonest END;
 END $$;
 
 -- Ends those of these sessions that hold nothing any more; each was made for one item_get.

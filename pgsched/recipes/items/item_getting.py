@@ -69,8 +69,9 @@ class Getting:
                 if rows:
                     return self._hold(place, rows)
                 pause_s = self._pause_s(place, look_in_s)
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(ready.wait(), pause_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause_s):  # not wait_for: it may lose a cancellation (Python 3.11)
+                        await ready.wait()
                 ready.clear()
         return []
 

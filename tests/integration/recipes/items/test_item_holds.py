@@ -147,6 +147,24 @@ def test_a_hold_that_begins_while_the_session_ends_is_found_again(
     assert queue.get(0).value == "a"
 
 
+def test_an_older_snapshot_forgets_no_holder(
+    queue: ItemQueue, other: ItemQueue, db: psycopg.Connection, connect: Connect
+) -> None:
+    """It does not see what the holder has got since, so it must not take its row away."""
+    old = connect(autocommit=False)
+    queue.put("a")
+    queue.get(0).give_back()
+    old.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    old.execute("SELECT FROM pgsched.items")
+    queue.get(0)
+    db.execute("UPDATE pgsched.item_queues SET looked_at = '-infinity'")
+    db.execute("UPDATE pgsched.sessions SET lease_until = clock_timestamp() - interval '1 ms'")
+    old.execute("SELECT pgsched.item_look(id) FROM pgsched.item_queues")
+    old.commit()
+    end_sessions(db)
+    assert other.get(10).value == "a"
+
+
 def test_an_ended_session_gets_nothing(queue: ItemQueue, db: psycopg.Connection) -> None:
     queue.put("a")
     session = uuid4()

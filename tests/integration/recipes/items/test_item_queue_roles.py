@@ -45,7 +45,9 @@ def test_only_the_role_of_the_session_consumes(logins: Logins) -> None:
     assert one(bob, "SELECT item_consume(%s, %s, %s)", item, token, session) is False
     assert one(bob, "SELECT item_give_back(%s, %s)", item, token) is False
     assert one(bob, "SELECT item_extend(%s, %s)", item, token) is None
-    bob.execute("SELECT item_leave('orders', %s, %s)", [token, session])
+    alice.execute("SELECT FROM item_get('empty', %s, %s, wait => true)", [uuid4(), session])
+    bob.execute("SELECT item_leave('orders', %s, %s), item_leave('empty', %s, %s)", [token, session] * 2)
+    assert one(eye, "SELECT count(*) FROM item_consumers WHERE waiting_since IS NOT NULL") == 1
     refused(bob, "SELECT FROM item_get('bobs', %s, %s)", uuid4(), session)
     for call in ("item_consume(1, %s)", "item_give_back(1, %s)", "item_extend(1, %s)"):
         refused(eye, f"SELECT {call}", token)

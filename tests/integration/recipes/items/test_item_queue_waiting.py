@@ -25,6 +25,7 @@ def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a call that waits look only when it is told to."""
     monkeypatch.setattr(item_waiting, "PAUSES_S", ())
     monkeypatch.setattr(item_waiting, "LONGEST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(item_waiting, "LONGEST_POLL_S", 3600.0)
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_a_call_that_waits_gets_what_a_dead_holder_had(
     session = uuid4()
     db.execute("SELECT pgsched.session_open(%s, '1 s')", [session])
     db.execute("SELECT FROM pgsched.item_get('orders', %s, %s)", [uuid4(), session])
-    item = queue.get(20)
+    item = pool.submit(lambda: queue.get(25)).result(15)  # it would look once more at the end
     assert (item.value, item.attempt) == ("a", 2)
 
 
@@ -125,7 +126,7 @@ def test_a_call_that_waits_gets_an_item_when_its_delay_is_over(
     queue: ItemQueue, db: psycopg.Connection, pool: ThreadPoolExecutor, no_polling: None
 ) -> None:
     queue.put("a", delay=0.3)
-    assert queue.get(20).value == "a"
+    assert pool.submit(lambda: queue.get(25)).result(15).value == "a"
 
 
 def test_a_call_whose_time_is_over_waits_no_longer(queue: ItemQueue, db: psycopg.Connection) -> None:
@@ -166,6 +167,13 @@ def test_what_a_cancelled_call_got_goes_back(
     asyncio.run(scene())
     blocker.rollback()
     wait_until(lambda: queue.counts() == (1, 0, 0), what="the item in the queue")
+
+
+def test_who_waits_for_nothing_does_not_look_again_soon(db: psycopg.Connection) -> None:
+    session = uuid4()
+    db.execute("SELECT pgsched.session_open(%s)", [session])
+    wait = "SELECT id, look_at FROM pgsched.item_get('orders', %s, %s, wait => true)"
+    assert db.execute(wait, [uuid4(), session]).fetchall() == [(None, None)]
 
 
 def test_who_leaves_passes_on_what_it_was_told(
