@@ -18,7 +18,7 @@ from pgsched.web.pages.responses import Redirect, View, field_integer
 SHOWN = 200  # names on the page, and places of the line
 
 
-def index(request: Request, conn: Connection[Any]) -> View:
+def list_locks(request: Request, conn: Connection[Any]) -> View:
     """Return the page of the locks in use, with the line of the one that is chosen."""
     prefix, name = exact_field(request, "prefix"), exact_field(request, "name")
     found = locks.list_locks(conn, prefix, most=SHOWN + 1)
@@ -34,7 +34,7 @@ def described(row: dict[str, Any]) -> dict[str, str]:
     return {"kind_text": locks.describe_kind(row), "held_text": locks.describe_holders(row)}
 
 
-def break_lock(request: Request, conn: Connection[Any]) -> Redirect:
+def take_away(request: Request, conn: Connection[Any]) -> Redirect:
     """Take a lock from the holder with this fence."""
     name, fence = exact_field(request, "name"), field_integer(request, "fence")
     if fence is None or not 0 < fence < 2**63:
