@@ -78,7 +78,7 @@ ROUTES: list[BaseRoute] = [
     page_route("/workers", workers.workers),
     change_route("/workers/{id:row}/drain", workers.drain),
     change_route("/retention/save", retention.save),
-    page_route("/locks", locks.list_locks),
+    page_route("/locks", locks.locks_page),
     change_route("/locks/break", locks.take_away),
     page_route("/alerts", alerts.incidents),
     page_route("/audit", alerts.audit),

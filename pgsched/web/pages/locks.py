@@ -18,7 +18,7 @@ from pgsched.web.pages.responses import Redirect, View, field_integer
 SHOWN = 200  # names on the page, and places of the line
 
 
-def list_locks(request: Request, conn: Connection[Any]) -> View:
+def locks_page(request: Request, conn: Connection[Any]) -> View:
     """Return the page of the locks in use, with the line of the one that is chosen."""
     prefix, name = exact_field(request, "prefix"), exact_field(request, "name")
     found = locks.list_locks(conn, prefix, most=SHOWN + 1)
