@@ -12,7 +12,7 @@ import pytest
 from tests.support.recipes.holding import asked, opened
 from tests.support.web.console import TOKEN, Browser
 
-NAME = " a/b <i>?&% "
+NAME = "a/b <i>?&%"
 
 
 @pytest.fixture
