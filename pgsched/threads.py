@@ -68,7 +68,7 @@ class Threads(Generic[T]):
             with self._lock:
                 kept = not self._closed and self._idle < self._size
                 self._idle += kept
-            deliver()  # only now: whoever awaits this result finds this thread idle and takes it for the next call
+            deliver()  # only now: then the next call of the caller finds this thread idle
             del deliver
             if not kept:
                 return

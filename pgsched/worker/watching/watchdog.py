@@ -44,7 +44,7 @@ class Watchdog(threading.Thread):
 
     - `on_change()`: called when the loop is blocked, and when it runs again.
     - `on_blocked(who)`: called each second in between.
-    - `dumps`: use faulthandler's timer, of which a process has only one.
+    - `dumps`: use faulthandler's timer. A process has only one.
     """
 
     def __init__(self, finder: HandlerFinder, *, dumps: bool = True) -> None:

@@ -33,7 +33,7 @@ class NewRun:
     """A run of a graph that is to be made.
 
     `values`: the parameters of `enqueue`
-    `parents`: True for a parent of which any one is enough, False for one that must end. A parent is a run's id, or a
+    `parents`: True for a parent that is one of several, False for one that must end. A parent is a run's id, or a
       place in the graph below zero (-1 is the first run).
     `on_failure`: what happens if a parent fails: cancel, wait or run_anyway
     """
