@@ -35,6 +35,11 @@ class Kind(StrEnum):
     HTTP = "http"
 
 
+# What the kind of a run may be. An item of an item queue that was handed out too often becomes a dead run of the last
+# kind, which no worker runs; its retry makes it an item again.
+KINDS_OF_RUNS = (*map(str, Kind), "item")
+
+
 class State(StrEnum):
     """The state of a run. The last five are terminal."""
 

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, TIMESTAMP, UU
 from pgsched.core import policies
 from pgsched.core.explain import Explanation
 from pgsched.core.input_values import RETENTION_TIMES
-from pgsched.core.model import EnqueueResult, Kind, State
+from pgsched.core.model import KINDS_OF_RUNS, EnqueueResult, Kind, State
 from pgsched.core.planning.backfill import Choice
 from pgsched.core.schedule.preview import JobPreview, PreviewSlot
 from pgsched.db.queries.recipes.locks import Contender
@@ -104,7 +104,7 @@ RUN = row_schema(
     tables.runs,
     "id state queue kind task attempt max_attempts",
     state=one_of(State),
-    kind=one_of(Kind),
+    kind=one_of(KINDS_OF_RUNS),
     available_at=MOMENT,
     job=NULLABLE_TEXT,
     worker=NULLABLE_TEXT,

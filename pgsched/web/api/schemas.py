@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgsched.core import policies
-from pgsched.core.model import Kind, State
+from pgsched.core.model import KINDS_OF_RUNS, State
 from pgsched.core.planning.backfill import MODES
 from pgsched.db.queries.jobs.job_columns import SETTABLE
 from pgsched.errors import InputError
@@ -63,7 +63,7 @@ FILTERS: dict[str, Schema] = {
     "job": text_schema(),
     "queue": text_schema(),
     "task": text_schema(),
-    "kind": one_of(Kind),
+    "kind": one_of(KINDS_OF_RUNS),
     "error": text_schema(),
     "tag": text_schema(),
     "worker": text_schema(),

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from pgsched.core.model import Kind, Row, State
+from pgsched.core.model import KINDS_OF_RUNS, Row, State
 from pgsched.core.progress import parse_progress
 from pgsched.core.wording import format_short_duration
 from pgsched.db.connection.connect import Connection
@@ -61,7 +61,7 @@ def index(request: Request, conn: Connection[Any]) -> View:
     further = query_string(asked, before=found.end_id + 1) if found.end_id is not None else None
     if found.end_at is not None:
         further = query_string(asked, ended_until=found.end_at.isoformat())
-    values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": list(Kind),
+    values = {"runs": found.runs, "fields": asked, "states": list(State), "kinds": KINDS_OF_RUNS,
               "more": query_string(asked, before=last) if found.more else None, "further": further,
               "older": before is not None, "problem": problem_text, "similar": similar,
               "meant": {what: names for what, names in meant.items() if names},

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched import App
 from pgsched.web import app as web
 from tests.support.web.console import JOB, Browser, one
 
@@ -53,6 +54,25 @@ def test_many_runs_are_retried_only_after_a_confirmation(browser: Browser, db: p
     done = browser.post("/runs/many/do", {"verb": "retry-all", "error": "refused"})
     assert "Retried 3 of 3 runs." in done.text
     assert one(db, "SELECT count(*) FROM pgsched.runs WHERE state = 'queued'") == 3
+
+
+def test_a_dead_item_is_found_by_its_kind_and_put_back_by_a_retry(
+    browser: Browser, db: psycopg.Connection, dsn: str
+) -> None:
+    app = App("shop", dsn=dsn)
+    app.enqueue("t")
+    queue = app.item_queue("orders", max_attempts=1)
+    queue.put({"order": 7})
+    with pytest.raises(ValueError, match="no such order"), queue.get(0):
+        raise ValueError("no such order")
+    page = browser.get("/runs?kind=item").text
+    assert page.count('id="run-') == 1 and "no such order" in page
+    (run,) = browser.get("/api/v1/runs?kind=item").json()["runs"]
+    assert (run["kind"], run["task"], run["state"]) == ("item", "orders", "dead")
+    assert "no such order" in browser.get(f"/runs/{run['id']}").text
+    browser.post(f"/runs/{run['id']}/retry")
+    assert queue.get(0).value == {"order": 7}
+    app.close()
 
 
 def test_ticked_runs_are_cancelled_and_no_others(browser: Browser, db: psycopg.Connection) -> None:

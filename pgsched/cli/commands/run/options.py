@@ -17,7 +17,7 @@ States = Annotated[list[str] | None, typer.Option("--state", help=f"{STATES} (re
 Job = Annotated[str | None, typer.Option(help="Only runs of this job.", autocompletion=complete_jobs)]
 Queue = Annotated[str | None, typer.Option(help="Only this queue.", autocompletion=complete_queues)]
 Task = Annotated[str | None, typer.Option(help="Only this task.", autocompletion=complete_tasks)]
-Kind = Annotated[str | None, typer.Option(help="Only this kind: task, command, shell, sql or http.")]
+Kind = Annotated[str | None, typer.Option(help="Only this kind: task, command, shell, sql, http or item.")]
 Error = Annotated[str | None, typer.Option(metavar="TEXT", help="Only with this text in the error or reason.")]
 Tag = Annotated[str | None, typer.Option(help="Only with this tag.")]
 Worker = Annotated[

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgsched.core.model import WAITS_FOR_OTHERS_YEAR, Kind, Row, State
+from pgsched.core.model import KINDS_OF_RUNS, WAITS_FOR_OTHERS_YEAR, Kind, Row, State
 from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.rows import rows
@@ -94,7 +94,7 @@ def by_id(conn: Connection[Any], ids: list[int]) -> list[Row]:
 
 def check_filter(conn: Connection[Any], wanted: Filter) -> None:
     """Raise InputError for an unknown state or kind, and NotFound for an unknown job."""
-    for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, Kind)):
+    for name, value, known in (("state", wanted.state, State), ("kind", wanted.kind, KINDS_OF_RUNS)):
         if value is not None and value not in list(known):
             hint = f"; did you mean {STATE_ALIASES[value]}?" if value in STATE_ALIASES else did_you_mean(value, known)
             raise InputError(f'{name}: "{value}" is not one of {", ".join(known)}{hint}', name)
