@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from pgsched import App
+from pgsched import App, DatabaseUnreachable, LeaseLost, LockTimeout
+from pgsched.recipes import Election
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from pgsched.recipes.election import Election
     from tests.support.docs.playing import Play
 
 
@@ -37,18 +37,22 @@ def written_totals(play: Play) -> None:
 
 def electing(_: Play) -> dict[str, Any]:
     """Return the program's own parts; the newsletter is sent as soon as this process leads."""
-    sent, over = asyncio.Event(), threading.Event()
+    app, sent, over = App("mailer"), asyncio.Event(), threading.Event()
 
     def lead(election: Election) -> None:
         while not (election.lost or over.is_set()):
             election.wait_lost(0.05)
 
+    def stand() -> None:
+        app.election("mailer").run(lead)
+
     async def send_mails_async() -> None:
         sent.set()
 
     return {
-        "app": App("mailer"), "lead": lead, "send_mails_async": send_mails_async, "serve": sent.wait,
-        "asyncio": asyncio, "_over": over,
+        "app": app, "stand": stand, "send_mails_async": send_mails_async, "serve": sent.wait, "asyncio": asyncio,
+        "Election": Election, "LeaseLost": LeaseLost, "LockTimeout": LockTimeout,
+        "DatabaseUnreachable": DatabaseUnreachable, "_over": over,
     }  # fmt: skip
 
 
