@@ -2949,7 +2949,7 @@ BEGIN
     RETURN done;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT taken bigint)
+CREATE OR REPLACE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT held bigint)
  RETURNS record
  LANGUAGE plpgsql
  STABLE
@@ -2966,7 +2966,7 @@ BEGIN
     END IF;
     SELECT count(*) FILTER (WHERE i.available_at <= clock_timestamp()), count(*) FILTER (WHERE i.available_at > clock_timestamp())
     INTO ready, later FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL;
-    SELECT count(*) INTO taken FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
+    SELECT count(*) INTO held FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_end_own_sessions(sessions bigint[])

@@ -146,7 +146,10 @@ class LeaseLost(PgschedError):
 
 
 class WaitCancelled(PgschedError):
-    """Another thread has cancelled the wait for a lock (`cancel`). Nothing is held, and nothing is in line."""
+    """The wait for a lock was cancelled by `cancel` in another thread, or because the App was closed.
+
+    Nothing is held, and nothing is in line.
+    """
 
 
 class WrongFleet(PgschedError):

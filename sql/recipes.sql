@@ -273,9 +273,9 @@ SELECT pgsched.item_leave(%(name)s::text, %(token)s::uuid, %(session)s::uuid)::t
 -- name: item_counts
 -- count the items of a queue.
 -- params: name text
--- returns: (ready: may be got now, later: may be got later, taken: are held)
+-- returns: (ready: may be got now, later: may be got later, held: by consumers)
 -- locks: none
-SELECT c.ready, c.later, c.taken FROM pgsched.item_counts(%(name)s::text) c
+SELECT c.ready, c.later, c.held FROM pgsched.item_counts(%(name)s::text) c
 
 
 -- name: node_read

@@ -478,7 +478,7 @@ BEGIN
 END $$;
 
 -- How many items of a queue wait and may be got now, how many become available later, and how many are held.
-CREATE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT taken bigint)
+CREATE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT held bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -490,7 +490,7 @@ BEGIN
     END IF;
     SELECT count(*) FILTER (WHERE i.available_at <= clock_timestamp()), count(*) FILTER (WHERE i.available_at > clock_timestamp())
     INTO ready, later FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL;
-    SELECT count(*) INTO taken FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
+    SELECT count(*) INTO held FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
 END $$;
 
 COMMENT ON FUNCTION pgsched.item_put(text, jsonb, integer, interval) IS 'Puts an item into a queue; returns its id.';

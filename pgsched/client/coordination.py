@@ -25,7 +25,9 @@ _lock = threading.RLock()
 
 
 class Coordination(AppBase):
-    """The part of App by which programs coordinate. What hangs on a session opens one when it is first used.
+    """The part of App by which programs coordinate.
+
+    Locks, parties, bound keys and held items open a session at their first use.
 
     `ttl`: how long others wait for a process that has died or is cut off; seconds, a timedelta or a text. All that has
     the same ttl hangs on one session, which is renewed three times in a ttl. `timeout`: how long `with` and `acquire`
@@ -99,8 +101,9 @@ class Coordination(AppBase):
     def watch(self, prefix: str, *, since: int | None = None, timeout: Seconds | None = None) -> Watch:
         """Return the changes of keys with this prefix, for `for` and `async for`.
 
-        `prefix`: its first element is a whole one, as in `payments` or `payments/rates/`. `since`: begin with the
-        changes after this version; None: with those from now on. `timeout`: how long to wait for each change.
+        `prefix`: write its first element in full: `payments` or `payments/rates/`, not `pay`. `since`: begin with the
+        changes after this version; None: with those from now on. `timeout`: how long to wait for each change; then
+        the loop raises TimeoutError, and may go on.
         """
         from pgsched.recipes.watch import Watch
 
@@ -119,12 +122,15 @@ class Coordination(AppBase):
         return Barrier(self._watches, self.kv, name)
 
     def double_barrier(
-        self, name: str, size: int, *, ttl: Seconds = 30, timeout: Seconds | None = None
+        self, name: str, size: int, *, ttl: Seconds = 30, timeout: Seconds | None = None, note: Any = None
     ) -> DoubleBarrier:
-        """Return a double barrier, whose `size` members begin together and end together."""
+        """Return a double barrier, whose `size` members begin together and end together.
+
+        `note`: JSON that others read of this member in the store, up to 64 KiB.
+        """
         from pgsched.recipes.double_barrier import DoubleBarrier
 
-        return DoubleBarrier(self._keeper, self._watches, name, size, ttl=ttl, timeout=timeout)
+        return DoubleBarrier(self._keeper, self._watches, name, size, ttl=ttl, timeout=timeout, note=note)
 
     def item_queue(
         self,
@@ -137,8 +143,11 @@ class Coordination(AppBase):
     ) -> ItemQueue:
         """Return an item queue. `hold`: how long an item stays held by a process that has died or is cut off.
 
-        `max_attempts`: an item that comes back when it was handed out so often becomes a dead run; 0: it never does.
-        `retry_delay`: how long an item is kept back whose `with` block has failed. Both hold for what is got.
+        `timeout`: a loop over the queue ends when there was no item for so long; None: it waits without limit.
+        `max_attempts`: after so many deliveries without `consume` the item becomes a dead run; 0: it never does.
+        `retry_delay`: how long an item is kept back whose `with` block has failed.
+
+        The last two are settings of the consumer: they hold for the items that it gets.
         """
         from pgsched.recipes.items.item_queue import ItemQueue
 

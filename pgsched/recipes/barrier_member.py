@@ -75,7 +75,11 @@ class BarrierMember:
 
     def lost_error(self) -> LeaseLost | None:
         """Return the error that says so, if it is lost."""
-        return self._place.lost_error() if self._place is not None and self._place.lost is not None else None
+        if self._place is None or self._place.lost is None:
+            return None
+        return LeaseLost(
+            f'barrier "{self._name}": this member is gone: {self._place.lost}; the others did not wait for it'
+        )
 
     # ---- what changes mean
 

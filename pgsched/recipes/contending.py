@@ -20,7 +20,7 @@ from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.places import Place
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
 from pgsched.recipes.sessions.session import CLOSED, now
-from pgsched.recipes.values import Seconds, check_name, check_note, check_ttl, check_wait
+from pgsched.recipes.values import LONGEST_WAIT_S, Seconds, check_name, check_note, check_ttl, check_wait
 
 T = TypeVar("T")
 Mode = Literal["exclusive", "shared"]
@@ -226,7 +226,7 @@ class Contending:
         def ask(conn: Any) -> Answer:
             # the line is left by itself soon after this call has given up, should it be unable to say so
             wait_s = None if until is None else max(0.0, until - now())
-            return self._keeper.ask(conn, place, {**params, "wait_s": wait_s and wait_s + 1.0})
+            return self._keeper.ask(conn, place, {**params, "wait_s": wait_s and min(LONGEST_WAIT_S, wait_s + 1.0)})
 
         return ask
 
@@ -249,7 +249,7 @@ class Contending:
     def _conclude(self, attempt: Attempt, until: float | None) -> None:
         """Take the grant, or leave the line to get in it again, because the session was lost.
 
-        Raises TimeoutError, WaitCancelled after `cancel`, and LeaseLost where the App was closed.
+        Raises TimeoutError, and WaitCancelled after `cancel` or where the App was closed.
         """
         place = attempt.place
         assert place is not None
@@ -260,14 +260,16 @@ class Contending:
             attempt.granted = True
             return
         if place.lost == CLOSED:
-            raise LeaseLost(f'"{self.name}" is not waited for any more: {CLOSED}')
+            raise WaitCancelled(f'"{self.name}" is not waited for any more: {CLOSED}')
         if place.lost is None or (until is not None and until <= now()):
             raise self._timeout()
         self._keeper.drop(place)
         attempt.place = None
 
     def _timeout(self) -> TimeoutError:
-        return TimeoutError(f'"{self.name}" was not to be had in time: others hold it or stand before it in line')
+        return TimeoutError(
+            f'"{self.name}" was not acquired in time: others hold it or wait before it; see pgsched lock show'
+        )
 
     def _granted_attempt(self) -> tuple[Attempt, Place]:
         """Return the attempt that holds the lock, and its place. Raises InputError."""

@@ -59,9 +59,10 @@ class DoubleBarrier:
         return self._member is not None and self._member.is_lost()
 
     def enter(self: Self, timeout: Seconds | Given | None = AS_GIVEN) -> Self:
-        """Wait until `size` members have entered, and return this object. Who is too many waits for another round.
+        """Wait until `size` members have entered; return this object. A further member waits for the next round.
 
-        `timeout`: seconds or a timedelta; None waits without limit. Left out: as the object was made.
+        `timeout`: seconds, a timedelta or a text such as "10m"; None waits without limit. Left out: as the object was
+        made.
 
         Raises TimeoutError, after which this member does not count, InputError where others wait for another number of
         members, and DatabaseUnreachable.
@@ -127,7 +128,7 @@ class DoubleBarrier:
         return self.enter()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Leave, and wait for the others, unless the block has raised an error."""
+        """Leave. Wait for the others only if the block raised no error."""
         with contextlib.suppress(*(() if error is None else (PgschedError, TimeoutError))):
             self.leave(AS_GIVEN if error is None else 0)
 
@@ -138,7 +139,7 @@ class DoubleBarrier:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Leave, and wait for the others, unless the block has raised an error."""
+        """Leave. Wait for the others only if the block raised no error."""
         with contextlib.suppress(*(() if error is None else (PgschedError, TimeoutError))):
             await self.leave_async(AS_GIVEN if error is None else 0)
 

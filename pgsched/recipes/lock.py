@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pgsched.db.callers.calls import call_on, call_on_async
 from pgsched.db.queries.recipes import locks
 from pgsched.db.queries.recipes.locks import Contender
-from pgsched.errors import LeaseLost, PgschedError
+from pgsched.errors import InputError, PgschedError
 from pgsched.recipes.contending import AS_GIVEN, Attempt, Contending, Given, LoopWaker
 from pgsched.recipes.sessions.places import Place
 from pgsched.recipes.sessions.session import now
@@ -37,7 +37,7 @@ class Lock(Contending):
 
     @property
     def fence(self) -> int:
-        """The fence of the grant. Raises LeaseLost where nothing is held."""
+        """The fence of the grant. Raises InputError where it was never acquired, or given back."""
         return self._granted().fence or 0
 
     @property
@@ -52,14 +52,17 @@ class Lock(Contending):
 
     @property
     def lease_left_s(self) -> float:
-        """For how many seconds it is held at least, if it is not renewed any more; 0 where it is lost or not held."""
+        """Seconds until the lease ends if no further renewal succeeds; 0 where it is lost or not held."""
         place = self._place
         if place is None or place.fence is None or place.lost is not None:
             return 0.0
         return max(0.0, place.session.deadline - now())
 
     def wait_lost(self, timeout: Seconds | None = None) -> bool:
-        """Wait until it is lost, or given back; return False when the time is over."""
+        """Wait until it is lost, or given back; return False when the time is over.
+
+        Raises InputError where nothing is held.
+        """
         place = self._granted()
         session = place.session
         return session.losses.wait(
@@ -85,7 +88,7 @@ class Lock(Contending):
     def _granted(self) -> Place:
         place = self._place
         if place is None:
-            raise LeaseLost(f'"{self.name}" is not held: acquire it first')
+            raise InputError(f'lock: "{self.name}" is not held by this object: acquire it first')
         return place
 
     # ---- acquire
@@ -93,10 +96,11 @@ class Lock(Contending):
     def acquire(self: Self, timeout: Seconds | Given | None = AS_GIVEN) -> Self:
         """Wait until it is granted, in line with the others; return this object.
 
-        `timeout`: seconds or a timedelta; None waits without limit, 0 not at all. Left out: as the object was made.
+        `timeout`: seconds, a timedelta or a text such as "10m"; None waits without limit, 0 not at all. Left out: as
+        the object was made.
 
-        Raises TimeoutError, InputError where the object has a grant or waits for one, NotPermitted for a name of
-        somebody else, and DatabaseUnreachable.
+        Raises TimeoutError, WaitCancelled after `cancel` or when the App is closed, InputError where the object has a
+        grant or waits for one, NotPermitted for a name of others, and DatabaseUnreachable.
         """
         attempt = Attempt()
         try:
@@ -144,7 +148,8 @@ class Lock(Contending):
         What the transaction writes is written by the holder, or not at all. Call it first in the transaction. Nobody
         else gets the lock before the transaction ends, also if this lock is given back or lost: keep it short.
 
-        Raises InputError where the connection has no open transaction and commits each statement.
+        Raises InputError where nothing is held, or where the connection has no open transaction and commits each
+        statement.
         """
         call_on(connection, self._asserting(), lasts=True)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from pgsched.db.queries.recipes import store
-from pgsched.errors import InputError, PgschedError
+from pgsched.errors import InputError, LeaseLost, PgschedError
 from pgsched.recipes.bound import Binder, BoundKey, Call, repeat, repeat_async
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.store import Entries, Store
@@ -131,7 +131,7 @@ class Party:
             raise InputError(f'party: this object is no member of "{self.name}"')
         if place.lost is not None:  # its key goes with its session, or is that of the parent process
             self._binder.keeper.remove(place, give_back=False)
-            raise place.lost_error()
+            raise LeaseLost(f'party "{self.name}": this member is gone: {place.lost}; join again')
         try:
             yield place
         except BaseException:

@@ -13,6 +13,7 @@ from pgsched.errors import InputError
 
 Seconds = float | timedelta | str
 LEAST_TTL_S, LONGEST_TTL_S = 1.0, 86400.0
+LONGEST_WAIT_S = 365 * 86400.0
 
 LONGEST_NOTE = MOST_VALUE_BYTES = 65_536
 
@@ -30,8 +31,11 @@ def check_ttl(value: Seconds) -> float:
 
 
 def check_wait(value: Seconds | None) -> float | None:
-    """Return a time to wait in seconds; None: without limit. Raises InputError."""
-    return seconds_of(duration(0)("timeout", value) if isinstance(value, str) else value)
+    """Return a time to wait in seconds, at most 365 days; None: without limit. Raises InputError."""
+    seconds = seconds_of(duration(0)("timeout", value) if isinstance(value, str) else value)
+    if seconds is not None and seconds > LONGEST_WAIT_S:
+        raise InputError("timeout: more than 365 days; None waits without limit", "timeout")
+    return seconds
 
 
 def check_note(value: str) -> str:

@@ -225,6 +225,6 @@ class Watch:
         """Return for how long to wait, in seconds. Raises TimeoutError where the time is over."""
         left = None if until is None else until - now()
         if left is not None and left <= 0:
-            raise TimeoutError(f'nothing has changed under "{self._watcher.prefix}" in this time')
+            raise TimeoutError(f'no change under "{self._watcher.prefix}" in time')
         pause = back_off_s(in_vain, FIRST_PAUSE_S) if in_vain else None
         return pause if left is None else left if pause is None else min(left, pause)

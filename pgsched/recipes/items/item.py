@@ -111,7 +111,7 @@ class Item:
         """
         call = self._consuming()
         found = self._repeat(call) if connection is None else self._hold.keeper.database.call(connection, call)
-        self.consumed(found, connection is not None)
+        self.note_consumed(found, connection is not None)
 
     async def consume_async(self, *, connection: AsyncConn | None = None) -> None:
         """Say that it is done: the asyncio form of `consume`."""
@@ -119,12 +119,13 @@ class Item:
         found = await (
             self._repeat_async(call) if connection is None else self._hold.keeper.database.call_async(connection, call)
         )
-        self.consumed(found, connection is not None)
+        self.note_consumed(found, connection is not None)
 
     def give_back(self, *, delay: Seconds = 0, error: str | None = None) -> None:
         """Put it back into the queue, at its place. Raises LeaseLost where it was lost.
 
-        `delay`: until when nobody gets it. `error`: why; then it counts as an attempt, and may have been the last one.
+        `delay`: for how long nobody gets it. `error`: why; then it counts as an attempt, and may have been the last
+        one.
         """
         self._given_back(self._repeat(self._giving_back(delay, error)))
 
@@ -192,11 +193,11 @@ class Item:
         session = self.place.session.token
         return lambda conn: self.id in items.consume(conn, [(self.id, self.place.token)], session)
 
-    def consumed(self, found: bool, in_transaction: bool) -> None:
+    def note_consumed(self, found: bool, in_transaction: bool) -> None:
         """Note what the database said to its end. Raises LeaseLost where it was not held any more."""
         if not found:
             self._end("lost")
-            raise self.place.lost_error()
+            raise self._lost_error()
         self._may_come_back = in_transaction
         self._end("consumed")
 
@@ -208,7 +209,7 @@ class Item:
         self._may_come_back = False
         self._end("given back" if done else "lost")
         if not done:
-            raise self.place.lost_error()
+            raise self._lost_error()
 
     def _extending(self) -> Callable[[Any], bool]:
         self.check_held()
@@ -216,15 +217,22 @@ class Item:
 
     def _extended(self, sent_at: float, lives: bool) -> None:
         if not lives:
-            raise self.place.lost_error()
+            raise self._lost_error()
         self.place.session.renewed(sent_at)
 
     def check_held(self) -> None:
         """Raise InputError where it was consumed or given back, and LeaseLost where it was lost."""
+        if self._ended == "lost":
+            raise self._lost_error()
         if self._ended is not None and not self._may_come_back:
             raise InputError(f"item: {self.id} is not held any more: it was {self._ended}")
         if self.place.lost is not None:
-            raise self.place.lost_error()
+            raise self._lost_error()
+
+    def _lost_error(self) -> LeaseLost:
+        """Return the error that says that this item was lost."""
+        what = f'item {self.id} of queue "{self.place.name}"'
+        return self.place.lost_error(what, "another consumer may have it: undo what you did for it")
 
     def _delay_after(self, error: BaseException) -> float:
         return self._hold.retry_delay_s if isinstance(error, Exception) else 0.0
@@ -267,7 +275,7 @@ class ConsumingMany:
         lost: LeaseLost | None = None
         for item in self._items:
             try:
-                item.consumed(item.id in found, in_transaction)
+                item.note_consumed(item.id in found, in_transaction)
             except LeaseLost as error:
                 lost = error
         if lost is not None:

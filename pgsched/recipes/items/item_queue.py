@@ -36,7 +36,8 @@ class ItemQueue:
     holder has been dead or cut off for the time `hold`. Each method has a form with `_async`.
 
     `for item in queue` gets one item after the other, and consumes each when the loop goes on to the next; it ends when
-    there is none within `timeout`. Where the loop is left, the item goes back, unless it was consumed.
+    there is none within `timeout`. Where the loop is left, also by an error, the item goes back, unless it was
+    consumed, and does not count as tried. Only a `with` block reports a failure: write `with item:` in the loop.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ItemQueue:
     ) -> int:
         """Put an item, which is a JSON value of at most 1 MiB; return its id.
 
-        `priority`: 0 to 999, the lowest first. `delay`: nobody gets it before. `connection`: put it in your
+        `priority`: 0 to 999, the lowest first. `delay`: for how long nobody gets it. `connection`: put it in your
         transaction.
 
         Raises InputError, NotPermitted for a queue of somebody else, and QueueFull where the queue has its max_depth.
@@ -104,8 +105,8 @@ class ItemQueue:
     def get(self, timeout: Seconds | Given | None = AS_GIVEN, *, hold: Seconds | Given = AS_GIVEN) -> Item:
         """Wait for the first item and hold it; return it. Best used in a `with` statement.
 
-        `timeout`: seconds or a timedelta; None waits without limit, 0 not at all. `hold`: how long it stays held when
-        this process dies or is cut off. Left out: as the queue was made.
+        `timeout`: seconds, a timedelta or a text such as "10m"; None waits without limit, 0 not at all. `hold`: how
+        long it stays held when this process dies or is cut off. Left out: as the queue was made.
 
         Raises TimeoutError, NotPermitted for a queue of somebody else, and DatabaseUnreachable.
         """

@@ -101,11 +101,13 @@ class Place:
         """Leave the line, if it is there. Raises the driver's errors."""
         locks.give_back(conn, self.name, self.token)
 
-    def lost_error(self) -> LeaseLost:
-        """Return the error that says that it was lost, and why."""
-        return LeaseLost(
-            f'"{self.name}" is not held any more: {self.lost or "it was given to another"}; undo what you did under it'
-        )
+    def lost_error(self, what: str | None = None, advice: str = "undo what you did under it") -> LeaseLost:
+        """Return the error that says that it was lost, why, and what to do.
+
+        `what`: what is lost; None: what has the name.
+        """
+        what = what or f'"{self.name}"'
+        return LeaseLost(f"{what} is not held any more: {self.lost or 'it was given to another'}; {advice}")
 
 
 class Places:

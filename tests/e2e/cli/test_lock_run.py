@@ -109,7 +109,10 @@ def test_a_lock_that_is_not_to_be_had_in_time_ends_with_75(
     for wait in ("0s", "1s"):
         done = process("lock", "run", "job", "--wait", wait, "--", "touch", str(tmp_path / "ran"), PGSCHED_DSN=dsn)
         assert (done.code, done.out) == (75, "")
-        assert done.err == 'error: "job" was not to be had in time: others hold it or stand before it in line\n'
+        assert (
+            done.err
+            == 'error: "job" was not acquired in time: others hold it or wait before it; see pgsched lock show\n'
+        )
     assert not (tmp_path / "ran").exists()
     assert waiting(db) == 0
     assert db.execute("SELECT count(*) FROM pgsched.sessions").fetchone() == (1,)

@@ -47,7 +47,7 @@ def test_locks_are_listed_with_a_link_to_their_lines(browser: Browser) -> None:
     assert link is not None
     assert "waits web-2" in words(browser.get(link[1]).text)
     assert "leader election" not in words(browser.get("/locks?prefix=a").text)
-    assert "No session holds a lock or waits for one whose name begins so." in browser.get("/locks?prefix=z").text
+    assert "No lock in use begins with “z”." in browser.get("/locks?prefix=z").text
     assert re.search(r'href="/locks" aria-current="page"', page), "it is in the navigation"
 
 

@@ -42,16 +42,19 @@ def run(
         typer.Option("--wait", metavar="TIME", help="Wait in line so long, 0s: not at all. Default: for ever."),
     ] = None,
     ttl: Annotated[
-        str, typer.Option("--ttl", metavar="TIME", help="Others get it so long after this process is cut off.")
+        str, typer.Option("--ttl", metavar="TIME", help="How long others wait if this process dies or is cut off.")
     ] = "30s",
     shared: Annotated[
-        bool, typer.Option("--shared", help="Several may hold it so, but none without --shared.")
+        bool,
+        typer.Option(
+            "--shared", help="Take a read lock: several hold it at once, none beside a holder without --shared."
+        ),
     ] = False,
     semaphore: Annotated[
         int | None, typer.Option("--semaphore", metavar="N", help="So many may hold it.", min=1, max=10_000)
     ] = None,
     note: Annotated[
-        str | None, typer.Option("--note", help="What `lock show` says of it. Default: the command.")
+        str | None, typer.Option("--note", help="What `lock show` says of it. Default: the program's name.")
     ] = None,
     dsn: Dsn = None,
 ) -> None:
@@ -59,7 +62,7 @@ def run(
 
     Exit code: that of the command, 128 + N if signal N ended it. 75: the lock was not to be had within --wait. 14: the
     lock was lost, because the database was away or the lock was broken. The command then gets SIGTERM, and SIGKILL
-    before the lease ends. 126 and 127: the command cannot be started. Other codes, with a message: as below.
+    before the lease ends. 126 and 127: the command cannot be started. Other exit codes: see below.
 
     PGSCHED_FENCE in the command's environment is the number of the grant: in a transaction,
     `SELECT pgsched.assert_lock('NAME', FENCE)` fails unless the lock is still held. Signals are passed on to the
@@ -70,7 +73,7 @@ def run(
       pgsched lock run nightly --wait 10s -- ./report.sh --full
     """
     if shared and semaphore is not None:
-        raise InputError("semaphore: of a semaphore no share is shared: give --shared or --semaphore", "semaphore")
+        raise InputError("semaphore: not together with --shared: give one of them", "semaphore")
     wait_s = None if wait is None else parse_option_duration("wait", wait).total_seconds()
     ttl_s = parse_duration("ttl", ttl).total_seconds()
     if not 1 <= ttl_s <= LONGEST_TTL_S:

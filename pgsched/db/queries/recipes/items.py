@@ -31,12 +31,12 @@ class ItemCounts(NamedTuple):
     """How many items of a queue are not consumed.
 
     `ready`: they can be got now. `later`: they can be got later, because they were put or given back with a delay.
-    `taken`: they were got.
+    `held`: they were got.
     """
 
     ready: int
     later: int
-    taken: int
+    held: int
 
 
 def put(conn: Connection[Any], name: str, item: str, priority: int, delay_s: float) -> int:
