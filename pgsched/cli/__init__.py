@@ -42,6 +42,8 @@ MODULES = {
     "commands.coordination.locks": ("lock",),
     "commands.coordination.lock_run": ("lock",),
     "commands.coordination.elections": ("election",),
+    "commands.coordination.keys": ("kv",),
+    "commands.coordination.key_watch": ("kv",),
     "commands.prune": ("prune", "retention"),
     "commands.alerts": ("alerts",),
     "commands.explain": ("explain",),

@@ -61,10 +61,18 @@ class Watch:
     """
 
     def __init__(
-        self, watches: Watches, prefix: str, *, since: int | None = None, timeout: Seconds | None = None
+        self,
+        watches: Watches,
+        prefix: str,
+        *,
+        since: int | None = None,
+        timeout: Seconds | None = None,
+        value_of: Callable[[str], Any] = store.json_value_of,
     ) -> None:
+        """`value_of`: makes the value of a change from its JSON text."""
         check_key("prefix", prefix)
         self._watches = watches
+        self._value_of = value_of
         self._timeout_s = check_wait(timeout)
         self._seen = None if since is None else check_since("since", since)
         self._watcher = Watcher(prefix, self._seen)
@@ -211,7 +219,7 @@ class Watch:
             return Change(item.version, self._watcher.prefix, "skipped")
         if item.value is None:
             return Change(item.version, item.key, "deleted", None, item.changed_at)
-        return Change(item.version, item.key, "put", store.json_value_of(item.value), item.changed_at)
+        return Change(item.version, item.key, "put", self._value_of(item.value), item.changed_at)
 
     def _until(self) -> float | None:
         return None if self._timeout_s is None else now() + self._timeout_s

@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 README = ROOT / "README.md"
 CODES = {int(code) for code in re.findall(r"^\| (\d+) \|", README.read_text(encoding="utf-8"), re.MULTILINE)}
 # These commands run until they are stopped, or start a server: only their refusals are tried, without a database.
-LASTING = {"worker", "leader", "web", "run watch"}
+LASTING = {"worker", "leader", "web", "run watch", "kv watch"}
 LEFT_OUT = {"demo", "chaos", "psql"}  # demo and chaos start their own servers, psql replaces the process
 WAITING = {
     "wait",
