@@ -22,17 +22,28 @@ JOINING = "\u200c\u200d" + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0
 UNJOINED = re.compile("[\x00-\xa8\xaa-\xad\xaf-\u0530\u1e00-\u1fff]")  # Latin, Greek and Cyrillic; not (c) and (r)
 
 
-def escape_controls(text: str, keep: str = "") -> str:
-    """Return the text with control and invisible characters as escapes (`\\x1b`), except for those in `keep`."""
+def escape_controls(text: str, keep: str = "", *, in_json: bool = False) -> str:
+    """Return the text with control and invisible characters as escapes (`\\x1b`), except for those in `keep`.
+
+    `in_json`: the text is JSON, and stays the same JSON.
+    """
 
     def escape(found: re.Match[str]) -> str:
         char, code = found[0], ord(found[0])
         if char in keep or (char in JOINING and is_joined(text, found.start())):
             return char
+        if in_json:
+            return json_escape(found)
         named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(char)
         return named or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}")
 
     return CONTROL.sub(escape, text)
+
+
+def json_escape(found: re.Match[str]) -> str:
+    """Return the character that was found as JSON escapes it: `\\u001b`, or two of these."""
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def is_joined(text: str, at: int) -> bool:

@@ -68,7 +68,7 @@ class NotPermitted(PgschedError):
 
 
 class NotFound(PgschedError):
-    """No job or run with that name or id."""
+    """No job, run, lock or key with that name or id."""
 
     exit_code = 8
 

@@ -170,6 +170,14 @@ SELECT k.key, k.value::text AS value, k.version, k.revision, k.changed_at, k.bou
 FROM pgsched.kv_list(%(prefix)s::text, %(after)s::text, %(most)s::int) WITH ORDINALITY k ORDER BY k.ordinality
 
 
+-- name: store_keys
+-- list the names of the keys with a prefix, in their order.
+-- params: prefix text, after text (a key; empty: from the first), most int (at most 1,000)
+-- returns: key
+-- locks: none
+SELECT k.key FROM pgsched.kv_list(%(prefix)s::text, %(after)s::text, %(most)s::int) WITH ORDINALITY k ORDER BY k.ordinality
+
+
 -- name: store_changes
 -- read the changes of keys with a prefix, in their order.
 -- params: prefix text, since bigint (null: none, only the present version)

@@ -42,6 +42,8 @@ MODULES = {
     "commands.coordination.locks": ("lock",),
     "commands.coordination.lock_run": ("lock",),
     "commands.coordination.elections": ("election",),
+    "commands.coordination.keys": ("kv",),
+    "commands.coordination.key_watch": ("kv",),
     "commands.prune": ("prune", "retention"),
     "commands.alerts": ("alerts",),
     "commands.explain": ("explain",),
@@ -66,12 +68,13 @@ EXIT_CODES = """\b
 Exit codes:
   0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
-  7 a grant is missing   8 no such job or run   9 embedded server unavailable
-  10 a worker over --max-memory has drained
+  7 a grant is missing   8 no such job, run, lock or key
+  9 embedded server unavailable   10 a worker over --max-memory has drained
   11 the unique key is taken (from Python)   12 a queue is full
-  13 a database of another fleet   14 a lock was lost
+  13 a database of another fleet   14 a lock was lost   70 a bug in pgsched
   75 a lock was not to be had in time (lock run)
-  70 a bug in pgsched   130 interrupted"""
+  126 a command cannot be started (lock run)
+  127 there is no such command (lock run)   130 interrupted"""
 EPILOG = f"""{EXIT_CODES}
 
 \b

@@ -1,4 +1,4 @@
-"""Completion in a shell: the names of jobs, queues, tasks, workers and locks, from the database.
+"""Completion in a shell: the names of jobs, queues, tasks, workers and locks, and keys, from the database.
 
 Invariant: the shell waits one second at most for the database, nothing is printed, and no embedded server is started.
 Where there is no answer, nothing is offered.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import typer
 
@@ -45,35 +46,38 @@ def join_words_of_bash() -> None:
 
 
 def complete_names(what: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes the names of one kind: job, queue, task, worker or lock."""
+    """Return what completes the names of one kind: job, queue, task, worker, lock or key."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        before = os.environ.get(BEFORE_COLON, "")
         try:
-            known = ask_names(what, ctx.params.get("dsn"))
+            known = ask_names(what, before + incomplete, ctx.params.get("dsn"))
         except Exception:  # a wrong setting, say: the command itself will tell
             return []
-        before = os.environ.get(BEFORE_COLON, "")
         fitting = [name for name in known if name.startswith(before + incomplete) and SAFE.fullmatch(name)]
         return [name.removeprefix(before) for name in fitting]
 
     return complete
 
 
-def ask_names(what: str, flag: str | None) -> list[str]:
-    """Return the names that the database knows, if it answers in time. `flag`: --dsn. Raises any error."""
+def ask_names(what: str, prefix: str, flag: str | None) -> list[str]:
+    """Return the names that the database knows, if it answers in time; of keys at most 1,000, with this prefix.
+
+    `flag`: --dsn. Raises any error.
+    """
     from pgsched.config import find_dsn
     from pgsched.db.connection.connect import connect
-    from pgsched.db.queries.reports.name_hints import known_names
 
     dsn = find_dsn(flag or dsn_of_file())
     if dsn is None:
         return []
+    read = reader_of(what, prefix)
     found: list[str] = []
 
     def look() -> None:
         try:
             with connect(dsn, timeout_s=PATIENCE_S) as conn:
-                found.extend(known_names(conn, what))
+                found.extend(read(conn))
         except Exception:  # also one of a schema that has not these tables
             found.clear()
 
@@ -81,6 +85,18 @@ def ask_names(what: str, flag: str | None) -> list[str]:
     thread.start()
     thread.join(PATIENCE_S)
     return [*found]
+
+
+def reader_of(what: str, prefix: str) -> Callable[[Any], Iterable[str]]:
+    """Return the function that reads the names of one kind by a connection."""
+    if what == "key":
+        from pgsched.db.queries.recipes.store import MOST_KEYS
+        from pgsched.recipes.keys import list_names
+
+        return lambda conn: list_names(conn, prefix, MOST_KEYS)
+    from pgsched.db.queries.reports.name_hints import known_names
+
+    return lambda conn: known_names(conn, what)
 
 
 def dsn_of_file() -> str | None:
@@ -91,6 +107,6 @@ def dsn_of_file() -> str | None:
     return None if path is None else read_file(path).get("dsn")
 
 
-complete_jobs, complete_queues, complete_tasks, complete_workers, complete_locks = map(
-    complete_names, ("job", "queue", "task", "worker", "lock")
+complete_jobs, complete_queues, complete_tasks, complete_workers, complete_locks, complete_keys = map(
+    complete_names, ("job", "queue", "task", "worker", "lock", "key")
 )

@@ -15,19 +15,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from pgsched.app.declarations import integer
 from pgsched.db.connection.failures import back_off_s
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.feeds import Behind, Item, Skip, Watcher
 from pgsched.recipes.sessions.session import now
-from pgsched.recipes.values import Seconds, check_key, check_wait
+from pgsched.recipes.values import Seconds, check_key, check_version, check_wait
 from pgsched.recipes.watches import Watches
 
 FIRST_PAUSE_S = 0.1  # before the database is asked again
-
-check_since = integer(0, 2**63 - 1)
 
 
 def never() -> bool:
@@ -61,12 +58,20 @@ class Watch:
     """
 
     def __init__(
-        self, watches: Watches, prefix: str, *, since: int | None = None, timeout: Seconds | None = None
+        self,
+        watches: Watches,
+        prefix: str,
+        *,
+        since: int | None = None,
+        timeout: Seconds | None = None,
+        value_of: Callable[[str], Any] = store.json_value_of,
     ) -> None:
+        """`value_of`: makes the value of a change from its JSON text."""
         check_key("prefix", prefix)
         self._watches = watches
+        self._value_of = value_of
         self._timeout_s = check_wait(timeout)
-        self._seen = None if since is None else check_since("since", since)
+        self._seen = None if since is None else check_version("since", since)
         self._watcher = Watcher(prefix, self._seen)
         self._end = weakref.finalize(self, watches.detach, self._watcher)
         self._end.atexit = False
@@ -211,7 +216,7 @@ class Watch:
             return Change(item.version, self._watcher.prefix, "skipped")
         if item.value is None:
             return Change(item.version, item.key, "deleted", None, item.changed_at)
-        return Change(item.version, item.key, "put", store.json_value_of(item.value), item.changed_at)
+        return Change(item.version, item.key, "put", self._value_of(item.value), item.changed_at)
 
     def _until(self) -> float | None:
         return None if self._timeout_s is None else now() + self._timeout_s

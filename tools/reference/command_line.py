@@ -20,8 +20,8 @@ Every command has `--help`. With `--json`, an error is one line of JSON on stder
 ```
 
 `code` is the name of the [exception](exceptions.md) in small letters, such as `input_error`; or `usage` for a wrong
-command line, `refused`, `timeout` or `run_failed` (`enqueue --wait`), `output` and `bug`. `field` names the option or
-column that is wrong. Which texts stand for a time, and `--tz`: [times](times.md).
+command line, `refused`, `timeout` or `run_failed` (`enqueue --wait`), `other_version` (`kv`), `output` and `bug`.
+`field` names the option or column that is wrong. Which texts stand for a time, and `--tz`: [times](times.md).
 
 Options that many commands have in common are explained once:
 """.strip()

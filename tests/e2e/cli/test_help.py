@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import pytest
 import typer
 import typer.main
 
-from pgsched.cli import MODULES, make_app
+from pgsched import errors
+from pgsched.cli import EXIT_CODES, INTERRUPTED, MODULES, make_app
+from pgsched.cli.commands.coordination.lock_run import CANNOT_RUN, NO_SUCH_COMMAND, NOT_ACQUIRED
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.packages
@@ -91,6 +94,10 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_the_exit_codes_are_documented(pgsched: Callable[..., object]) -> None:
-    text = pgsched("--help").out
-    for code in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 70, 130):
-        assert f" {code} " in text
+    table = re.findall(r"^\| (\d+) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    shown = [int(number) for number in re.findall(r"(?:^ | ) (\d+) ", EXIT_CODES, re.MULTILINE)]
+    assert shown == sorted(shown) == [int(number) for number in table]
+    raised = {one.exit_code for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)}
+    assert {*shown} >= raised | {NOT_ACQUIRED, CANNOT_RUN, NO_SUCH_COMMAND, errors.BUG, INTERRUPTED}
+    help_text = pgsched("--help").out
+    assert [line for line in EXIT_CODES.splitlines()[1:] if line not in help_text] == []

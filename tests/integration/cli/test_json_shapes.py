@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 LISTS = ("job list", "run list", "queue list", "limit list", "backfill list", "alerts", "audit", "run logs 1",
-         "job calendar nightly", "lock list", "election list")  # fmt: skip
+         "job calendar nightly", "lock list", "election list", "kv list", "kv list --keys")  # fmt: skip
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ READING = (
     "status", "doctor", "check", "explain a", "job list", "job show a", "run list", "run show 1",
     "run cancel 1 --dry-run", "backfill list", "limit list", "queue list",
     "worker list --all", "task list", "report --since 20h", "lock list --all", "election list",
+    "kv list",
 )  # fmt: skip
 FAULTS = {5, 6, 7, 70}  # exit codes: schema too old or too new, a grant is missing, a bug
 

@@ -71,13 +71,18 @@ def json_value_of(text: str) -> Any:
 
 def read_entry(conn: Connection[Any], key: str) -> Entry | None:
     """Return a key with its value; None where there is no such key. Raises NotPermitted."""
-    row = first_row(conn, "store_get", {"key": key})
+    row = read_stored(conn, key)
     return None if row is None else entry_of(row)
+
+
+def read_stored(conn: Connection[Any], key: str) -> Row | None:
+    """Return a key with the JSON text of its value: `store_get` in sql/recipes.sql; None where there is no such key."""
+    return first_row(conn, "store_get", {"key": key})
 
 
 def read_number(conn: Connection[Any], key: str) -> Decimal:
     """Return a number exactly; 0 where there is no such key. Raises InputError where the value is no number."""
-    row = first_row(conn, "store_get", {"key": key})
+    row = read_stored(conn, key)
     if row is None:
         return Decimal(0)
     if row["value"][0] not in "-0123456789":
@@ -107,7 +112,17 @@ def delete_entry(conn: Connection[Any], key: str, expected: int | None = None) -
 
 def list_entries(conn: Connection[Any], prefix: str, after: str, most: int) -> list[Entry]:
     """Return up to `most` keys with this prefix (at most 1,000), in their order, after a key."""
-    return [entry_of(row) for row in rows(conn, "store_list", {"prefix": prefix, "after": after, "most": most})]
+    return [entry_of(row) for row in list_stored(conn, prefix, after, most)]
+
+
+def list_stored(conn: Connection[Any], prefix: str, after: str, most: int) -> list[Row]:
+    """Return keys as `list_entries` does, each with the JSON text of its value."""
+    return rows(conn, "store_list", {"prefix": prefix, "after": after, "most": most})
+
+
+def list_key_names(conn: Connection[Any], prefix: str, after: str, most: int) -> list[Row]:
+    """Return keys as `list_entries` does, without their values."""
+    return rows(conn, "store_keys", {"prefix": prefix, "after": after, "most": most})
 
 
 def entry_of(row: Row) -> Entry:
