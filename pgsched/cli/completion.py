@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import typer
 
@@ -66,19 +67,17 @@ def ask_names(what: str, prefix: str, flag: str | None) -> list[str]:
     """
     from pgsched.config import find_dsn
     from pgsched.db.connection.connect import connect
-    from pgsched.db.queries.recipes.store import MOST_KEYS
-    from pgsched.db.queries.reports.name_hints import known_names
-    from pgsched.recipes.keys import list_names
 
     dsn = find_dsn(flag or dsn_of_file())
     if dsn is None:
         return []
+    read = reader_of(what, prefix)
     found: list[str] = []
 
     def look() -> None:
         try:
             with connect(dsn, timeout_s=PATIENCE_S) as conn:
-                found.extend(list_names(conn, prefix, MOST_KEYS) if what == "key" else known_names(conn, what))
+                found.extend(read(conn))
         except Exception:  # also one of a schema that has not these tables
             found.clear()
 
@@ -86,6 +85,18 @@ def ask_names(what: str, prefix: str, flag: str | None) -> list[str]:
     thread.start()
     thread.join(PATIENCE_S)
     return [*found]
+
+
+def reader_of(what: str, prefix: str) -> Callable[[Any], Iterable[str]]:
+    """Return the function that reads the names of one kind by a connection."""
+    if what == "key":
+        from pgsched.db.queries.recipes.store import MOST_KEYS
+        from pgsched.recipes.keys import list_names
+
+        return lambda conn: list_names(conn, prefix, MOST_KEYS)
+    from pgsched.db.queries.reports.name_hints import known_names
+
+    return lambda conn: known_names(conn, what)
 
 
 def dsn_of_file() -> str | None:
