@@ -86,8 +86,7 @@ class BarrierMember:
     def still_waits(self, watch: Watch, change: Change | None) -> bool:
         """Return whether to wait for another change; if not, it is open, or the database is to be asked again."""
         if change is None or change.kind == "skipped":
-            if not self.is_lost():
-                watch.check_open()
+            watch.check_open()  # an App that was closed opens no other session for it
             return False
         if change.key == self.key:
             return change.kind != "deleted"

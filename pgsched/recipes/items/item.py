@@ -94,6 +94,11 @@ class Item:
         return program_value(self._value)
 
     @property
+    def json_value(self) -> Any:
+        """What was put, as it was read: an UnreadableJson where Python cannot read the JSON."""
+        return self._value
+
+    @property
     def lost(self) -> bool:
         """Whether it is held no more, although it was neither consumed nor given back: another may hold it."""
         return self._ended is None and self.place.lost is not None

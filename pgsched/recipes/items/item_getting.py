@@ -19,7 +19,7 @@ from pgsched.recipes.items.item import Hold, Item
 from pgsched.recipes.items.item_waiting import Waiting
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
-from pgsched.recipes.sessions.session import Session, now
+from pgsched.recipes.sessions.session import CLOSED, Session, now
 
 Answer = tuple[list[ItemRow], float | None]
 
@@ -44,7 +44,10 @@ class Getting:
         self._hold_s, self._retry_delay_s = hold_s, retry_delay_s
 
     def run(self) -> list[Item]:
-        """Return the items; none where the session was lost before there were any. Raises TimeoutError."""
+        """Return the items; none where the session was lost before there were any.
+
+        Raises TimeoutError, and LeaseLost where the App was closed.
+        """
         ready = threading.Event()
         with self._waiting(self._keeper.session(self._hold_s), ready.set) as place:
             while place.lost is None:
@@ -53,7 +56,7 @@ class Getting:
                     return self._hold(place, rows)
                 ready.wait(self._pause_s(place, look_in_s))
                 ready.clear()
-        return []
+        return self._without_session(place)
 
     async def run_async(self) -> list[Item]:
         """Return the items: the asyncio form of `run`."""
@@ -73,6 +76,12 @@ class Getting:
                     async with asyncio.timeout(pause_s):  # not wait_for: it may lose a cancellation (Python 3.11)
                         await ready.wait()
                 ready.clear()
+        return self._without_session(place)
+
+    def _without_session(self, place: Waiting) -> list[Item]:
+        """Return no items, so that the caller asks with another session. Raises LeaseLost where the App was closed."""
+        if place.lost == CLOSED:
+            raise LeaseLost(f'"{self._name}" is not waited for any more: {CLOSED}')
         return []
 
     @contextlib.contextmanager

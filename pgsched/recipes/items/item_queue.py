@@ -108,7 +108,8 @@ class ItemQueue:
         `timeout`: seconds, a timedelta or a text such as "10m"; None waits without limit, 0 not at all. `hold`: how
         long it stays held when this process dies or is cut off. Left out: as the queue was made.
 
-        Raises TimeoutError, NotPermitted for a queue of somebody else, and DatabaseUnreachable.
+        Raises TimeoutError, NotPermitted for a queue of somebody else, DatabaseUnreachable, and LeaseLost where the App
+        is closed meanwhile.
         """
         return self.get_many(1, timeout, hold=hold)[0]
 

@@ -1,6 +1,6 @@
 """The recipes under the names of Kazoo: to move a program from ZooKeeper, change its imports and its client.
 
-docs/how-to/zookeeper.md shows how, and what differs.
+docs/how-to/kazoo.md shows how, and what differs.
 """
 
 from pgsched.recipes.kazoo.barriers import Barrier as Barrier
@@ -27,6 +27,8 @@ from pgsched.recipes.kazoo.parties import Party as Party
 from pgsched.recipes.kazoo.parties import ShallowParty as ShallowParty
 from pgsched.recipes.kazoo.partitioner import PartitionState as PartitionState
 from pgsched.recipes.kazoo.partitioner import SetPartitioner as SetPartitioner
+from pgsched.recipes.kazoo.queues import LockingQueue as LockingQueue
+from pgsched.recipes.kazoo.queues import Queue as Queue
 from pgsched.recipes.kazoo.retry import KazooRetry as KazooRetry
 from pgsched.recipes.kazoo.states import EventType as EventType
 from pgsched.recipes.kazoo.states import KazooState as KazooState

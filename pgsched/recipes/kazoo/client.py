@@ -12,7 +12,7 @@ from pgsched.config import check_dsn, find_dsn
 from pgsched.db.connection.forks import tell_of_forks
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.errors import PgschedError
-from pgsched.recipes.kazoo import barriers, counters, locks, parties, partitioner, watchers
+from pgsched.recipes.kazoo import barriers, counters, locks, parties, partitioner, queues, watchers
 from pgsched.recipes.kazoo.exceptions import (
     ConfigurationError,
     ConnectionClosedError,
@@ -83,6 +83,8 @@ class KazooClient(Tree):
     Party = Recipe(parties.Party)
     ShallowParty = Recipe(parties.ShallowParty)
     SetPartitioner = Recipe(partitioner.SetPartitioner)
+    Queue = Recipe(queues.Queue)
+    LockingQueue = Recipe(queues.LockingQueue)
     ChildrenWatch = Recipe(watchers.ChildrenWatch)
     DataWatch = Recipe(watchers.DataWatch)
     chroot = ""

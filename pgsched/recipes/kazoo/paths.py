@@ -13,6 +13,7 @@ import json
 import re
 from typing import Any
 
+from pgsched.db.connection.json_values import UnreadableJson
 from pgsched.recipes.kazoo.exceptions import BadArgumentsError, translated
 from pgsched.recipes.values import json_text
 
@@ -70,6 +71,8 @@ def to_bytes(value: Any) -> bytes | None:
     """Return the bytes that a JSON value keeps."""
     if value is None:
         return None
+    if isinstance(value, UnreadableJson):
+        return value.text.encode("utf-8")
     if isinstance(value, str):
         return value.encode("utf-8")
     if isinstance(value, dict) and value.keys() == {"b64"}:

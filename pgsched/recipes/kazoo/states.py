@@ -18,21 +18,24 @@ class KazooState:
 
 
 class KeeperState:
-    """The finer states that Kazoo has beside KazooState; events carry one."""
+    """The finer states that Kazoo has beside KazooState; events carry one. The last two never occur here."""
 
     CONNECTED: Final = "CONNECTED"
     CONNECTING: Final = "CONNECTING"
     CLOSED: Final = "CLOSED"
     EXPIRED_SESSION: Final = "EXPIRED_SESSION"
+    AUTH_FAILED: Final = "AUTH_FAILED"
+    CONNECTED_RO: Final = "CONNECTED_RO"
 
 
 class EventType:
-    """What has happened to a node."""
+    """What has happened to a node. NONE never occurs here: states of the session go to listeners only."""
 
     CREATED: Final = "CREATED"
     DELETED: Final = "DELETED"
     CHANGED: Final = "CHANGED"
     CHILD: Final = "CHILD"
+    NONE: Final = "NONE"
 
 
 class WatchedEvent(NamedTuple):

@@ -36,6 +36,8 @@ PROBLEMS = {
     "bad_version": (BadVersionError, "the node has another version"),
     "not_empty": (NotEmptyError, "the node has children"),
 }
+NO_LISTS = "there are no access lists: roles of the database may use names"
+IN_THREADS = "there are no asynchronous forms: call the other one in a thread (client.handler.spawn)"
 ROOT_STAT = ZnodeStat(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -62,12 +64,16 @@ class Tree:
     """The part of the client that has the tree. Paths are as in ZooKeeper, with up to 200 characters."""
 
     transaction = Absent("there are no transactions of nodes: use one of the database, and assert_held of a lock")
-    add_auth = get_acls = set_acls = Absent("there are no access lists: roles of the database may use names")
-    reconfig = command = server_version = Absent("there is no ensemble")
-    create_async = ensure_path_async = exists_async = get_async = get_children_async = set_async = Absent(
-        "there are no asynchronous forms: call it in a thread (client.handler.spawn)"
+    add_auth, get_acls, set_acls = (Absent(NO_LISTS) for _ in range(3))
+    reconfig, reconfig_async, command, server_version = (Absent("there is no ensemble") for _ in range(4))
+    set_hosts = Absent("the database stays: make another client with KazooClient(dsn=...)")
+    create_async, ensure_path_async, exists_async, get_async, get_children_async = (
+        Absent(IN_THREADS) for _ in range(5)
     )
-    delete_async = sync_async = add_auth_async = get_acls_async = set_acls_async = create_async
+    set_async, delete_async, sync_async = (Absent(IN_THREADS) for _ in range(3))
+    add_auth_async, get_acls_async, set_acls_async = (Absent(NO_LISTS) for _ in range(3))
+    NonBlockingLease = Absent("use a Lock, with blocking=False")
+    MultiNonBlockingLease = Absent("use a Semaphore, with blocking=False")
 
     node_watches: NodeWatches
 
@@ -205,6 +211,10 @@ class Tree:
         )
         raise_problem(problem, path)
         return True
+
+    def unchroot(self, path: str) -> str:
+        """Return the path as it is: there is no chroot."""
+        return path
 
     def sync(self, path: str) -> str:
         """Return the path: there is one database, which has all that was written."""

@@ -16,7 +16,7 @@ from tests.support.docs.languages import EXAMPLES, LANGUAGES, Programs, said
 from tests.support.waiting import wait_until
 from tests.support.working import all_ended, work
 
-PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors", "lock", "store")
+PROGRAMS = ("jobs", "enqueue", "wait", "dead", "cancel", "explain", "read", "errors", "lock", "store", "items")
 SUFFIX = {"psql": ".sql", "node": ".mjs", "ruby": ".rb"}
 
 DB = psycopg.Connection[Any]
@@ -224,3 +224,26 @@ def test_values_are_shared_with_versions(programs: Programs) -> None:
         "change rates/reads 2",
         "deleted",
     ]
+
+
+def test_an_item_is_waited_for_and_consumed_with_what_is_written(programs: Programs, db: DB) -> None:
+    db.execute("CREATE TABLE images (id bigint, thumbnail boolean)")
+    db.execute("INSERT INTO images VALUES (1, false)")
+    consumer = programs.start("items")
+    line = "SELECT FROM pgsched.item_consumers WHERE waiting_since IS NOT NULL"
+    wait_until(lambda: db.execute(line).fetchall(), 30, "the program to wait")
+    db.execute("""SELECT pgsched.item_put('thumbnails', '{"image": 1}')""")
+    assert said(consumer) == [
+        "got 1",
+        "consumed",
+        "counts 2 1 0",
+        "got 8",
+        "extended",
+        "given back",
+        "lost",
+        "counts 1 2 0",
+    ]
+    assert db.execute("SELECT id, thumbnail FROM images").fetchall() == [(1, True)]
+    rest = db.execute("SELECT value ->> 'image', attempt, error FROM pgsched.items ORDER BY 1").fetchall()
+    assert rest == [("7", 0, None), ("8", 1, "no such image"), ("9", 0, None)]
+    assert db.execute("SELECT FROM pgsched.sessions WHERE ended_at IS NULL").fetchall() == []

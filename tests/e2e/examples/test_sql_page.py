@@ -28,7 +28,7 @@ def test_each_line_of_an_example_is_in_a_tested_program(language: str, text: str
 
 def test_the_functions_have_the_parameters_that_the_page_names(db: psycopg.Connection[Any]) -> None:
     calls = re.findall(r"`(\w+)\((\w+(?:, \w+)*)(?:, \.\.\.)?\)`", PAGE)
-    assert len(calls) == 46, calls
+    assert len(calls) == 55, calls
     for name, parameters in calls:
         row = db.execute("SELECT proargnames FROM pg_proc WHERE oid = ('pgsched.' || %s)::regproc", [name]).fetchone()
         assert row is not None

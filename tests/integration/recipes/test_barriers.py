@@ -12,6 +12,7 @@ import pytest
 
 from pgsched import App
 from pgsched.errors import InputError, LeaseLost, PgschedError
+from pgsched.recipes.watch import Change, Watch
 from tests.support.recipes.bound_keys import Db, number, open_session
 from tests.support.waiting import wait_until
 
@@ -294,3 +295,27 @@ def test_all_that_waits_at_a_barrier_ends_with_the_app(app: App, dsn: str) -> No
         for wait in waits:
             with pytest.raises(PgschedError, match="App was closed"):
                 wait.result(10)
+
+
+def test_a_member_that_hears_late_of_the_end_of_its_app_opens_no_session(
+    app: App, dsn: str, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then its session is lost, too, which otherwise is the reason to enter with another one."""
+    closed, wait_for_change = threading.Event(), Watch.next_item
+
+    def hear_late(watch: Watch, *given: Any) -> Change | None:
+        change = wait_for_change(watch, *given)
+        if change is None:
+            closed.wait(10)
+        return change
+
+    monkeypatch.setattr(Watch, "next_item", hear_late)
+    other = App("other", dsn=dsn)
+    with ThreadPoolExecutor(1) as pool:
+        wait = pool.submit(other.double_barrier("d", 2).enter)
+        wait_until(lambda: members(app) == 1, 10)
+        other.close()
+        closed.set()
+        with pytest.raises(PgschedError, match="App was closed"):
+            wait.result(10)
+    assert number(db, "SELECT count(*) FROM pgsched.sessions WHERE ended_at IS NULL") == 0

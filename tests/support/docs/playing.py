@@ -134,7 +134,7 @@ class Play:
         return None
 
     def _play(self, block: Block) -> None:
-        if block.page == "docs/reference/sql.md":
+        if block.page == "docs/reference/sql.md" or block.language in ("js", "ruby"):
             return stands_in_a_program(block)
         if named := FILE.match(block.text):
             (self.folder / named[1]).write_text(block.text)
@@ -271,7 +271,7 @@ def listens(port: int) -> bool:
 
 
 def stands_in_a_program(block: Block) -> None:
-    """Check that a block of docs/reference/sql.md is part of sql/examples, whose programs tests/e2e/examples runs."""
+    """Check that a block is part of a program in sql/examples, which tests/e2e/examples runs."""
     lines = {line.strip().removesuffix(";") for line in block.text.splitlines()}
     for path in (EXAMPLES / FOLDERS[block.language]).iterdir():
         text = path.read_text(encoding="utf-8") if path.is_file() else ""

@@ -297,9 +297,9 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/executors.md": Stage(run=run_rendering),
     "docs/how-to/frameworks.md": Stage(after=serve_by_flask),
     "docs/how-to/handlers.md": Stage(names=shown_handlers, run=run_handlers, sql=ORDERS),
-    "docs/how-to/item-queue.md": Stage(names=lambda play: {"dsn": play.dsn, "psycopg": psycopg,
-                                                           "make_thumbnail": print},
-                                       sql="CREATE TABLE images (id bigint, thumbnail boolean)"),
+    "docs/how-to/item-queue.md": Stage(sql="CREATE TABLE images (id bigint, thumbnail boolean)", names=lambda play: {
+        "dsn": play.dsn, "psycopg": psycopg, "make_thumbnail": print}),
+    "docs/how-to/kazoo.md": Stage(names=locking),
     "docs/how-to/limits.md": Stage(names=limited),
     "docs/how-to/lock-a-job.md": Stage(names=locking, after=written_totals,
                                        sql="CREATE TABLE totals (day date, cents bigint)"),

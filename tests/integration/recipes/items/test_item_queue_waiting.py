@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched import App
+from pgsched import App, LeaseLost
 from pgsched.recipes.items import item_waiting
 from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
@@ -204,3 +204,16 @@ def test_what_a_closed_app_held_is_lost(dsn: str) -> None:
     held = app.item_queue("orders").get(0)
     app.close()
     assert held.lost
+
+
+def test_calls_that_wait_end_with_the_app(dsn: str, db: psycopg.Connection, pool: ThreadPoolExecutor) -> None:
+    """They do not wait on in a new session."""
+    app = App("leaver", dsn=dsn)
+    call = waiting(app.item_queue("orders"), db, pool)
+    in_loop = pool.submit(lambda: asyncio.run(app.item_queue("other").get_async(30)))
+    wait_until(lambda: one(db, WAITING) == 2, what="the second call")
+    app.close()
+    for one_call in (call, in_loop):
+        with pytest.raises(LeaseLost, match="the App was closed"):
+            one_call.result(10)
+    assert one(db, "SELECT count(*) FROM pgsched.sessions WHERE ended_at IS NULL") == 0
