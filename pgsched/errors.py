@@ -146,7 +146,7 @@ class LeaseLost(PgschedError):
 
 
 class WaitCancelled(PgschedError):
-    """The wait for a lock was cancelled by `cancel` in another thread, or because the App was closed.
+    """The wait for a lock or item was cancelled by `cancel` in another thread, or because the App was closed.
 
     Nothing is held, and nothing is in line.
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 from pgsched.db.queries.recipes import items
 from pgsched.db.queries.recipes.items import ItemRow
-from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
+from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError, WaitCancelled
 from pgsched.recipes.items.item import Hold, Item
 from pgsched.recipes.items.item_waiting import Waiting
 from pgsched.recipes.sessions.keeper import Keeper
@@ -46,7 +46,7 @@ class Getting:
     def run(self) -> list[Item]:
         """Return the items; none where the session was lost before there were any.
 
-        Raises TimeoutError, and LeaseLost where the App was closed.
+        Raises TimeoutError, and WaitCancelled where the App was closed.
         """
         ready = threading.Event()
         with self._waiting(self._keeper.session(self._hold_s), ready.set) as place:
@@ -79,9 +79,9 @@ class Getting:
         return self._without_session(place)
 
     def _without_session(self, place: Waiting) -> list[Item]:
-        """Return no items, so that the caller asks with another session. Raises LeaseLost where the App was closed."""
+        """Return none: the caller asks with another session. Raises WaitCancelled where the App was closed."""
         if place.lost == CLOSED:
-            raise LeaseLost(f'"{self._name}" is not waited for any more: {CLOSED}')
+            raise WaitCancelled(f'"{self._name}" is not waited for any more: {CLOSED}')
         return []
 
     @contextlib.contextmanager

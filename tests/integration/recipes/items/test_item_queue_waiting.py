@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched import App, LeaseLost
+from pgsched import App, WaitCancelled
 from pgsched.recipes.items import item_waiting
 from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
@@ -214,6 +214,6 @@ def test_calls_that_wait_end_with_the_app(dsn: str, db: psycopg.Connection, pool
     wait_until(lambda: one(db, WAITING) == 2, what="the second call")
     app.close()
     for one_call in (call, in_loop):
-        with pytest.raises(LeaseLost, match="the App was closed"):
+        with pytest.raises(WaitCancelled, match="the App was closed"):
             one_call.result(10)
     assert one(db, "SELECT count(*) FROM pgsched.sessions WHERE ended_at IS NULL") == 0
