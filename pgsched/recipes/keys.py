@@ -16,8 +16,7 @@ from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.recipes import store
 from pgsched.errors import NotFound
-from pgsched.recipes.store import check_version
-from pgsched.recipes.values import check_key
+from pgsched.recipes.values import check_key, check_version
 
 TRIES = 3  # of a change, if others change the key at the same moment
 

@@ -13,9 +13,8 @@ from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Entry
 from pgsched.recipes.bound import Binder, BoundKey
 from pgsched.recipes.sessions.keeper import Keeper
-from pgsched.recipes.values import Seconds, check_key, check_ttl, json_text
+from pgsched.recipes.values import Seconds, check_key, check_ttl, check_version, json_text
 
-check_version = integer(0, 2**63 - 1)
 check_limit = integer(1, 2**31 - 1)
 Entries = list[Entry]  # the class has a method with the name of the type
 

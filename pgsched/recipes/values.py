@@ -19,6 +19,7 @@ LONGEST_NOTE = MOST_VALUE_BYTES = 65_536
 check_name = text(200)
 check_path = text(256)
 check_limit = integer(1, 10_000)
+check_version = integer(0, 2**63 - 1)  # of a key of the store; 0: before the first one
 
 
 def check_ttl(value: Seconds) -> float:

@@ -15,19 +15,16 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal
 
-from pgsched.app.declarations import integer
 from pgsched.db.connection.failures import back_off_s
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
 from pgsched.recipes.feeds import Behind, Item, Skip, Watcher
 from pgsched.recipes.sessions.session import now
-from pgsched.recipes.values import Seconds, check_key, check_wait
+from pgsched.recipes.values import Seconds, check_key, check_version, check_wait
 from pgsched.recipes.watches import Watches
 
 FIRST_PAUSE_S = 0.1  # before the database is asked again
-
-check_since = integer(0, 2**63 - 1)
 
 
 def never() -> bool:
@@ -74,7 +71,7 @@ class Watch:
         self._watches = watches
         self._value_of = value_of
         self._timeout_s = check_wait(timeout)
-        self._seen = None if since is None else check_since("since", since)
+        self._seen = None if since is None else check_version("since", since)
         self._watcher = Watcher(prefix, self._seen)
         self._end = weakref.finalize(self, watches.detach, self._watcher)
         self._end.atexit = False

@@ -63,7 +63,7 @@ def watch_keys(
       pgsched kv watch flags/
     """
     from pgsched import App
-    from pgsched.recipes.store import check_version
+    from pgsched.recipes.values import check_version
     from pgsched.recipes.watch import Watch
     from pgsched.recipes.watches import Watches
 
