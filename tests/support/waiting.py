@@ -11,7 +11,7 @@ import pytest
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = "the condition") -> T:
+def wait_until(condition: Callable[[], T], timeout: float = 30.0, what: str = "the condition") -> T:
     """Poll until `condition()` is true, and return its value; fail the test with `what` after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     pause = 0.01

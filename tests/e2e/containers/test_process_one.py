@@ -43,16 +43,15 @@ def zombies(pid: int) -> list[int]:
 
 
 @contextmanager
-def contained(dsn: str, log: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run `pgsched ...` as process 1 of a namespace. Yield the process of unshare, and the outer pid of process 1."""
+def contained(dsn: str, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `pgsched ...` as process 1 of a namespace. Yield the process of unshare, which ends with it."""
     with log.open("wb") as sink:
         outer = subprocess.Popen(
             ["unshare", *FLAGS, sys.executable, "-m", "pgsched", *words],
             env=os.environ | {"PGSCHED_DSN": dsn}, cwd=ROOT, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     try:
-        first = wait_until(lambda: children(outer.pid), what="the first process")[0]
-        yield outer, first
+        yield outer
     finally:
         outer.kill()
         outer.wait()
@@ -66,7 +65,8 @@ def test_nothing_stays_a_zombie_and_a_stop_drains(dsn: str, tmp_path: Path) -> N
             "INSERT INTO pgsched.runs (kind, task) SELECT 'shell', 'setsid sleep 0.2 & true' FROM generate_series(1, 3)"
         )
     words = ("worker", "--allow", "task,shell", "--app", "tests.support.apps.contained:app", "--no-leader")
-    with contained(dsn, log, *words) as (outer, first), psycopg.connect(dsn, autocommit=True) as db:
+    with contained(dsn, log, *words) as outer, psycopg.connect(dsn, autocommit=True) as db:
+        first = wait_until(lambda: children(outer.pid), 30, "process 1, by its outer pid")[0]
         query = "SELECT count(*) FROM pgsched.runs WHERE state = 'succeeded'"
         wait_until(lambda: db.execute(query).fetchone() == (6,), 30, "six runs")
         assert len(children(first)) >= 1
@@ -78,6 +78,6 @@ def test_nothing_stays_a_zombie_and_a_stop_drains(dsn: str, tmp_path: Path) -> N
 
 
 def test_the_exit_code_of_the_container_is_that_of_the_worker(dsn: str, tmp_path: Path) -> None:
-    with contained(dsn, tmp_path / "log", "worker", "--lease", "0") as (outer, _):
+    with contained(dsn, tmp_path / "log", "worker", "--lease", "0") as outer:
         assert outer.wait(30) == 2
     assert "lease: 0 is out of range" in (tmp_path / "log").read_text()
