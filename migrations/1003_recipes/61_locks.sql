@@ -218,10 +218,9 @@ BEGIN
     END IF;
     PERFORM pgsched.check_name('lock', name, l.owner);
     checked := l.owner;
-    IF session IS NULL THEN
-        PERFORM pgsched.session_open(token, ttl);
+    IF session IS NOT NULL THEN
+        s := pgsched.own_session(session);
     END IF;
-    s := pgsched.own_session(coalesce(session, token));
     PERFORM pgsched.commit_durably();
 
     -- the row of the lock: what is in line is read only when it is locked
@@ -230,6 +229,11 @@ BEGIN
     PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);
+    END IF;
+    -- not before: this sweeps sessions and locks rows of other lines, and whoever waits for a line must have locked none
+    IF session IS NULL THEN
+        PERFORM pgsched.session_open(token, ttl);
+        s := pgsched.own_session(token);
     END IF;
     -- the session may have ended meanwhile; from now on its row stays until this transaction ends
     SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;

@@ -15,7 +15,7 @@ from typing import Any
 from pgsched import log
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import Reaction, back_off_s, classify, explain_error
-from pgsched.db.connection.forks import tell_of_forks
+from pgsched.db.connection.forks import open_unshared, tell_of_forks
 from pgsched.db.connection.notifications import Bell, listen_to, stop_listening_to
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.db.enqueuer import Enqueuer
@@ -186,8 +186,8 @@ class WatchThread:
         try:
             while self._watches.is_serving(self, math.inf if self._failures else 0.0):
                 try:
-                    with connect(self._dsn, purpose="watch") as self._conn:
-                        self._serve(self._conn)
+                    with open_unshared(lambda: connect(self._dsn, purpose="watch"), self._keep) as conn:
+                        self._serve(conn)
                 except (DatabaseError, PgschedError) as error:
                     self._pause_after(error)
         except BaseException as error:
@@ -199,6 +199,9 @@ class WatchThread:
             with self._over:
                 self._is_over = True
                 self._bell.close()
+
+    def _keep(self, conn: Connection[Any]) -> None:
+        self._conn = conn
 
     def _pause_after(self, error: Exception) -> None:
         explained = error if isinstance(error, PgschedError) else explain_error(error)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import items
 from pgsched.db.queries.recipes.items import ItemRow
 from pgsched.errors import InputError, LeaseLost, PgschedError
-from pgsched.recipes.items.item_waiting import Waiting
+from pgsched.recipes.items.item_waiting import LeftItem, Waiting
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
 from pgsched.recipes.sessions.session import Session, now
@@ -53,7 +53,7 @@ class GivingItemBack:
     """The call that gives an item back, which may be repeated."""
 
     def __init__(self, item: int, place: Waiting, delay_s: float, error: str | None) -> None:
-        self._params = (item, place.token, delay_s, error)
+        self._params = (item, place.item_token, delay_s, error)
         self._repeated = False
 
     def __call__(self, conn: Any) -> bool:
@@ -162,13 +162,19 @@ class Item:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        """Consume it, if the block has not, or give it back. Raises LeaseLost where it was lost."""
-        if error is None:
-            if self._ended is None:
-                self.consume()
-        elif self._ended is None or self._may_come_back:
-            with contextlib.suppress(PgschedError):
-                self.give_back(delay=self._delay_after(error), error=describe(error))
+        """Consume it, if the block has not, or give it back. Raises LeaseLost where it was lost.
+
+        Where the database cannot be asked, it is given back as soon as possible.
+        """
+        try:
+            if error is None:
+                if self._ended is None:
+                    self.consume()
+            elif self._ended is None or self._may_come_back:
+                with contextlib.suppress(PgschedError):
+                    self.give_back(delay=self._delay_after(error), error=describe(error))
+        finally:
+            self._leave(error)
 
     async def __aenter__(self) -> Item:
         """Return this item."""
@@ -177,13 +183,16 @@ class Item:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Consume it, if the block has not, or give it back. Raises LeaseLost where it was lost."""
-        if error is None:
-            if self._ended is None:
-                await self.consume_async()
-        elif self._ended is None or self._may_come_back:
-            with contextlib.suppress(PgschedError):
-                await self.give_back_async(delay=self._delay_after(error), error=describe(error))
+        """Consume it, if the block has not, or give it back: the asyncio form of `__exit__`."""
+        try:
+            if error is None:
+                if self._ended is None:
+                    await self.consume_async()
+            elif self._ended is None or self._may_come_back:
+                with contextlib.suppress(PgschedError):
+                    await self.give_back_async(delay=self._delay_after(error), error=describe(error))
+        finally:
+            self._leave(error)
 
     # ---- what is sent, and what follows from the answer
 
@@ -196,7 +205,7 @@ class Item:
     def _consuming(self) -> Callable[[Any], bool]:
         self.check_held()
         session = self.place.session.token
-        return lambda conn: self.id in items.consume(conn, [(self.id, self.place.token)], session)
+        return lambda conn: self.id in items.consume(conn, [(self.id, self.place.item_token)], session)
 
     def note_consumed(self, found: bool, in_transaction: bool) -> None:
         """Note what the database said to its end. Raises LeaseLost where it was not held any more."""
@@ -218,7 +227,7 @@ class Item:
 
     def _extending(self) -> Callable[[Any], bool]:
         self.check_held()
-        return lambda conn: items.extend(conn, self.id, self.place.token)
+        return lambda conn: items.extend(conn, self.id, self.place.item_token)
 
     def _extended(self, sent_at: float, lives: bool) -> None:
         if not lives:
@@ -238,6 +247,15 @@ class Item:
         """Return the error that says that this item was lost."""
         what = f'item {self.id} of queue "{self.place.name}"'
         return self.place.lost_error(what, "another consumer may have it: undo what you did for it")
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Let the keeper give it back soon, unless it has ended or was lost."""
+        if self.place.lost is None and (self._ended is None or (error is not None and self._may_come_back)):
+            delay_s = 0.0 if error is None else self._delay_after(error)
+            call = GivingItemBack(self.id, self.place, delay_s, None if error is None else describe(error))
+            self._may_come_back = False
+            self._end("given back")
+            self._hold.keeper.drop(LeftItem(self.place, call))
 
     def _delay_after(self, error: BaseException) -> float:
         return self._hold.retry_delay_s if isinstance(error, Exception) else 0.0
@@ -272,7 +290,7 @@ class ConsumingMany:
         """Consume them; return the ids of those that were held."""
         by_session: dict[Session, list[tuple[int, UUID]]] = {}
         for item in self._items:
-            by_session.setdefault(item.place.session, []).append((item.id, item.place.token))
+            by_session.setdefault(item.place.session, []).append((item.id, item.place.item_token))
         return set[int]().union(*(items.consume(conn, pairs, one.token) for one, pairs in by_session.items()))
 
     def note(self, found: set[int], in_transaction: bool) -> None:

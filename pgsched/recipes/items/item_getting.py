@@ -1,7 +1,7 @@
 """Get items of a queue: ask, wait until something is told or the time has come to look again, and ask once more.
 
 Invariant: nothing stays behind of a call that was cancelled, timed out or failed. What it got is given back, by the
-keeper's thread.
+keeper's thread; so is what a statement gets after its answer was lost.
 """
 
 from __future__ import annotations
@@ -94,8 +94,7 @@ class Getting:
         except BaseException as error:
             place.given_up = True
             place.end()
-            refused = isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)
-            self._keeper.remove(place, give_back=not refused)
+            self._keeper.remove(place, give_back=not is_refusal(error))
             raise
         place.end()
         if place.lost is not None:
@@ -106,11 +105,15 @@ class Getting:
             waits = self._until is None or self._until > now()
             try:
                 found = items.get(
-                    conn, self._name, place.token, place.session.token, self._limit, self._max_attempts, waits
+                    conn, self._name, place.item_token, place.session.token, self._limit, self._max_attempts, waits
                 )
             except LeaseLost as error:
                 place.session.lose(str(error))
                 return [], None
+            except BaseException as error:
+                if not is_refusal(error):
+                    self._keeper.drop(place.change_token())
+                raise
             if place.given_up:  # what was given back then did not include this
                 self._keeper.remove(place, give_back=True)
             return found
@@ -130,3 +133,8 @@ class Getting:
         if left_s is None:
             return pause_s
         return max(0.0, left_s if pause_s is None else min(left_s, pause_s))
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the database has refused a statement, so that it has done nothing."""
+    return isinstance(error, PgschedError) and not isinstance(error, DatabaseUnreachable)

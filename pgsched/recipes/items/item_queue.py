@@ -228,8 +228,9 @@ class ItemLoop:
     def __next__(self) -> Item:
         """Consume the item before, and get the next one. Raises LeaseLost where the item before was lost."""
         last, self._item = self._item, None
-        if last is not None and last.is_open:
-            last.consume()
+        if last is not None:
+            with last:  # consumes it; where that fails, it goes back
+                pass
         with contextlib.suppress(TimeoutError):
             self._item = self._queue.get()
         if self._item is None:
@@ -239,8 +240,9 @@ class ItemLoop:
     async def __anext__(self) -> Item:
         """Consume the item before, and get the next one: the asyncio form of `__next__`."""
         last, self._item = self._item, None
-        if last is not None and last.is_open:
-            await last.consume_async()
+        if last is not None:
+            async with last:
+                pass
         with contextlib.suppress(TimeoutError):
             self._item = await self._queue.get_async()
         if self._item is None:

@@ -1,6 +1,7 @@
 """Calls of this process that wait for an item: of one queue and session, only the first of them asks the database.
 
-Invariant: a call that leaves wakes the next one. So whatever was told to the first call is not lost.
+Invariants: a call that leaves wakes the next one. So whatever was told to the first call is not lost. A token is used
+no more after a statement with it whose outcome is unknown. What that has got, or may still get, is given back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID, uuid4
 
 from pgsched.db.queries.recipes import items
 from pgsched.recipes.sessions.places import CallWaker, Place
@@ -52,15 +54,17 @@ class Line:
 
 
 class Waiting(Place):
-    """What one call has got, or waits for: a place that hangs on a session. Its token is that of the items.
+    """What one call has got, or waits for: a place that hangs on a session.
 
-    `given_up`: the call has ended, though its statement may go on in a thread.
+    `item_token`: the token of the items in the database. `given_up`: the call has ended, though its statement may go on
+    in a thread.
     """
 
     def __init__(self, session: Session, line: Line, name: str, wake: Callable[[], None]) -> None:
         super().__init__(session, name, CallWaker(wake))
         self._line = line
         self._looks = 0
+        self.item_token = uuid4()
         self.given_up = False
         line.join(self)
 
@@ -90,7 +94,52 @@ class Waiting(Place):
         """Wait no longer; the items that it has got stay."""
         self._line.leave(self)
 
+    def change_token(self) -> Place:
+        """Take another token; return what is to be given back of the one before, whose statement may go on."""
+        late = LateItems(self.session, self._line, self.name, self.item_token)
+        self.item_token = uuid4()
+        return late
+
     def leave(self, conn: Any) -> None:
         """Wait no longer, and give back what was got."""
-        items.leave(conn, self.name, self.token, self.session.token)
-        self._line.hint()  # another call may have begun to wait meanwhile
+        give_back(conn, self, self.item_token, self._line)
+
+
+class LateItems(Place):
+    """What a statement has got whose outcome is unknown, or may still get: the server may go on with it."""
+
+    def __init__(self, session: Session, line: Line, name: str, item_token: UUID) -> None:
+        super().__init__(session, name, CallWaker(line.hint))
+        self._line, self._item_token = line, item_token
+        self.open_calls = 1  # so it is given back more than once
+
+    def leave(self, conn: Any) -> None:
+        """Give back what was got."""
+        give_back(conn, self, self._item_token, self._line)
+
+
+class LeftItem(Place):
+    """An item whose caller could neither consume it nor give it back. `call`: gives it back."""
+
+    def __init__(self, place: Place, call: Callable[[Any], object]) -> None:
+        super().__init__(place.session, place.name, CallWaker(never))
+        self._call = call
+
+    @property
+    def may_be_there(self) -> bool:
+        """Whether there may be something to be given back: always."""
+        return True
+
+    def leave(self, conn: Any) -> None:
+        """Give it back."""
+        self._call(conn)
+
+
+def never() -> None:
+    """Wake nobody."""
+
+
+def give_back(conn: Any, place: Place, item_token: UUID, line: Line) -> None:
+    """Give back what was got with a token."""
+    items.leave(conn, place.name, item_token, place.session.token)
+    line.hint()  # the session waits no longer: another call may have begun to wait meanwhile

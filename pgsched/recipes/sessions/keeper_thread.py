@@ -14,6 +14,7 @@ from typing import Any
 from pgsched.db.connection.bounded import expect
 from pgsched.db.connection.connect import Connection, DatabaseError, connect
 from pgsched.db.connection.failures import back_off_s
+from pgsched.db.connection.forks import open_unshared
 from pgsched.db.connection.notifications import Bell, listen_to
 from pgsched.db.connection.transaction_pooling import is_shared
 from pgsched.errors import PgschedError
@@ -91,8 +92,7 @@ class KeeperThread:
         try:
             while not self._is_over():
                 try:
-                    self._conns = [self._connect("leases")]
-                    self._serve(self._conns[0])
+                    self._serve(self._connect("leases"))
                 except (DatabaseError, PgschedError) as error:
                     self._pause_after(error)
                 finally:
@@ -106,8 +106,16 @@ class KeeperThread:
                 self._bell.close()
 
     def _connect(self, purpose: str) -> Connection[Any]:
+        """Open one more connection, of which no child process has a copy."""
         settings = {"lock_timeout": LOCK_TIMEOUT}
-        return connect(self._dsn, purpose=purpose, timeout_s=STATEMENT_S, settings=settings)
+        place = len(self._conns)
+
+        def keep(conn: Connection[Any]) -> None:
+            self._conns[place:] = [conn]
+
+        return open_unshared(
+            lambda: connect(self._dsn, purpose=purpose, timeout_s=STATEMENT_S, settings=settings), keep
+        )
 
     def _disconnect(self, keep: int = 0) -> None:
         """Close all connections but the first `keep`."""
@@ -182,10 +190,10 @@ class KeeperThread:
     def _listen(self, channels: Iterable[str]) -> None:
         """Listen to these channels by a new connection: one that hears something would answer late."""
         self._disconnect(keep=1)
-        self._conns.append(self._connect("hints"))
-        self._bell.attach(self._conns[-1])
+        conn = self._connect("hints")
+        self._bell.attach(conn)
         for channel in sorted(channels):
-            listen_to(self._conns[-1], channel)
+            listen_to(conn, channel)
 
     def _hear(self, sessions: Iterable[Session]) -> None:
         """Note which places the notifications name that have come."""

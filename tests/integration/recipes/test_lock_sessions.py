@@ -235,26 +235,39 @@ say('released')
         assert said(process) == "released"
 
 
-def test_a_child_does_not_keep_its_parent_s_connection_open(dsn: str, app: App, db: Db) -> None:
+CONNECTING = """
+from pgsched.recipes.sessions import keeper_thread
+connect, opened, forked = keeper_thread.connect, threading.Event(), threading.Event()
+def connect_slowly(*args, **more):
+    conn = connect(*args, **more)
+    opened.set()
+    forked.wait()
+    return conn
+keeper_thread.connect = connect_slowly
+"""
+
+
+@pytest.mark.parametrize("begin", ["", CONNECTING], ids=["connected", "while it connects"])
+def test_a_child_does_not_keep_its_parent_s_connection_open(begin: str, dsn: str, db: Db) -> None:
     """Otherwise the server would not see that the parent was killed."""
     text = """
-lock = app.lock('a', ttl=2).acquire()
-reader, writer = os.pipe()
+lock = app.lock('a', ttl=60).acquire()
+if forked: opened.wait()
 child = os.fork()
 if not child:
-    os.write(writer, b'x')
-    time.sleep(60)
-os.read(reader, 1)
+    time.sleep(600)
+if forked: forked.set()
 say(child)
-time.sleep(60)
+time.sleep(600)
 """
-    with running(dsn, text) as process:
+    with running(dsn, (begin or "forked = None") + text) as process:
         child = int(said(process))
+        own = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name"
         try:
-            wait_until(lambda: value(db, KEEPERS) == 1, 10)
+            wait_until(lambda: value(db, f"{own} LIKE 'pgsched hints%' AND query LIKE 'LISTEN%'"), 30, "it to listen")
             process.kill()
             process.wait()
-            wait_until(lambda: value(db, KEEPERS) == 0, 10, "the server to end the parent's session")
+            wait_until(lambda: value(db, f"{own} ~ '^pgsched (leases|hints) '") == 0, 10, "the end of its connections")
         finally:
             os.kill(child, signal.SIGKILL)
 

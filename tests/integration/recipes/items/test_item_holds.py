@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from pgsched import App, InputError, LeaseLost
+from pgsched import App, DatabaseUnreachable, InputError, LeaseLost
+from pgsched.chaos.site.proxy import Proxy
 from pgsched.recipes.items.item_queue import ItemQueue
 from tests.support.logins import one
 from tests.support.recipes.items import end_sessions, values
@@ -69,6 +70,33 @@ def test_an_item_is_handed_out_again_when_the_session_of_its_holder_has_ended(
         held.consume()
     again.consume()
     assert values(other, 1) == ["b"]
+
+
+@pytest.mark.parametrize("how", ["block ends", "block fails", "loop goes on"])
+def test_an_item_of_which_the_database_could_not_be_told_goes_back_later(how: str, dsn: str, other: ItemQueue) -> None:
+    other.put("a")
+    with Proxy(dsn) as proxy:
+        far = App("far", dsn=proxy.dsn)
+        queue = far.item_queue("orders", hold=3600)
+        item = queue.get(0)
+
+        def cut() -> None:
+            proxy.refuse()
+            proxy.cut()
+
+        with pytest.raises(ValueError if how == "block fails" else DatabaseUnreachable):
+            if how == "loop goes on":
+                item.give_back()
+                for _ in queue:
+                    cut()
+            with item:
+                cut()
+                if how == "block fails":
+                    raise ValueError("no luck")
+        proxy.heal()
+        again = other.get(60)
+        assert (again.value, again.attempt) == ("a", 2 if how == "block fails" else 1)
+        far.close()
 
 
 def test_a_holder_whose_time_is_over_does_not_consume(queue: ItemQueue, db: psycopg.Connection) -> None:

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgsched import App
+from pgsched.chaos.site.proxy import Proxy
 from tests.support.logins import one
 from tests.support.paths import ROOT
 from tests.support.recipes.item_consumer import LEDGER
@@ -106,3 +107,39 @@ def test_two_consumers_at_once_get_different_items(app: App, dsn: str) -> None:
         which.close()
     assert sorted(chain.from_iterable(got)) == list(range(300))
     assert all(part == sorted(part) for part in got)
+
+
+# whoever gets the first item waits until the test lets go, and commits then
+HOLD_UP = """
+CREATE FUNCTION hold_up() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7) WHERE NEW.value = '1' AND NEW.session IS NOT NULL;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER hold_up AFTER UPDATE ON pgsched.items FOR EACH ROW EXECUTE FUNCTION hold_up();
+"""
+HELD_UP = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_what_a_call_gets_after_its_connection_was_cut_is_given_back(
+    app: App, dsn: str, db: psycopg.Connection
+) -> None:
+    """The call is repeated and gets the second item. Then the server commits the first call."""
+    db.execute(HOLD_UP.encode())
+    app.item_queue("race").put_many([0, 1, 2])
+    with Proxy(dsn) as proxy, ThreadPoolExecutor(1) as thread:
+        far = App("far", dsn=proxy.dsn)
+        queue = far.item_queue("race", hold=3600)
+        queue.get(0).consume()
+        one(db, "SELECT pg_advisory_lock(7)::text")
+        getting = thread.submit(queue.get, 60)
+        wait_until(lambda: one(db, HELD_UP) == 1, 30, "the call to be held up")
+        proxy.cut()
+        second = getting.result(30)
+        assert second.value == 2
+        assert one(db, "SELECT pg_advisory_unlock(7)")
+        with queue.get(60) as first:
+            assert (first.value, first.attempt) == (1, 1)
+        second.consume()
+        assert queue.count() == 0
+        far.close()

@@ -1,0 +1,110 @@
+"""The ledger of a race: what processes did, and what became of locks, items, keys and sessions, in one order.
+
+Processes write what they do. Triggers write what the database does, in the transactions that do it. One sequence
+numbers all of it. So of two transactions that cannot overlap, all numbers of the later one are higher.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import psycopg
+
+Db = psycopg.Connection[Any]
+AWAY = (psycopg.OperationalError, psycopg.InterfaceError)  # the connection is cut, or the server is restarted
+
+TABLES = """
+CREATE SCHEMA race;
+CREATE SEQUENCE race.seq;
+CREATE TABLE race.over (what text PRIMARY KEY);
+-- locks: what holders wrote in transactions that assert the grant (expired: its lease was over before); and the grants
+CREATE TABLE race.writes (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, lock text, fence bigint, mode text,
+    hold uuid, what text, pid integer, expired boolean);
+CREATE TABLE race.grants (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, lock text, fence bigint, mode text,
+    what text);
+-- sessions that were ended, and until when their lease went
+CREATE TABLE race.ends (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, name text, ended_at timestamptz,
+    lease_until timestamptz);
+-- items: what producers put (sure: it is there), what consumers consumed in the same transaction, and each change
+CREATE TABLE race.puts (key text PRIMARY KEY, sure boolean);
+CREATE TABLE race.consumed (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, item bigint, key text, pid integer);
+CREATE TABLE race.changes_of_items (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, item bigint, key text,
+    what text, session bigint, token uuid, error text, has_ended boolean, holder text);
+-- watches: each change under a root, and what watchers saw
+CREATE TABLE race.changes (version bigint PRIMARY KEY, key text, value jsonb);
+CREATE TABLE race.seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, watcher text, version bigint, key text,
+    kind text, value jsonb, UNIQUE (watcher, version));
+
+CREATE FUNCTION race.note_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' AND NEW.fence IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.fence IS NULL) THEN
+        INSERT INTO race.grants (lock, fence, mode, what) VALUES (NEW.lock, NEW.fence, NEW.mode, 'granted');
+    ELSIF TG_OP = 'DELETE' AND OLD.fence IS NOT NULL THEN
+        INSERT INTO race.grants (lock, fence, mode, what) VALUES (OLD.lock, OLD.fence, OLD.mode, 'gone');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER race AFTER INSERT OR UPDATE OR DELETE ON pgsched.lock_places
+    FOR EACH ROW EXECUTE FUNCTION race.note_grant();
+
+CREATE FUNCTION race.note_end() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO race.ends (name, ended_at, lease_until) VALUES (NEW.name, NEW.ended_at, OLD.lease_until);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER race AFTER UPDATE ON pgsched.sessions FOR EACH ROW
+    WHEN (OLD.ended_at IS NULL AND NEW.ended_at IS NOT NULL) EXECUTE FUNCTION race.note_end();
+
+CREATE FUNCTION race.note_item() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO race.changes_of_items (item, key, what) VALUES (NEW.id, NEW.value #>> '{}', 'put');
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO race.changes_of_items (item, key, what, session, token, holder)
+        VALUES (OLD.id, OLD.value #>> '{}', 'deleted', OLD.session, OLD.token, (
+            SELECT s.name FROM pgsched.sessions s WHERE s.id = OLD.session));
+    ELSIF NEW.session IS NULL AND OLD.session IS NOT NULL THEN
+        INSERT INTO race.changes_of_items (item, key, what, session, token, error, has_ended)
+        VALUES (NEW.id, NEW.value #>> '{}', 'freed', OLD.session, OLD.token, NEW.error, NOT EXISTS (
+            SELECT FROM pgsched.sessions s WHERE s.id = OLD.session AND s.ended_at IS NULL));
+    ELSIF NEW.session IS NOT NULL THEN
+        INSERT INTO race.changes_of_items (item, key, what, session, token)
+        VALUES (NEW.id, NEW.value #>> '{}', 'held', NEW.session, NEW.token);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER race AFTER INSERT OR UPDATE OR DELETE ON pgsched.items FOR EACH ROW EXECUTE FUNCTION race.note_item();
+
+CREATE FUNCTION race.note_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO race.changes VALUES (NEW.version, NEW.key, NEW.value);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER race AFTER INSERT ON pgsched.store_changes FOR EACH ROW EXECUTE FUNCTION race.note_change();
+"""
+
+
+class Ledger:
+    """A connection to the ledger, opened again after it was cut."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._conn: Db | None = None
+
+    @property
+    def conn(self) -> Db:
+        """Return the connection, which commits each statement. Raises OperationalError while the server is away."""
+        if self._conn is None or self._conn.closed or self._conn.broken:
+            self._conn = psycopg.connect(
+                self._dsn, autocommit=True, prepare_threshold=None, application_name="race ledger", connect_timeout=5
+            )
+        return self._conn
+
+    def is_over(self, what: str) -> bool:
+        """Return whether the test has ended this part of the race; False while the server is away."""
+        try:
+            return self.conn.execute("SELECT FROM race.over WHERE what = %s", [what]).rowcount > 0
+        except AWAY:
+            time.sleep(0.1)
+            return False
