@@ -33,6 +33,7 @@ class BarrierMember:
         self.key = f"{self._state_key}/{self._token.hex}"
         self.standing = Standing(None, False)
         self._place: BoundKey | None = None
+        self._may_come_late = False  # the answer to a call was lost
 
     # ---- what it asks the database
 
@@ -45,13 +46,13 @@ class BarrierMember:
         """Give up waiting; return False where it has opened with this member inside."""
         withdrawn = store.withdraw_from_barrier(conn, self._name, self._token)
         if withdrawn:
-            self.drop()
+            self.drop(give_back=self._may_come_late)
         return withdrawn
 
     def leave(self, conn: Any) -> bool:
         """Leave; return whether all members of the round have left."""
         is_over = store.leave_barrier(conn, self._name, self._token, self.standing.round or 0)
-        self.drop()
+        self.drop(give_back=self._may_come_late)
         return is_over
 
     # ---- its session
@@ -60,6 +61,7 @@ class BarrierMember:
         """Take the database's answer to `enter`."""
         self.drop()  # that of a session that was lost
         self._place, self.standing = place, standing
+        self._may_come_late = self._may_come_late or place.open_calls > 0
         if standing.round is None:
             self.drop()
 

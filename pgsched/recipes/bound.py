@@ -1,7 +1,7 @@
 """Keys of the store that are bound to a session of this process: members of parties and barriers, and keys of `app.kv`.
 
 Invariant: nothing stays behind of a call that was cancelled or failed. A member's key is deleted, by the keeper's
-thread if the caller cannot.
+thread if the caller cannot; also one that a call writes late, whose answer was lost.
 """
 
 from __future__ import annotations
@@ -106,9 +106,15 @@ def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
     """Return the call with the token of the session."""
 
     def send(conn: Any) -> T:
-        place.open_calls = 1  # until there is an answer
-        result = call(conn, place.session.token)
-        place.open_calls, place.written = 0, True
+        place.open_calls += 1  # until there is an answer
+        try:
+            result = call(conn, place.session.token)
+        except PgschedError as error:
+            if not isinstance(error, DatabaseUnreachable):
+                place.open_calls -= 1
+            raise
+        place.open_calls -= 1
+        place.written = True
         if place.dropped:  # the caller was cancelled, and the key deleted before it was there
             place.leave(conn)
         return result

@@ -137,7 +137,8 @@ class Party:
         except BaseException:
             self._binder.keeper.remove(place, give_back=True)
             raise
-        self._binder.keeper.remove(place, give_back=False)
+        place.written = False
+        self._binder.keeper.remove(place, give_back=place.may_be_there)
 
     def _members_of(self, entries: Entries) -> list[Member]:
         return [

@@ -16,6 +16,7 @@ from tests.support.server import PrivateCluster
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+HOW = ("thread", "tasks", "thread", "thread", "tasks", "sql", "tasks", "sql")  # the first three are never hurt
 HOLDS = "SELECT count(DISTINCT (lock, fence)) FROM race.writes"
 LEFT = "SELECT count(*) FROM pgsched.lock_places"
 
@@ -29,9 +30,9 @@ def test_only_holders_write_and_everybody_gets_its_turn(
     kinds: list[str], pooled: bool, private_cluster: PrivateCluster, tmp_path: Path
 ) -> None:
     with racing(private_cluster, tmp_path, pooled=pooled) as race:
-        for n in range(8):
+        for n, how in enumerate(HOW):
             lasting = n < 3
-            race.start("contender", str(LONG_S if lasting else SHORT_S), *kinds, lasting=lasting)
+            race.start("contender", str(LONG_S if lasting else SHORT_S), how, *kinds, lasting=lasting)
         race.hurt(lambda: race.count(HOLDS), 15, rounds=2 if pooled else 3)
         race.finish("contending")
         print(f"{race.count(HOLDS)} holds; killed: {race.killed}")

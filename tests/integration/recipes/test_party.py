@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from pgsched import App
+from pgsched.chaos.site.proxy import Proxy
 from pgsched.errors import InputError, LeaseLost
 from pgsched.recipes.party import Party
-from tests.support.recipes.bound_keys import Db, cut_connections, number, open_session, put_bound
+from tests.support.recipes.bound_keys import (
+    Db,
+    change_function,
+    cut_connections,
+    number,
+    open_session,
+    put_bound,
+)
 from tests.support.waiting import wait_until
 
 
@@ -123,3 +132,23 @@ def test_a_party_in_asyncio(app: App) -> None:
         assert await party.members_async() == []
 
     asyncio.run(main())
+
+
+def test_a_member_whose_call_was_cut_does_not_come_back_when_it_has_left(app: App, dsn: str, db: Db) -> None:
+    """The call is repeated. Only after the member has left, the server does the first call."""
+    guard = "PERFORM pgsched.check_value(value);"
+    first_waits = "PERFORM pg_advisory_xact_lock_shared(7) WHERE pg_try_advisory_xact_lock(8);"
+    change_function(db, "kv_put", guard, guard + first_waits)
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with Proxy(dsn) as proxy, ThreadPoolExecutor(1) as thread:
+        far = App("far", dsn=proxy.dsn)
+        db.execute("SELECT pg_advisory_lock(7)")
+        joining = thread.submit(far.party("p", ttl=3600).join)
+        wait_until(lambda: number(db, waiting) == 1, 30, "the call to be held up")
+        proxy.cut()
+        joining.result(30).leave()
+        db.execute("SELECT pg_advisory_unlock(7)")
+        written = "SELECT count(*) FROM pgsched.store_changes WHERE value IS NOT NULL"
+        wait_until(lambda: number(db, written) == 2, 30, "the late call")
+        wait_until(lambda: app.party("p").members() == [], 60, "what it has written to be deleted")
+        far.close()

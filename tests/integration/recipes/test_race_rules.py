@@ -103,9 +103,7 @@ CONSUMED = "INSERT INTO race.consumed (seq, item, pid, key) VALUES (%s, %s, %s, 
         (STORY, [(5, 1, 12)], ["an item was consumed by another than its holder"]),
     ],
 )
-def test_what_is_wrong_with_items_is_found(
-    db: Db, story: list[Row], consumed: list[Row], expected: list[str]
-) -> None:
+def test_what_is_wrong_with_items_is_found(db: Db, story: list[Row], consumed: list[Row], expected: list[str]) -> None:
     db.execute("INSERT INTO race.puts VALUES ('a', true), ('maybe', false)")
     fill(db, [(ITEM, row) for row in story] + [(CONSUMED, row) for row in consumed])
     assert rules(find(db, OF_ITEMS)) == expected

@@ -6,6 +6,7 @@ numbers all of it. So of two transactions that cannot overlap, all numbers of th
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -85,6 +86,11 @@ CREATE TRIGGER race AFTER INSERT ON pgsched.store_changes FOR EACH ROW EXECUTE F
 """
 
 
+def own_name() -> str:
+    """Return a name for connections that ends with the process id, as those of sessions do."""
+    return f"race ledger:{os.getpid()}"
+
+
 class Ledger:
     """A connection to the ledger, opened again after it was cut."""
 
@@ -97,7 +103,7 @@ class Ledger:
         """Return the connection, which commits each statement. Raises OperationalError while the server is away."""
         if self._conn is None or self._conn.closed or self._conn.broken:
             self._conn = psycopg.connect(
-                self._dsn, autocommit=True, prepare_threshold=None, application_name="race ledger", connect_timeout=5
+                self._dsn, autocommit=True, prepare_threshold=None, application_name=own_name()
             )
         return self._conn
 

@@ -22,7 +22,6 @@ import psycopg
 import pytest
 
 from pgsched.chaos.fleet import Member
-from pgsched.db.connection import routes
 from pgsched.db.schema.migrate import upgrade
 from pgsched.execute.subprocess.child import DIE_WITH
 from tests.support.bouncer import BINARY, Bouncer, bouncing
@@ -80,7 +79,7 @@ class Race:
         """Start a process of a module beside this one; it gets the DSN, a seed and these arguments."""
         log = self.folder / f"{module}-{len(self.runners)}.log"
         dsn = self.cluster.dsn if self.bouncer is None else self.bouncer.dsn
-        seed = str(2 * self.dice.randrange(100_000) + len(self.runners) % 2)
+        seed = str(self.dice.randrange(1_000_000))
         command = [sys.executable, "-m", f"tests.support.recipes.race.{module}", dsn, seed, *args]
         env = {name: value for name, value in os.environ.items() if not name.startswith("PGSCHED_")}
         us = os.getpid()
@@ -197,12 +196,12 @@ class Race:
             f"{one.log.name}: exit {one.process.returncode}: {one.last_line}" for one in ended if one.process.returncode
         ]
 
-    def finish(self, what: str, module: str = "", within_s: float = PATIENCE_S) -> None:
-        """Let a part of the race end, and wait until its processes have ended."""
+    def finish(self, what: str) -> None:
+        """Let the last part of the race end, and wait until all processes have ended."""
         self.ask("INSERT INTO race.over VALUES (%s) RETURNING what", what)
-        some = [one.member for one in self.living() if one.module == module or not module]
+        some = [one.member for one in self.living()]
         with self.saying_where():
-            wait_until(lambda: not any(one.alive for one in some) or self.failed(), within_s, f"the end of {what}")
+            wait_until(lambda: not any(one.alive for one in some) or self.failed(), PATIENCE_S, f"the end of {what}")
         assert self.failed() == []
 
     @contextlib.contextmanager
@@ -211,10 +210,12 @@ class Race:
         try:
             yield
         except BaseException:
-            for one in self.living():
-                if one.member.alive:
-                    one.member.signal(signal.SIGUSR1)
-            time.sleep(1)
+            asked = [one.member for one in self.living() if one.member.alive]
+            for one in asked:
+                one.signal(signal.SIGUSR1)
+            until = time.monotonic() + 5
+            while not all(one.logged("most recent call first") for one in asked) and time.monotonic() < until:
+                time.sleep(0.02)
             raise
 
     def end(self) -> None:
@@ -243,7 +244,6 @@ def racing(cluster: PrivateCluster, folder: Path, *, pooled: bool) -> Iterator[R
         opened.callback(race.end)
         race.db.execute(TABLES.encode())
         if pooled:
-            routes.known.clear()
             settings = {"server_login_retry": 1, "default_pool_size": 60}
             race.bouncer = opened.enter_context(bouncing(cluster.dsn, **settings))
         yield race
