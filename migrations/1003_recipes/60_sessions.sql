@@ -136,17 +136,24 @@ BEGIN
 END $$;
 
 -- Deletes a session that has nothing any more. If somebody binds something to it just now, who has locked its row, it stays
--- until its time is over.
+-- until its time is over. One that has something is not locked: who breaks its lock notes that for it (lock_losses), and
+-- would wait.
 CREATE FUNCTION pgsched.session_drop(session bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN
-        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
-            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
-            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    IF pgsched.session_has_nothing(session) THEN
+        PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session AND pgsched.session_has_nothing(session);
+        END IF;
     END IF;
 END $$;
+
+CREATE FUNCTION pgsched.session_has_nothing(session bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
+        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
+$$;
 
 -- Takes the places of these sessions, which have ended, out of their lines, and serves the lines; at most 1,000 lines. Never
 -- waits: a line whose row is locked is left for the next time.

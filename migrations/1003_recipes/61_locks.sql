@@ -218,21 +218,24 @@ BEGIN
     END IF;
     PERFORM pgsched.check_name('lock', name, l.owner);
     checked := l.owner;
-    IF session IS NULL THEN
-        PERFORM pgsched.session_open(token, ttl);
+    IF session IS NOT NULL THEN
+        PERFORM pgsched.own_session(session);
     END IF;
-    s := pgsched.own_session(coalesce(session, token));
     PERFORM pgsched.commit_durably();
 
     -- the row of the lock: what is in line is read only when it is locked
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
     l := pgsched.lock_take_row(name, capacity, kind);
-    PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);
     END IF;
+    IF session IS NULL THEN
+        -- when the line is locked: it may lock other lines, and who has locked one must not wait for another
+        PERFORM pgsched.session_open(token, ttl);
+    END IF;
+    PERFORM set_config('lock_timeout', patience, true);
     -- the session may have ended meanwhile; from now on its row stays until this transaction ends
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token) FOR KEY SHARE;
     IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
         PERFORM pgsched.raise_session_ended();
     END IF;

@@ -469,10 +469,11 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pgsched.commit_durably();
-    UPDATE pgsched.item_consumers c SET waiting_since = NULL
-    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
+    -- items first: who consumes one locks it, and then the row of the consumer
     PERFORM pgsched.item_give_back(i.id, i.token) FROM pgsched.items i
     WHERE i.queue = left_queue AND i.session = leaver AND i.token = item_leave.token;
+    UPDATE pgsched.item_consumers c SET waiting_since = NULL
+    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
     -- it may have been told of an item that it will not get
     PERFORM pgsched.item_tell_of_rest(left_queue);
 END $$;
