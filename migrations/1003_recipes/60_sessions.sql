@@ -60,7 +60,7 @@ BEGIN
 END $$;
 
 -- Opens a session, or renews the one with this token: a caller that got no answer asks again. Refused where it has ended.
--- A role may have 10,000 at a time.
+-- A role may have 10,000 at a time. Each fiftieth one looks for those of the role that have ended.
 CREATE FUNCTION pgsched.session_open(token uuid, ttl interval DEFAULT '30 s', name text DEFAULT NULL,
     OUT id bigint, OUT lease_until timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -77,15 +77,17 @@ BEGIN
     PERFORM pgsched.commit_durably();
     SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
     IF s.id IS NULL THEN
-        PERFORM pgsched.sweep_sessions(20, pgsched.caller());
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.sessions o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
-            PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
-        END IF;
         INSERT INTO pgsched.sessions AS o (token, name, owner, ttl, lease_until)
         VALUES (session_open.token, coalesce(session_open.name, nullif(current_setting('application_name'), ''), 'unnamed'),
                 pgsched.caller(), session_open.ttl, clock_timestamp() + session_open.ttl)
         ON CONFLICT DO NOTHING RETURNING o.id, o.lease_until INTO id, lease_until;
         IF id IS NOT NULL THEN
+            IF id % 50 = 0 OR NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                PERFORM pgsched.sweep_sessions(100, pgsched.caller());
+                IF NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                    PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
+                END IF;
+            END IF;
             RETURN;
         END IF;
         SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
