@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from pgsched.app.declarations import integer
 from pgsched.db.connection.failures import back_off_s
+from pgsched.db.connection.json_values import parse_json
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
@@ -42,7 +43,7 @@ class Change:
     `kind`: `put`, `deleted`, or `skipped`. Of skipped changes only the newest state can be read: read it with
     `app.kv.list`. The changes that follow are those after `version`; some of them may be in that list already.
     `version`: grows by 1 with each change under the same first element of keys. `key`: of skipped changes the prefix.
-    `value`: None unless it was put.
+    `value`: None unless it was put; a text that says so where Python cannot read the JSON.
     """
 
     version: int
@@ -211,7 +212,7 @@ class Watch:
             return Change(item.version, self._watcher.prefix, "skipped")
         if item.value is None:
             return Change(item.version, item.key, "deleted", None, item.changed_at)
-        return Change(item.version, item.key, "put", store.json_value_of(item.value), item.changed_at)
+        return Change(item.version, item.key, "put", parse_json(item.value), item.changed_at)
 
     def _until(self) -> float | None:
         return None if self._timeout_s is None else now() + self._timeout_s
