@@ -41,7 +41,8 @@ BEGIN
     IF prefix IS NULL OR length(prefix) NOT BETWEEN 1 AND 200 THEN
         PERFORM pgsched.raise_bad_value('prefix: expected 1 to 200 characters', 'name_grants');
     ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
-        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"', role), 'name_grants');
+        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"%s', role,
+            pgsched.did_you_mean(role, ARRAY(SELECT r.rolname::text FROM pg_roles r))), 'name_grants');
     END IF;
     INSERT INTO pgsched.name_grants VALUES (grant_names.prefix, grant_names.role) ON CONFLICT DO NOTHING;
     PERFORM pgsched.note('granted', 'names', grant_names.prefix, jsonb_build_object('role', grant_names.role));
