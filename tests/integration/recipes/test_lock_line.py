@@ -259,6 +259,7 @@ def test_a_line_has_room_for_twenty_thousand(db: Db) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="20000 hold"):
         acquire(db, **WAITS)
     end_leases(db)
+    value(db, "SELECT pgsched.sweep_sessions(1000)")
     for n in range(5):
         granted(db, f"l{n}")
         fill_line(db, f"l{n}", 20_000, session(db))
