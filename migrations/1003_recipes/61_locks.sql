@@ -443,5 +443,5 @@ BEGIN
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
       AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
-    ORDER BY p.place LIMIT least(most, 10000);
+    ORDER BY p.place LIMIT greatest(0, least(most, 10000));
 END $$;
