@@ -37,6 +37,11 @@ class ScheduleError(InputError):
         self.reason = reason
 
 
+# What may have been done where a call got no answer; the text of DatabaseUnreachable ends with it.
+RUN_MADE = "the run may have been made: with an idempotency_key it is safe to repeat"
+CHANGED = "the change may have been made"
+
+
 class DatabaseUnreachable(PgschedError):
     """No server answered, or it refused the login."""
 

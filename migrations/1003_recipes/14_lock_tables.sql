@@ -26,7 +26,8 @@ CREATE TABLE pgsched.locks (
     kind       text NOT NULL DEFAULT 'lock' CHECK (kind IN ('lock', 'election')),
     capacity   integer CHECK (capacity BETWEEN 1 AND 10000),
     last_place bigint NOT NULL DEFAULT 0,
-    used_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    used_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    number     bigint GENERATED ALWAYS AS IDENTITY
 ) WITH (fillfactor = 50);
 CREATE INDEX locks_of_owner ON pgsched.locks (owner);
 
@@ -43,6 +44,7 @@ CREATE TABLE pgsched.lock_places (
     give_up_at timestamptz,
     granted_at timestamptz,
     left_at    timestamptz,
+    number     bigint GENERATED ALWAYS AS IDENTITY,
     PRIMARY KEY (lock, place),
     CHECK ((fence IS NULL) = (granted_at IS NULL))
 ) WITH (fillfactor = 70);
@@ -66,7 +68,18 @@ CREATE TABLE pgsched.name_grants (
     PRIMARY KEY (prefix, role)
 );
 
+-- So that a limit is not counted for each row: see 59_room.sql.
+CREATE TABLE pgsched.role_room (
+    what       text COLLATE "C" NOT NULL,
+    owner      name NOT NULL,
+    counted_at bigint NOT NULL,
+    room_until bigint NOT NULL,
+    PRIMARY KEY (what, owner, counted_at)
+);
+
 COMMENT ON SEQUENCE pgsched.fences IS 'The number of each grant of a lock. Never reset.';
+COMMENT ON SEQUENCE pgsched.locks_number_seq IS 'Of the column number in pgsched.locks.';
+COMMENT ON SEQUENCE pgsched.lock_places_number_seq IS 'Of the column number in pgsched.lock_places.';
 COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases; a process renews its session.';
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';
@@ -77,11 +90,17 @@ COMMENT ON COLUMN pgsched.locks.kind IS 'What those who use it call it. An elect
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
 COMMENT ON COLUMN pgsched.locks.last_place IS 'The last place given in its line.';
 COMMENT ON COLUMN pgsched.locks.used_at IS 'When it was last asked for, given or given back. A name unused for 30 days is deleted.';
+COMMENT ON COLUMN pgsched.locks.number IS 'It rises with each name that anybody adds: see pgsched.role_room.';
 COMMENT ON TABLE pgsched.lock_places IS 'Who holds a lock, and who waits for it, in their order.';
 COMMENT ON COLUMN pgsched.lock_places.token IS 'Chosen by the process: to ask again with it gives the same answer.';
 COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for assert_lock. NULL: it waits.';
 COMMENT ON COLUMN pgsched.lock_places.note IS 'What the process says of itself to whoever reads the line.';
 COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if it still waits. NULL: when its session ends.';
 COMMENT ON COLUMN pgsched.lock_places.left_at IS 'It is held no more. It stays until the transaction ends that asserts it.';
+COMMENT ON COLUMN pgsched.lock_places.number IS 'It rises with each place in any line: see pgsched.role_room.';
 COMMENT ON TABLE pgsched.lock_losses IS 'Grants that somebody took from a session: then it reads which it still has.';
 COMMENT ON TABLE pgsched.name_grants IS 'Who may use names with this prefix. Other names belong to the role that used them first.';
+COMMENT ON TABLE pgsched.role_room IS 'Until when a role may add rows of a table before they are counted again, for its limit.';
+COMMENT ON COLUMN pgsched.role_room.what IS 'The table.';
+COMMENT ON COLUMN pgsched.role_room.counted_at IS 'The number of the row for which they were counted.';
+COMMENT ON COLUMN pgsched.role_room.room_until IS 'No row up to this number is one too many for the role.';

@@ -14,7 +14,8 @@ CREATE TABLE pgsched.store_roots (
     keys          bigint NOT NULL DEFAULT 0,
     look_at       timestamptz,
     watched_until timestamptz NOT NULL DEFAULT clock_timestamp() + interval '1 min',
-    changed_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+    changed_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    number        bigint GENERATED ALWAYS AS IDENTITY
 ) WITH (fillfactor = 50);
 CREATE INDEX store_roots_of_owner ON pgsched.store_roots (owner);
 
@@ -42,6 +43,7 @@ CREATE TABLE pgsched.store_changes (
 );
 
 COMMENT ON SEQUENCE pgsched.store_versions IS 'The highest version that a deleted root had. Never reset.';
+COMMENT ON SEQUENCE pgsched.store_roots_number_seq IS 'Of the column number in pgsched.store_roots.';
 COMMENT ON TABLE pgsched.store_roots IS 'First elements of the keys in pgsched.store; changes under one of them follow one another.';
 COMMENT ON COLUMN pgsched.store_roots.owner IS 'The role that used the root first.';
 COMMENT ON COLUMN pgsched.store_roots.version IS 'The version of the last change under this root.';
@@ -50,6 +52,7 @@ COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under thi
 COMMENT ON COLUMN pgsched.store_roots.look_at IS 'Before this time no session ends, unless it is ended, to which keys under this root are bound.';
 COMMENT ON COLUMN pgsched.store_roots.watched_until IS 'Changes are notified until this time: somebody watches the root.';
 COMMENT ON COLUMN pgsched.store_roots.changed_at IS 'When a key was last changed. A root without keys is deleted after 30 days.';
+COMMENT ON COLUMN pgsched.store_roots.number IS 'It rises with each root that anybody adds: see pgsched.role_room.';
 COMMENT ON TABLE pgsched.store IS 'Small values that programs share.';
 COMMENT ON COLUMN pgsched.store.version IS 'The version of its root when the value was last changed.';
 COMMENT ON COLUMN pgsched.store.revision IS 'How often the key was written, from 1.';

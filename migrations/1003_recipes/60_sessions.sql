@@ -41,7 +41,8 @@ BEGIN
     IF prefix IS NULL OR length(prefix) NOT BETWEEN 1 AND 200 THEN
         PERFORM pgsched.raise_bad_value('prefix: expected 1 to 200 characters', 'name_grants');
     ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
-        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"', role), 'name_grants');
+        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"%s', role,
+            pgsched.did_you_mean(role, ARRAY(SELECT r.rolname::text FROM pg_roles r))), 'name_grants');
     END IF;
     INSERT INTO pgsched.name_grants VALUES (grant_names.prefix, grant_names.role) ON CONFLICT DO NOTHING;
     PERFORM pgsched.note('granted', 'names', grant_names.prefix, jsonb_build_object('role', grant_names.role));
@@ -60,7 +61,7 @@ BEGIN
 END $$;
 
 -- Opens a session, or renews the one with this token: a caller that got no answer asks again. Refused where it has ended.
--- A role may have 10,000 at a time.
+-- A role may have 10,000 at a time. Each fiftieth one looks for those of the role that have ended.
 CREATE FUNCTION pgsched.session_open(token uuid, ttl interval DEFAULT '30 s', name text DEFAULT NULL,
     OUT id bigint, OUT lease_until timestamptz)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -77,15 +78,17 @@ BEGIN
     PERFORM pgsched.commit_durably();
     SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
     IF s.id IS NULL THEN
-        PERFORM pgsched.sweep_sessions(20, pgsched.caller());
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.sessions o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
-            PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
-        END IF;
         INSERT INTO pgsched.sessions AS o (token, name, owner, ttl, lease_until)
         VALUES (session_open.token, coalesce(session_open.name, nullif(current_setting('application_name'), ''), 'unnamed'),
                 pgsched.caller(), session_open.ttl, clock_timestamp() + session_open.ttl)
         ON CONFLICT DO NOTHING RETURNING o.id, o.lease_until INTO id, lease_until;
         IF id IS NOT NULL THEN
+            IF id % 50 = 0 OR NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                PERFORM pgsched.sweep_sessions(100, pgsched.caller());
+                IF NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                    PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
+                END IF;
+            END IF;
             RETURN;
         END IF;
         SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
@@ -136,17 +139,24 @@ BEGIN
 END $$;
 
 -- Deletes a session that has nothing any more. If somebody binds something to it just now, who has locked its row, it stays
--- until its time is over.
+-- until its time is over. One that has something is not locked: who breaks its lock notes that for it (lock_losses), and
+-- would wait.
 CREATE FUNCTION pgsched.session_drop(session bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN
-        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
-            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
-            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    IF pgsched.session_has_nothing(session) THEN
+        PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session AND pgsched.session_has_nothing(session);
+        END IF;
     END IF;
 END $$;
+
+CREATE FUNCTION pgsched.session_has_nothing(session bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
+        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
+$$;
 
 -- Takes the places of these sessions, which have ended, out of their lines, and serves the lines; at most 1,000 lines. Never
 -- waits: a line whose row is locked is left for the next time.

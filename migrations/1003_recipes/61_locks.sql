@@ -112,18 +112,19 @@ CREATE FUNCTION pgsched.lock_take_row(name text, capacity integer, kind text) RE
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     l pgsched.locks;
+    number bigint;
 BEGIN
     LOOP
         UPDATE pgsched.locks k SET used_at = clock_timestamp(), kind = coalesce(lock_take_row.kind, k.kind)
         WHERE k.name = lock_take_row.name RETURNING * INTO l;
         EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
+        INSERT INTO pgsched.locks AS k (name, owner, capacity) VALUES (lock_take_row.name, pgsched.caller(), lock_take_row.capacity)
+        ON CONFLICT DO NOTHING RETURNING k.number INTO number;
+        IF number IS NOT NULL AND NOT pgsched.has_room('locks', pgsched.caller(), number, 100000)
             AND NOT pgsched.forget_names(pgsched.caller()) THEN
             PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks that were used within an hour, and may'
                 ' have no more', pgsched.caller()), 'locks');
         END IF;
-        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_take_row.name, pgsched.caller(), lock_take_row.capacity)
-        ON CONFLICT DO NOTHING;
     END LOOP;
     RETURN l;
 END $$;
@@ -143,21 +144,23 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- Refuses a place in a line that has 20,000, or one for a role that has 100,000 in all lines. They are counted for each
--- hundredth place of a line only, from the first one on; a refused call takes no place, so that the next one is counted too.
-CREATE FUNCTION pgsched.check_room(l pgsched.locks, owner name) RETURNS void
+-- Refuses a place that was just added to a line that had 20,000, or for a role that had 100,000 in all lines. Those of a line are
+-- counted for each hundredth place only; a refused call takes no place, so that the next one is counted too.
+CREATE FUNCTION pgsched.check_room(l pgsched.locks, owner name, number bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF NOT pgsched.has_room('lock_places', owner, number, 100000) THEN
+        PERFORM pgsched.sweep_sessions(100, owner);
+        IF NOT pgsched.has_room('lock_places', owner, number, 100000) THEN
+            PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
+        END IF;
+    END IF;
     IF l.last_place % 100 <> 1 THEN
         RETURN;
     END IF;
     -- below: conditions with queries cost their start, also where they are not reached
-    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
+    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001 THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
-    END IF;
-    IF (SELECT count(*) FROM (
-        SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
-        PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
     END IF;
 END $$;
 
@@ -219,24 +222,23 @@ BEGIN
     PERFORM pgsched.check_name('lock', name, l.owner);
     checked := l.owner;
     IF session IS NOT NULL THEN
-        s := pgsched.own_session(session);
+        PERFORM pgsched.own_session(session);
     END IF;
     PERFORM pgsched.commit_durably();
 
     -- the row of the lock: what is in line is read only when it is locked
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
     l := pgsched.lock_take_row(name, capacity, kind);
-    PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);
     END IF;
-    -- not before: this sweeps sessions and locks rows of other lines, and whoever waits for a line must have locked none
     IF session IS NULL THEN
+        -- when the line is locked: it may lock other lines, and who has locked one must not wait for another
         PERFORM pgsched.session_open(token, ttl);
-        s := pgsched.own_session(token);
     END IF;
+    PERFORM set_config('lock_timeout', patience, true);
     -- the session may have ended meanwhile; from now on its row stays until this transaction ends
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token) FOR KEY SHARE;
     IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
         PERFORM pgsched.raise_session_ended();
     END IF;
@@ -261,13 +263,13 @@ BEGIN
         END IF;
         UPDATE pgsched.locks k SET last_place = k.last_place + 1, capacity = lock_acquire.capacity
         WHERE k.name = lock_acquire.name RETURNING * INTO l;
-        PERFORM pgsched.check_room(l, s.owner);
         INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, since, give_up_at, fence, granted_at)
         SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note, c.moment,
             CASE WHEN NOT alone THEN c.moment + wait END,
             CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN c.moment END
         FROM clock_timestamp() AS c(moment)
         RETURNING * INTO mine;
+        PERFORM pgsched.check_room(l, s.owner, mine.number);
     END IF;
     IF mine.fence IS NULL THEN
         PERFORM pgsched.lock_settle(name, CASE WHEN alone IS NOT NULL THEN mine.place END);
@@ -441,5 +443,5 @@ BEGIN
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
       AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
-    ORDER BY p.place LIMIT least(most, 10000);
+    ORDER BY p.place LIMIT greatest(0, least(most, 10000));
 END $$;

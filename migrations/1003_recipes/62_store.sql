@@ -65,17 +65,19 @@ CREATE FUNCTION pgsched.store_lock(root text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r pgsched.store_roots;
+    number bigint;
     highest bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     LOOP
         SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.store_roots o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
+        INSERT INTO pgsched.store_roots AS o (root, owner) VALUES (store_lock.root, pgsched.caller())
+        ON CONFLICT DO NOTHING RETURNING o.number INTO number;
+        IF number IS NOT NULL AND NOT pgsched.has_room('store_roots', pgsched.caller(), number, 10000) THEN
             PERFORM pgsched.raise_bad_value(format('key: role "%s" has 10000 first elements of keys, and may have no more: use'
                 ' keys such as app/name', pgsched.caller()), 'store');
         END IF;
-        INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
         -- a root with this name may have been deleted: the versions of the new one are higher
         SELECT v.last_value INTO highest FROM pgsched.store_versions v;
         UPDATE pgsched.store_roots o SET version = highest, kept_after = highest WHERE o.root = store_lock.root AND o.version = 0 AND highest > 0;

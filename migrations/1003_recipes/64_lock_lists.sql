@@ -35,7 +35,7 @@ BEGIN
       AND (lock_list.kind IS NULL OR l.kind = lock_list.kind) AND (NOT only_used OR f.holders + f.waiting > 0)
       AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
            THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)
-    ORDER BY l.name LIMIT least(most, 10000);
+    ORDER BY l.name LIMIT greatest(0, least(most, 10000));
 END $$;
 
 -- Of the names of locks after this one, the next `most`: deletes those that nobody has used for 30 days, and nobody holds or waits

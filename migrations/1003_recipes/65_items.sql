@@ -3,14 +3,15 @@
 -- Each statement of these functions keeps the plan that is right for a long queue (plan_cache_mode): to plan it again takes
 -- longer than to run it. What is called for each item calls few other functions, for the same reason.
 
--- The queue of this name, for this caller; it is made where it is new. Refuses a name that the caller may not use.
+-- The queue of this name, for this caller; it is made where it is new. Refuses a name that the caller may not use. The caller's
+-- type gives all texts here the collation "C": without another one, no index on names would be used.
 CREATE FUNCTION pgsched.item_queue_of(name text, caller name) RETURNS pgsched.item_queues
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     q pgsched.item_queues;
     problem text;
 BEGIN
-    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name COLLATE "default";
     IF q.owner = caller AND NOT EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(item_queue_of.name, g.prefix)) THEN
         RETURN q;
     END IF;
@@ -21,14 +22,14 @@ BEGIN
     problem := pgsched.bad_text('name', name, 200);
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'item_queues');
-    ELSIF (SELECT count(*) FROM (SELECT FROM pgsched.item_queues o WHERE o.owner = caller LIMIT 100000) few) = 100000 THEN
-        PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 item queues, and may have no more', caller), 'item_queues');
     END IF;
     INSERT INTO pgsched.item_queues AS o (name, owner) VALUES (item_queue_of.name, caller)
     ON CONFLICT DO NOTHING RETURNING * INTO q;
     IF q.id IS NULL THEN
-        SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+        SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name COLLATE "default";
         PERFORM pgsched.check_name('item queue', name, q.owner);
+    ELSIF NOT pgsched.has_room('item_queues', caller, q.id, 100000) THEN
+        PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 item queues, and may have no more', caller), 'item_queues');
     END IF;
     RETURN q;
 END $$;
@@ -469,10 +470,11 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pgsched.commit_durably();
-    UPDATE pgsched.item_consumers c SET waiting_since = NULL
-    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
+    -- items first: who consumes one locks it, and then the row of the consumer
     PERFORM pgsched.item_give_back(i.id, i.token) FROM pgsched.items i
     WHERE i.queue = left_queue AND i.session = leaver AND i.token = item_leave.token;
+    UPDATE pgsched.item_consumers c SET waiting_since = NULL
+    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
     -- it may have been told of an item that it will not get
     PERFORM pgsched.item_tell_of_rest(left_queue);
 END $$;

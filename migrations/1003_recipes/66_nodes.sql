@@ -89,7 +89,7 @@ DECLARE
 BEGIN
     key := concat_ws('/', parent, name);
     PERFORM pgsched.check_key(key || CASE WHEN sequence THEN '0000000000' ELSE '' END);
-    IF strpos(name, '/') > 0 OR name = '' AND NOT sequence OR parent IS NULL AND sequence OR parent ~ '//|/$' THEN
+    IF name IS NULL OR strpos(name, '/') > 0 OR name = '' AND NOT sequence OR parent IS NULL AND sequence OR parent ~ '//|/$' THEN
         PERFORM pgsched.raise_bad_value('name: expected one element of a path, and a parent for a sequence', 'store');
     END IF;
     PERFORM pgsched.check_value(value);

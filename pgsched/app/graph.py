@@ -14,7 +14,7 @@ from pgsched.app.request import Request
 from pgsched.app.task import Task
 from pgsched.db.queries.runs.dependencies import RunCounts, count_runs, count_runs_async
 from pgsched.db.queries.runs.new_graphs import NewRun, enqueue_graph, enqueue_graph_async
-from pgsched.errors import InputError, PgschedError
+from pgsched.errors import RUN_MADE, InputError, PgschedError
 from pgsched.telemetry import tracing
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Graph:
         """
         new = self._begin()
         with tracing.start_send_span([run.values for run in new], batch=True) as sent:
-            ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new))
+            ids = self._app.database.send(self._connection, lambda mine: enqueue_graph(mine, new), maybe=RUN_MADE)
             sent.note_runs(len(ids))
         return self._end(ids)
 
@@ -105,7 +105,10 @@ class Graph:
         new = self._begin()
         with tracing.start_send_span([run.values for run in new], batch=True) as sent:
             ids = await self._app.database.send_async(
-                self._connection, lambda mine: enqueue_graph_async(mine, new), lambda mine: enqueue_graph(mine, new)
+                self._connection,
+                lambda mine: enqueue_graph_async(mine, new),
+                lambda mine: enqueue_graph(mine, new),
+                maybe=RUN_MADE,
             )
             sent.note_runs(len(ids))
         return self._end(ids)

@@ -17,7 +17,7 @@ from pgsched.app.control import refuse_waiting
 from pgsched.core.lifecycle import ENDED_STATES
 from pgsched.core.model import EnqueueResult, RunId, State
 from pgsched.core.run_info import LogLine, RunInfo, RunOutcome
-from pgsched.errors import InputError, RunFailed, RunGone, TaskError
+from pgsched.errors import CHANGED, InputError, RunFailed, RunGone, TaskError
 
 if TYPE_CHECKING:
     from pgsched.app.base import AppBase
@@ -181,22 +181,30 @@ class RunHandle(RunId, Generic[R]):
 
         The state is `running` while the worker stops it. A run that has ended stays as it is.
         """
-        return self._app.database.call(connection, lambda conn: self._app.use_cases.cancel(conn, self, why))
+        return self._app.database.call(
+            connection, lambda conn: self._app.use_cases.cancel(conn, self, why), maybe=CHANGED
+        )
 
     async def cancel_async(self, why: str | None = None, *, connection: AsyncConn | None = None) -> State:
         """Cancel the run, or ask its worker to stop it; return its state after that."""
-        return await self._app.database.call_async(connection, lambda conn: self._app.use_cases.cancel(conn, self, why))
+        return await self._app.database.call_async(
+            connection, lambda conn: self._app.use_cases.cancel(conn, self, why), maybe=CHANGED
+        )
 
     def retry(self, *, now: bool = False, connection: SyncConn | None = None) -> State:
         """Revive the run after it has ended without success; return its state after that.
 
         `now`: start it even if runs that it waited for did not succeed. Raises InputError for a run in another state.
         """
-        return self._app.database.call(connection, lambda conn: self._app.use_cases.retry(conn, self, now))
+        return self._app.database.call(
+            connection, lambda conn: self._app.use_cases.retry(conn, self, now), maybe=CHANGED
+        )
 
     async def retry_async(self, *, now: bool = False, connection: AsyncConn | None = None) -> State:
         """Revive the run after it has ended without success; return its state after that."""
-        return await self._app.database.call_async(connection, lambda conn: self._app.use_cases.retry(conn, self, now))
+        return await self._app.database.call_async(
+            connection, lambda conn: self._app.use_cases.retry(conn, self, now), maybe=CHANGED
+        )
 
     def update(
         self,
@@ -212,7 +220,7 @@ class RunHandle(RunId, Generic[R]):
         value, and for a run that runs or has ended.
         """
         return self._app.database.call(
-            connection, lambda conn: self._app.use_cases.update(conn, self, priority, at, queue)
+            connection, lambda conn: self._app.use_cases.update(conn, self, priority, at, queue), maybe=CHANGED
         )
 
     async def update_async(
@@ -225,7 +233,7 @@ class RunHandle(RunId, Generic[R]):
     ) -> State:
         """Change the run before it starts; return its state after that."""
         return await self._app.database.call_async(
-            connection, lambda conn: self._app.use_cases.update(conn, self, priority, at, queue)
+            connection, lambda conn: self._app.use_cases.update(conn, self, priority, at, queue), maybe=CHANGED
         )
 
     def _ended(self, state: str | None) -> State:

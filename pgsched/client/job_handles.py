@@ -20,7 +20,7 @@ from pgsched.core.text import did_you_mean
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.jobs.backfills import Request
-from pgsched.errors import InputError
+from pgsched.errors import CHANGED, InputError
 from pgsched.services.jobs import backfilling, job_changes
 from pgsched.services.jobs.explain import explain_slot
 
@@ -110,24 +110,28 @@ class JobHandle:
 
     def pause(self, reason: str | None = None, *, connection: SyncConn | None = None) -> None:
         """Stop the job's schedule; runs that exist go on."""
-        self._app.database.call(connection, lambda conn: job_changes.pause(conn, self.name, reason))
+        self._app.database.call(connection, lambda conn: job_changes.pause(conn, self.name, reason), maybe=CHANGED)
 
     async def pause_async(self, reason: str | None = None, *, connection: AsyncConn | None = None) -> None:
         """Stop the job's schedule; runs that exist go on."""
-        await self._app.database.call_async(connection, lambda conn: job_changes.pause(conn, self.name, reason))
+        await self._app.database.call_async(
+            connection, lambda conn: job_changes.pause(conn, self.name, reason), maybe=CHANGED
+        )
 
     def resume(self, from_: Literal["now", "pause"] = "now", *, connection: SyncConn | None = None) -> None:
         """Start the job's schedule again.
 
         `from_`: "now": the slots of the pause are skipped. "pause": the job's policy `catch_up` decides about them.
         """
-        self._app.database.call(connection, lambda conn: job_changes.resume(conn, self.name, from_))
+        self._app.database.call(connection, lambda conn: job_changes.resume(conn, self.name, from_), maybe=CHANGED)
 
     async def resume_async(
         self, from_: Literal["now", "pause"] = "now", *, connection: AsyncConn | None = None
     ) -> None:
         """Start the job's schedule again."""
-        await self._app.database.call_async(connection, lambda conn: job_changes.resume(conn, self.name, from_))
+        await self._app.database.call_async(
+            connection, lambda conn: job_changes.resume(conn, self.name, from_), maybe=CHANGED
+        )
 
     def trigger(
         self, args: Any = None, *, overlap: Overlap = "allow", connection: SyncConn | None = None
@@ -138,7 +142,7 @@ class JobHandle:
         unfinished runs. Raises TaskError where this App has the task and the arguments do not fit it.
         """
         run_id = self._app.database.call(
-            connection, lambda conn: trigger_job(self._app, conn, self.name, args, overlap)
+            connection, lambda conn: trigger_job(self._app, conn, self.name, args, overlap), maybe=CHANGED
         )
         return RunHandle(run_id, self._app)
 
@@ -147,7 +151,7 @@ class JobHandle:
     ) -> RunHandle[Any]:
         """Run the job now, beside its schedule; return the run."""
         run_id = await self._app.database.call_async(
-            connection, lambda conn: trigger_job(self._app, conn, self.name, args, overlap)
+            connection, lambda conn: trigger_job(self._app, conn, self.name, args, overlap), maybe=CHANGED
         )
         return RunHandle(run_id, self._app)
 
@@ -157,19 +161,21 @@ class JobHandle:
         Durations are timedeltas or texts such as "90 seconds". The slots of a new schedule begin now. `args` are as
         `app.enqueue` takes them; see `trigger`.
         """
-        self._app.database.call(connection, lambda conn: update_job(self._app, conn, self.name, columns))
+        self._app.database.call(connection, lambda conn: update_job(self._app, conn, self.name, columns), maybe=CHANGED)
 
     async def update_async(self, *, connection: AsyncConn | None = None, **columns: Any) -> None:
         """Change columns of the job; None restores a column's default."""
-        await self._app.database.call_async(connection, lambda conn: update_job(self._app, conn, self.name, columns))
+        await self._app.database.call_async(
+            connection, lambda conn: update_job(self._app, conn, self.name, columns), maybe=CHANGED
+        )
 
     def delete(self, *, connection: SyncConn | None = None) -> None:
         """Delete the job and cancel its unstarted runs; its history stays."""
-        self._app.database.call(connection, lambda conn: job_changes.delete(conn, self.name))
+        self._app.database.call(connection, lambda conn: job_changes.delete(conn, self.name), maybe=CHANGED)
 
     async def delete_async(self, *, connection: AsyncConn | None = None) -> None:
         """Delete the job and cancel its unstarted runs; its history stays."""
-        await self._app.database.call_async(connection, lambda conn: job_changes.delete(conn, self.name))
+        await self._app.database.call_async(connection, lambda conn: job_changes.delete(conn, self.name), maybe=CHANGED)
 
     @overload
     def backfill(
@@ -198,7 +204,9 @@ class JobHandle:
         `dry_run`: return what would happen to each slot, and write nothing.
         """
         asked, connection = request_of(start, end, options), options.get("connection")
-        return self._app.database.call(connection, lambda conn: backfill(conn, self.name, asked, dry_run))
+        return self._app.database.call(
+            connection, lambda conn: backfill(conn, self.name, asked, dry_run), maybe=None if dry_run else CHANGED
+        )
 
     @overload
     async def backfill_async(
@@ -223,7 +231,9 @@ class JobHandle:
     ) -> int | list[Choice]:
         """Run slots of the past like `backfill`, without blocking the event loop."""
         asked, connection = request_of(start, end, options), options.get("connection")
-        return await self._app.database.call_async(connection, lambda conn: backfill(conn, self.name, asked, dry_run))
+        return await self._app.database.call_async(
+            connection, lambda conn: backfill(conn, self.name, asked, dry_run), maybe=None if dry_run else CHANGED
+        )
 
 
 def next_slots(conn: Conn, name: str, n: int) -> list[PreviewSlot]:

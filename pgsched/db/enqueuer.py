@@ -2,7 +2,7 @@
 
 The App's connections are opened when they are needed. Before each use it is checked whether the server has closed the
 connection, so a restart of the server between two enqueues is not noticed. A connection that breaks during a statement
-is reported as an error, because it is unknown whether the run was made.
+is reported as an error, because it is unknown whether the run was made. The error says what the call may have done.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from types import TracebackType
 from typing import Any, TypeVar
 
 from pgsched.config import allows_embedded, no_dsn_error
@@ -24,7 +25,7 @@ from pgsched.db.connection.loop_pools import LoopPools
 from pgsched.db.connection.shared_pool import SharedPool
 from pgsched.db.queries.runs import enqueue as statements
 from pgsched.db.queries.runs.queue_room import retry_while_full, seconds_to_wait, when_there_is_room_async
-from pgsched.errors import DatabaseUnreachable, LockTimeout, PgschedError
+from pgsched.errors import RUN_MADE, DatabaseUnreachable, LockTimeout
 from pgsched.threads import run_in_thread
 
 T = TypeVar("T")
@@ -57,13 +58,14 @@ class Enqueuer:
     def enqueue(self, conn: Any, values: dict[str, Any]) -> RunId:
         """Enqueue one run, and return its id."""
         return retry_while_full(
-            lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values)), seconds_to_wait(conn, values)
+            lambda: self.send(conn, lambda mine: statements.enqueue(mine, **values), maybe=RUN_MADE),
+            seconds_to_wait(conn, values),
         )
 
     def enqueue_many(self, conn: Any, args: statements.Texts, values: dict[str, Any]) -> int:
         """Enqueue one run for each of `args`, and return how many were made."""
         return retry_while_full(
-            lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values)),
+            lambda: self.send(conn, lambda mine: statements.enqueue_many(mine, args, values), maybe=RUN_MADE),
             seconds_to_wait(conn, values),
         )
 
@@ -74,6 +76,7 @@ class Enqueuer:
                 conn,
                 lambda mine: statements.enqueue_async(mine, **values),
                 lambda mine: statements.enqueue(mine, **values),
+                maybe=RUN_MADE,
             ),
             seconds_to_wait(conn, values),
         )
@@ -85,6 +88,7 @@ class Enqueuer:
                 conn,
                 lambda mine: statements.enqueue_many_async(mine, args, values),
                 lambda mine: statements.enqueue_many(mine, args, values),
+                maybe=RUN_MADE,
             ),
             seconds_to_wait(conn, values),
         )
@@ -93,7 +97,8 @@ class Enqueuer:
         """Enqueue one run for each of `args`, or find the one that has its key; return their ids in that order."""
         return retry_while_full(
             lambda: retry_deadlocks(
-                lambda: self.send(conn, lambda mine: statements.enqueue_many_ids(mine, args, values)), conn is None
+                lambda: self.send(conn, lambda mine: statements.enqueue_many_ids(mine, args, values), maybe=RUN_MADE),
+                conn is None,
             ),
             seconds_to_wait(conn, values),
         )
@@ -106,6 +111,7 @@ class Enqueuer:
                     conn,
                     lambda mine: statements.enqueue_many_ids_async(mine, args, values),
                     lambda mine: statements.enqueue_many_ids(mine, args, values),
+                    maybe=RUN_MADE,
                 ),
                 conn is None,
             ),
@@ -120,20 +126,27 @@ class Enqueuer:
         """Return the run of an idempotency key: the asyncio form of `first_result`."""
         return await self.send_async(None, lambda mine: statements.first_result_async(mine, key))
 
-    def send(self, conn: Any, send: Callable[[Any], T]) -> T:
-        """Call `send` with the caller's connection, or with our own, and return its result."""
+    def send(self, conn: Any, send: Callable[[Any], T], *, maybe: str | None = None) -> T:
+        """Call `send` with the caller's connection, or with our own, and return its result.
+
+        `maybe`: what may have been done where the answer is lost. The text of DatabaseUnreachable ends with it.
+        """
         if conn is not None:
             try:
                 return send(conn if isinstance(conn, Connection) else own_connection(conn))
             except DatabaseError as error:
                 raise error_on_own_connection(error) from error
-        try:
-            return self._threads.use(send)
-        except DatabaseError as error:
-            raise error_on_our_connection(error) from error
+        begun = Begun(maybe)
+        with begun:
+            return self._threads.use(lambda mine: send(begun.on(mine)))
 
     async def send_async(
-        self, conn: Any, send: Callable[[Any], Awaitable[T]], use_case: Callable[[Any], T] | None = None
+        self,
+        conn: Any,
+        send: Callable[[Any], Awaitable[T]],
+        use_case: Callable[[Any], T] | None = None,
+        *,
+        maybe: str | None = None,
     ) -> T:
         """Call the coroutine function `send` with a connection: the asyncio form of the method `send`.
 
@@ -144,23 +157,22 @@ class Enqueuer:
                 return await (send(conn) if isinstance(conn, AsyncConnection) else send_on_async(conn, send, use_case))
             except DatabaseError as error:
                 raise error_on_own_connection(error) from error
-        try:
-            return await self._loops.use(send)
-        except DatabaseError as error:
-            raise error_on_our_connection(error) from error
+        begun = Begun(maybe)
+        with begun:
+            return await self._loops.use(lambda mine: send(begun.on(mine)))
 
-    def call(self, connection: Any, use_case: Callable[[Any], T]) -> T:
-        """Call a use case with the caller's connection, in its transaction, or with our own."""
-        return self.send(None, use_case) if connection is None else call_on(connection, use_case)
+    def call(self, connection: Any, use_case: Callable[[Any], T], *, maybe: str | None = None) -> T:
+        """Call a use case with the caller's connection, in its transaction, or with our own; `maybe`: as for `send`."""
+        return self.send(None, use_case, maybe=maybe) if connection is None else call_on(connection, use_case)
 
-    async def call_async(self, connection: Any, use_case: Callable[[Any], T]) -> T:
+    async def call_async(self, connection: Any, use_case: Callable[[Any], T], *, maybe: str | None = None) -> T:
         """Call a use case in a thread: the asyncio form of `call`.
 
         There are no more threads than connections. Calls on callers' connections have their own: one of them may hold
         a lock for which others wait.
         """
         if connection is None:
-            return await self._threads.run_in_thread(lambda: self.send(None, use_case))
+            return await self._threads.run_in_thread(lambda: self.send(None, use_case, maybe=maybe))
         return await call_on_async(connection, use_case)
 
     def close(self) -> None:
@@ -251,11 +263,30 @@ def error_on_own_connection(error: DatabaseError) -> Exception:
     return original if isinstance(original, Exception) else error
 
 
-def error_on_our_connection(error: DatabaseError) -> PgschedError:
-    """Return the error for the caller; where the run may have been made all the same, its text says so."""
-    explained = explain_error(error)
-    if isinstance(explained, DatabaseUnreachable):
-        return DatabaseUnreachable(
-            f"{explained}; the run may have been made: with an idempotency_key it is safe to repeat"
-        )
-    return explained
+class Begun:
+    """A block that sends something on a connection of ours. Errors of the driver are raised as pgsched's.
+
+    `maybe`: what may have been done where the answer is lost. Where there was no connection, nothing was done.
+    """
+
+    def __init__(self, maybe: str | None) -> None:
+        self._maybe = maybe
+        self._begun = False
+
+    def on(self, conn: Any) -> Any:
+        """Note that something is sent on this connection, and return it."""
+        self._begun = True
+        return conn
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Raise the error that a caller gets."""
+        if not isinstance(error, DatabaseError | DatabaseUnreachable):
+            return
+        explained = explain_error(error) if isinstance(error, DatabaseError) else error
+        if self._begun and self._maybe is not None and isinstance(explained, DatabaseUnreachable):
+            explained = DatabaseUnreachable(f"{explained}; {self._maybe}")
+        if explained is not error:
+            raise explained from error

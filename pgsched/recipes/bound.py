@@ -6,9 +6,7 @@ thread if the caller cannot; also one that a call writes late, whose answer was 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from uuid import UUID
@@ -16,12 +14,13 @@ from uuid import UUID
 from pgsched.db.enqueuer import Enqueuer
 from pgsched.db.queries.recipes import store
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError
+from pgsched.recipes.sessions import repeating
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.places import CallWaker, Place
 
 T = TypeVar("T")
 Call = Callable[[Any, UUID], T]  # with a connection and a session's token
-PAUSES_S = (0.1, 0.5)  # before a call is repeated whose answer was lost
+WRITTEN = "the key may have been written or deleted"
 
 
 def nothing() -> None:
@@ -67,7 +66,7 @@ class Binder:
             with self._undoing(place, member, is_second):
                 send = binding(call, place)
                 database = self.keeper.database
-                return place, repeat(database, send) if member else database.call(None, send)
+                return place, repeat(database, send) if member else database.call(None, send, maybe=WRITTEN)
         raise AssertionError("the second call returns or raises")
 
     async def bind_async(
@@ -80,7 +79,9 @@ class Binder:
             with self._undoing(place, member, is_second):
                 send = binding(call, place)
                 database = self.keeper.database
-                return place, await (repeat_async(database, send) if member else database.call_async(None, send))
+                return place, await (
+                    repeat_async(database, send) if member else database.call_async(None, send, maybe=WRITTEN)
+                )
         raise AssertionError("the second call returns or raises")
 
     @contextlib.contextmanager
@@ -123,20 +124,10 @@ def binding(call: Call[T], place: BoundKey) -> Callable[[Any], T]:
 
 
 def repeat(database: Enqueuer, call: Callable[[Any], T]) -> T:
-    """Call with a connection, again where the answer was lost: for calls that may be repeated."""
-    for pause_s in PAUSES_S:
-        try:
-            return database.call(None, call)
-        except DatabaseUnreachable:
-            time.sleep(pause_s)
-    return database.call(None, call)
+    """Call with a connection, again where the answer was lost: for calls that write or delete keys, however often."""
+    return repeating.repeat(database, call, maybe=WRITTEN)
 
 
 async def repeat_async(database: Enqueuer, call: Callable[[Any], T]) -> T:
     """Call with a connection, again where the answer was lost: the asyncio form of `repeat`."""
-    for pause_s in PAUSES_S:
-        try:
-            return await database.call_async(None, call)
-        except DatabaseUnreachable:
-            await asyncio.sleep(pause_s)
-    return await database.call_async(None, call)
+    return await repeating.repeat_async(database, call, maybe=WRITTEN)

@@ -22,6 +22,7 @@ from pgsched.recipes.sessions.repeating import repeat, repeat_async
 from pgsched.recipes.sessions.session import CLOSED, now
 from pgsched.recipes.values import LONGEST_WAIT_S, Seconds, check_name, check_note, check_ttl, check_wait
 
+TAKEN = "the lock may have been taken: it is given back"
 T = TypeVar("T")
 Mode = Literal["exclusive", "shared"]
 
@@ -194,7 +195,7 @@ class Contending:
         ask, asks = self._asking(place, until), True
         while asks:
             try:
-                self._repeat(ask, place)
+                self._repeat(ask, place, TAKEN)
                 break
             except (LeaseLost, LockTimeout) as error:
                 asks = self._asks_again(error, place, until)
@@ -209,7 +210,7 @@ class Contending:
         ask, asks = self._asking(place, until), True
         while asks:
             try:
-                await self._repeat_async(ask, place)
+                await self._repeat_async(ask, place, TAKEN)
                 break
             except (LeaseLost, LockTimeout) as error:
                 asks = self._asks_again(error, place, until)
@@ -292,8 +293,8 @@ class Contending:
             raise place.lost_error()
         return GivingBack(place)
 
-    def _repeat(self, call: Callable[[Any], T], place: Place) -> T:
-        return repeat(self._keeper.database, call, place)
+    def _repeat(self, call: Callable[[Any], T], place: Place, maybe: str) -> T:
+        return repeat(self._keeper.database, call, place, maybe=maybe)
 
-    async def _repeat_async(self, call: Callable[[Any], T], place: Place) -> T:
-        return await repeat_async(self._keeper.database, call, place)
+    async def _repeat_async(self, call: Callable[[Any], T], place: Place, maybe: str) -> T:
+        return await repeat_async(self._keeper.database, call, place, maybe=maybe)

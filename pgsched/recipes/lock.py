@@ -19,6 +19,8 @@ from pgsched.recipes.sessions.places import Place
 from pgsched.recipes.sessions.session import now
 from pgsched.recipes.values import Seconds, check_wait
 
+GIVEN_BACK = "the lock may have been given back; if not, it is given back as soon as possible"
+
 if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
@@ -180,7 +182,7 @@ class Lock(Contending):
         attempt, place = self._granted_attempt()
         try:
             giving_back = self._end(attempt, place)
-            giving_back.check(self._repeat(giving_back, place))
+            giving_back.check(self._repeat(giving_back, place, GIVEN_BACK))
         except BaseException:
             self._abandon(attempt)
             raise
@@ -191,7 +193,7 @@ class Lock(Contending):
         attempt, place = self._granted_attempt()
         try:
             giving_back = self._end(attempt, place)
-            giving_back.check(await self._repeat_async(giving_back, place))
+            giving_back.check(await self._repeat_async(giving_back, place, GIVEN_BACK))
         except BaseException:
             self._abandon(attempt)
             raise

@@ -21,6 +21,7 @@ from pgsched.recipes.store import Store
 from pgsched.recipes.values import check_name
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.1  # before an update is computed anew
+ADDED = "the amount may have been added"
 MOST_DIGITS = 1000
 Number = int | Decimal
 
@@ -123,12 +124,16 @@ class Counter:
         `amount`: may be below 0. A float counts as the decimal number that Python shows for it.
         """
         text = check_amount(amount)
-        return plain_number(self._database.call(None, lambda conn: store.add_number(conn, self.name, text)))
+        return plain_number(
+            self._database.call(None, lambda conn: store.add_number(conn, self.name, text), maybe=ADDED)
+        )
 
     async def add_async(self, amount: float | Decimal = 1) -> Number:
         """Add to the number; return the sum: the asyncio form of `add`."""
         text = check_amount(amount)
-        return plain_number(await self._database.call_async(None, lambda conn: store.add_number(conn, self.name, text)))
+        return plain_number(
+            await self._database.call_async(None, lambda conn: store.add_number(conn, self.name, text), maybe=ADDED)
+        )
 
 
 def check_amount(amount: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from pgsched.app.declarations import integer
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Entry
-from pgsched.recipes.bound import Binder, BoundKey
+from pgsched.recipes.bound import WRITTEN, Binder, BoundKey
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.values import Seconds, check_key, check_ttl, check_version, json_text
 
@@ -52,7 +52,9 @@ class Store:
         """
         text = self._check_put(key, value, expected)
         if not bound:
-            put = self._keeper.database.call(None, lambda conn: store.write_entry(conn, key, text, expected=expected))
+            put = self._keeper.database.call(
+                None, lambda conn: store.write_entry(conn, key, text, expected=expected), maybe=WRITTEN
+            )
             return self._note(key, put, None)
         place, put = self._binder(ttl).bind(
             key,
@@ -67,7 +69,9 @@ class Store:
         """Write a key: the asyncio form of `put`."""
         text, database = self._check_put(key, value, expected), self._keeper.database
         if not bound:
-            put = await database.call_async(None, lambda conn: store.write_entry(conn, key, text, expected=expected))
+            put = await database.call_async(
+                None, lambda conn: store.write_entry(conn, key, text, expected=expected), maybe=WRITTEN
+            )
             return self._note(key, put, None)
         place, put = await self._binder(ttl).bind_async(
             key,
@@ -79,13 +83,15 @@ class Store:
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Delete a key; return False where there is no such key, or `expected` is not its version."""
         self._check_versioned(key, expected)
-        version = self._keeper.database.call(None, lambda conn: store.delete_entry(conn, key, expected))
+        version = self._keeper.database.call(None, lambda conn: store.delete_entry(conn, key, expected), maybe=WRITTEN)
         return self._note(key, version, None) is not None
 
     async def delete_async(self, key: str, *, expected: int | None = None) -> bool:
         """Delete a key: the asyncio form of `delete`."""
         self._check_versioned(key, expected)
-        version = await self._keeper.database.call_async(None, lambda conn: store.delete_entry(conn, key, expected))
+        version = await self._keeper.database.call_async(
+            None, lambda conn: store.delete_entry(conn, key, expected), maybe=WRITTEN
+        )
         return self._note(key, version, None) is not None
 
     def list(self, prefix: str = "", *, after: str = "", limit: int | None = None) -> Entries:

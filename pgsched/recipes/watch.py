@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from pgsched.db.connection.failures import back_off_s
+from pgsched.db.connection.json_values import parse_json
 from pgsched.db.queries.recipes import store
 from pgsched.db.queries.recipes.store import Changes
 from pgsched.errors import DatabaseUnreachable, PgschedError
@@ -39,7 +40,7 @@ class Change:
     `kind`: `put`, `deleted`, or `skipped`. Of skipped changes only the newest state can be read: read it with
     `app.kv.list`. The changes that follow are those after `version`; some of them may be in that list already.
     `version`: grows by 1 with each change under the same first element of keys. `key`: of skipped changes the prefix.
-    `value`: None unless it was put.
+    `value`: None unless it was put; a text that says so where Python cannot read the JSON.
     """
 
     version: int
@@ -64,7 +65,7 @@ class Watch:
         *,
         since: int | None = None,
         timeout: Seconds | None = None,
-        value_of: Callable[[str], Any] = store.json_value_of,
+        value_of: Callable[[str], Any] = parse_json,
     ) -> None:
         """`value_of`: makes the value of a change from its JSON text."""
         check_key("prefix", prefix)

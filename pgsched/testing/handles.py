@@ -167,11 +167,11 @@ class NoDatabase:
         """Raise InputError: there is no database to connect to."""
         raise InputError(f"the console and connections of your own {ADVICE}")
 
-    def send(self, *_: Any) -> NoReturn:
+    def send(self, *_: Any, maybe: str | None = None) -> NoReturn:
         """Raise InputError: graphs, batches and counts need a database."""
         raise InputError(f"graphs, batches, counts and DatabaseClock {ADVICE}; recorder.travel() moves the time")
 
-    async def send_async(self, *_: Any) -> NoReturn:
+    async def send_async(self, *_: Any, maybe: str | None = None) -> NoReturn:
         """Raise InputError like `send`."""
         self.send()
 

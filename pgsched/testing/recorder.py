@@ -202,11 +202,11 @@ class Recorder(NoDatabase):
         await self._run_committed_async()
         return self.first_result(key)
 
-    def call(self, connection: Any, use_case: Callable[[Any], T]) -> T:
+    def call(self, connection: Any, use_case: Callable[[Any], T], *, maybe: str | None = None) -> T:
         """Call a use case of a handle: of the caller's connection only the transaction counts here."""
         return use_case(NoConnection(connection, self._follow(connection)))
 
-    async def call_async(self, connection: Any, use_case: Callable[[Any], T]) -> T:
+    async def call_async(self, connection: Any, use_case: Callable[[Any], T], *, maybe: str | None = None) -> T:
         """Call a use case like `call`."""
         return use_case(NoConnection(connection, await self._follow_async(connection)))
 

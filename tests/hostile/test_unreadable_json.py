@@ -45,6 +45,12 @@ limit list --json
 retention show --json
 alerts --json
 audit --json
+lock list --all
+lock list --json
+lock show poisoned
+lock show poisoned --json
+election list
+election list --json
 status --json
 doctor --json
 check
@@ -107,6 +113,24 @@ def test_a_program_gets_an_error_for_a_result_that_it_cannot_read(
     with connect(dsn) as conn:
         (parent,) = dependencies.parents(conn, made["child"])
     assert json.dumps(parent.result) == deep, "what can be read, though not shown, is what was returned"
+
+
+def test_the_store_is_listed_and_watched_and_items_are_got(app: App, db: psycopg.Connection[Any]) -> None:
+    """Only a program that asks for one value gets an error."""
+    poison(db, POISONS["a long number"])
+    assert ["cannot be read" in entry.value for entry in app.kv.list("poisoned")] == [True, True]
+    with app.watch("poisoned", since=0, timeout=10) as watch:
+        app.kv.put("poisoned/b", 1)
+        changes = [next(watch) for _ in range(3)]
+    assert ["cannot be read" in str(change.value) for change in changes] == [True, True, False]
+    with pytest.raises(InputError, match=r"^value: Python cannot read this JSON"):
+        app.kv.get("poisoned/a")
+    queue = app.item_queue("poisoned", timeout=0)
+    for item in (queue.get(), queue.get()):
+        with pytest.raises(InputError, match="Python cannot read this JSON"):
+            _ = item.value
+        item.consume()
+    assert queue.count() == 0
 
 
 def test_sync_and_async_connections_mark_unreadable_json(dsn: str) -> None:

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 TABLE = tomllib.loads((ROOT / "tests" / "guards.toml").read_text())["guard"]
 ATTACKS = tomllib.loads((ROOT / "tests" / "attacks.toml").read_text())["attack"]
 KINDS = {"lock", "token", "constraint", "mark", "limit", "grant"}
-TAKE_OUT = {"cut", "text_without"}
+TAKE_OUT = {"cut", "text_without", "function_without", "change_function"}
 ROW_LOCK = re.compile(r"\bFOR (?:NO KEY )?UPDATE\b|\bFOR (?:KEY )?SHARE\b")
 PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
 # the only statements that wait for a locked row, and how many of their locks wait

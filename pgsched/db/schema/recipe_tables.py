@@ -33,6 +33,7 @@ locks = Table(
     Column("capacity", Integer),
     need("last_place", BigInteger),
     need("used_at", Instant),
+    need("number", BigInteger),
     Index("locks_of_owner", "owner"),
 )
 
@@ -50,6 +51,7 @@ lock_places = Table(
     Column("give_up_at", Instant),
     Column("granted_at", Instant),
     Column("left_at", Instant),
+    need("number", BigInteger),
     UniqueConstraint("token", name="lock_places_token_key"),
     Index("lock_places_of_session", "session"),
     partial("lock_places_held", "lock", "fence", where="fence IS NOT NULL", unique=True),
@@ -65,6 +67,10 @@ lock_losses = Table(
 
 name_grants = Table("name_grants", metadata, key("prefix", Text), key("role", Role))
 
+role_room = Table(
+    "role_room", metadata, key("what", ByteOrder), key("owner", Role), key("counted_at"), need("room_until", BigInteger)
+)
+
 store_roots = Table(
     "store_roots",
     metadata,
@@ -76,6 +82,7 @@ store_roots = Table(
     Column("look_at", Instant),
     need("watched_until", Instant),
     need("changed_at", Instant),
+    need("number", BigInteger),
     Index("store_roots_of_owner", "owner"),
 )
 

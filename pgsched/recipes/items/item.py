@@ -24,6 +24,9 @@ from pgsched.recipes.sessions.repeating import repeat, repeat_async
 from pgsched.recipes.sessions.session import Session, now
 from pgsched.recipes.values import Seconds, check_delay
 
+CONSUMED = "the item may have been consumed"
+GIVEN_BACK = "the item may have been given back"
+
 if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
@@ -91,7 +94,7 @@ class Item:
     @property
     def value(self) -> Any:
         """What was put. Raises InputError where Python cannot read the JSON."""
-        return program_value(self._value)
+        return program_value(self._value, "item")
 
     @property
     def json_value(self) -> Any:
@@ -115,14 +118,18 @@ class Item:
         and the item is held as before.
         """
         call = self._consuming()
-        found = self._repeat(call) if connection is None else self._hold.keeper.database.call(connection, call)
+        found = (
+            self._repeat(call, CONSUMED) if connection is None else self._hold.keeper.database.call(connection, call)
+        )
         self.note_consumed(found, connection is not None)
 
     async def consume_async(self, *, connection: AsyncConn | None = None) -> None:
         """Say that it is done: the asyncio form of `consume`."""
         call = self._consuming()
         found = await (
-            self._repeat_async(call) if connection is None else self._hold.keeper.database.call_async(connection, call)
+            self._repeat_async(call, CONSUMED)
+            if connection is None
+            else self._hold.keeper.database.call_async(connection, call)
         )
         self.note_consumed(found, connection is not None)
 
@@ -132,11 +139,11 @@ class Item:
         `delay`: for how long nobody gets it. `error`: why; then it counts as an attempt, and may have been the last
         one.
         """
-        self._given_back(self._repeat(self._giving_back(delay, error)))
+        self._given_back(self._repeat(self._giving_back(delay, error), GIVEN_BACK))
 
     async def give_back_async(self, *, delay: Seconds = 0, error: str | None = None) -> None:
         """Put it back into the queue: the asyncio form of `give_back`."""
-        self._given_back(await self._repeat_async(self._giving_back(delay, error)))
+        self._given_back(await self._repeat_async(self._giving_back(delay, error), GIVEN_BACK))
 
     def extend(self) -> None:
         """Hold it for the whole time of its hold from now on. Raises LeaseLost where it was lost.
@@ -196,11 +203,11 @@ class Item:
 
     # ---- what is sent, and what follows from the answer
 
-    def _repeat(self, call: Callable[[Any], bool]) -> bool:
-        return repeat(self._hold.keeper.database, call, self.place)
+    def _repeat(self, call: Callable[[Any], bool], maybe: str | None = None) -> bool:
+        return repeat(self._hold.keeper.database, call, self.place, maybe=maybe)
 
-    async def _repeat_async(self, call: Callable[[Any], bool]) -> bool:
-        return await repeat_async(self._hold.keeper.database, call, self.place)
+    async def _repeat_async(self, call: Callable[[Any], bool], maybe: str | None = None) -> bool:
+        return await repeat_async(self._hold.keeper.database, call, self.place, maybe=maybe)
 
     def _consuming(self) -> Callable[[Any], bool]:
         self.check_held()
@@ -280,11 +287,11 @@ class ConsumingMany:
 
     def send(self, database: Enqueuer) -> set[int]:
         """Consume them, again where the answer was lost; return the ids of those that were held."""
-        return repeat(database, self, self._items[0].place) if self._items else set()
+        return repeat(database, self, self._items[0].place, maybe=CONSUMED) if self._items else set()
 
     async def send_async(self, database: Enqueuer) -> set[int]:
         """Consume them: the asyncio form of `send`."""
-        return await repeat_async(database, self, self._items[0].place) if self._items else set()
+        return await repeat_async(database, self, self._items[0].place, maybe=CONSUMED) if self._items else set()
 
     def __call__(self, conn: Any) -> set[int]:
         """Consume them; return the ids of those that were held."""

@@ -21,6 +21,8 @@ from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
 from pgsched.recipes.sessions.session import CLOSED, Session, now
 
+GOT = "items may have been got: they are given back"
+
 Answer = tuple[list[ItemRow], float | None]
 
 
@@ -51,7 +53,7 @@ class Getting:
         ready = threading.Event()
         with self._waiting(self._keeper.session(self._hold_s), ready.set) as place:
             while place.lost is None:
-                rows, look_in_s = repeat(self._keeper.database, self._asking(place), place)
+                rows, look_in_s = repeat(self._keeper.database, self._asking(place), place, maybe=GOT)
                 if rows:
                     return self._hold(place, rows)
                 ready.wait(self._pause_s(place, look_in_s))
@@ -68,7 +70,7 @@ class Getting:
 
         with self._waiting(await self._keeper.session_async(self._hold_s), wake) as place:
             while place.lost is None:
-                rows, look_in_s = await repeat_async(self._keeper.database, self._asking(place), place)
+                rows, look_in_s = await repeat_async(self._keeper.database, self._asking(place), place, maybe=GOT)
                 if rows:
                     return self._hold(place, rows)
                 pause_s = self._pause_s(place, look_in_s)

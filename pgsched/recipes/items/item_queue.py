@@ -23,6 +23,7 @@ from pgsched.recipes.values import Seconds, check_delay, check_name, check_ttl, 
 if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import AsyncConn, SyncConn
 
+PUT = "the item may have been put"
 PRIORITY = 100  # of items for which none is given
 check_priority = integer(0, 999)
 check_limit = integer(1, statements.MOST_GOT)
@@ -70,13 +71,13 @@ class ItemQueue:
         Raises InputError, NotPermitted for a queue of somebody else, and QueueFull where the queue has its max_depth.
         After DatabaseUnreachable the item may have been put.
         """
-        return self._keeper.database.call(connection, self._putting(item, priority, delay))
+        return self._keeper.database.call(connection, self._putting(item, priority, delay), maybe=PUT)
 
     async def put_async(
         self, item: Any, *, priority: int = PRIORITY, delay: Seconds = 0, connection: AsyncConn | None = None
     ) -> int:
         """Put an item: the asyncio form of `put`."""
-        return await self._keeper.database.call_async(connection, self._putting(item, priority, delay))
+        return await self._keeper.database.call_async(connection, self._putting(item, priority, delay), maybe=PUT)
 
     def put_many(
         self,
@@ -87,7 +88,7 @@ class ItemQueue:
         connection: SyncConn | None = None,
     ) -> list[int]:
         """Put up to 10,000 items in their order, all or none of them; return their ids. Raises as `put`."""
-        return self._keeper.database.call(connection, self._putting_many(items, priority, delay))
+        return self._keeper.database.call(connection, self._putting_many(items, priority, delay), maybe=PUT)
 
     async def put_many_async(
         self,
@@ -98,7 +99,7 @@ class ItemQueue:
         connection: AsyncConn | None = None,
     ) -> list[int]:
         """Put items: the asyncio form of `put_many`."""
-        return await self._keeper.database.call_async(connection, self._putting_many(items, priority, delay))
+        return await self._keeper.database.call_async(connection, self._putting_many(items, priority, delay), maybe=PUT)
 
     # ---- get
 

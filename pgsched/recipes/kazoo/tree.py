@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pgsched.db.queries.recipes import nodes
 from pgsched.db.queries.recipes.nodes import NodeState
 from pgsched.db.queries.recipes.store import json_value_of
+from pgsched.errors import CHANGED
 from pgsched.recipes.kazoo.exceptions import (
     BadVersionError,
     NoChildrenForEphemeralsError,
@@ -119,7 +120,7 @@ class Tree:
         def call() -> nodes.NewNode:
             if ephemeral:
                 params["session"] = str(self.parts.session().token)
-            return self.parts.database.call(None, lambda conn: nodes.make_node(conn, params))
+            return self.parts.database.call(None, lambda conn: nodes.make_node(conn, params), maybe=CHANGED)
 
         node = self.perform(call)
         raise_problem(node.problem, path)
@@ -189,7 +190,9 @@ class Tree:
         """
         key, text, expected = name_of(path), json_text_of(value), check_version(version)
         state = self.perform(
-            lambda: self.parts.database.call(None, lambda conn: nodes.set_node(conn, key, text, expected))
+            lambda: self.parts.database.call(
+                None, lambda conn: nodes.set_node(conn, key, text, expected), maybe=CHANGED
+            )
         )
         if isinstance(state, str):
             raise_problem(state, path)
@@ -203,11 +206,13 @@ class Tree:
         check_flags(recursive=recursive)
         key, expected = name_of(path), check_version(version)
         if recursive:
-            while self.perform(lambda: self.parts.database.call(None, lambda conn: nodes.prune_nodes(conn, key))):
+            while self.perform(
+                lambda: self.parts.database.call(None, lambda conn: nodes.prune_nodes(conn, key), maybe=CHANGED)
+            ):
                 pass
             return True
         problem = self.perform(
-            lambda: self.parts.database.call(None, lambda conn: nodes.delete_node(conn, key, expected))
+            lambda: self.parts.database.call(None, lambda conn: nodes.delete_node(conn, key, expected), maybe=CHANGED)
         )
         raise_problem(problem, path)
         return True

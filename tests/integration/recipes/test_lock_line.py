@@ -6,30 +6,29 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from pgsched import App
 from tests.support.recipes.calls import acquire, granted, release, session, value
-from tests.support.recipes.lines import another, asserted, end_leases, in_threads, line, wait_for_nothing, wait_in_line
+from tests.support.recipes.lines import (
+    another,
+    asserted,
+    end_leases,
+    fill_line,
+    in_threads,
+    line,
+    wait_for_nothing,
+    wait_in_line,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.pg14]
 Db = psycopg.Connection[Any]
 Connect = Callable[..., Db]
 WAITS = {"wait": "1 hour"}
-
-
-def fill_line(db: Db, name: str, count: int, token: UUID) -> None:
-    """Add so many places that wait to the end of a line, all of one session."""
-    db.execute(
-        "INSERT INTO pgsched.lock_places (lock, place, session, token, mode)"
-        " SELECT %s, 1000 + n, s.id, gen_random_uuid(), 'exclusive'"
-        " FROM generate_series(1, %s) n, pgsched.sessions s WHERE s.token = %s",
-        [name, count, token],
-    )
 
 
 def test_contenders_are_served_in_the_order_in_which_they_came(app: App, dsn: str, db: Db) -> None:
@@ -260,6 +259,7 @@ def test_a_line_has_room_for_twenty_thousand(db: Db) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="20000 hold"):
         acquire(db, **WAITS)
     end_leases(db)
+    value(db, "SELECT pgsched.sweep_sessions(1000)")
     for n in range(5):
         granted(db, f"l{n}")
         fill_line(db, f"l{n}", 20_000, session(db))

@@ -59,6 +59,11 @@ def test_a_granted_prefix_is_for_the_roles_of_its_grants_only(logins: Logins, db
     assert value(db, changes) == ["granted pay/", "granted pay/", "revoked pay/"]
 
 
+def test_a_role_that_there_is_not_is_refused_with_a_similar_one(logins: Logins) -> None:
+    with pytest.raises(psycopg.errors.CheckViolation, match='no role "pgsched_viewr"; did you mean pgsched_viewer'):
+        logins.connect("ops").execute("SELECT pgsched.grant_names('pay/', 'pgsched_viewr')")
+
+
 def test_a_session_s_token_is_of_no_use_to_another_role(logins: Logins, db: Db) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     mine, place = session(alice), uuid4()
@@ -116,7 +121,7 @@ def test_readers_see_every_line_and_hold_nothing(logins: Logins) -> None:
 def test_producers_write_no_table_of_locks_and_call_no_function_inside_them(logins: Logins) -> None:
     alice = logins.connect("alice")
     granted(alice)
-    tables = ("sessions", "locks", "lock_places", "lock_losses", "name_grants", "fences")
+    tables = ("sessions", "locks", "lock_places", "lock_losses", "name_grants", "role_room", "fences")
     statements = [f"SELECT * FROM pgsched.{table}" for table in tables]
     statements += [f"LOCK TABLE pgsched.{table} IN ACCESS SHARE MODE" for table in tables[:-1]]
     statements += [
@@ -125,6 +130,7 @@ def test_producers_write_no_table_of_locks_and_call_no_function_inside_them(logi
         "SELECT pgsched.lock_row('a')",
         "SELECT pgsched.lock_leave('a', 1)",
         "SELECT pgsched.lock_take_row('a', NULL, NULL)",
+        "SELECT pgsched.has_room('locks', 'pgsched_producer', 1, 1)",
         "SELECT pgsched.leave_lines(ARRAY[1])",
         "SELECT pgsched.session_drop(1)",
         "SELECT pgsched.forget_names('x')",

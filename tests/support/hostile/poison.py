@@ -19,12 +19,15 @@ POISONS = {
 COLUMNS = {
     ("archived_runs", "run"),
     ("audit", "change"),
+    ("items", "value"),
     ("jobs", "args"),
     ("kept_keys", "result"),
     ("runs", "args"),
     ("runs", "options"),
     ("runs", "progress"),
     ("runs", "result"),
+    ("store", "value"),
+    ("store_changes", "value"),
     ("tasks", "options"),
     ("tasks", "schema"),
     ("workers", "lost_runs"),
@@ -40,6 +43,9 @@ INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, t
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user) ON CONFLICT DO NOTHING;
 INSERT INTO pgsched.archived_runs (run_id, queue, task, state, finished_at, run)
     VALUES (7, 'default', 't', 'succeeded', now(), '{}') ON CONFLICT DO NOTHING;
+SELECT pgsched.kv_put('poisoned', '1'), pgsched.kv_put('poisoned/a', '1');
+SELECT pgsched.item_put('poisoned', '1'), pgsched.item_put('poisoned', '2');
+SELECT pgsched.lock_acquire('poisoned', gen_random_uuid(), kind => 'election');
 """
 EVERY = """
 SELECT c.relname::text, a.attname::text FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
@@ -56,6 +57,16 @@ def asserted(db: Db, fence: int, name: str = "a") -> bool:
 def end_leases(db: Db) -> None:
     """Let the time of all sessions be over in the database, as if they had not been renewed."""
     db.execute("UPDATE pgsched.sessions SET lease_until = clock_timestamp() - interval '1 s' WHERE ended_at IS NULL")
+
+
+def fill_line(db: Db, name: str, count: int, token: UUID) -> None:
+    """Add so many places that wait to the end of a line, all of one session."""
+    db.execute(
+        "INSERT INTO pgsched.lock_places (lock, place, session, token, mode)"
+        " SELECT %s, 1000 + n, s.id, gen_random_uuid(), 'exclusive'"
+        " FROM generate_series(1, %s) n, pgsched.sessions s WHERE s.token = %s",
+        [name, count, token],
+    )
 
 
 @contextmanager

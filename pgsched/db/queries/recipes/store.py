@@ -20,7 +20,7 @@ MOST_KEYS = 1000  # in one answer
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key of the store, and its value.
+    """A key of the store, and its value; in a list, a text that says so where Python cannot read the JSON.
 
     `version`: that of the last change, for `expected`; it grows with each change under the same first element of keys.
     `revision`: how often the key was written, from 1. `bound`: the key goes with the process that wrote it.
@@ -70,9 +70,12 @@ def json_value_of(text: str) -> Any:
 
 
 def read_entry(conn: Connection[Any], key: str) -> Entry | None:
-    """Return a key with its value; None where there is no such key. Raises NotPermitted."""
+    """Return a key with its value; None where there is no such key.
+
+    Raises NotPermitted, and InputError where Python cannot read the value.
+    """
     row = read_stored(conn, key)
-    return None if row is None else entry_of(row)
+    return None if row is None else Entry(**{**row, "value": json_value_of(row["value"])})
 
 
 def read_stored(conn: Connection[Any], key: str) -> Row | None:
@@ -126,8 +129,8 @@ def list_key_names(conn: Connection[Any], prefix: str, after: str, most: int) ->
 
 
 def entry_of(row: Row) -> Entry:
-    """Return a row as an entry."""
-    return Entry(**{**row, "value": json_value_of(row["value"])})
+    """Return a row of a list as an entry."""
+    return Entry(**{**row, "value": parse_json(row["value"])})
 
 
 def read_changes(conn: Connection[Any], prefix: str, since: int | None) -> Changes:

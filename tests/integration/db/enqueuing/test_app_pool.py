@@ -155,7 +155,7 @@ def test_a_connection_that_breaks_in_the_middle_is_replaced(task: Task[Any, Any]
         conn.execute("SELECT 1")
 
     with pytest.raises(DatabaseUnreachable, match="the run may have been made"):
-        task.app.database.send(None, end)
+        task.app.database.send(None, end, maybe="the run may have been made")
     in_threads(8, task.enqueue)
     assert runs(db) == [0, *range(8)]
 

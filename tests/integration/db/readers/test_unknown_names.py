@@ -33,7 +33,8 @@ HINTING = {
 # that the error gives whole.
 PARTS = {"job_named", "refuse_unknown_job"}
 LISTED = {"bad_owner": "there is no role", "command_args_error": "no such key; known are",
-          "dependencies_after_insert": "there is no run", "http_args_error": "no such key; known are",
+          "dependencies_after_insert": "there is no run", "grant_names": "there is no role",
+          "http_args_error": "no such key; known are",
           "jobs_after_jobs": "there is no job %s'", "json_misfit": "there is no such argument",
           "keep_error": "is not one of", "not_one_of": "is not one of",
           "schedule_macro_error": "is not a known macro"}  # fmt: skip
