@@ -13,9 +13,9 @@ SELECT s.id FROM pgsched.session_open(%(token)s::uuid, make_interval(secs => %(t
 -- name: session_renew
 -- renew a session for its ttl.
 -- params: token uuid
--- returns: lives (false: it has ended), newest_loss: the newest grant that somebody has taken from it (null: none)
+-- returns: lives (false: it has ended), losses: how many grants somebody has taken from it
 -- locks: the row of the session
-SELECT s.lease_until IS NOT NULL AS lives, s.newest_loss FROM pgsched.session_renew(%(token)s::uuid) s
+SELECT s.lease_until IS NOT NULL AS lives, s.losses FROM pgsched.session_renew(%(token)s::uuid) s
 
 
 -- name: session_end

@@ -121,10 +121,10 @@ BEGIN
     RETURN s;
 END $$;
 
--- Renews a session for its ttl. Null: it has ended, and so have its leases. `newest_loss`: the newest grant that somebody has
--- taken from it (lock_break). If it differs from before, session_leases says which places it still has. Only transactions with
+-- Renews a session for its ttl. Null: it has ended, and so have its leases. `losses`: how many grants somebody has taken
+-- from it (lock_break). If there are more than before, session_leases says which places it still has. Only transactions with
 -- the session's own token, and those that end it when its time is over, lock its row: a renewal waits for nobody else.
-CREATE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamptz, OUT newest_loss bigint)
+CREATE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamptz, OUT losses bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     renewed bigint;
@@ -135,7 +135,7 @@ BEGIN
     UPDATE pgsched.sessions s SET lease_until = clock_timestamp() + s.ttl
     WHERE s.token = session_renew.token AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
     RETURNING s.id, s.lease_until INTO renewed, lease_until;
-    SELECT max(l.fence) INTO newest_loss FROM pgsched.lock_losses l WHERE l.session = renewed;
+    SELECT count(*) INTO losses FROM pgsched.lock_losses l WHERE l.session = renewed;
 END $$;
 
 -- Deletes a session that has nothing any more. If somebody binds something to it just now, who has locked its row, it stays
@@ -156,6 +156,8 @@ CREATE FUNCTION pgsched.session_has_nothing(session bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
         AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
+        AND NOT EXISTS (SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session
+                        WHERE c.session = session_has_nothing.session)
 $$;
 
 -- Takes the places of these sessions, which have ended, out of their lines, and serves the lines; at most 1,000 lines. Never
@@ -240,6 +242,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    PERFORM setval('pgsched.store_versions'::regclass, nextval('pgsched.store_versions'::regclass) + 4294967296);
     -- so that nobody takes a version that was given before the restore for one that is given after it
     UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296,
         look_at = least(r.look_at, clock_timestamp());

@@ -16,20 +16,28 @@ $$;
 
 -- Takes a place out of a line whose row the caller has locked. If a transaction that asserts the grant goes on (assert_lock),
 -- the place stays until that transaction ends, and is marked: it is not held any more. The first of those that wait looks
--- for its end.
+-- for its end. If it was the first of them itself, the next one is told: only the first looks when a lease ends.
 CREATE FUNCTION pgsched.lock_leave(name text, place bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    waited boolean;
+    told boolean;
 BEGIN
     DELETE FROM pgsched.lock_places q WHERE q.lock = lock_leave.name AND q.place = (
-        SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_leave.name AND e.place = lock_leave.place FOR UPDATE SKIP LOCKED);
-    IF NOT FOUND THEN
+        SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_leave.name AND e.place = lock_leave.place FOR UPDATE SKIP LOCKED)
+    RETURNING q.fence IS NULL INTO waited;
+    IF waited IS NULL THEN
         UPDATE pgsched.lock_places q SET left_at = clock_timestamp()
         WHERE q.lock = lock_leave.name AND q.place = lock_leave.place AND q.left_at IS NULL;
-        IF FOUND THEN
-            PERFORM pgsched.tell_session(first.session, first.token) FROM (
-                SELECT q.session, q.token FROM pgsched.lock_places q
-                WHERE q.lock = lock_leave.name AND q.fence IS NULL ORDER BY q.place LIMIT 1) first;
-        END IF;
+        told := FOUND;
+    ELSE
+        told := waited AND NOT EXISTS (SELECT FROM pgsched.lock_places q
+            WHERE q.lock = lock_leave.name AND q.fence IS NULL AND q.place < lock_leave.place);
+    END IF;
+    IF told THEN
+        PERFORM pgsched.tell_session(first.session, first.token) FROM (
+            SELECT q.session, q.token FROM pgsched.lock_places q
+            WHERE q.lock = lock_leave.name AND q.fence IS NULL ORDER BY q.place LIMIT 1) first;
     END IF;
 END $$;
 
@@ -258,7 +266,7 @@ BEGIN
             END IF;
             IF NOT alone THEN
                 PERFORM pgsched.raise_bad_value(format('capacity: "%s" is in use as %s', name, CASE WHEN l.capacity IS NULL
-                    THEN 'a lock' ELSE 'a semaphore of ' || l.capacity END), 'locks');
+                    THEN 'a lock' ELSE format('a semaphore of %s: give this limit', l.capacity) END), 'locks');
             END IF;
         END IF;
         UPDATE pgsched.locks k SET last_place = k.last_place + 1, capacity = lock_acquire.capacity
@@ -393,6 +401,7 @@ BEGIN
     PERFORM FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND p.left_at IS NULL
       AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+      AND (s.owner = pgsched.caller() OR pgsched.may_change(s.owner))  -- it may have been granted since the check above
     FOR KEY SHARE OF p;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = format('lock "%s" is not held with fence %s: its lease has ended, or'

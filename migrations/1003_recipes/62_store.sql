@@ -13,7 +13,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Refuses a key, or the beginning of keys, that is none or that the caller may not use. A granted prefix has at most 200
--- characters, so the first 200 of a key decide.
+-- characters, so the first 200 of a key decide. A root goes with the prefix of the keys below it: whoever may write it can
+-- make all those wait.
 CREATE FUNCTION pgsched.check_key(key text) RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -21,7 +22,7 @@ BEGIN
         PERFORM pgsched.raise_bad_value(format('key: expected 1 to 256 characters, the first of them no slash, got %s',
             coalesce('"' || left(key, 60) || '"', 'null')), 'store');
     END IF;
-    PERFORM pgsched.check_name('key', left(key, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
+    PERFORM pgsched.check_name('key', left(CASE WHEN strpos(key, '/') = 0 THEN key || '/' ELSE key END, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
 END $$;
 
 CREATE FUNCTION pgsched.check_value(value jsonb) RETURNS void
@@ -200,7 +201,7 @@ BEGIN
     PERFORM pgsched.check_value(value);
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);  -- its owner is certain now
-    IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key), 0) THEN
+    IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key AND pgsched.session_lives(k.session)), 0) THEN
         RETURN NULL;
     END IF;
     RETURN pgsched.store_write(pgsched.store_root(key), key, value, pgsched.living_session(session));
@@ -218,7 +219,7 @@ BEGIN
     END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
-    SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key;
+    SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key AND pgsched.session_lives(k.session);
     IF found IS NULL OR expected <> found THEN
         RETURN NULL;
     END IF;
@@ -238,7 +239,7 @@ BEGIN
     END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
-    SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key;
+    SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key AND pgsched.session_lives(k.session);
     IF jsonb_typeof(found.value) <> 'number' THEN
         PERFORM pgsched.raise_bad_value(format('key: "%s" is no number, but of type %s', key, jsonb_typeof(found.value)), 'store');
     END IF;

@@ -40,6 +40,7 @@ CREATE FUNCTION pgsched.barrier_members(key text) RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT count(*) FROM pgsched.store k
     WHERE k.key > (barrier_members.key || '/') COLLATE "C" AND k.key < (barrier_members.key || '0') COLLATE "C" AND k.session IS NOT NULL
+      AND pgsched.session_lives(k.session)
 $$;
 
 -- Keys under a root that the caller has locked were deleted: rounds whose last member has gone are over.

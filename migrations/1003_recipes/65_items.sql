@@ -17,6 +17,10 @@ BEGIN
     END IF;
     PERFORM pgsched.check_name('item queue', name, q.owner);
     IF q.id IS NOT NULL THEN
+        IF pgsched.uses_by_grant(name, caller) AND NOT pgsched.uses_by_grant(name, q.owner) THEN
+            -- dead items belong to the owner: it must be one of those for whom the name is now
+            UPDATE pgsched.item_queues o SET owner = caller WHERE o.id = q.id RETURNING * INTO q;
+        END IF;
         RETURN q;
     END IF;
     problem := pgsched.bad_text('name', name, 200);
@@ -33,6 +37,14 @@ BEGIN
     END IF;
     RETURN q;
 END $$;
+
+-- Is this role one of those to which a name with this prefix was granted?
+CREATE FUNCTION pgsched.uses_by_grant(name text, role name) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (
+        SELECT FROM pgsched.name_grants g JOIN pg_roles r ON r.rolname = g.role JOIN pg_roles m ON m.rolname = uses_by_grant.role
+        WHERE starts_with(uses_by_grant.name, g.prefix) AND pg_has_role(m.oid, r.oid, 'MEMBER'))
+$$;
 
 -- Tells those that have waited longest that there are items: at most so many sessions, and no other.
 CREATE FUNCTION pgsched.item_tell(queue bigint, most integer) RETURNS void
@@ -129,9 +141,8 @@ END $$;
 CREATE FUNCTION pgsched.item_revive(r pgsched.runs) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    q pgsched.item_queues;
+    q pgsched.item_queues := pgsched.item_queue_of(r.task, pgsched.caller());
 BEGIN
-    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = r.task;
     INSERT INTO pgsched.items (queue, value, priority, put_at, available_at)
     VALUES (q.id, r.args -> 'value', (r.args ->> 'priority')::smallint, clock_timestamp(), clock_timestamp());
     DELETE FROM pgsched.attempts a WHERE a.run_id = r.id;
@@ -319,8 +330,10 @@ BEGIN
         RETURN;
     END IF;
     IF session IS NULL THEN
-        DELETE FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id;
-        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+        -- its own session, on which something else may hang
+        DELETE FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id
+            AND NOT EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);
+        PERFORM pgsched.session_drop(s.id);
     ELSIF wait AND waits IS NULL THEN
         UPDATE pgsched.item_consumers c SET waiting_since = clock_timestamp() WHERE c.queue = q.id AND c.session = s.id;
     END IF;
@@ -364,17 +377,17 @@ BEGIN
     RETURN CASE WHEN soonest <= clock_timestamp() THEN clock_timestamp() + interval '0.2 s' ELSE soonest END;
 END $$;
 
--- Ends those of these sessions that hold nothing any more; each was made for one item_get.
+-- Ends those of these sessions that have nothing any more; each was made for one item_get.
 CREATE FUNCTION pgsched.item_end_own_sessions(sessions bigint[]) RETURNS void
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH over AS (
-        SELECT s.id FROM pgsched.sessions s WHERE s.id = ANY (sessions) AND NOT EXISTS (
-            SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session WHERE c.session = s.id)
-    ), consumers AS (
-        DELETE FROM pgsched.item_consumers c WHERE c.session IN (SELECT o.id FROM over o)
-    )
-    DELETE FROM pgsched.sessions s WHERE s.id IN (SELECT o.id FROM over o)
-$$;
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    one bigint;
+BEGIN
+    FOREACH one IN ARRAY sessions LOOP
+        PERFORM pgsched.session_drop(one);
+        DELETE FROM pgsched.item_consumers c WHERE c.session = one AND NOT EXISTS (SELECT FROM pgsched.sessions s WHERE s.id = one);
+    END LOOP;
+END $$;
 
 -- Their holder says, with the token of each, that items are done: they are deleted; at most 10,000. Returns the ids of those
 -- that it held. One is not held any more if the session has ended, or if it was given back. With the session, asked

@@ -37,7 +37,9 @@ BEGIN
     END IF;
     -- one statement, so that all is of one moment
     SELECT coalesce(r.version, 0), k.key IS NOT NULL OR c.count > 0, k.value, coalesce(k.revision - 1, 0), coalesce(n.made_at, k.version, 0),
-        coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0), c.names, c.count
+        coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0),
+        ARRAY(SELECT o.name FROM unnest(c.names) o(name)
+              WHERE pgsched.reads_all() OR pgsched.may_use(left(node_read.key || '/' || o.name, 200), r.owner)), c.count
     INTO upto, is_there, value, version, made_at, changed_in, created_at, changed_at, session, children_made, children, child_count
     FROM (SELECT) one
     LEFT JOIN pgsched.store_roots r ON r.root = pgsched.store_root(node_read.key)
@@ -50,7 +52,7 @@ END $$;
 CREATE FUNCTION pgsched.node_roots(OUT names text[])
 LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(r.root ORDER BY r.root), '{}') FROM pgsched.store_roots r
-    WHERE (pgsched.reads_all() OR pgsched.may_use(r.root, r.owner))
+    WHERE (pgsched.reads_all() OR pgsched.may_use(r.root || '/', r.owner))
       AND EXISTS (SELECT FROM pgsched.store k WHERE k.root = r.root AND pgsched.session_lives(k.session))
 $$;
 
@@ -107,6 +109,7 @@ BEGIN
         above := concat_ws('/', nullif(above, ''), element);
         SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = above;
         IF NOT FOUND THEN
+            PERFORM pgsched.check_key(above);
             PERFORM pgsched.node_add(above, '""', NULL);
         ELSIF of_session IS NOT NULL THEN
             problem := 'no_children';
@@ -120,7 +123,7 @@ BEGIN
             EXIT WHEN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key);
             number := number + 1;
         END LOOP;
-    ELSIF EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key) THEN
+    ELSIF EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key AND pgsched.session_lives(k.session)) THEN
         problem := 'exists';
         RETURN;
     END IF;
@@ -193,6 +196,7 @@ BEGIN
         WHERE k.key = node_prune.key OR k.key > (node_prune.key || '/') COLLATE "C" AND k.key < (node_prune.key || '0') COLLATE "C"
         ORDER BY k.key DESC LIMIT 1000
     LOOP
+        PERFORM pgsched.check_key(one);  -- a part may be granted to others: then nothing is deleted
         PERFORM pgsched.store_write(pgsched.store_root(key), one, NULL, NULL);
         count := count + 1;
     END LOOP;

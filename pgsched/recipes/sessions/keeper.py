@@ -235,7 +235,8 @@ def ending(session: Session) -> Callable[[Any], None]:
 
 def look_at(place: Place, in_s: float | None) -> float:
     """Return when to ask for a place again: the first in line when a lease ends, others with the heartbeat."""
-    return now() + (place.session.ttl_s / 3 if in_s is None else min(max(in_s, 0.0), place.session.ttl_s / 3))
+    longest = place.session.longest_look_s()
+    return now() + (longest if in_s is None else min(max(in_s, 0.0), longest))
 
 
 def end_at_exit() -> None:

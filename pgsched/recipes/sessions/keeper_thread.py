@@ -167,6 +167,10 @@ class KeeperThread:
                 for session in sessions:
                     session.beat_at = 0.0
             self._care.renew_due(conn, sessions)
+            if self.cut_off is not None:  # what was told meanwhile was not heard
+                with self._lock:
+                    for session in sessions:
+                        session.places.hint_granted()
             self._note_cut_off(None)
             channels = {session.channel for session in sessions}
             if listens and not channels <= listening:

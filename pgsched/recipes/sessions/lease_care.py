@@ -46,13 +46,13 @@ class LeaseCare:
 
     def _renew(self, conn: Connection[Any], session: Session) -> None:
         sent_at = now()
-        lives, newest_loss = locks.renew_session(conn, session.token)
+        lives, losses = locks.renew_session(conn, session.token)
         if not lives:
             session.lose("the database has ended its session, which was not renewed in time")
             return
         session.renewed(sent_at)
-        if newest_loss != session.newest_loss:
-            session.newest_loss = newest_loss
+        if losses != session.losses_seen:
+            session.losses_seen = losses
             with self._lock:
                 session.places.hint_granted()
 
@@ -137,7 +137,7 @@ class LeaseCare:
 
 def pause_of(place: Place, state: LeaseState, listens: bool) -> float:
     """Return after how many seconds to ask again for a place that waits."""
-    longest = place.session.ttl_s / 3
+    longest = place.session.longest_look_s()
     pause_s = longest if state.look_in_s is None else min(longest, max(0.01, state.look_in_s))
     if listens:
         return pause_s

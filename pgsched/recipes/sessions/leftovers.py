@@ -14,7 +14,6 @@ from pgsched.recipes.sessions.session import now
 # Before it is given back again: in sum longer than the server works at a statement (its statement_timeout).
 PAUSES_S = (0.5, 2.0, 10.0, 25.0)
 FAILED_S = 0.5  # before it is tried again
-LONGEST_S = 120.0  # from then on its session has most probably ended
 
 
 @dataclass(eq=False)
@@ -24,7 +23,6 @@ class Leftover:
     place: Place
     pauses: list[float]
     due_at: float = field(default_factory=now)
-    until: float = field(default_factory=lambda: now() + LONGEST_S)
 
 
 class Leftovers:
@@ -43,7 +41,7 @@ class Leftovers:
     def due(self, most: int) -> list[Leftover]:
         """Return those whose time has come, up to `most`."""
         at = now()
-        self._all = [one for one in self._all if one.until > at]
+        self._all = [one for one in self._all if one.place.session.lost is None]  # the others went with their sessions
         return [one for one in self._all if one.due_at <= at][:most]
 
     def succeed(self, one: Leftover) -> None:
@@ -54,8 +52,11 @@ class Leftovers:
             self._all.remove(one)
 
     def fail(self, one: Leftover) -> None:
-        """Note that it could not be given back now."""
+        """Note that it could not be given back now. The others are tried before it is tried again."""
         one.due_at = now() + FAILED_S
+        if one in self._all:
+            self._all.remove(one)
+            self._all.append(one)
 
     def next_at(self) -> float | None:
         """Return when the next one is due, on the clock of leases; None: there is none."""

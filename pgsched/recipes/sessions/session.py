@@ -23,6 +23,7 @@ BEATS = 3  # renewals in a ttl
 # While a machine sleeps, CLOCK_MONOTONIC stands still, and the leases in the database go on to their end.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 CLOSED = "the App was closed"
+LONGEST_LOOK_S = 30.0
 
 
 def now() -> float:
@@ -81,7 +82,7 @@ class Losses:
 class Session:
     """A session: a lease that this process renews for all that hangs on it.
 
-    `newest_loss`: the fence of the newest grant that somebody else has taken from it. `used_at`, `beat_at`: when it was
+    `losses_seen`: how many grants somebody had taken from it at its last renewal. `used_at`, `beat_at`: when it was
     last used, and when it is to be renewed next, on the clock of `now`.
     """
 
@@ -89,7 +90,7 @@ class Session:
         self.token = uuid4()
         self.ttl_s = ttl_s
         self.id = 0  # until it is open
-        self.newest_loss: int | None = None
+        self.losses_seen = 0
         self.places = Places()
         self.used_at = self.beat_at = now()
         self.losses = Losses()
@@ -135,6 +136,10 @@ class Session:
         for place in self.places.all():
             place.wake()
         self.losses.tell()
+
+    def longest_look_s(self) -> float:
+        """Return after how many seconds to ask for a place at the latest: those who stood before it may have left."""
+        return min(self.ttl_s / 3, LONGEST_LOOK_S)
 
     def pause_s(self) -> float:
         """Return after how many seconds to look whether it is lost: nobody may tell."""

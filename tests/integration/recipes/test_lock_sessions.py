@@ -169,7 +169,7 @@ def test_nobody_delays_a_renewal(db: Db, connect: Connect, logins: Logins) -> No
     mine, holder = session(alice, "1 min"), uuid4()
     fence = granted(alice, "a", holder, session=mine)
     granted(alice, "b", session=mine)
-    renew = "SELECT (pgsched.session_renew(%s)).newest_loss"
+    renew = "SELECT (pgsched.session_renew(%s)).losses"
     alice.execute("SET lock_timeout = '100 ms'")
     ops, second = logins.connect("ops"), connect(autocommit=False)
     with ops.transaction(force_rollback=True):

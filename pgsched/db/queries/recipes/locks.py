@@ -72,7 +72,7 @@ def renew_session(conn: Connection[Any], token: UUID) -> tuple[bool, int | None]
     Raises the driver's errors, for the loop to classify; so do `read_leases` and `give_back`.
     """
     row = fetch(conn, "session_renew", {"token": token})[0]
-    return row["lives"], row["newest_loss"]
+    return row["lives"], row["losses"]
 
 
 def end_session(conn: Connection[Any], token: UUID) -> None:

@@ -176,7 +176,7 @@ def test_without_the_loss_a_renewal_says_nothing_of_a_broken_lock(db: Db, guarde
     mine = session(db)
     fence = granted(db, session=mine)
     db.execute("SELECT pgsched.lock_break('a')")
-    found = value(db, "SELECT (pgsched.session_renew(%s)).newest_loss", mine)
+    found = value(db, "SELECT (pgsched.session_renew(%s)).losses", mine)
     assert found == (fence if guarded else None)
 
 
