@@ -27,6 +27,7 @@ STATEMENT_S = 5.0
 LEAST_ANSWER_S = 1.0
 FIRST_BACK_OFF_S = 0.05
 LONGEST_BACK_OFF_S = 1.0
+LISTEN_AGAIN_S = 5.0  # after the connection for notifications was refused
 
 
 class KeeperThread:
@@ -105,7 +106,7 @@ class KeeperThread:
                 self._ended = True
                 self._bell.close()
 
-    def _connect(self, purpose: str) -> Connection[Any]:
+    def _connect(self, purpose: str, timeout_s: float = STATEMENT_S) -> Connection[Any]:
         """Open one more connection, of which no child process has a copy."""
         settings = {"lock_timeout": LOCK_TIMEOUT}
         place = len(self._conns)
@@ -113,9 +114,7 @@ class KeeperThread:
         def keep(conn: Connection[Any]) -> None:
             self._conns[place:] = [conn]
 
-        return open_unshared(
-            lambda: connect(self._dsn, purpose=purpose, timeout_s=STATEMENT_S, settings=settings), keep
-        )
+        return open_unshared(lambda: connect(self._dsn, purpose=purpose, timeout_s=timeout_s, settings=settings), keep)
 
     def _disconnect(self, keep: int = 0) -> None:
         """Close all connections but the first `keep`."""
@@ -158,11 +157,13 @@ class KeeperThread:
     def _serve(self, conn: Connection[Any]) -> None:
         listens = not is_shared(conn)
         listening: set[str] = set()
+        listen_at = 0.0
         while not self._is_over():
             with self._lock:
                 sessions = list(self._sessions)
             answer_s = min((session.ttl_s / 6 for session in sessions), default=STATEMENT_S)
-            expect(conn, max(LEAST_ANSWER_S, min(STATEMENT_S, answer_s)))
+            answer_s = max(LEAST_ANSWER_S, min(STATEMENT_S, answer_s))
+            expect(conn, answer_s)
             if self.cut_off is not None:  # which sessions have survived?
                 for session in sessions:
                     session.beat_at = 0.0
@@ -173,31 +174,41 @@ class KeeperThread:
                         session.places.hint_granted()
             self._note_cut_off(None)
             channels = {session.channel for session in sessions}
-            if listens and not channels <= listening:
-                self._listen(channels)
-                listening = channels
+            if listens and not channels <= listening and listen_at <= now():
+                listening = channels if self._listen(channels, answer_s) else set()
+                listen_at = 0.0 if listening else now() + LISTEN_AGAIN_S
                 with self._lock:
                     for session in sessions:
                         session.places.hint_waiting()
                 for session in sessions:
                     session.losses.tell()
-            self.listens = listens
+            self.listens = listens and channels <= listening
             self._hear(sessions)
             for session in sessions:
-                self._care.look(conn, session, listens)
+                self._care.look(conn, session, self.listens)
                 self._care.renew_due(conn, sessions)
             self._care.give_back(conn, sessions)
             self._care.end_unused(conn, sessions)
             self._failures = 0
-            self._bell.wait(self._conns[-1], self._care.next_at(sessions) - now())
+            next_at = self._care.next_at(sessions)
+            self._bell.wait(self._conns[-1], (min(next_at, listen_at) if listen_at else next_at) - now())
 
-    def _listen(self, channels: Iterable[str]) -> None:
-        """Listen to these channels by a new connection: one that hears something would answer late."""
+    def _listen(self, channels: Iterable[str], timeout_s: float) -> bool:
+        """Listen to these channels by a new connection: one that hears something would answer late.
+
+        Return False where that is refused: leases are renewed all the same, and it is asked as behind a pooler.
+        """
         self._disconnect(keep=1)
-        conn = self._connect("hints")
-        self._bell.attach(conn)
-        for channel in sorted(channels):
-            listen_to(conn, channel)
+        try:
+            conn = self._connect("hints", timeout_s)
+            self._bell.attach(conn)
+            for channel in sorted(channels):
+                listen_to(conn, channel)
+        except (DatabaseError, PgschedError) as error:
+            self._disconnect(keep=1)
+            warn("no notifications of locks come now", error)
+            return False
+        return True
 
     def _hear(self, sessions: Iterable[Session]) -> None:
         """Note which places the notifications name that have come."""

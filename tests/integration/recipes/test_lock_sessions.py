@@ -15,9 +15,9 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from pgsched import App, LeaseLost
+from pgsched import App, DatabaseUnreachable, LeaseLost
 from pgsched.chaos.site.proxy import Proxy
-from pgsched.recipes.sessions import lease_care
+from pgsched.recipes.sessions import keeper_thread, lease_care
 from tests.support.logins import Logins
 from tests.support.recipes.calls import acquire, granted, refused, session, value
 from tests.support.recipes.lines import another, asserted, fences, in_threads, line, running, said, wait_in_line
@@ -353,3 +353,28 @@ def test_the_end_of_many_sessions_is_swept_in_steps_and_never_waits(db: Db, conn
     value(db, "SELECT pgsched.sweep_sessions(100)")
     assert (value(db, held, waiters), value(db, held, tokens)) == (6, 0)
     assert value(db, "SELECT count(*) FROM pgsched.sessions") == 6
+
+
+def test_leases_are_renewed_where_no_second_connection_is_to_be_had(
+    app: App, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notifications come by a connection of their own, which a limit of connections may refuse."""
+    refused = []
+
+    def connect(dsn: str, *, purpose: str, **more: Any) -> Any:
+        if purpose == "hints" and len(refused) < 2:
+            refused.append(purpose)
+            raise DatabaseUnreachable("too many connections for role")
+        return open_connection(dsn, purpose=purpose, **more)
+
+    open_connection = keeper_thread.connect
+    monkeypatch.setattr(keeper_thread, "connect", connect)
+    monkeypatch.setattr(keeper_thread, "LISTEN_AGAIN_S", 0.5)
+    with app.lock("a", ttl=1.5) as lock:
+        wait_until(lambda: len(refused) == 2, what="a second try")
+        lease = "SELECT lease_until FROM pgsched.sessions"
+        before = value(db, lease)
+        wait_until(lambda: value(db, lease) > before, what="a renewal")
+        assert not lock.lost
+        hears = KEEPERS.replace("leases", "hints") + " AND query LIKE 'LISTEN%'"
+        wait_until(lambda: value(db, hears) == 1, what="notifications to come")
