@@ -348,6 +348,7 @@ CREATE TABLE pgsched.lock_places (
     give_up_at timestamp with time zone,
     granted_at timestamp with time zone,
     left_at timestamp with time zone,
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     CONSTRAINT lock_places_pkey PRIMARY KEY (lock, place),
     CONSTRAINT lock_places_token_key UNIQUE (token),
     CONSTRAINT lock_places_check CHECK ((fence IS NULL) = (granted_at IS NULL)),
@@ -362,6 +363,7 @@ CREATE TABLE pgsched.locks (
     capacity integer,
     last_place bigint NOT NULL DEFAULT 0,
     used_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     CONSTRAINT locks_pkey PRIMARY KEY (name),
     CONSTRAINT locks_capacity_check CHECK (capacity >= 1 AND capacity <= 10000),
     CONSTRAINT locks_kind_check CHECK (kind = ANY (ARRAY['lock'::text, 'election'::text])),
@@ -464,6 +466,14 @@ CREATE TABLE pgsched.retention (
     CONSTRAINT retention_keep_hours_check CHECK (keep_hours >= '1 day'::interval AND keep_hours <= '100 years'::interval),
     CONSTRAINT retention_keep_minutes_check CHECK (keep_minutes >= '01:00:00'::interval AND keep_minutes <= '10 years'::interval),
     CONSTRAINT retention_name_check CHECK (name = 'everything'::text)
+);
+
+CREATE TABLE pgsched.role_room (
+    what text COLLATE "C" NOT NULL,
+    owner name NOT NULL,
+    counted_at bigint NOT NULL,
+    room_until bigint NOT NULL,
+    CONSTRAINT role_room_pkey PRIMARY KEY (what, owner, counted_at)
 );
 
 CREATE TABLE pgsched.rollup_mark (
@@ -642,6 +652,7 @@ CREATE TABLE pgsched.store_roots (
     look_at timestamp with time zone,
     watched_until timestamp with time zone NOT NULL DEFAULT clock_timestamp() + '00:01:00'::interval,
     changed_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    number bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
     CONSTRAINT store_roots_pkey PRIMARY KEY (root)
 ) WITH (fillfactor=50);
 
@@ -882,6 +893,7 @@ BEGIN
     PERFORM FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = assert_lock.name AND p.fence = assert_lock.fence AND p.left_at IS NULL
       AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+      AND (s.owner = pgsched.caller() OR pgsched.may_change(s.owner))  -- it may have been granted since the check above
     FOR KEY SHARE OF p;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'PS410', MESSAGE = format('lock "%s" is not held with fence %s: its lease has ended, or'
@@ -1393,6 +1405,7 @@ CREATE OR REPLACE FUNCTION pgsched.barrier_members(key text)
 AS $function$
     SELECT count(*) FROM pgsched.store k
     WHERE k.key > (barrier_members.key || '/') COLLATE "C" AND k.key < (barrier_members.key || '0') COLLATE "C" AND k.session IS NOT NULL
+      AND pgsched.session_lives(k.session)
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.barrier_withdraw(name text, token uuid)
@@ -1625,7 +1638,7 @@ BEGIN
         PERFORM pgsched.raise_bad_value(format('key: expected 1 to 256 characters, the first of them no slash, got %s',
             coalesce('"' || left(key, 60) || '"', 'null')), 'store');
     END IF;
-    PERFORM pgsched.check_name('key', left(key, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
+    PERFORM pgsched.check_name('key', left(CASE WHEN strpos(key, '/') = 0 THEN key || '/' ELSE key END, 200), (SELECT r.owner FROM pgsched.store_roots r WHERE r.root = pgsched.store_root(check_key.key)));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.check_keys(unique_key text, on_conflict text, idempotency_key text, retention interval, tags text[], due timestamp with time zone)
@@ -1688,22 +1701,24 @@ BEGIN
     RETURN CASE WHEN granted AND NOT pgsched.reads_all() THEN 'some' ELSE 'all' END;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.check_room(l pgsched.locks, owner name)
+CREATE OR REPLACE FUNCTION pgsched.check_room(l pgsched.locks, owner name, number bigint)
  RETURNS void
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
+    IF NOT pgsched.has_room('lock_places', owner, number, 100000) THEN
+        PERFORM pgsched.sweep_sessions(100, owner);
+        IF NOT pgsched.has_room('lock_places', owner, number, 100000) THEN
+            PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
+        END IF;
+    END IF;
     IF l.last_place % 100 <> 1 THEN
         RETURN;
     END IF;
     -- below: conditions with queries cost their start, also where they are not reached
-    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20000) few) = 20000 THEN
+    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001 THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
-    END IF;
-    IF (SELECT count(*) FROM (
-        SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id WHERE s.owner = check_room.owner LIMIT 100000) few) = 100000 THEN
-        PERFORM pgsched.raise_bad_value(format('name: role "%s" holds or waits for 100000 locks, and may for no more', owner), 'lock_places');
     END IF;
 END $function$;
 
@@ -2614,7 +2629,8 @@ BEGIN
     IF prefix IS NULL OR length(prefix) NOT BETWEEN 1 AND 200 THEN
         PERFORM pgsched.raise_bad_value('prefix: expected 1 to 200 characters', 'name_grants');
     ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role) THEN
-        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"', role), 'name_grants');
+        PERFORM pgsched.raise_bad_value(format('role: there is no role "%s"%s', role,
+            pgsched.did_you_mean(role, ARRAY(SELECT r.rolname::text FROM pg_roles r))), 'name_grants');
     END IF;
     INSERT INTO pgsched.name_grants VALUES (grant_names.prefix, grant_names.role) ON CONFLICT DO NOTHING;
     PERFORM pgsched.note('granted', 'names', grant_names.prefix, jsonb_build_object('role', grant_names.role));
@@ -2627,6 +2643,32 @@ AS $function$
     SELECT (pg_catalog.pg_sequence_last_value('pgsched.tasks_with_options'::regclass)
         >> pg_catalog.mod(pg_catalog.hashtext(task) & 2147483647, 61)) & 1::bigint IS NOT DISTINCT FROM 1::bigint
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.has_room(what text, owner name, number bigint, most bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    counted bigint;
+BEGIN
+    IF number <= (SELECT r.room_until FROM pgsched.role_room r WHERE r.what = has_room.what AND r.owner = has_room.owner
+                  ORDER BY r.counted_at DESC LIMIT 1) THEN
+        RETURN true;
+    END IF;
+    counted := pgsched.rows_of_role(what, owner, most);
+    IF counted > most THEN
+        RETURN false;
+    END IF;
+    IF current_setting('transaction_isolation') = 'read committed' THEN  -- an older snapshot counts too few
+        DELETE FROM pgsched.role_room r WHERE (r.what, r.owner, r.counted_at) IN (
+            SELECT o.what, o.owner, o.counted_at FROM pgsched.role_room o
+            WHERE o.what = has_room.what AND o.owner = has_room.owner FOR UPDATE SKIP LOCKED);
+        INSERT INTO pgsched.role_room (what, owner, counted_at, room_until)
+        VALUES (has_room.what, has_room.owner, number, number + greatest(most - counted, most / 100)) ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN true;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timestamp with time zone, overlap boolean)
  RETURNS jsonb
@@ -2971,17 +3013,17 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_end_own_sessions(sessions bigint[])
  RETURNS void
- LANGUAGE sql
+ LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    WITH over AS (
-        SELECT s.id FROM pgsched.sessions s WHERE s.id = ANY (sessions) AND NOT EXISTS (
-            SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session WHERE c.session = s.id)
-    ), consumers AS (
-        DELETE FROM pgsched.item_consumers c WHERE c.session IN (SELECT o.id FROM over o)
-    )
-    DELETE FROM pgsched.sessions s WHERE s.id IN (SELECT o.id FROM over o)
-$function$;
+DECLARE
+    one bigint;
+BEGIN
+    FOREACH one IN ARRAY sessions LOOP
+        PERFORM pgsched.session_drop(one);
+        DELETE FROM pgsched.item_consumers c WHERE c.session = one AND NOT EXISTS (SELECT FROM pgsched.sessions s WHERE s.id = one);
+    END LOOP;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_end_session(session bigint)
  RETURNS void
@@ -3080,8 +3122,10 @@ BEGIN
         RETURN;
     END IF;
     IF session IS NULL THEN
-        DELETE FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id;
-        DELETE FROM pgsched.sessions o WHERE o.id = s.id;
+        -- its own session, on which something else may hang
+        DELETE FROM pgsched.item_consumers c WHERE c.queue = q.id AND c.session = s.id
+            AND NOT EXISTS (SELECT FROM pgsched.items i WHERE i.queue = c.queue AND i.session = c.session);
+        PERFORM pgsched.session_drop(s.id);
     ELSIF wait AND waits IS NULL THEN
         UPDATE pgsched.item_consumers c SET waiting_since = clock_timestamp() WHERE c.queue = q.id AND c.session = s.id;
     END IF;
@@ -3139,10 +3183,11 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pgsched.commit_durably();
-    UPDATE pgsched.item_consumers c SET waiting_since = NULL
-    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
+    -- items first: who consumes one locks it, and then the row of the consumer
     PERFORM pgsched.item_give_back(i.id, i.token) FROM pgsched.items i
     WHERE i.queue = left_queue AND i.session = leaver AND i.token = item_leave.token;
+    UPDATE pgsched.item_consumers c SET waiting_since = NULL
+    WHERE c.queue = left_queue AND c.session = leaver AND c.waiting_since IS NOT NULL;
     -- it may have been told of an item that it will not get
     PERFORM pgsched.item_tell_of_rest(left_queue);
 END $function$;
@@ -3272,25 +3317,29 @@ DECLARE
     q pgsched.item_queues;
     problem text;
 BEGIN
-    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name COLLATE "default";
     IF q.owner = caller AND NOT EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(item_queue_of.name, g.prefix)) THEN
         RETURN q;
     END IF;
     PERFORM pgsched.check_name('item queue', name, q.owner);
     IF q.id IS NOT NULL THEN
+        IF pgsched.uses_by_grant(name, caller) AND NOT pgsched.uses_by_grant(name, q.owner) THEN
+            -- dead items belong to the owner: it must be one of those for whom the name is now
+            UPDATE pgsched.item_queues o SET owner = caller WHERE o.id = q.id RETURNING * INTO q;
+        END IF;
         RETURN q;
     END IF;
     problem := pgsched.bad_text('name', name, 200);
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'item_queues');
-    ELSIF (SELECT count(*) FROM (SELECT FROM pgsched.item_queues o WHERE o.owner = caller LIMIT 100000) few) = 100000 THEN
-        PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 item queues, and may have no more', caller), 'item_queues');
     END IF;
     INSERT INTO pgsched.item_queues AS o (name, owner) VALUES (item_queue_of.name, caller)
     ON CONFLICT DO NOTHING RETURNING * INTO q;
     IF q.id IS NULL THEN
-        SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name;
+        SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = item_queue_of.name COLLATE "default";
         PERFORM pgsched.check_name('item queue', name, q.owner);
+    ELSIF NOT pgsched.has_room('item_queues', caller, q.id, 100000) THEN
+        PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 item queues, and may have no more', caller), 'item_queues');
     END IF;
     RETURN q;
 END $function$;
@@ -3301,9 +3350,8 @@ CREATE OR REPLACE FUNCTION pgsched.item_revive(r pgsched.runs)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 DECLARE
-    q pgsched.item_queues;
+    q pgsched.item_queues := pgsched.item_queue_of(r.task, pgsched.caller());
 BEGIN
-    SELECT * INTO q FROM pgsched.item_queues o WHERE o.name = r.task;
     INSERT INTO pgsched.items (queue, value, priority, put_at, available_at)
     VALUES (q.id, r.args -> 'value', (r.args ->> 'priority')::smallint, clock_timestamp(), clock_timestamp());
     DELETE FROM pgsched.attempts a WHERE a.run_id = r.id;
@@ -4044,7 +4092,7 @@ BEGIN
     END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
-    SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key;
+    SELECT * INTO found FROM pgsched.store k WHERE k.key = kv_add.key AND pgsched.session_lives(k.session);
     IF jsonb_typeof(found.value) <> 'number' THEN
         PERFORM pgsched.raise_bad_value(format('key: "%s" is no number, but of type %s', key, jsonb_typeof(found.value)), 'store');
     END IF;
@@ -4108,7 +4156,7 @@ BEGIN
     END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);
-    SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key;
+    SELECT k.version INTO found FROM pgsched.store k WHERE k.key = kv_delete.key AND pgsched.session_lives(k.session);
     IF found IS NULL OR expected <> found THEN
         RETURN NULL;
     END IF;
@@ -4167,7 +4215,7 @@ BEGIN
     PERFORM pgsched.check_value(value);
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);  -- its owner is certain now
-    IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key), 0) THEN
+    IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key AND pgsched.session_lives(k.session)), 0) THEN
         RETURN NULL;
     END IF;
     RETURN pgsched.store_write(pgsched.store_root(key), key, value, pgsched.living_session(session));
@@ -4396,24 +4444,23 @@ BEGIN
     PERFORM pgsched.check_name('lock', name, l.owner);
     checked := l.owner;
     IF session IS NOT NULL THEN
-        s := pgsched.own_session(session);
+        PERFORM pgsched.own_session(session);
     END IF;
     PERFORM pgsched.commit_durably();
 
     -- the row of the lock: what is in line is read only when it is locked
     patience := pgsched.wait_for_rows(coalesce(wait, interval '365 days') + interval '0.2 s');
     l := pgsched.lock_take_row(name, capacity, kind);
-    PERFORM set_config('lock_timeout', patience, true);
     IF l.owner IS DISTINCT FROM checked THEN  -- it was new, or is so again
         PERFORM pgsched.check_name('lock', name, l.owner);
     END IF;
-    -- not before: this sweeps sessions and locks rows of other lines, and whoever waits for a line must have locked none
     IF session IS NULL THEN
+        -- when the line is locked: it may lock other lines, and who has locked one must not wait for another
         PERFORM pgsched.session_open(token, ttl);
-        s := pgsched.own_session(token);
     END IF;
+    PERFORM set_config('lock_timeout', patience, true);
     -- the session may have ended meanwhile; from now on its row stays until this transaction ends
-    SELECT * INTO s FROM pgsched.sessions o WHERE o.id = s.id FOR KEY SHARE;
+    SELECT * INTO s FROM pgsched.sessions o WHERE o.token = coalesce(session, lock_acquire.token) FOR KEY SHARE;
     IF s.id IS NULL OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp() THEN
         PERFORM pgsched.raise_session_ended();
     END IF;
@@ -4433,18 +4480,18 @@ BEGIN
             END IF;
             IF NOT alone THEN
                 PERFORM pgsched.raise_bad_value(format('capacity: "%s" is in use as %s', name, CASE WHEN l.capacity IS NULL
-                    THEN 'a lock' ELSE 'a semaphore of ' || l.capacity END), 'locks');
+                    THEN 'a lock' ELSE format('a semaphore of %s: give this limit', l.capacity) END), 'locks');
             END IF;
         END IF;
         UPDATE pgsched.locks k SET last_place = k.last_place + 1, capacity = lock_acquire.capacity
         WHERE k.name = lock_acquire.name RETURNING * INTO l;
-        PERFORM pgsched.check_room(l, s.owner);
         INSERT INTO pgsched.lock_places AS p (lock, place, session, token, mode, note, since, give_up_at, fence, granted_at)
         SELECT lock_acquire.name, l.last_place, s.id, lock_acquire.token, wanted, lock_acquire.note, c.moment,
             CASE WHEN NOT alone THEN c.moment + wait END,
             CASE WHEN alone THEN nextval('pgsched.fences'::regclass) END, CASE WHEN alone THEN c.moment END
         FROM clock_timestamp() AS c(moment)
         RETURNING * INTO mine;
+        PERFORM pgsched.check_room(l, s.owner, mine.number);
     END IF;
     IF mine.fence IS NULL THEN
         PERFORM pgsched.lock_settle(name, CASE WHEN alone IS NOT NULL THEN mine.place END);
@@ -4514,17 +4561,25 @@ CREATE OR REPLACE FUNCTION pgsched.lock_leave(name text, place bigint)
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
+DECLARE
+    waited boolean;
+    told boolean;
 BEGIN
     DELETE FROM pgsched.lock_places q WHERE q.lock = lock_leave.name AND q.place = (
-        SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_leave.name AND e.place = lock_leave.place FOR UPDATE SKIP LOCKED);
-    IF NOT FOUND THEN
+        SELECT e.place FROM pgsched.lock_places e WHERE e.lock = lock_leave.name AND e.place = lock_leave.place FOR UPDATE SKIP LOCKED)
+    RETURNING q.fence IS NULL INTO waited;
+    IF waited IS NULL THEN
         UPDATE pgsched.lock_places q SET left_at = clock_timestamp()
         WHERE q.lock = lock_leave.name AND q.place = lock_leave.place AND q.left_at IS NULL;
-        IF FOUND THEN
-            PERFORM pgsched.tell_session(first.session, first.token) FROM (
-                SELECT q.session, q.token FROM pgsched.lock_places q
-                WHERE q.lock = lock_leave.name AND q.fence IS NULL ORDER BY q.place LIMIT 1) first;
-        END IF;
+        told := FOUND;
+    ELSE
+        told := waited AND NOT EXISTS (SELECT FROM pgsched.lock_places q
+            WHERE q.lock = lock_leave.name AND q.fence IS NULL AND q.place < lock_leave.place);
+    END IF;
+    IF told THEN
+        PERFORM pgsched.tell_session(first.session, first.token) FROM (
+            SELECT q.session, q.token FROM pgsched.lock_places q
+            WHERE q.lock = lock_leave.name AND q.fence IS NULL ORDER BY q.place LIMIT 1) first;
     END IF;
 END $function$;
 
@@ -4542,7 +4597,7 @@ BEGIN
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
       AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
-    ORDER BY p.place LIMIT least(most, 10000);
+    ORDER BY p.place LIMIT greatest(0, least(most, 10000));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_list(prefix text DEFAULT ''::text, after text DEFAULT ''::text, most integer DEFAULT 1000, only_used boolean DEFAULT true, kind text DEFAULT NULL::text)
@@ -4576,7 +4631,7 @@ BEGIN
       AND (lock_list.kind IS NULL OR l.kind = lock_list.kind) AND (NOT only_used OR f.holders + f.waiting > 0)
       AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
            THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)
-    ORDER BY l.name LIMIT least(most, 10000);
+    ORDER BY l.name LIMIT greatest(0, least(most, 10000));
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_look_at(name text)
@@ -4706,18 +4761,19 @@ CREATE OR REPLACE FUNCTION pgsched.lock_take_row(name text, capacity integer, ki
 AS $function$
 DECLARE
     l pgsched.locks;
+    number bigint;
 BEGIN
     LOOP
         UPDATE pgsched.locks k SET used_at = clock_timestamp(), kind = coalesce(lock_take_row.kind, k.kind)
         WHERE k.name = lock_take_row.name RETURNING * INTO l;
         EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.locks k WHERE k.owner = pgsched.caller() LIMIT 100000) few) = 100000
+        INSERT INTO pgsched.locks AS k (name, owner, capacity) VALUES (lock_take_row.name, pgsched.caller(), lock_take_row.capacity)
+        ON CONFLICT DO NOTHING RETURNING k.number INTO number;
+        IF number IS NOT NULL AND NOT pgsched.has_room('locks', pgsched.caller(), number, 100000)
             AND NOT pgsched.forget_names(pgsched.caller()) THEN
             PERFORM pgsched.raise_bad_value(format('name: role "%s" has 100000 names of locks that were used within an hour, and may'
                 ' have no more', pgsched.caller()), 'locks');
         END IF;
-        INSERT INTO pgsched.locks (name, owner, capacity) VALUES (lock_take_row.name, pgsched.caller(), lock_take_row.capacity)
-        ON CONFLICT DO NOTHING;
     END LOOP;
     RETURN l;
 END $function$;
@@ -5103,7 +5159,7 @@ DECLARE
 BEGIN
     key := concat_ws('/', parent, name);
     PERFORM pgsched.check_key(key || CASE WHEN sequence THEN '0000000000' ELSE '' END);
-    IF strpos(name, '/') > 0 OR name = '' AND NOT sequence OR parent IS NULL AND sequence OR parent ~ '//|/$' THEN
+    IF name IS NULL OR strpos(name, '/') > 0 OR name = '' AND NOT sequence OR parent IS NULL AND sequence OR parent ~ '//|/$' THEN
         PERFORM pgsched.raise_bad_value('name: expected one element of a path, and a parent for a sequence', 'store');
     END IF;
     PERFORM pgsched.check_value(value);
@@ -5121,6 +5177,7 @@ BEGIN
         above := concat_ws('/', nullif(above, ''), element);
         SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = above;
         IF NOT FOUND THEN
+            PERFORM pgsched.check_key(above);
             PERFORM pgsched.node_add(above, '""', NULL);
         ELSIF of_session IS NOT NULL THEN
             problem := 'no_children';
@@ -5134,7 +5191,7 @@ BEGIN
             EXIT WHEN NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key);
             number := number + 1;
         END LOOP;
-    ELSIF EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key) THEN
+    ELSIF EXISTS (SELECT FROM pgsched.store k WHERE k.key = node_create.key AND pgsched.session_lives(k.session)) THEN
         problem := 'exists';
         RETURN;
     END IF;
@@ -5214,6 +5271,7 @@ BEGIN
         WHERE k.key = node_prune.key OR k.key > (node_prune.key || '/') COLLATE "C" AND k.key < (node_prune.key || '0') COLLATE "C"
         ORDER BY k.key DESC LIMIT 1000
     LOOP
+        PERFORM pgsched.check_key(one);  -- a part may be granted to others: then nothing is deleted
         PERFORM pgsched.store_write(pgsched.store_root(key), one, NULL, NULL);
         count := count + 1;
     END LOOP;
@@ -5231,7 +5289,9 @@ BEGIN
     END IF;
     -- one statement, so that all is of one moment
     SELECT coalesce(r.version, 0), k.key IS NOT NULL OR c.count > 0, k.value, coalesce(k.revision - 1, 0), coalesce(n.made_at, k.version, 0),
-        coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0), c.names, c.count
+        coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0),
+        ARRAY(SELECT o.name FROM unnest(c.names) o(name)
+              WHERE pgsched.reads_all() OR pgsched.may_use(left(node_read.key || '/' || o.name, 200), r.owner)), c.count
     INTO upto, is_there, value, version, made_at, changed_in, created_at, changed_at, session, children_made, children, child_count
     FROM (SELECT) one
     LEFT JOIN pgsched.store_roots r ON r.root = pgsched.store_root(node_read.key)
@@ -5246,7 +5306,7 @@ CREATE OR REPLACE FUNCTION pgsched.node_roots(OUT names text[])
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT coalesce(array_agg(r.root ORDER BY r.root), '{}') FROM pgsched.store_roots r
-    WHERE (pgsched.reads_all() OR pgsched.may_use(r.root, r.owner))
+    WHERE (pgsched.reads_all() OR pgsched.may_use(r.root || '/', r.owner))
       AND EXISTS (SELECT FROM pgsched.store k WHERE k.root = r.root AND pgsched.session_lives(k.session))
 $function$;
 
@@ -5912,6 +5972,7 @@ AS $function$
 BEGIN
     PERFORM pgsched.refuse_others('the database', NULL);
     PERFORM setval('pgsched.fences'::regclass, nextval('pgsched.fences'::regclass) + 4294967296);
+    PERFORM setval('pgsched.store_versions'::regclass, nextval('pgsched.store_versions'::regclass) + 4294967296);
     -- so that nobody takes a version that was given before the restore for one that is given after it
     UPDATE pgsched.store_roots r SET version = r.version + 4294967296, kept_after = r.version + 4294967296,
         look_at = least(r.look_at, clock_timestamp());
@@ -6077,6 +6138,22 @@ AS $function$
                   CASE WHEN a.first_at - slot <= interval '5 seconds' THEN ', because' ELSE '; meanwhile' END || ' no process led ' || a.words, '')
               FROM pgsched.leader_absences(slot, r.created_at) a) END
 $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.rows_of_role(what text, owner name, most bigint)
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    RETURN CASE what
+        WHEN 'sessions' THEN (SELECT count(*) FROM (SELECT FROM pgsched.sessions s WHERE s.owner = rows_of_role.owner LIMIT most + 1) few)
+        WHEN 'locks' THEN (SELECT count(*) FROM (SELECT FROM pgsched.locks l WHERE l.owner = rows_of_role.owner LIMIT most + 1) few)
+        WHEN 'lock_places' THEN (SELECT count(*) FROM (SELECT FROM pgsched.sessions s JOIN pgsched.lock_places p ON p.session = s.id
+                                                       WHERE s.owner = rows_of_role.owner LIMIT most + 1) few)
+        WHEN 'store_roots' THEN (SELECT count(*) FROM (SELECT FROM pgsched.store_roots r WHERE r.owner = rows_of_role.owner LIMIT most + 1) few)
+        WHEN 'item_queues' THEN (SELECT count(*) FROM (SELECT FROM pgsched.item_queues q WHERE q.owner = rows_of_role.owner LIMIT most + 1) few)
+    END;
+END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.run_codes_error(field text, codes jsonb)
  RETURNS text
@@ -6724,11 +6801,11 @@ CREATE OR REPLACE FUNCTION pgsched.session_drop(session bigint)
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
-    IF FOUND THEN
-        DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session
-            AND NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = s.id)
-            AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = s.id);
+    IF pgsched.session_has_nothing(session) THEN
+        PERFORM FROM pgsched.sessions s WHERE s.id = session_drop.session FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            DELETE FROM pgsched.sessions s WHERE s.id = session_drop.session AND pgsched.session_has_nothing(session);
+        END IF;
     END IF;
 END $function$;
 
@@ -6761,6 +6838,17 @@ BEGIN
     PERFORM pgsched.session_drop(s.id);
     RETURN left_over;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.session_has_nothing(session bigint)
+ RETURNS boolean
+ LANGUAGE sql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
+        AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
+        AND NOT EXISTS (SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session
+                        WHERE c.session = session_has_nothing.session)
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.session_leases(session uuid, tokens uuid[], positions boolean DEFAULT false)
  RETURNS TABLE(token uuid, fence bigint, look_at timestamp with time zone, "position" bigint)
@@ -6836,15 +6924,17 @@ BEGIN
     PERFORM pgsched.commit_durably();
     SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
     IF s.id IS NULL THEN
-        PERFORM pgsched.sweep_sessions(20, pgsched.caller());
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.sessions o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
-            PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
-        END IF;
         INSERT INTO pgsched.sessions AS o (token, name, owner, ttl, lease_until)
         VALUES (session_open.token, coalesce(session_open.name, nullif(current_setting('application_name'), ''), 'unnamed'),
                 pgsched.caller(), session_open.ttl, clock_timestamp() + session_open.ttl)
         ON CONFLICT DO NOTHING RETURNING o.id, o.lease_until INTO id, lease_until;
         IF id IS NOT NULL THEN
+            IF id % 50 = 0 OR NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                PERFORM pgsched.sweep_sessions(100, pgsched.caller());
+                IF NOT pgsched.has_room('sessions', pgsched.caller(), id, 10000) THEN
+                    PERFORM pgsched.raise_bad_value(format('session: role "%s" has 10000 sessions, and may have no more', pgsched.caller()), 'sessions');
+                END IF;
+            END IF;
             RETURN;
         END IF;
         SELECT * INTO s FROM pgsched.sessions o WHERE o.token = session_open.token;
@@ -6856,7 +6946,7 @@ BEGIN
     END IF;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamp with time zone, OUT newest_loss bigint)
+CREATE OR REPLACE FUNCTION pgsched.session_renew(token uuid, OUT lease_until timestamp with time zone, OUT losses bigint)
  RETURNS record
  LANGUAGE plpgsql
  SET search_path TO 'pg_catalog', 'pg_temp'
@@ -6870,7 +6960,7 @@ BEGIN
     UPDATE pgsched.sessions s SET lease_until = clock_timestamp() + s.ttl
     WHERE s.token = session_renew.token AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
     RETURNING s.id, s.lease_until INTO renewed, lease_until;
-    SELECT max(l.fence) INTO newest_loss FROM pgsched.lock_losses l WHERE l.session = renewed;
+    SELECT count(*) INTO losses FROM pgsched.lock_losses l WHERE l.session = renewed;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.set_tags(run_id bigint, tags text[])
@@ -7097,17 +7187,19 @@ CREATE OR REPLACE FUNCTION pgsched.store_lock(root text)
 AS $function$
 DECLARE
     r pgsched.store_roots;
+    number bigint;
     highest bigint;
 BEGIN
     PERFORM pgsched.commit_durably();
     LOOP
         SELECT * INTO r FROM pgsched.store_roots o WHERE o.root = store_lock.root FOR NO KEY UPDATE;
         EXIT WHEN FOUND;
-        IF (SELECT count(*) FROM (SELECT FROM pgsched.store_roots o WHERE o.owner = pgsched.caller() LIMIT 10000) few) = 10000 THEN
+        INSERT INTO pgsched.store_roots AS o (root, owner) VALUES (store_lock.root, pgsched.caller())
+        ON CONFLICT DO NOTHING RETURNING o.number INTO number;
+        IF number IS NOT NULL AND NOT pgsched.has_room('store_roots', pgsched.caller(), number, 10000) THEN
             PERFORM pgsched.raise_bad_value(format('key: role "%s" has 10000 first elements of keys, and may have no more: use'
                 ' keys such as app/name', pgsched.caller()), 'store');
         END IF;
-        INSERT INTO pgsched.store_roots (root, owner) VALUES (store_lock.root, pgsched.caller()) ON CONFLICT DO NOTHING;
         -- a root with this name may have been deleted: the versions of the new one are higher
         SELECT v.last_value INTO highest FROM pgsched.store_versions v;
         UPDATE pgsched.store_roots o SET version = highest, kept_after = highest WHERE o.root = store_lock.root AND o.version = 0 AND highest > 0;
@@ -7759,6 +7851,17 @@ BEGIN
     RETURN changed.state;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.uses_by_grant(name text, role name)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT EXISTS (
+        SELECT FROM pgsched.name_grants g JOIN pg_roles r ON r.rolname = g.role JOIN pg_roles m ON m.rolname = uses_by_grant.role
+        WHERE starts_with(uses_by_grant.name, g.prefix) AND pg_has_role(m.oid, r.oid, 'MEMBER'))
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.utc(moment timestamp with time zone)
  RETURNS text
  LANGUAGE sql
@@ -8153,12 +8256,16 @@ COMMENT ON COLUMN pgsched.lock_places.fence IS 'The number of this grant, for as
 COMMENT ON COLUMN pgsched.lock_places.note IS 'What the process says of itself to whoever reads the line.';
 COMMENT ON COLUMN pgsched.lock_places.give_up_at IS 'When it leaves the line if it still waits. NULL: when its session ends.';
 COMMENT ON COLUMN pgsched.lock_places.left_at IS 'It is held no more. It stays until the transaction ends that asserts it.';
+COMMENT ON COLUMN pgsched.lock_places.number IS 'It rises with each place in any line: see pgsched.role_room.';
+COMMENT ON SEQUENCE pgsched.lock_places_number_seq IS 'Of the column number in pgsched.lock_places.';
 COMMENT ON TABLE pgsched.locks IS 'Names that were used as a lock, an election or a semaphore.';
 COMMENT ON COLUMN pgsched.locks.owner IS 'The role that used the name first.';
 COMMENT ON COLUMN pgsched.locks.kind IS 'What those who use it call it. An election is a lock whose holder is called the leader.';
 COMMENT ON COLUMN pgsched.locks.capacity IS 'How many may hold a semaphore at the same time. NULL: it is a lock.';
 COMMENT ON COLUMN pgsched.locks.last_place IS 'The last place given in its line.';
 COMMENT ON COLUMN pgsched.locks.used_at IS 'When it was last asked for, given or given back. A name unused for 30 days is deleted.';
+COMMENT ON COLUMN pgsched.locks.number IS 'It rises with each name that anybody adds: see pgsched.role_room.';
+COMMENT ON SEQUENCE pgsched.locks_number_seq IS 'Of the column number in pgsched.locks.';
 COMMENT ON TABLE pgsched.name_grants IS 'Who may use names with this prefix. Other names belong to the role that used them first.';
 COMMENT ON TABLE pgsched.next_slots IS 'The next slots of each job with a schedule, as the leader computed them: pgsched.preview.';
 COMMENT ON COLUMN pgsched.next_slots.after_at IS 'They are all slots of the schedule after this instant, up to the last of them.';
@@ -8192,6 +8299,10 @@ COMMENT ON COLUMN pgsched.retention.archive IS 'Runs that go are put into archiv
 COMMENT ON COLUMN pgsched.retention.keep_minutes IS 'Figures by the minute.';
 COMMENT ON COLUMN pgsched.retention.keep_hours IS 'Figures by the hour.';
 COMMENT ON COLUMN pgsched.retention.keep_audit IS 'Who changed what.';
+COMMENT ON TABLE pgsched.role_room IS 'Until when a role may add rows of a table before they are counted again, for its limit.';
+COMMENT ON COLUMN pgsched.role_room.what IS 'The table.';
+COMMENT ON COLUMN pgsched.role_room.counted_at IS 'The number of the row for which they were counted.';
+COMMENT ON COLUMN pgsched.role_room.room_until IS 'No row up to this number is one too many for the role.';
 COMMENT ON TABLE pgsched.rollup_mark IS 'pgsched''s own: up to when ended runs are counted.';
 COMMENT ON TABLE pgsched.rollups IS 'How many runs ended and how long they took, by minute and hour: docs/how-to/retention.md. Read only.';
 COMMENT ON TABLE pgsched.run_logs IS 'What runs printed: order by run_id, attempt, seq. Read only.';
@@ -8260,6 +8371,8 @@ COMMENT ON COLUMN pgsched.store_roots.keys IS 'How many keys there are under thi
 COMMENT ON COLUMN pgsched.store_roots.look_at IS 'Before this time no session ends, unless it is ended, to which keys under this root are bound.';
 COMMENT ON COLUMN pgsched.store_roots.watched_until IS 'Changes are notified until this time: somebody watches the root.';
 COMMENT ON COLUMN pgsched.store_roots.changed_at IS 'When a key was last changed. A root without keys is deleted after 30 days.';
+COMMENT ON COLUMN pgsched.store_roots.number IS 'It rises with each root that anybody adds: see pgsched.role_room.';
+COMMENT ON SEQUENCE pgsched.store_roots_number_seq IS 'Of the column number in pgsched.store_roots.';
 COMMENT ON SEQUENCE pgsched.store_versions IS 'The highest version that a deleted root had. Never reset.';
 COMMENT ON TABLE pgsched.tasks IS 'What the code of each app says of its tasks. Of several releases of one task the one that was first seen last holds.';
 COMMENT ON COLUMN pgsched.tasks.task IS 'Its name, as runs and jobs have it.';
