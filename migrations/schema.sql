@@ -5177,7 +5177,9 @@ BEGIN
         above := concat_ws('/', nullif(above, ''), element);
         SELECT k.session INTO of_session FROM pgsched.store k WHERE k.key = above;
         IF NOT FOUND THEN
-            PERFORM pgsched.check_key(above);
+            IF NOT pgsched.node_has_children(above) THEN  -- else it is there already, and only gets a key
+                PERFORM pgsched.check_key(above);
+            END IF;
             PERFORM pgsched.node_add(above, '""', NULL);
         ELSIF of_session IS NOT NULL THEN
             problem := 'no_children';
