@@ -26,7 +26,7 @@ JOB = "bobs"
 LIMIT = "bobs_limit"
 LATE_S = 3.0  # on a busy machine, a slot starts up to about a second late
 SOON_S = 15.0
-START_S = 2.0  # two workers start up within it, on a machine that is not slower than it is to be
+START_S = 2.0  # two workers start up within it on a machine for which LATE_S is meant
 LEASE_S = 6.0  # a worker on a slow machine renews it in time
 
 LATENESS = """
@@ -55,7 +55,7 @@ class Victim:
         self.bob = logins.connect("bob")
         self.workers: list[Member] = []
         self.term = 0
-        self.slowness = 1.0  # how many times slower than expected this machine is, at least 1
+        self.slowness = 1.0  # how many times longer than START_S the workers took to start, at least 1
 
     def begin(self, workers: int, *options: str) -> None:
         """Start the load; return when its first slot has succeeded."""

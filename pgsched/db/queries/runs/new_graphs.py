@@ -33,8 +33,8 @@ class NewRun:
     """A run of a graph that is to be made.
 
     `values`: the parameters of `enqueue`
-    `parents`: True for a parent that is one of several, False for one that must end. A parent is a run's id, or a
-      place in the graph below zero (-1 is the first run).
+    `parents`: True for a parent in `after_any`, False for one in `after`. A parent is a run's id, or a place in the
+      graph below zero (-1 is the first run).
     `on_failure`: what happens if a parent fails: cancel, wait or run_anyway
     """
 

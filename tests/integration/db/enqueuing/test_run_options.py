@@ -40,10 +40,11 @@ def options(db: psycopg.Connection, run: int | None = None) -> dict[str, Any]:
             "SELECT extract(epoch FROM kill_after)::float8 AS kill_after, backoff, backoff_jitter,"
             " extract(epoch FROM backoff_base)::float8 AS backoff_base,"
             " extract(epoch FROM backoff_max)::float8 AS backoff_max, extract(epoch FROM keep)::float8 AS keep,"
-            # to tens of seconds: a row of many is created later than the call began, from which it expires
-            " 10 * round(extract(epoch FROM expires_at - CASE WHEN available_at < '8998-01-01Z' THEN available_at"
-            "   ELSE created_at END) / 10)::float8 AS expires"
-            " FROM pgsched.runs WHERE id = coalesce(%s, (SELECT max(id) FROM pgsched.runs))",
+            # from the first run of a call: they expire together, and a slow machine makes the last one a second later
+            " round(extract(epoch FROM expires_at - (SELECT min(CASE WHEN o.available_at < '8998-01-01Z'"
+            "   THEN o.available_at ELSE o.created_at END) FROM pgsched.runs o WHERE o.expires_at = r.expires_at"
+            "   )))::float8 AS expires"
+            " FROM pgsched.runs r WHERE id = coalesce(%s, (SELECT max(id) FROM pgsched.runs))",
             [run],
         ).fetchone()
     assert found is not None
