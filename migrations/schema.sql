@@ -5128,7 +5128,8 @@ DECLARE
     version bigint := pgsched.store_write(pgsched.store_root(key), key, value, session);
     parent text := pgsched.node_parent(key);
 BEGIN
-    INSERT INTO pgsched.store_nodes (key, made_at) VALUES (node_add.key, version);
+    INSERT INTO pgsched.store_nodes AS n (key, made_at) VALUES (node_add.key, version)
+    ON CONFLICT ON CONSTRAINT store_nodes_pkey DO UPDATE SET made_at = excluded.made_at, children = 0;  -- of a session that has ended
     INSERT INTO pgsched.store_nodes AS n (key, made_at, children)
     SELECT k.key, k.version, 1 FROM pgsched.store k WHERE k.key = parent
     ON CONFLICT ON CONSTRAINT store_nodes_pkey DO UPDATE SET children = n.children + 1;

@@ -64,7 +64,7 @@ class Contender:
 
     @property
     def fence(self) -> int:
-        """The number of the grant, higher than that of every grant before. Raises SessionExpiredError."""
+        """The number of the grant, higher than that of every grant before. Raises BadArgumentsError without one."""
         with translated():
             return (self._grant or self._make_grant()).fence
 

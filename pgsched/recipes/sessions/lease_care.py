@@ -46,8 +46,8 @@ class LeaseCare:
 
     def _renew(self, conn: Connection[Any], session: Session) -> None:
         sent_at = now()
-        lives, losses = locks.renew_session(conn, session.token)
-        if not lives:
+        losses = locks.renew_session(conn, session.token)
+        if losses is None:
             session.lose("the database has ended its session, which was not renewed in time")
             return
         session.renewed(sent_at)
@@ -112,7 +112,7 @@ class LeaseCare:
                 if session.places or session.used_at + IDLE_S > now() or session.lost is not None:
                     continue
                 session.lose("it was not used")
-            locks.end_session(conn, session.token)
+            self._tries(conn, locks.end_session, session.token)  # where it fails, its time ends it
 
     def _tries(self, conn: Connection[Any], call: Callable[..., object], *args: Any) -> bool:
         """Make a call with the connection; return False where it was refused, and the connection can be used on."""

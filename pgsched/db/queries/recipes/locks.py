@@ -66,13 +66,13 @@ def open_session(conn: Connection[Any], token: UUID, ttl_s: float, name: str) ->
     return int(rows(conn, "session_open", {"token": token, "ttl_s": ttl_s, "name": name})[0]["id"])
 
 
-def renew_session(conn: Connection[Any], token: UUID) -> tuple[bool, int | None]:
-    """Renew a session; return whether it lives, and the newest grant that somebody else has taken from it.
+def renew_session(conn: Connection[Any], token: UUID) -> int | None:
+    """Renew a session; return how many grants somebody else has taken from it, or None where it has ended.
 
     Raises the driver's errors, for the loop to classify; so do `read_leases` and `give_back`.
     """
     row = fetch(conn, "session_renew", {"token": token})[0]
-    return row["lives"], row["losses"]
+    return row["losses"] if row["lives"] else None
 
 
 def end_session(conn: Connection[Any], token: UUID) -> None:

@@ -281,7 +281,7 @@ def test_without_its_collation_a_call_reads_all_queues_to_find_one(db: Db, guard
     db.execute("VACUUM ANALYZE pgsched.item_queues")
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'item_queues'"
     with db.transaction():
-        one(db, "SELECT pgsched.item_put('7', '1')")
+        one(db, "SELECT pgsched.item_put('2000', '1')")
         assert (one(db, read) < 10) is guarded
 
 
