@@ -1717,7 +1717,8 @@ BEGIN
         RETURN;
     END IF;
     -- below: conditions with queries cost their start, also where they are not reached
-    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001 THEN
+    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001
+        AND NOT pgsched.forget_places(l.name) THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
     END IF;
 END $function$;
@@ -2608,6 +2609,20 @@ BEGIN
     RETURN FOUND;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.forget_places(name text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.lock_places q WHERE q.token = ANY (ARRAY(
+        SELECT p.token FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = forget_places.name AND p.fence IS NULL
+          AND (p.give_up_at <= clock_timestamp() OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        ORDER BY p.place LIMIT 1000 FOR UPDATE OF p SKIP LOCKED));
+    RETURN FOUND;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.forget_slots(job_id bigint)
  RETURNS void
  LANGUAGE plpgsql
@@ -2991,7 +3006,7 @@ BEGIN
     RETURN done;
 END $function$;
 
-CREATE OR REPLACE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT held bigint)
+CREATE OR REPLACE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT taken bigint)
  RETURNS record
  LANGUAGE plpgsql
  STABLE
@@ -3008,7 +3023,7 @@ BEGIN
     END IF;
     SELECT count(*) FILTER (WHERE i.available_at <= clock_timestamp()), count(*) FILTER (WHERE i.available_at > clock_timestamp())
     INTO ready, later FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL;
-    SELECT count(*) INTO held FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
+    SELECT count(*) INTO taken FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_end_own_sessions(sessions bigint[])
@@ -3099,7 +3114,7 @@ BEGIN
     GET DIAGNOSTICS got = ROW_COUNT;
     IF got = 0 AND NOT EXISTS (SELECT FROM pgsched.pauses p WHERE (p.what, p.name) IN (('all', ''), ('queue', q.name))
                                AND coalesce(p.resume_at > clock_timestamp(), true)) THEN
-        IF q.looked_at < clock_timestamp() - interval '1 s' THEN
+        IF q.looked_at NOT BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() + interval '1 min' THEN  -- the clock may have gone back
             PERFORM pgsched.item_look(q.id);
         END IF;
         RETURN QUERY SELECT i.id, i.value, i.priority, i.attempt, i.put_at, NULL::timestamptz
@@ -3432,10 +3447,13 @@ CREATE OR REPLACE FUNCTION pgsched.item_tell(queue bigint, most integer)
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT pgsched.notify('pgsched_session_' || w.session, '') FROM (
+    WITH waiting AS (
         SELECT c.session, c.waiting_since FROM pgsched.item_consumers c
-        WHERE c.queue = item_tell.queue AND c.waiting_since IS NOT NULL ORDER BY c.waiting_since LIMIT 100) w
-    WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20)
+        WHERE c.queue = item_tell.queue AND c.waiting_since IS NOT NULL ORDER BY c.waiting_since LIMIT 100)
+    SELECT pgsched.notify('pgsched_session_' || told.session, '') FROM (
+        (SELECT w.session FROM waiting w WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20))
+        UNION
+        (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1)) told
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_tell_of_rest(queue bigint)
@@ -4140,6 +4158,9 @@ BEGIN
           AND (may_see <> 'some' OR pgsched.may_use(left(c.key, 200), f.owner))
     ) x ON true
     ORDER BY x.version;
+    IF o.root IS NULL THEN
+        PERFORM pgsched.check_prefix(prefix);  -- once more: somebody may have made the root meanwhile
+    END IF;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.kv_delete(key text, expected bigint DEFAULT NULL::bigint)
@@ -4169,11 +4190,11 @@ CREATE OR REPLACE FUNCTION pgsched.kv_get(key text, OUT value jsonb, OUT version
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    IF NOT pgsched.reads_all() THEN
-        PERFORM pgsched.check_key(key);
-    END IF;
     SELECT k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL INTO value, version, revision, changed_at, bound
     FROM pgsched.store k WHERE k.key = kv_get.key AND pgsched.session_lives(k.session);
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);  -- last: what was read has an owner that this sees
+    END IF;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.kv_list(prefix text DEFAULT ''::text, after text DEFAULT ''::text, most integer DEFAULT 1000)
@@ -4203,6 +4224,9 @@ BEGIN
       AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
       AND (k.session IS NULL OR s.ended_at IS NULL AND s.lease_until > clock_timestamp())
     ORDER BY k.key LIMIT greatest(0, least(most, 1000));
+    IF in_a_root THEN
+        PERFORM pgsched.check_prefix(prefix);  -- once more: somebody may have made the root meanwhile
+    END IF;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.kv_put(key text, value jsonb, expected bigint DEFAULT NULL::bigint, session uuid DEFAULT NULL::uuid)
@@ -4213,6 +4237,9 @@ AS $function$
 BEGIN
     PERFORM pgsched.check_key(key);
     PERFORM pgsched.check_value(value);
+    IF expected > 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = kv_put.key) THEN
+        RETURN NULL;  -- so that it makes no root, which would belong to the caller
+    END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);  -- its owner is certain now
     IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key AND pgsched.session_lives(k.session)), 0) THEN
@@ -4590,14 +4617,15 @@ CREATE OR REPLACE FUNCTION pgsched.lock_line(name text, most integer DEFAULT 100
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
-    WHERE NOT pgsched.reads_all();
     RETURN QUERY
     SELECT p.fence, p.mode, s.name, s.owner, p.note, p.since, p.granted_at, s.lease_until
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
       AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
     ORDER BY p.place LIMIT greatest(0, least(most, 10000));
+    -- last: what was read has an owner that this sees
+    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
+    WHERE NOT pgsched.reads_all();
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.lock_list(prefix text DEFAULT ''::text, after text DEFAULT ''::text, most integer DEFAULT 1000, only_used boolean DEFAULT true, kind text DEFAULT NULL::text)
@@ -4628,7 +4656,8 @@ BEGIN
     ) o ON f.holders > 0
     WHERE l.name >= prefix COLLATE "C" AND l.name > after COLLATE "C" AND (beyond IS NULL OR l.name < beyond COLLATE "C")
       AND starts_with(l.name, prefix)
-      AND (lock_list.kind IS NULL OR l.kind = lock_list.kind) AND (NOT only_used OR f.holders + f.waiting > 0)
+      AND (lock_list.kind IS NULL OR l.kind = lock_list.kind)
+      AND (NOT only_used OR l.name IN (SELECT p.lock FROM pgsched.lock_places p) AND f.holders + f.waiting > 0)
       AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
            THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)
     ORDER BY l.name LIMIT greatest(0, least(most, 10000));
@@ -5287,9 +5316,6 @@ CREATE OR REPLACE FUNCTION pgsched.node_read(key text, listed boolean DEFAULT fa
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
 BEGIN
-    IF NOT pgsched.reads_all() THEN
-        PERFORM pgsched.check_key(key);
-    END IF;
     -- one statement, so that all is of one moment
     SELECT coalesce(r.version, 0), k.key IS NOT NULL OR c.count > 0, k.value, coalesce(k.revision - 1, 0), coalesce(n.made_at, k.version, 0),
         coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0),
@@ -5301,6 +5327,9 @@ BEGIN
     LEFT JOIN pgsched.store k ON k.key = node_read.key AND pgsched.session_lives(k.session)
     LEFT JOIN pgsched.store_nodes n ON n.key = node_read.key
     CROSS JOIN pgsched.node_children(node_read.key, listed) c;
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);  -- last: what was read has an owner that this sees
+    END IF;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.node_roots(OUT names text[])

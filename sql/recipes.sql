@@ -73,10 +73,10 @@ SELECT pgsched.lock_break(%(name)s::text, %(fence)s::bigint) AS broken
 
 -- name: lock_line
 -- list who holds a lock and who waits for it, in their order.
--- params: name text, most int
+-- params: name text, most int, note_length int (characters of each note)
 -- returns: (fence: null for who waits, mode, session, owner, note, since, granted_at, lease_until)
 -- locks: none
-SELECT l.fence, l.mode, l.session, l.owner::text AS owner, l.note, l.since, l.granted_at, l.lease_until
+SELECT l.fence, l.mode, l.session, l.owner::text AS owner, left(l.note, %(note_length)s::int) AS note, l.since, l.granted_at, l.lease_until
 FROM pgsched.lock_line(%(name)s::text, %(most)s::int) WITH ORDINALITY l ORDER BY l.ordinality
 
 
@@ -281,9 +281,9 @@ SELECT pgsched.item_leave(%(name)s::text, %(token)s::uuid, %(session)s::uuid)::t
 -- name: item_counts
 -- count the items of a queue.
 -- params: name text
--- returns: (ready: may be got now, later: may be got later, held: by consumers)
+-- returns: (ready: may be got now, later: may be got later, taken: held by consumers)
 -- locks: none
-SELECT c.ready, c.later, c.held FROM pgsched.item_counts(%(name)s::text) c
+SELECT c.ready, c.later, c.taken FROM pgsched.item_counts(%(name)s::text) c
 
 
 -- name: node_read

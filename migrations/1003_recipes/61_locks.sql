@@ -167,9 +167,23 @@ BEGIN
         RETURN;
     END IF;
     -- below: conditions with queries cost their start, also where they are not reached
-    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001 THEN
+    IF (SELECT count(*) FROM (SELECT FROM pgsched.lock_places p WHERE p.lock = l.name LIMIT 20001) few) = 20001
+        AND NOT pgsched.forget_places(l.name) THEN
         PERFORM pgsched.raise_bad_value(format('name: 20000 hold "%s" or wait for it, and there can be no more', l.name), 'lock_places');
     END IF;
+END $$;
+
+-- Removes from a line whose row the caller has locked up to 1,000 of those that wait no longer: they stand anywhere in it, and
+-- lock_settle reads only its beginning. Returns whether there were any.
+CREATE FUNCTION pgsched.forget_places(name text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM pgsched.lock_places q WHERE q.token = ANY (ARRAY(
+        SELECT p.token FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
+        WHERE p.lock = forget_places.name AND p.fence IS NULL
+          AND (p.give_up_at <= clock_timestamp() OR s.ended_at IS NOT NULL OR s.lease_until <= clock_timestamp())
+        ORDER BY p.place LIMIT 1000 FOR UPDATE OF p SKIP LOCKED));
+    RETURN FOUND;
 END $$;
 
 -- Lets this transaction wait for a locked row no longer than this (20 days and more: as it does); returns the setting as it was.
@@ -390,7 +404,8 @@ BEGIN
 END $$;
 
 -- Fails with PS410 unless this grant is held now. It is held until the transaction ends: nobody gets the lock before. So what
--- the transaction writes is written by the holder, or not at all.
+-- the transaction writes is written by the holder, or not at all. In REPEATABLE READ and SERIALIZABLE, what was lost after the
+-- transaction's first statement fails with 40001: do not repeat such a transaction, but ask whether the lock is held.
 CREATE FUNCTION pgsched.assert_lock(name text, fence bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -445,12 +460,13 @@ CREATE FUNCTION pgsched.lock_line(name text, most integer DEFAULT 1000)
 RETURNS TABLE (fence bigint, mode text, session text, owner name, note text, since timestamptz, granted_at timestamptz, lease_until timestamptz)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
-    WHERE NOT pgsched.reads_all();
     RETURN QUERY
     SELECT p.fence, p.mode, s.name, s.owner, p.note, p.since, p.granted_at, s.lease_until
     FROM pgsched.lock_places p JOIN pgsched.sessions s ON s.id = p.session
     WHERE p.lock = lock_line.name AND s.ended_at IS NULL AND s.lease_until > clock_timestamp() AND p.left_at IS NULL
       AND (p.fence IS NOT NULL OR p.give_up_at IS NULL OR p.give_up_at > clock_timestamp())
     ORDER BY p.place LIMIT greatest(0, least(most, 10000));
+    -- last: what was read has an owner that this sees
+    PERFORM pgsched.check_name('lock', lock_line.name, (SELECT l.owner FROM pgsched.locks l WHERE l.name = lock_line.name))
+    WHERE NOT pgsched.reads_all();
 END $$;

@@ -199,6 +199,9 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM pgsched.check_key(key);
     PERFORM pgsched.check_value(value);
+    IF expected > 0 AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.key = kv_put.key) THEN
+        RETURN NULL;  -- so that it makes no root, which would belong to the caller
+    END IF;
     PERFORM pgsched.store_lock(pgsched.store_root(key));
     PERFORM pgsched.check_key(key);  -- its owner is certain now
     IF expected <> coalesce((SELECT k.version FROM pgsched.store k WHERE k.key = kv_put.key AND pgsched.session_lives(k.session)), 0) THEN
@@ -252,11 +255,11 @@ END $$;
 CREATE FUNCTION pgsched.kv_get(key text, OUT value jsonb, OUT version bigint, OUT revision bigint, OUT changed_at timestamptz, OUT bound boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT pgsched.reads_all() THEN
-        PERFORM pgsched.check_key(key);
-    END IF;
     SELECT k.value, k.version, k.revision, k.changed_at, k.session IS NOT NULL INTO value, version, revision, changed_at, bound
     FROM pgsched.store k WHERE k.key = kv_get.key AND pgsched.session_lives(k.session);
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);  -- last: what was read has an owner that this sees
+    END IF;
 END $$;
 
 -- The first text after all that begin with this prefix, in the order of collation "C". Null: there is none that can be named.
@@ -327,6 +330,9 @@ BEGIN
       AND (NOT partly OR pgsched.may_use(left(k.key, 200), (SELECT o.owner FROM pgsched.store_roots o WHERE o.root = k.root)))
       AND (k.session IS NULL OR s.ended_at IS NULL AND s.lease_until > clock_timestamp())
     ORDER BY k.key LIMIT greatest(0, least(most, 1000));
+    IF in_a_root THEN
+        PERFORM pgsched.check_prefix(prefix);  -- once more: somebody may have made the root meanwhile
+    END IF;
 END $$;
 
 -- The changes under the root of this prefix that are newer than `since`, and whose key begins with it, in their order; at most
@@ -373,4 +379,7 @@ BEGIN
           AND (may_see <> 'some' OR pgsched.may_use(left(c.key, 200), f.owner))
     ) x ON true
     ORDER BY x.version;
+    IF o.root IS NULL THEN
+        PERFORM pgsched.check_prefix(prefix);  -- once more: somebody may have made the root meanwhile
+    END IF;
 END $$;

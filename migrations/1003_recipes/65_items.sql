@@ -46,13 +46,17 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         WHERE starts_with(uses_by_grant.name, g.prefix) AND pg_has_role(m.oid, r.oid, 'MEMBER'))
 $$;
 
--- Tells those that have waited longest that there are items: at most so many sessions, and no other.
+-- Tells those that have waited longest that there are items, at most so many sessions; and one more, picked at random: the others
+-- may have stopped, and would be told first until their leases end.
 CREATE FUNCTION pgsched.item_tell(queue bigint, most integer) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pgsched.notify('pgsched_session_' || w.session, '') FROM (
+    WITH waiting AS (
         SELECT c.session, c.waiting_since FROM pgsched.item_consumers c
-        WHERE c.queue = item_tell.queue AND c.waiting_since IS NOT NULL ORDER BY c.waiting_since LIMIT 100) w
-    WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20)
+        WHERE c.queue = item_tell.queue AND c.waiting_since IS NOT NULL ORDER BY c.waiting_since LIMIT 100)
+    SELECT pgsched.notify('pgsched_session_' || told.session, '') FROM (
+        (SELECT w.session FROM waiting w WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20))
+        UNION
+        (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1)) told
 $$;
 
 -- What is wrong with the value of an item. What is small is not deep: each level takes eight bytes.
@@ -307,7 +311,7 @@ BEGIN
     GET DIAGNOSTICS got = ROW_COUNT;
     IF got = 0 AND NOT EXISTS (SELECT FROM pgsched.pauses p WHERE (p.what, p.name) IN (('all', ''), ('queue', q.name))
                                AND coalesce(p.resume_at > clock_timestamp(), true)) THEN
-        IF q.looked_at < clock_timestamp() - interval '1 s' THEN
+        IF q.looked_at NOT BETWEEN clock_timestamp() - interval '1 s' AND clock_timestamp() + interval '1 min' THEN  -- the clock may have gone back
             PERFORM pgsched.item_look(q.id);
         END IF;
         RETURN QUERY SELECT i.id, i.value, i.priority, i.attempt, i.put_at, NULL::timestamptz
@@ -493,7 +497,7 @@ BEGIN
 END $$;
 
 -- How many items of a queue wait and may be got now, how many become available later, and how many are held.
-CREATE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT held bigint)
+CREATE FUNCTION pgsched.item_counts(name text, OUT ready bigint, OUT later bigint, OUT taken bigint)
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -505,7 +509,7 @@ BEGIN
     END IF;
     SELECT count(*) FILTER (WHERE i.available_at <= clock_timestamp()), count(*) FILTER (WHERE i.available_at > clock_timestamp())
     INTO ready, later FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NULL;
-    SELECT count(*) INTO held FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
+    SELECT count(*) INTO taken FROM pgsched.items i WHERE i.queue = q.id AND i.session IS NOT NULL;
 END $$;
 
 COMMENT ON FUNCTION pgsched.item_put(text, jsonb, integer, interval) IS 'Puts an item into a queue; returns its id.';

@@ -32,9 +32,6 @@ CREATE FUNCTION pgsched.node_read(key text, listed boolean DEFAULT false, OUT up
     OUT children text[], OUT child_count bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NOT pgsched.reads_all() THEN
-        PERFORM pgsched.check_key(key);
-    END IF;
     -- one statement, so that all is of one moment
     SELECT coalesce(r.version, 0), k.key IS NOT NULL OR c.count > 0, k.value, coalesce(k.revision - 1, 0), coalesce(n.made_at, k.version, 0),
         coalesce(k.version, 0), k.created_at, k.changed_at, k.session, coalesce(n.children, 0),
@@ -46,6 +43,9 @@ BEGIN
     LEFT JOIN pgsched.store k ON k.key = node_read.key AND pgsched.session_lives(k.session)
     LEFT JOIN pgsched.store_nodes n ON n.key = node_read.key
     CROSS JOIN pgsched.node_children(node_read.key, listed) c;
+    IF NOT pgsched.reads_all() THEN
+        PERFORM pgsched.check_key(key);  -- last: what was read has an owner that this sees
+    END IF;
 END $$;
 
 -- The first elements of the keys that the caller may use.

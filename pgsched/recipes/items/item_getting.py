@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,6 +59,7 @@ class Getting:
                     return self._hold(place, rows)
                 ready.wait(self._pause_s(place, look_in_s))
                 ready.clear()
+                time.sleep(place.rest_s())
         return self._without_session(place)
 
     async def run_async(self) -> list[Item]:
@@ -78,6 +80,7 @@ class Getting:
                     async with asyncio.timeout(pause_s):  # not wait_for: it may lose a cancellation (Python 3.11)
                         await ready.wait()
                 ready.clear()
+                await asyncio.sleep(place.rest_s())
         return self._without_session(place)
 
     def _without_session(self, place: Waiting) -> list[Item]:

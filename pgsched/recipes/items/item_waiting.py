@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 
 from pgsched.db.queries.recipes import items
 from pgsched.recipes.sessions.places import CallWaker, Place
-from pgsched.recipes.sessions.session import Session
+from pgsched.recipes.sessions.session import Session, now
 
 # What is put while this session enters the line may not be told to it: so it looks a few times, soon and then later.
 PAUSES_S = (0.02, 0.1, 0.5, 2.0)
@@ -83,12 +83,17 @@ class Waiting(Place):
 
         `look_in_s`: when the database says to look again. `listens`: notifications come.
         """
+        self.rest(now())
         if not self._line.is_first(self):
             return None
         longest = min(self.session.ttl_s / 3, LONGEST_PAUSE_S if listens else LONGEST_POLL_S)
         pause_s = PAUSES_S[self._looks] if self._looks < len(PAUSES_S) else longest
         self._looks += 1
         return min(longest, pause_s) if look_in_s is None else min(longest, pause_s, max(0.01, look_in_s))
+
+    def rest_s(self) -> float:
+        """Return the seconds until the next look, though it was woken."""
+        return max(0.0, self.rest_until - now())
 
     def end(self) -> None:
         """Wait no longer; the items that it has got stay."""
@@ -102,7 +107,7 @@ class Waiting(Place):
 
     def leave(self, conn: Any) -> None:
         """Wait no longer, and give back what was got."""
-        give_back(conn, self, self.item_token, self._line)
+        return_items(conn, self, self.item_token, self._line)
 
 
 class LateItems(Place):
@@ -115,7 +120,7 @@ class LateItems(Place):
 
     def leave(self, conn: Any) -> None:
         """Give back what was got."""
-        give_back(conn, self, self._item_token, self._line)
+        return_items(conn, self, self._item_token, self._line)
 
 
 class LeftItem(Place):
@@ -139,7 +144,7 @@ def never() -> None:
     """Wake nobody."""
 
 
-def give_back(conn: Any, place: Place, item_token: UUID, line: Line) -> None:
+def return_items(conn: Any, place: Place, item_token: UUID, line: Line) -> None:
     """Give back what was got with a token."""
     items.leave(conn, place.name, item_token, place.session.token)
     line.hint()  # the session waits no longer: another call may have begun to wait meanwhile

@@ -219,8 +219,15 @@ class Semaphore(Contender):
         use it with another number of leases.
         """
         self.cancelled = False
-        with self._acquiring:
-            return self.is_acquired or self._contend(blocking, timeout)
+        until = None if timeout is None else now() + timeout
+        if not self._acquiring.acquire(blocking, -1 if timeout is None or not blocking else timeout):
+            if not blocking:
+                return False
+            raise LockTimeout(f'another thread acquires "{self._name}" with this object, and has it not yet')
+        try:
+            return self.is_acquired or self._contend(blocking, None if until is None else max(0.0, until - now()))
+        finally:
+            self._acquiring.release()
 
     def lease_holders(self) -> list[str]:
         """Return the identifiers of those who hold it; "" for one without."""

@@ -75,6 +75,7 @@ class LeaseCare:
         found = {one.token: one for one in states}
         with self._lock:
             for place in places:
+                place.rest(now())
                 state = found.get(place.token)
                 if state is not None and state.fence is None:
                     place.look_at = now() + pause_of(place, state, listens)

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from pgsched.recipes.sessions.session import Session
 
 MARK = 18  # characters of the token, by which notifications name a place
+REST_S, LONGEST_REST_S = (
+    0.001,
+    0.02,
+)  # between two looks in vain, however many notifications come: anybody may send them
+
+
+def rest_after(looks: int) -> float:
+    """Return the seconds until the next look, after so many in vain. The first two follow at once."""
+    return 0.0 if looks < 2 else min(LONGEST_REST_S, REST_S * 2 ** min(looks, 10))
 
 
 class Waker(Protocol):
@@ -47,7 +56,8 @@ class Place:
     """A place in the line of a lock. `token`: names it in the database.
 
     `in_line`: the database has answered that it is there. `fence`: the number of its grant; None while it waits.
-    `look_at`: when to ask for it at the latest, on the clock of leases. `hints`: how often something may have changed.
+    `look_at`: when to ask for it at the latest, on the clock of leases; not before `rest_until`. `hints`: how often
+    something may have changed.
     `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away.
     """
 
@@ -57,7 +67,8 @@ class Place:
         self.name = name
         self.in_line = self.dropped = False
         self.fence: int | None = None
-        self.look_at = 0.0
+        self.look_at = self.rest_until = 0.0
+        self.looks = 0  # in vain
         self.poll_s = 0.1  # the next pause, where no notifications come
         self.hints = self.open_calls = 0
         self._taken: str | None = None
@@ -88,6 +99,11 @@ class Place:
         self._taken = self._taken or why
         self.wake()
         self.session.losses.tell()
+
+    def rest(self, at: float) -> None:
+        """Note a look in vain at this time."""
+        self.looks += 1
+        self.rest_until = at + rest_after(self.looks)
 
     def wake(self) -> None:
         """Let its caller go on."""
@@ -165,7 +181,7 @@ class Places:
 
     def take_due(self, at: float, most: int) -> list[Place]:
         """Return places to be asked for, up to `most`: those that may have changed, and those whose time has come."""
-        found = list(self._unchecked.values())[:most]
+        found = [place for place in list(self._unchecked.values()) if place.rest_until <= at][:most]
         for place in found:
             del self._unchecked[place.mark]
         if len(found) < most:
@@ -176,6 +192,6 @@ class Places:
 
     def next_look_at(self) -> float | None:
         """Return when to ask for a place next, on the clock of leases; None: no place is to be asked for."""
-        if self._unchecked:
-            return 0.0
-        return min((place.look_at for place in list(self._waiting.values())), default=None)
+        times = [place.rest_until for place in list(self._unchecked.values())]
+        times += [place.look_at for place in list(self._waiting.values())]
+        return min(times, default=None)

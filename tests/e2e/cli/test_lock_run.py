@@ -15,6 +15,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgsched import App, LeaseLost, LockTimeout
+from pgsched.cli.commands.coordination.held_command import HeldCommand
+from pgsched.cli.commands.coordination.lock_run import hold_and_run
+from pgsched.recipes.lock import Lock
 from tests.support.cli.said import Said
 from tests.support.cli.terminal import terminal
 from tests.support.db.setting import Open
@@ -289,3 +293,29 @@ def test_on_a_terminal_the_command_has_the_keys(dsn: str, db: psycopg.Connection
         shown.until("interrupted")
         shown.until("code 5")
     assert holders(db) == []
+
+
+def test_a_command_is_not_started_under_a_lock_that_was_lost(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
+    """The process may have stood still between the grant and the start."""
+    with App("test", dsn=dsn) as app:
+        lock = app.lock("job").acquire()
+        db.execute("SELECT pgsched.lock_break('job')")
+        assert lock.wait_lost(30)
+        child = HeldCommand(lock, 30, ["touch", str(tmp_path / "begun")])
+        with child.passing_signals_on(), pytest.raises(LeaseLost, match="was not started"):
+            child.run()
+        assert not (tmp_path / "begun").exists()
+
+
+def test_the_exit_code_is_that_of_the_command_though_the_lock_is_not_given_back(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody else may have locked its line for too long."""
+
+    def release(_: Lock) -> None:
+        raise LockTimeout("another transaction holds a lock")
+
+    with App("test", dsn=dsn) as app:
+        monkeypatch.setattr(Lock, "release", release)
+        assert hold_and_run(app.lock("job"), 0, 30, ["sh", "-c", "exit 7"]) == 7
+    assert "ends by itself within 30 s" in capsys.readouterr().err

@@ -268,3 +268,11 @@ def test_a_line_has_room_for_twenty_thousand(db: Db) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="holds or waits for 100000 locks"):
         for _ in range(100):
             acquire(db, "old", **WAITS)
+
+
+def test_a_line_that_is_full_of_those_who_gave_up_has_room(db: Db) -> None:
+    granted(db)
+    fill_line(db, "a", 20_000, session(db))
+    db.execute("UPDATE pgsched.lock_places SET give_up_at = clock_timestamp() WHERE place > 1000 AND place % 10 = 0")
+    for _ in range(200):
+        assert acquire(db, **WAITS).place

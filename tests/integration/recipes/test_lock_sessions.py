@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import threading
@@ -17,6 +16,7 @@ import pytest
 
 from pgsched import App, DatabaseUnreachable, LeaseLost
 from pgsched.chaos.site.proxy import Proxy
+from pgsched.db.queries.recipes import locks
 from pgsched.recipes.sessions import keeper_thread, lease_care
 from tests.support.logins import Logins
 from tests.support.recipes.calls import acquire, granted, refused, session, value
@@ -198,80 +198,6 @@ def test_a_session_that_cannot_be_renewed_for_a_while_delays_no_other_one(app: A
         other.rollback()
 
 
-def test_a_forked_child_holds_nothing_and_does_not_disturb_its_parent(dsn: str, app: App, db: Db) -> None:
-    text = """
-lock = app.lock('a', ttl=2).acquire()
-reader, writer = os.pipe()
-child = os.fork()
-if not child:
-    found = [lock.is_held, lock.lost, lock.wait_lost(5)]
-    try:
-        lock.release()
-    except LeaseLost as error:
-        found.append('forked' in str(error))
-    found.append(app.lock('a').try_acquire())
-    mine = app.lock('b', ttl=2).acquire()
-    found.append(mine.is_held)
-    lock = app.lock('c')
-    with lock:
-        found.append(lock.is_held)
-    os.write(writer, repr(found).encode())
-    time.sleep(3)
-    os.write(writer, repr([mine.is_held]).encode())
-    sys.exit(0)  # with the handlers of the interpreter's end, as a program that forks by itself
-say(lock.fence, os.read(reader, 1000).decode())
-say(os.read(reader, 1000).decode())
-os.waitpid(child, 0)
-say(lock.is_held, app.lock('b').try_acquire())
-lock.release()
-say('released')
-"""
-    with running(dsn, text) as process:
-        fence, _, found = said(process).partition(" ")
-        assert found == "[False, True, True, True, False, True, True]"
-        assert asserted(db, int(fence))
-        assert said(process) == "[True]", "the child renews its own"
-        assert said(process) == "True True", "the parent renews its own; the child has ended its own"
-        assert said(process) == "released"
-
-
-CONNECTING = """
-from pgsched.recipes.sessions import keeper_thread
-connect, opened, forked = keeper_thread.connect, threading.Event(), threading.Event()
-def connect_slowly(*args, **more):
-    conn = connect(*args, **more)
-    opened.set()
-    forked.wait()
-    return conn
-keeper_thread.connect = connect_slowly
-"""
-
-
-@pytest.mark.parametrize("begin", ["", CONNECTING], ids=["connected", "while it connects"])
-def test_a_child_does_not_keep_its_parent_s_connection_open(begin: str, dsn: str, db: Db) -> None:
-    """Otherwise the server would not see that the parent was killed."""
-    text = """
-lock = app.lock('a', ttl=60).acquire()
-if forked: opened.wait()
-child = os.fork()
-if not child:
-    time.sleep(600)
-if forked: forked.set()
-say(child)
-time.sleep(600)
-"""
-    with running(dsn, (begin or "forked = None") + text) as process:
-        child = int(said(process))
-        own = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name"
-        try:
-            wait_until(lambda: value(db, f"{own} LIKE 'pgsched hints%' AND query LIKE 'LISTEN%'"), 30, "it to listen")
-            process.kill()
-            process.wait()
-            wait_until(lambda: value(db, f"{own} ~ '^pgsched (leases|hints) '") == 0, 10, "the end of its connections")
-        finally:
-            os.kill(child, signal.SIGKILL)
-
-
 def test_a_role_has_ten_thousand_sessions_at_most(db: Db, logins: Logins) -> None:
     alice, bob = logins.connect("alice"), logins.connect("bob")
     session(alice)
@@ -333,6 +259,25 @@ def test_a_flood_of_notifications_does_not_keep_the_thread_from_renewing(app: Ap
             flooding.join()
         assert mine.is_held
         assert select.select([], [], [], 0) == ([], [], [])
+
+
+def test_a_flood_for_one_place_costs_few_looks(app: App, db: Db, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark of a place is no secret: whoever may listen to the channel hears it."""
+    looks = []
+    read = locks.read_leases
+    monkeypatch.setattr(locks, "read_leases", lambda *given: looks.append(1) or read(*given))
+    mine = app.lock("a").acquire()
+    with in_threads(app.lock("a")) as (waits,):
+        wait_in_line(db, 2)
+        channel, mark = db.execute(
+            "SELECT 'pgsched_session_' || session, left(token::text, 18) FROM pgsched.lock_places WHERE fence IS NULL"
+        ).fetchone() or ("", "")
+        began = time.monotonic()
+        while time.monotonic() < began + 1:
+            db.execute("SELECT pg_notify(%s, %s)", [channel, mark])
+        assert len(looks) < 80
+        mine.release()
+        waits.result(30).release()
 
 
 def test_the_end_of_many_sessions_is_swept_in_steps_and_never_waits(db: Db, connect: Connect) -> None:

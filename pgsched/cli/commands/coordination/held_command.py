@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pgsched.cli.commands.coordination import command_guard
+from pgsched.errors import LeaseLost
 from pgsched.execute.subprocess.child import DIE_WITH
 from pgsched.recipes.lock import Lock
 from pgsched.recipes.sessions.session import now
@@ -123,8 +124,11 @@ class HeldCommand:
     def run(self) -> int:
         """Run it to its end; return its exit code, 128 + N where signal N has ended it.
 
-        Call it within `passing_signals_on`. Raises OSError where it cannot be started.
+        Call it within `passing_signals_on`. Raises OSError where it cannot be started, and LeaseLost where the lock was
+        lost before.
         """
+        if self._lock.lease_left_s <= self._grace_s:
+            raise LeaseLost(f'"{self._lock.name}" could not be renewed in time; the command was not started')
         guard = Guard()
         try:
             guard.extend(now() + self._lock.lease_left_s)

@@ -15,7 +15,7 @@ from pgsched.cli.commands.coordination.locks import Name
 from pgsched.cli.common import Dsn, session_at
 from pgsched.cli.messages import print_error, print_note
 from pgsched.core.input_values import parse_duration, parse_option_duration
-from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost
+from pgsched.errors import DatabaseUnreachable, InputError, LeaseLost, LockTimeout
 
 if TYPE_CHECKING:
     from pgsched import App
@@ -134,7 +134,7 @@ def hold_and_run(lock: Lock, wait_s: float | None, ttl_s: float, command: list[s
             code = cannot_start(command[0], error)
         try:
             lock.release()
-        except DatabaseUnreachable as error:
+        except (DatabaseUnreachable, LockTimeout) as error:
             print_note(f"the lock could not be given back, and ends by itself within {ttl_s:g} s: {error}")
         except LeaseLost as error:
             raise lost_error(child.was_stopped, code, error) from None

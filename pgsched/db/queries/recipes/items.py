@@ -31,12 +31,12 @@ class ItemCounts(NamedTuple):
     """How many items of a queue are not consumed.
 
     `ready`: they can be got now. `later`: they can be got later, because they were put or given back with a delay.
-    `held`: they were got.
+    `taken`: they were got, and are held.
     """
 
     ready: int
     later: int
-    held: int
+    taken: int
 
 
 def put(conn: Connection[Any], name: str, item: str, priority: int, delay_s: float) -> int:

@@ -17,6 +17,7 @@ from pgsched.db.rows import fetch, fetch_as, rows, value
 
 MOST_TOKENS = 1000  # places in one statement
 PATIENCE_S = 1.0  # how long the end of a session waits for others who have locked its lines
+MOST_NOTE = 65_536  # characters: a note may have so many
 
 
 class Answer(NamedTuple):
@@ -119,7 +120,10 @@ def break_lock(conn: Connection[Any], name: str, fence: int | None) -> int:
     return int(rows(conn, "lock_break", {"name": name, "fence": fence})[0]["broken"])
 
 
-def read_line(conn: Connection[Any], name: str, most: int) -> list[Contender]:
-    """Return the holders of a lock and those who wait for it, in their order. Raises NotPermitted."""
+def read_line(conn: Connection[Any], name: str, most: int, *, note_length: int = MOST_NOTE) -> list[Contender]:
+    """Return the holders of a lock and those who wait for it, in their order. Raises NotPermitted.
+
+    `note_length`: how many characters of each note are read.
+    """
     with raise_explained():
-        return fetch_as(conn, Contender, "lock_line", {"name": name, "most": most})
+        return fetch_as(conn, Contender, "lock_line", {"name": name, "most": most, "note_length": note_length})

@@ -52,6 +52,12 @@ def test_names_that_nobody_uses_now_are_listed_when_asked_for(pgsched: Pgsched) 
     }  # fmt: skip
 
 
+def test_of_a_long_note_the_beginning_is_read(pgsched: Pgsched, db: psycopg.Connection[Any]) -> None:
+    asked(db, "long", opened(db), note="x" * 60_000)
+    (holder,) = pgsched("lock", "show", "long", "--json").json["holders"]
+    assert holder["note"] == "x" * 300
+
+
 def test_a_list_may_be_of_one_prefix_and_says_that_there_is_more(
     pgsched: Pgsched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

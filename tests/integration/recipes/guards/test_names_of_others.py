@@ -104,3 +104,12 @@ def test_a_dead_item_goes_back_only_by_who_may_use_the_queue(db: Db, logins: Log
     grant(logins)
     run = value(bob, "SELECT id FROM runs WHERE kind = 'item'")
     assert refused(bob, "SELECT pgsched.retry_now(%s)", run) == REFUSED
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with", "without"])
+def test_without_the_look_before_a_call_that_writes_nothing_takes_a_root(db: Db, logins: Logins, guarded: bool) -> None:
+    if not guarded:
+        function_without(db, "kv_put", "IF expected > 0 AND", "IF false AND")
+    assert value(logins.connect("bob"), "SELECT pgsched.kv_put('app/a', '1', 7)") is None
+    alice = refused(logins.connect("alice"), "SELECT pgsched.kv_put('app/a', '1')")
+    assert alice == ("not refused" if guarded else REFUSED)

@@ -282,3 +282,13 @@ def test_all_places_of_a_role_are_counted_not_only_the_first_of_each_line(db: Db
     db.execute("UPDATE pgsched.role_room SET room_until = 0")
     with pytest.raises(psycopg.errors.CheckViolation, match="holds or waits for 100000 locks"):
         acquire(db, "l1", session=mine, wait="1 hour")
+
+
+def test_a_list_of_used_locks_does_not_read_the_places_of_each_unused_one(db: Db) -> None:
+    db.execute("INSERT INTO pgsched.locks (name, owner) SELECT 'l' || n, session_user FROM generate_series(1, 20000) n")
+    db.execute("ANALYZE pgsched.locks, pgsched.lock_places")
+    granted(db, "l7")
+    read = "SELECT idx_scan FROM pg_stat_xact_user_tables WHERE relname = 'lock_places'"
+    with db.transaction():
+        assert value(db, "SELECT array_agg(name) FROM pgsched.lock_list()") == ["l7"]
+        assert value(db, read) < 100

@@ -51,6 +51,20 @@ def test_an_object_takes_no_second_lease(client: KazooClient, other: KazooClient
     assert other.Semaphore("/sem", max_leases=2).acquire(blocking=False) is True
 
 
+def test_a_second_thread_that_asks_with_the_same_object_waits_no_longer_than_it_said(
+    client: KazooClient, other: KazooClient, background: Background
+) -> None:
+    mine, semaphore = client.Semaphore("/sem"), other.Semaphore("/sem")
+    mine.acquire()
+    waiting = background(semaphore.acquire)
+    wait_until(lambda: len(client.Lock("/sem").contenders()) == 2)
+    assert semaphore.acquire(blocking=False) is False
+    with pytest.raises(LockTimeout):
+        semaphore.acquire(timeout=0.1)
+    mine.release()
+    assert waiting.result(10) is True
+
+
 def test_another_number_of_leases_is_refused_while_it_is_in_use(client: KazooClient, other: KazooClient) -> None:
     first = client.Semaphore("/sem", max_leases=2)
     first.acquire()

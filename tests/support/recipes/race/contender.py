@@ -21,7 +21,7 @@ import psycopg
 from pgsched import App, DatabaseUnreachable, LeaseLost
 from pgsched.errors import LockTimeout
 from pgsched.recipes.lock import Lock
-from tests.support.recipes.race.ledger import AWAY, Ledger, own_name
+from tests.support.recipes.race.ledger import AWAY, Ledger, committing, committing_async, own_name
 
 NAMES = {"lock": 3, "semaphore": 2, "election": 2, "rw": 2}  # how many there are of each kind
 LIMIT = 3  # of a semaphore
@@ -88,7 +88,7 @@ class Contender:
         for what in self.steps():
             conn = self.ledger.conn
             expired = conn.execute(EXPIRED, [lock.name, lock.fence]).fetchone() or (None,)
-            with conn.transaction():
+            with committing(conn):
                 lock.assert_held(conn)
                 time.sleep(self.pause_s())
                 conn.execute(WRITE, [lock.name, lock.fence, mode, hold, what, os.getpid(), *expired])
@@ -110,7 +110,7 @@ class Contender:
         ) as conn:
             for what in self.steps():
                 expired = await (await conn.execute(EXPIRED, [lock.name, lock.fence])).fetchone() or (None,)
-                async with conn.transaction():
+                async with committing_async(conn):
                     await lock.assert_held_async(conn)
                     await asyncio.sleep(self.pause_s())
                     await conn.execute(WRITE, [lock.name, lock.fence, mode, hold, what, os.getpid(), *expired])
@@ -140,7 +140,7 @@ class Contender:
             time.sleep(0.05)
         for what in self.steps():
             expired = conn.execute(EXPIRED, [name, *row]).fetchone() or (None,)
-            with conn.transaction():
+            with committing(conn):
                 conn.execute("SELECT pgsched.assert_lock(%s, %s)", [name, *row])
                 time.sleep(self.pause_s())
                 conn.execute(WRITE, [name, *row, mode, token, what, os.getpid(), *expired])

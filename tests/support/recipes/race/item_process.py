@@ -18,7 +18,7 @@ from pgsched import App, DatabaseUnreachable, LeaseLost
 from pgsched.errors import LockTimeout
 from pgsched.recipes.items.item import Item
 from pgsched.recipes.items.item_queue import ItemQueue
-from tests.support.recipes.race.ledger import AWAY, Ledger
+from tests.support.recipes.race.ledger import AWAY, Ledger, committing
 
 PAUSES_S = (0.0, 0.0, 0.005, 0.03)
 PUT = "INSERT INTO race.puts (key, sure) VALUES (%s, %s)"
@@ -52,7 +52,7 @@ class Process:
         priority, delay = self._dice.choice([50, 100]), self._dice.choice([0, 0, 0, 0.3])
         if self._dice.random() < 0.5:
             conn = self._ledger.conn
-            with conn.transaction():
+            with committing(conn):
                 for key in keys:
                     conn.execute(PUT, [key, True])
                 self._queue.put_many(keys, priority=priority, delay=delay, connection=conn)
@@ -77,7 +77,7 @@ class Process:
         time.sleep(self._pause_s())
         if how == "in a transaction":
             conn = self._ledger.conn
-            with conn.transaction():
+            with committing(conn):
                 conn.execute(CONSUMED, [item.id, item.value, os.getpid()])
                 item.consume(connection=conn)
                 time.sleep(self._pause_s())

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, NoReturn
 
 import psycopg
 
@@ -67,7 +69,8 @@ BEGIN
             SELECT s.name FROM pgsched.sessions s WHERE s.id = OLD.session));
     ELSIF NEW.session IS NULL AND OLD.session IS NOT NULL THEN
         INSERT INTO race.changes_of_items (item, key, what, session, token, error, has_ended)
-        VALUES (NEW.id, NEW.value #>> '{}', 'freed', OLD.session, OLD.token, NEW.error, NOT EXISTS (
+        VALUES (NEW.id, NEW.value #>> '{}', 'freed', OLD.session, OLD.token,
+            CASE WHEN NEW.attempt = OLD.attempt THEN NEW.error END, NOT EXISTS (  -- else it was given back without one
             SELECT FROM pgsched.sessions s WHERE s.id = OLD.session AND s.ended_at IS NULL));
     ELSIF NEW.session IS NOT NULL THEN
         INSERT INTO race.changes_of_items (item, key, what, session, token)
@@ -84,6 +87,34 @@ BEGIN
 END $$;
 CREATE TRIGGER race AFTER INSERT ON pgsched.store_changes FOR EACH ROW EXECUTE FUNCTION race.note_change();
 """
+
+
+@contextmanager
+def committing(conn: Db) -> Iterator[None]:
+    """Commit what the block does. Raises OperationalError where it is not known whether it was committed."""
+    try:
+        with conn.transaction():
+            yield
+    except psycopg.InternalError as error:
+        raise_lost(conn, error)
+
+
+@asynccontextmanager
+async def committing_async(conn: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    """Commit what the block does: the asyncio form of `committing`."""
+    try:
+        async with conn.transaction():
+            yield
+    except psycopg.InternalError as error:
+        raise_lost(conn, error)
+
+
+def raise_lost(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], error: psycopg.InternalError) -> NoReturn:
+    """Raise that a connection is lost, where PgBouncer has sent an error of another one as a second answer."""
+    if error.sqlstate is not None:
+        raise error
+    conn.pgconn.finish()
+    raise psycopg.OperationalError(f"the pooler has lost its connection: {error}") from error
 
 
 def own_name() -> str:
