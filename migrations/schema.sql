@@ -3453,7 +3453,7 @@ AS $function$
     SELECT pgsched.notify('pgsched_session_' || told.session, '') FROM (
         (SELECT w.session FROM waiting w WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20))
         UNION
-        (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1)) told
+        (SELECT r.session FROM (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1) r WHERE pgsched.session_lives(r.session))) told
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.item_tell_of_rest(queue bigint)

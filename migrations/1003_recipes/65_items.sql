@@ -56,7 +56,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT pgsched.notify('pgsched_session_' || told.session, '') FROM (
         (SELECT w.session FROM waiting w WHERE pgsched.session_lives(w.session) ORDER BY w.waiting_since LIMIT least(most, 20))
         UNION
-        (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1)) told
+        (SELECT r.session FROM (SELECT w.session FROM waiting w ORDER BY random() LIMIT 1) r WHERE pgsched.session_lives(r.session))) told
 $$;
 
 -- What is wrong with the value of an item. What is small is not deep: each level takes eight bytes.

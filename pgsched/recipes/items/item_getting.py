@@ -16,7 +16,8 @@ from typing import Any
 from pgsched.db.queries.recipes import items
 from pgsched.db.queries.recipes.items import ItemRow
 from pgsched.errors import DatabaseUnreachable, LeaseLost, PgschedError, WaitCancelled
-from pgsched.recipes.items.item import Hold, Item
+from pgsched.recipes.items.item import Item
+from pgsched.recipes.items.item_state import Hold
 from pgsched.recipes.items.item_waiting import Waiting
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
@@ -59,7 +60,7 @@ class Getting:
                     return self._hold(place, rows)
                 ready.wait(self._pause_s(place, look_in_s))
                 ready.clear()
-                time.sleep(place.rest_s())
+                time.sleep(place.least_pause_s())
         return self._without_session(place)
 
     async def run_async(self) -> list[Item]:
@@ -80,7 +81,7 @@ class Getting:
                     async with asyncio.timeout(pause_s):  # not wait_for: it may lose a cancellation (Python 3.11)
                         await ready.wait()
                 ready.clear()
-                await asyncio.sleep(place.rest_s())
+                await asyncio.sleep(place.least_pause_s())
         return self._without_session(place)
 
     def _without_session(self, place: Waiting) -> list[Item]:

@@ -83,7 +83,7 @@ class Waiting(Place):
 
         `look_in_s`: when the database says to look again. `listens`: notifications come.
         """
-        self.rest(now())
+        self.pace.note_look(now())
         if not self._line.is_first(self):
             return None
         longest = min(self.session.ttl_s / 3, LONGEST_PAUSE_S if listens else LONGEST_POLL_S)
@@ -91,9 +91,9 @@ class Waiting(Place):
         self._looks += 1
         return min(longest, pause_s) if look_in_s is None else min(longest, pause_s, max(0.01, look_in_s))
 
-    def rest_s(self) -> float:
+    def least_pause_s(self) -> float:
         """Return the seconds until the next look, though it was woken."""
-        return max(0.0, self.rest_until - now())
+        return max(0.0, self.pace.not_before - now())
 
     def end(self) -> None:
         """Wait no longer; the items that it has got stay."""

@@ -75,7 +75,7 @@ class LeaseCare:
         found = {one.token: one for one in states}
         with self._lock:
             for place in places:
-                place.rest(now())
+                place.pace.note_look(now())
                 state = found.get(place.token)
                 if state is not None and state.fence is None:
                     place.look_at = now() + pause_of(place, state, listens)
@@ -142,7 +142,7 @@ def pause_of(place: Place, state: LeaseState, listens: bool) -> float:
     pause_s = longest if state.look_in_s is None else min(longest, max(0.01, state.look_in_s))
     if listens:
         return pause_s
-    poll_s, place.poll_s = place.poll_s, min(LONGEST_POLL_S, 1.5 * place.poll_s)
+    poll_s, place.pace.next_s = place.pace.next_s, min(LONGEST_POLL_S, 1.5 * place.pace.next_s)
     return min(pause_s, max(poll_s, POLL_PER_POSITION_S * (state.position or 1)))
 
 

@@ -16,15 +16,25 @@ if TYPE_CHECKING:
     from pgsched.recipes.sessions.session import Session
 
 MARK = 18  # characters of the token, by which notifications name a place
-REST_S, LONGEST_REST_S = (
-    0.001,
-    0.02,
-)  # between two looks in vain, however many notifications come: anybody may send them
+PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.02  # between two looks in vain, though notifications come: anybody may send them
 
 
-def rest_after(looks: int) -> float:
-    """Return the seconds until the next look, after so many in vain. The first two follow at once."""
-    return 0.0 if looks < 2 else min(LONGEST_REST_S, REST_S * 2 ** min(looks, 10))
+class Pace:
+    """How often it is asked for a place. `next_s`: the next pause, where no notifications come.
+
+    `not_before`: not asked before this time, on the clock of leases, however many notifications come.
+    """
+
+    def __init__(self) -> None:
+        self.next_s = 0.1
+        self.not_before = 0.0
+        self._looks = 0
+
+    def note_look(self, at: float) -> None:
+        """Note a look in vain at this time. The first two may follow one another at once, later ones not."""
+        self._looks += 1
+        pause_s = 0.0 if self._looks < 2 else min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(self._looks, 10))
+        self.not_before = at + pause_s
 
 
 class Waker(Protocol):
@@ -56,8 +66,7 @@ class Place:
     """A place in the line of a lock. `token`: names it in the database.
 
     `in_line`: the database has answered that it is there. `fence`: the number of its grant; None while it waits.
-    `look_at`: when to ask for it at the latest, on the clock of leases; not before `rest_until`. `hints`: how often
-    something may have changed.
+    `look_at`: when to ask for it at the latest, on the clock of leases. `hints`: how often something may have changed.
     `open_calls`: calls for it whose outcome is unknown. `dropped`: its caller has gone away.
     """
 
@@ -67,9 +76,8 @@ class Place:
         self.name = name
         self.in_line = self.dropped = False
         self.fence: int | None = None
-        self.look_at = self.rest_until = 0.0
-        self.looks = 0  # in vain
-        self.poll_s = 0.1  # the next pause, where no notifications come
+        self.look_at = 0.0
+        self.pace = Pace()
         self.hints = self.open_calls = 0
         self._taken: str | None = None
         self._waker = waker
@@ -99,11 +107,6 @@ class Place:
         self._taken = self._taken or why
         self.wake()
         self.session.losses.tell()
-
-    def rest(self, at: float) -> None:
-        """Note a look in vain at this time."""
-        self.looks += 1
-        self.rest_until = at + rest_after(self.looks)
 
     def wake(self) -> None:
         """Let its caller go on."""
@@ -181,7 +184,7 @@ class Places:
 
     def take_due(self, at: float, most: int) -> list[Place]:
         """Return places to be asked for, up to `most`: those that may have changed, and those whose time has come."""
-        found = [place for place in list(self._unchecked.values()) if place.rest_until <= at][:most]
+        found = [place for place in list(self._unchecked.values()) if place.pace.not_before <= at][:most]
         for place in found:
             del self._unchecked[place.mark]
         if len(found) < most:
@@ -192,6 +195,6 @@ class Places:
 
     def next_look_at(self) -> float | None:
         """Return when to ask for a place next, on the clock of leases; None: no place is to be asked for."""
-        times = [place.rest_until for place in list(self._unchecked.values())]
+        times = [place.pace.not_before for place in list(self._unchecked.values())]
         times += [place.look_at for place in list(self._waiting.values())]
         return min(times, default=None)

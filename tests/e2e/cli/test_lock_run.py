@@ -191,7 +191,7 @@ def test_a_signal_while_it_waits_leaves_nothing_in_line(
 
 
 def test_a_broken_lock_ends_the_command_at_once(started: Started, db: psycopg.Connection, tmp_path: Path) -> None:
-    process = started("job", "--ttl", "1h", "--", "sh", "-c", "sleep 600 & sleep 600")
+    process = started("job", "--ttl", "1h", "--", "sh", "-c", "sleep 600 & exec sleep 600")
     wait_until(lambda: holders(db), 20)
     db.execute("SELECT pgsched.lock_break('job')")
     done = ended(process)
@@ -297,7 +297,7 @@ def test_on_a_terminal_the_command_has_the_keys(dsn: str, db: psycopg.Connection
 
 def test_a_command_is_not_started_under_a_lock_that_was_lost(dsn: str, db: psycopg.Connection, tmp_path: Path) -> None:
     """The process may have stood still between the grant and the start."""
-    with App("test", dsn=dsn) as app:
+    with contextlib.closing(App("test", dsn=dsn)) as app:
         lock = app.lock("job").acquire()
         db.execute("SELECT pgsched.lock_break('job')")
         assert lock.wait_lost(30)
@@ -315,7 +315,7 @@ def test_the_exit_code_is_that_of_the_command_though_the_lock_is_not_given_back(
     def release(_: Lock) -> None:
         raise LockTimeout("another transaction holds a lock")
 
-    with App("test", dsn=dsn) as app:
+    with contextlib.closing(App("test", dsn=dsn)) as app:
         monkeypatch.setattr(Lock, "release", release)
         assert hold_and_run(app.lock("job"), 0, 30, ["sh", "-c", "exit 7"]) == 7
     assert "ends by itself within 30 s" in capsys.readouterr().err

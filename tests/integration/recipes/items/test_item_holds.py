@@ -80,7 +80,7 @@ def test_an_item_of_which_the_database_could_not_be_told_goes_back_later(how: st
         queue = far.item_queue("orders", hold=3600)
         item = queue.get(0)
 
-        def cut() -> None:
+        def cut_off() -> None:
             proxy.refuse()
             proxy.cut()
 
@@ -88,9 +88,9 @@ def test_an_item_of_which_the_database_could_not_be_told_goes_back_later(how: st
             if how == "loop goes on":
                 item.give_back()
                 for _ in queue:
-                    cut()
+                    cut_off()
             with item:
-                cut()
+                cut_off()
                 if how == "block fails":
                     raise ValueError("no luck")
         proxy.heal()

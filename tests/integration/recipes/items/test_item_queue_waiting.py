@@ -65,7 +65,9 @@ def test_calls_of_one_process_are_served_in_their_order(
     assert sorted(call.result(20).value for call in calls) == [1, 2, 3, 4, 5]
 
 
-def test_each_item_is_told_to_one_session(db: psycopg.Connection, connect: Callable[..., psycopg.Connection]) -> None:
+def test_each_item_is_told_to_one_session_and_one_more(
+    db: psycopg.Connection, connect: Callable[..., psycopg.Connection]
+) -> None:
     """A thousand consumers that wait do not make a thousand queries for an item."""
     heard, channels = connect(), []
     for _ in range(30):
@@ -76,10 +78,11 @@ def test_each_item_is_told_to_one_session(db: psycopg.Connection, connect: Calla
         db.execute("SELECT FROM pgsched.item_get('orders', %s, %s, wait => true)", [uuid4(), session])
     assert one(db, WAITING) == 30
     db.execute("SELECT pgsched.item_put('orders', '1')")
-    assert [note.channel for note in heard.notifies(timeout=1, stop_after=1)] == channels[:1]
+    told = [note.channel for note in heard.notifies(timeout=1)]
+    assert channels[0] in told and len(told) <= 2
     db.execute("SELECT pgsched.item_put_many('orders', '{2,3,4}')")
-    assert [note.channel for note in heard.notifies(timeout=1, stop_after=3)] == channels[:3]
-    assert list(heard.notifies(timeout=0.2)) == []
+    told = [note.channel for note in heard.notifies(timeout=1)]
+    assert set(channels[:3]) <= set(told) and len(told) <= 4
 
 
 def test_who_gets_an_item_tells_the_next_of_those_that_are_left(

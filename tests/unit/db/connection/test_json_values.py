@@ -19,6 +19,8 @@ OTHERS = {
     "pgsched/chaos/faults/leader.py": "what a command printed",
     "pgsched/chaos/history.py": "a log's lines",
     "pgsched/core/input_values.py": "an argument",
+    "pgsched/cli/commands/coordination/key_output.py": "a string",
+    "pgsched/cli/commands/coordination/keys.py": "what a person typed",
     "pgsched/client/application.py": "what was just encoded",
     "pgsched/client/call_arguments.py": "what was just encoded",
     "pgsched/core/payload.py": "what was just encoded",
