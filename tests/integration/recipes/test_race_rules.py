@@ -11,7 +11,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.support.recipes.race.findings import OF_ITEMS, OF_LOCKS, find, find_early_ends, find_missed
+from tests.support.recipes.race.findings import OF_BARRIERS, OF_ITEMS, OF_LOCKS, find, find_early_ends, find_missed
 from tests.support.recipes.race.ledger import TABLES
 
 Db = psycopg.Connection[Any]
@@ -78,6 +78,38 @@ CLEAN = [
 def test_what_is_wrong_with_locks_is_found(db: Db, wrong: list[tuple[str, Row]], expected: list[str]) -> None:
     fill(db, CLEAN + wrong)
     assert rules(find(db, OF_LOCKS)) == expected
+
+
+def test_a_grant_before_one_who_came_earlier_is_found(db: Db) -> None:
+    fill(db, CLEAN)
+    db.execute("UPDATE race.grants SET passed = 7 WHERE seq = 30")
+    assert rules(find(db, OF_LOCKS)) == ["somebody was granted it before one who came earlier"]
+
+
+ROUND = "INSERT INTO race.rounds (seq, what, member, size, members) VALUES (%s, %s, %s, %s, %s)"
+NOTICED = "INSERT INTO race.passed (seq, member, what) VALUES (%s, %s, %s)"
+MEETING: list[tuple[str, Row]] = [
+    (ROUND, (1, "in", "a", None, None)), (ROUND, (2, "in", "b", None, None)),
+    (ROUND, (3, "opened", None, 2, ["a", "b"])), (NOTICED, (4, "a", "entered")), (NOTICED, (5, "b", "entered")),
+    (ROUND, (6, "out", "a", None, None)), (ROUND, (8, "out", "b", None, None)),
+    (ROUND, (9, "over", None, None, None)), (NOTICED, (11, "a", "left")), (NOTICED, (12, "b", "left")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        ({2: (ROUND, (3, "opened", None, 3, ["a", "b"]))}, ["a round opened for more or fewer than its size"]),
+        ({9: (ROUND, (12, "opened", None, 1, ["a"]))}, ["a member was in two rounds"]),
+        ({3: (ROUND, (4, "in", "c", None, None))}, ["somebody came into a round that was open"]),
+        ({3: (NOTICED, (4, "c", "entered"))}, ["somebody went on before the round had opened"]),
+        ({8: (NOTICED, (7, "a", "left"))}, ["somebody went away before all others of the round"]),
+    ],
+)
+def test_what_is_wrong_with_barriers_is_found(db: Db, changed: dict[int, tuple[str, Row]], expected: list[str]) -> None:
+    fill(db, [changed.get(n, row) for n, row in enumerate(MEETING)])
+    assert rules(find(db, OF_BARRIERS)) == expected
 
 
 PUT, HELD = (1, 1, "a", "put", None, None, None, None), (2, 1, "a", "held", 1, ONE, None, None)

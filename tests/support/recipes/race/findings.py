@@ -28,6 +28,8 @@ OF_LOCKS = {
         LEFT JOIN race.grants e ON (e.lock, e.fence, e.what) = (w.lock, w.fence, 'gone')
         WHERE g.seq IS NULL OR w.seq < g.seq OR w.seq > e.seq""",
     "somebody wrote whose lease was over": "SELECT lock, fence, seq FROM race.writes WHERE expired",
+    "somebody was granted it before one who came earlier": """
+        SELECT lock, fence, seq, passed FROM race.grants WHERE passed IS NOT NULL""",
     "more were granted at once than may be": f"""
         SELECT h.lock, h.seq, h.holders, h.alone FROM (
             SELECT *, sum(n) OVER line AS holders, sum(n) FILTER (WHERE mode = 'exclusive') OVER line AS alone
@@ -68,6 +70,27 @@ OF_ITEMS = {
     "an item was taken from a session that had not ended": """
         SELECT item, session FROM race.changes_of_items
         WHERE what = 'freed' AND error ~ 'ended before it was consumed' AND NOT has_ended""",
+}
+
+OF_BARRIERS = {
+    "a round opened for more or fewer than its size": """
+        SELECT seq, size, members FROM race.rounds WHERE what = 'opened' AND cardinality(members) <> size""",
+    "a member was in two rounds": """
+        SELECT m.member FROM race.rounds o CROSS JOIN unnest(o.members) m(member)
+        WHERE o.what = 'opened' GROUP BY m.member HAVING count(*) > 1""",
+    "somebody came into a round that was open": """
+        SELECT r.seq, r.member FROM (SELECT *, max(seq) FILTER (WHERE what = 'opened') OVER w AS opened,
+                max(seq) FILTER (WHERE what = 'over') OVER w AS over
+            FROM race.rounds WINDOW w AS (ORDER BY seq)) r
+        WHERE r.what = 'in' AND r.opened > coalesce(r.over, 0)""",
+    "somebody went on before the round had opened": """
+        SELECT p.member, p.seq FROM race.passed p WHERE p.what = 'entered' AND NOT EXISTS (
+            SELECT FROM race.rounds o WHERE o.what = 'opened' AND o.seq < p.seq AND p.member = ANY (o.members))""",
+    "somebody went away before all others of the round": """
+        SELECT p.member, p.seq, m.member AS other FROM race.passed p
+        JOIN race.rounds o ON o.what = 'opened' AND p.member = ANY (o.members) CROSS JOIN unnest(o.members) m(member)
+        WHERE p.what = 'left' AND NOT EXISTS (
+            SELECT FROM race.rounds g WHERE g.what = 'out' AND g.member = m.member AND g.seq < p.seq)""",
 }
 
 ENDED_EARLY = """SELECT name, ended_at, lease_until FROM race.ends

@@ -22,10 +22,11 @@ CREATE SCHEMA race;
 CREATE SEQUENCE race.seq;
 CREATE TABLE race.over (what text PRIMARY KEY);
 -- locks: what holders wrote in transactions that assert the grant (expired: its lease was over before); and the grants
+-- (passed: the place of one that waited before)
 CREATE TABLE race.writes (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, lock text, fence bigint, mode text,
     hold uuid, what text, pid integer, expired boolean);
 CREATE TABLE race.grants (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, lock text, fence bigint, mode text,
-    what text);
+    what text, passed bigint);
 -- sessions that were ended, and until when their lease went
 CREATE TABLE race.ends (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, name text, ended_at timestamptz,
     lease_until timestamptz);
@@ -39,10 +40,19 @@ CREATE TABLE race.changes (version bigint PRIMARY KEY, key text, value jsonb);
 CREATE TABLE race.seen (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, watcher text, version bigint, key text,
     kind text, value jsonb, UNIQUE (watcher, version));
 
+-- double barriers: who came in and went out, which rounds opened (with whom) and were over; and what members noticed
+CREATE TABLE race.rounds (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, what text, member text, size integer,
+    members text[]);
+CREATE TABLE race.passed (seq bigint DEFAULT nextval('race.seq') PRIMARY KEY, member text, what text);
+
 CREATE FUNCTION race.note_grant() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_OP <> 'DELETE' AND NEW.fence IS NOT NULL AND (TG_OP = 'INSERT' OR OLD.fence IS NULL) THEN
-        INSERT INTO race.grants (lock, fence, mode, what) VALUES (NEW.lock, NEW.fence, NEW.mode, 'granted');
+        INSERT INTO race.grants (lock, fence, mode, what, passed) VALUES (NEW.lock, NEW.fence, NEW.mode, 'granted', (
+            SELECT min(q.place) FROM pgsched.lock_places q JOIN pgsched.sessions s ON s.id = q.session
+            WHERE q.lock = NEW.lock AND q.place < NEW.place AND q.fence IS NULL AND q.left_at IS NULL
+              AND s.ended_at IS NULL AND s.lease_until > clock_timestamp()
+              AND coalesce(q.give_up_at > clock_timestamp(), true)));
     ELSIF TG_OP = 'DELETE' AND OLD.fence IS NOT NULL THEN
         INSERT INTO race.grants (lock, fence, mode, what) VALUES (OLD.lock, OLD.fence, OLD.mode, 'gone');
     END IF;
@@ -79,6 +89,24 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER race AFTER INSERT OR UPDATE OR DELETE ON pgsched.items FOR EACH ROW EXECUTE FUNCTION race.note_item();
+
+CREATE FUNCTION race.note_round() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF coalesce(NEW.key, OLD.key) ~ '/barrier$' THEN
+        IF TG_OP <> 'DELETE' AND (NEW.value ->> 'open')::boolean THEN
+            INSERT INTO race.rounds (what, size, members) SELECT 'opened', (NEW.value ->> 'size')::integer, ARRAY(
+                SELECT k.value #>> '{}' FROM pgsched.store k
+                WHERE starts_with(k.key, NEW.key || '/') AND pgsched.session_lives(k.session));
+        ELSIF TG_OP = 'DELETE' THEN
+            INSERT INTO race.rounds (what) VALUES ('over');
+        END IF;
+    ELSIF TG_OP <> 'UPDATE' AND coalesce(NEW.key, OLD.key) ~ '/barrier/' THEN
+        INSERT INTO race.rounds (what, member)
+        VALUES (CASE TG_OP WHEN 'INSERT' THEN 'in' ELSE 'out' END, coalesce(NEW.value, OLD.value) #>> '{}');
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER race AFTER INSERT OR UPDATE OR DELETE ON pgsched.store FOR EACH ROW EXECUTE FUNCTION race.note_round();
 
 CREATE FUNCTION race.note_change() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
