@@ -75,9 +75,12 @@ OF_ITEMS = {
 OF_BARRIERS = {
     "a round opened for more or fewer than its size": """
         SELECT seq, size, members FROM race.rounds WHERE what = 'opened' AND cardinality(members) <> size""",
+    # one whose session was lost may be counted again in a later round
     "a member was in two rounds": """
-        SELECT m.member FROM race.rounds o CROSS JOIN unnest(o.members) m(member)
-        WHERE o.what = 'opened' GROUP BY m.member HAVING count(*) > 1""",
+        SELECT m.member, o.seq, p.seq AS later FROM race.rounds o CROSS JOIN unnest(o.members) m(member)
+        JOIN race.rounds p ON p.what = 'opened' AND p.seq > o.seq AND m.member = ANY (p.members)
+        WHERE o.what = 'opened' AND NOT EXISTS (SELECT FROM race.rounds g
+            WHERE g.what = 'out' AND g.member = m.member AND g.seq BETWEEN o.seq AND p.seq)""",
     "somebody came into a round that was open": """
         SELECT r.seq, r.member FROM (SELECT *, max(seq) FILTER (WHERE what = 'opened') OVER w AS opened,
                 max(seq) FILTER (WHERE what = 'over') OVER w AS over
