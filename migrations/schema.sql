@@ -136,6 +136,33 @@ CREATE TABLE pgsched.buckets (
     CONSTRAINT buckets_pkey PRIMARY KEY (name)
 ) WITH (fillfactor=50);
 
+CREATE TABLE pgsched.calendar_times (
+    id bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    calendar text NOT NULL,
+    from_date date,
+    until_date date,
+    weekdays integer[],
+    from_time time without time zone,
+    until_time time without time zone,
+    reason text,
+    CONSTRAINT calendar_times_pkey PRIMARY KEY (id),
+    CONSTRAINT calendar_times_dates CHECK ((from_date IS NULL) = (until_date IS NULL) AND until_date >= from_date AND from_date >= '1970-01-01'::date AND until_date < '9000-01-01'::date),
+    CONSTRAINT calendar_times_reason CHECK (length(reason) <= 10000),
+    CONSTRAINT calendar_times_something CHECK (from_date IS NOT NULL OR weekdays IS NOT NULL OR from_time IS NOT NULL),
+    CONSTRAINT calendar_times_times CHECK ((from_time IS NULL) = (until_time IS NULL) AND until_time > from_time),
+    CONSTRAINT calendar_times_weekdays CHECK (cardinality(weekdays) >= 1 AND cardinality(weekdays) <= 7 AND weekdays <@ '{0,1,2,3,4,5,6}'::integer[])
+);
+
+CREATE TABLE pgsched.calendars (
+    name text NOT NULL,
+    description text,
+    owner name NOT NULL DEFAULT CURRENT_USER,
+    created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT calendars_pkey PRIMARY KEY (name),
+    CONSTRAINT calendars_description CHECK (length(description) <= 65536),
+    CONSTRAINT calendars_name CHECK (length(name) >= 1 AND length(name) <= 200)
+);
+
 CREATE TABLE pgsched.dependencies (
     run_id bigint NOT NULL,
     parent_id bigint NOT NULL,
@@ -147,6 +174,17 @@ CREATE TABLE pgsched.dependencies (
     CONSTRAINT dependencies_on_failure_check CHECK (on_failure = ANY (ARRAY['cancel'::text, 'run_anyway'::text, 'wait'::text])),
     CONSTRAINT dependencies_state_check CHECK (state = ANY (ARRAY['open'::text, 'met'::text, 'failed'::text]))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05);
+
+CREATE TABLE pgsched.file_entries (
+    owner text NOT NULL,
+    what text NOT NULL,
+    name text NOT NULL,
+    declared_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT file_entries_pkey PRIMARY KEY (what, name),
+    CONSTRAINT file_entries_name CHECK (length(name) <= 500),
+    CONSTRAINT file_entries_owner CHECK (length(owner) >= 1 AND length(owner) <= 200),
+    CONSTRAINT file_entries_what CHECK (what = ANY (ARRAY['job'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'calendar'::text, 'retention'::text, 'alerts'::text]))
+);
 
 CREATE TABLE pgsched.identity (
     name text NOT NULL DEFAULT 'database'::text,
@@ -261,6 +299,13 @@ CREATE TABLE pgsched.jobs (
     max_lateness interval,
     max_duration interval,
     expect_every interval,
+    mode text NOT NULL DEFAULT 'run'::text,
+    calendar text,
+    on_excluded text NOT NULL DEFAULT 'skip'::text,
+    after_match text NOT NULL DEFAULT 'same'::text,
+    pause_after_failures integer,
+    finish_by interval,
+    ping_url text,
     CONSTRAINT jobs_pkey PRIMARY KEY (id),
     CONSTRAINT jobs_name_key UNIQUE (name),
     CONSTRAINT jobs_args_size CHECK (pg_column_size(args) <= 1048576),
@@ -575,6 +620,8 @@ CREATE TABLE pgsched.runs (
     reruns integer,
     keep interval,
     awaited boolean,
+    interval_start timestamp with time zone,
+    nominal_at timestamp with time zone,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
     CONSTRAINT runs_state CHECK (
@@ -711,7 +758,9 @@ CREATE TABLE pgsched.workers (
 -- references
 
 ALTER TABLE pgsched.alert_deliveries ADD CONSTRAINT alert_deliveries_alert_id_fkey FOREIGN KEY (alert_id) REFERENCES pgsched.alerts(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.calendar_times ADD CONSTRAINT calendar_times_calendar_fkey FOREIGN KEY (calendar) REFERENCES pgsched.calendars(name) ON UPDATE CASCADE ON DELETE CASCADE;
 ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
+ALTER TABLE pgsched.jobs ADD CONSTRAINT jobs_calendar_fkey FOREIGN KEY (calendar) REFERENCES pgsched.calendars(name) ON UPDATE CASCADE;
 ALTER TABLE pgsched.lock_losses ADD CONSTRAINT lock_losses_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_lock_fkey FOREIGN KEY (lock) REFERENCES pgsched.locks(name) ON DELETE CASCADE;
 ALTER TABLE pgsched.lock_places ADD CONSTRAINT lock_places_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
@@ -3590,7 +3639,14 @@ AS $function$
         pgsched.not_one_of('resume_from', j.resume_from, ARRAY['now', 'pause']),
         CASE WHEN j.concurrency_key IS NOT NULL THEN pgsched.bad_text('concurrency_key', j.concurrency_key, 200) END,
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
-            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END
+            pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
+        pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']),
+        pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']),
+        pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']),
+        CASE WHEN j.pause_after_failures IS NOT NULL THEN
+            pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
+        CASE WHEN j.ping_url IS NOT NULL THEN
+            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END
     )
 $function$;
 
@@ -3840,7 +3896,8 @@ DECLARE
             pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
         pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
         pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
-        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'));
+        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'),
+        pgsched.bad_interval('finish_by', NEW.finish_by, '1 second'));
 BEGIN
     IF problem IS NOT NULL THEN
         PERFORM pgsched.raise_bad_value(problem, 'jobs');
@@ -8017,10 +8074,12 @@ CREATE UNIQUE INDEX alerts_open ON pgsched.alerts USING btree (job_id, kind) WHE
 CREATE INDEX audit_at ON pgsched.audit USING btree (at);
 CREATE INDEX audit_of ON pgsched.audit USING btree (what, name, id);
 CREATE INDEX backfills_open ON pgsched.backfills USING btree (id) WHERE finished_at IS NULL;
+CREATE INDEX calendar_times_calendar ON pgsched.calendar_times USING btree (calendar, from_date);
 CREATE INDEX dependencies_any ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE any_of;
 CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
 CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
 CREATE INDEX dependencies_unmet ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE state <> 'met'::text AND NOT any_of;
+CREATE INDEX file_entries_owned ON pgsched.file_entries USING btree (owner);
 CREATE INDEX item_consumers_of_session ON pgsched.item_consumers USING btree (session);
 CREATE INDEX item_consumers_waiting ON pgsched.item_consumers USING btree (queue, waiting_since) WHERE waiting_since IS NOT NULL;
 CREATE INDEX item_queues_of_owner ON pgsched.item_queues USING btree (owner);
@@ -8031,7 +8090,7 @@ CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_
 CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
 CREATE INDEX jobs_in_error ON pgsched.jobs USING btree (id) WHERE error IS NOT NULL;
 CREATE INDEX jobs_keep ON pgsched.jobs USING btree (id) WHERE keep IS NOT NULL;
-CREATE INDEX jobs_watched ON pgsched.jobs USING btree (id) WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL OR expect_every IS NOT NULL;
+CREATE INDEX jobs_watched ON pgsched.jobs USING btree (id) WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL OR expect_every IS NOT NULL OR finish_by IS NOT NULL;
 CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys USING btree (expires_at);
 CREATE INDEX kept_keys_met ON pgsched.kept_keys USING btree (run_id) WHERE met;
 CREATE INDEX limits_to_apply ON pgsched.limits USING btree (name) WHERE applied_at IS NULL;
@@ -8082,20 +8141,20 @@ CREATE TRIGGER b_most AFTER INSERT ON pgsched.job_calendars REFERENCING NEW TABL
 CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_calendars();
 CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
-CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
+CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.jobs FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
-CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW WHEN (new.alert_after_failures IS NOT NULL OR new.max_lateness IS NOT NULL OR new.max_duration IS NOT NULL OR new.expect_every IS NOT NULL) EXECUTE FUNCTION pgsched.jobs_refuse_watch();
+CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every, finish_by ON pgsched.jobs FOR EACH ROW WHEN (new.alert_after_failures IS NOT NULL OR new.max_lateness IS NOT NULL OR new.max_duration IS NOT NULL OR new.expect_every IS NOT NULL OR new.finish_by IS NOT NULL) EXECUTE FUNCTION pgsched.jobs_refuse_watch();
 CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs FOR EACH ROW WHEN (new.decided_until < old.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();
 CREATE TRIGGER b_plan_again BEFORE UPDATE OF next_run_at ON pgsched.jobs FOR EACH ROW WHEN (current_setting('pgsched.ticks'::text, true) IS DISTINCT FROM 'on'::text AND new.error IS NULL AND new.next_run_at IS DISTINCT FROM old.next_run_at) EXECUTE FUNCTION pgsched.jobs_plan_again();
 CREATE TRIGGER c_due_now BEFORE INSERT OR UPDATE OF paused, schedule, run_at, starts_at ON pgsched.jobs FOR EACH ROW WHEN (new.next_run_at < (clock_timestamp() - '00:00:01'::interval)) EXECUTE FUNCTION pgsched.jobs_plan_again();
 CREATE TRIGGER c_notify_insert AFTER INSERT ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
-CREATE TRIGGER c_notify_update AFTER UPDATE OF schedule, timezone, run_at, starts_at, ends_at, max_runs, paused, jitter, overlap ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
+CREATE TRIGGER c_notify_update AFTER UPDATE OF schedule, timezone, run_at, starts_at, ends_at, max_runs, paused, jitter, overlap, mode, calendar, on_excluded ON pgsched.jobs FOR EACH STATEMENT EXECUTE FUNCTION pgsched.jobs_notify();
 CREATE TRIGGER d_after_delete AFTER DELETE ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_after_delete();
 CREATE TRIGGER e_refuse_unstarted AFTER INSERT OR UPDATE OF schedule, jitter, overlap ON pgsched.jobs FOR EACH ROW WHEN (new.jitter > '00:00:00'::interval AND (new.overlap = ANY (ARRAY['replace'::text, 'terminate'::text]))) EXECUTE FUNCTION pgsched.jobs_refuse_unstarted();
 CREATE TRIGGER e_rekey AFTER UPDATE OF concurrency_key, concurrency_limit ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_rekey();
 CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_gone();
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.jobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_added();
-CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
+CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
 CREATE TRIGGER z_after_jobs_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
@@ -8181,12 +8240,26 @@ COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]},
 COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session acted, as a login of pgsched_console or of the owner of this table said; null: nobody was named.';
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
+COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
+COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
+COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';
+COMMENT ON COLUMN pgsched.calendar_times.until_date IS 'The last day.';
+COMMENT ON COLUMN pgsched.calendar_times.weekdays IS 'Only on these weekdays, 0 (Sunday) to 6. NULL: on all.';
+COMMENT ON COLUMN pgsched.calendar_times.from_time IS 'Only from this time of the day on. NULL, as until_time: the whole day.';
+COMMENT ON COLUMN pgsched.calendar_times.until_time IS 'Until this time, which is not excluded.';
+COMMENT ON COLUMN pgsched.calendar_times.reason IS 'Why, for people.';
+COMMENT ON TABLE pgsched.calendars IS 'Calendars that jobs share: times at which they do not run. INSERT, UPDATE and DELETE rows.';
+COMMENT ON COLUMN pgsched.calendars.name IS 'Unique. jobs.calendar names it.';
+COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
+COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
+COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
 COMMENT ON TABLE pgsched.dependencies IS 'run_id waits for parent_id. INSERT rows before the run has started; DELETE takes one back.';
 COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';
 COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.';
 COMMENT ON COLUMN pgsched.dependencies.on_failure IS 'What happens if the parent does not succeed: cancel, run_anyway, wait.';
 COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say so, one has to be met; every other has to be.';
 COMMENT ON SEQUENCE pgsched.fences IS 'The number of each grant of a lock. Never reset.';
+COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
 COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queue that has settings; made anew by rebuild_flags().';
 COMMENT ON TABLE pgsched.identity IS 'Which database this is, and of which fleet. One row.';
 COMMENT ON COLUMN pgsched.identity.database IS 'In the names of what leaves the database (outside_name).';
@@ -8267,6 +8340,13 @@ COMMENT ON COLUMN pgsched.jobs.alert_after_failures IS 'An alert is open while s
 COMMENT ON COLUMN pgsched.jobs.max_lateness IS 'An alert is open while a slot started, or waits to start, later than this.';
 COMMENT ON COLUMN pgsched.jobs.max_duration IS 'An alert is open while an attempt takes, or took, longer than this.';
 COMMENT ON COLUMN pgsched.jobs.expect_every IS 'An alert is open while it has not succeeded for this long.';
+COMMENT ON COLUMN pgsched.jobs.mode IS 'run; or shadow: its slots are decided and recorded as skipped, and nothing runs.';
+COMMENT ON COLUMN pgsched.jobs.calendar IS 'The calendar whose times are excluded, beside the job''s own dates.';
+COMMENT ON COLUMN pgsched.jobs.on_excluded IS 'What becomes of a slot at an excluded time: skip, next_business_day or previous.';
+COMMENT ON COLUMN pgsched.jobs.after_match IS 'Which runs of after_jobs a slot waits for: same (slot), latest or since_last.';
+COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself when so many of its runs in a row ended dead.';
+COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
+COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
 COMMENT ON TABLE pgsched.kept_keys IS 'pgsched''s own: keys that outlive the run they stand for.';
 COMMENT ON TABLE pgsched.leader IS 'pgsched''s own: one row a term; the newest leads.';
 COMMENT ON COLUMN pgsched.leader.by_lock IS 'Did the session also hold the advisory lock by which candidates wait?';
@@ -8381,6 +8461,8 @@ COMMENT ON COLUMN pgsched.runs.begun IS 'The worker''s last heartbeat said that 
 COMMENT ON COLUMN pgsched.runs.suspect IS 'A worker died that held this run, and no attempt has ended by itself since: it is claimed alone. Null: not so.';
 COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again once it had ended; NULL: never.';
 COMMENT ON COLUMN pgsched.runs.keep IS 'How long it is kept once it has ended. NULL: what its job, its queue or the settings say.';
+COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
+COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
 COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases; a process renews its session.';
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';

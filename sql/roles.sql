@@ -288,13 +288,15 @@ GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedu
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
         after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
-        max_lateness, max_duration, expect_every),
+        max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
+        pause_after_failures, ping_url),
     UPDATE (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
         after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
-        max_lateness, max_duration, expect_every)
+        max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
+        pause_after_failures, ping_url)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: the row policy limits which one a new run may have
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, INTERVAL, JSONB, UUID
 
+from pgsched.db.schema.calendar_tables import calendar_times, calendars, file_entries  # noqa: F401  must be held
 from pgsched.db.schema.limit_tables import buckets, limits, pauses, queues  # noqa: F401  metadata must hold them
 from pgsched.db.schema.policy_tables import backfills, kept_keys, next_slots, passed_over  # noqa: F401  must be held
 from pgsched.db.schema.recipe_tables import locks, sessions, store  # noqa: F401  metadata must hold them
@@ -91,6 +92,13 @@ jobs = Table(
     Column("max_lateness", INTERVAL),
     Column("max_duration", INTERVAL),
     Column("expect_every", INTERVAL),
+    need("mode", Text),
+    Column("calendar", Text, ForeignKey("pgsched.calendars.name", onupdate="CASCADE")),
+    need("on_excluded", Text),
+    need("after_match", Text),
+    Column("pause_after_failures", Integer),
+    Column("finish_by", INTERVAL),
+    Column("ping_url", Text),
     UniqueConstraint("name", name="jobs_name_key"),
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
     partial("jobs_done_once", "id", where="delete_after_run AND schedule IS NULL AND next_run_at IS NULL"),
@@ -101,7 +109,7 @@ jobs = Table(
         "jobs_watched",
         "id",
         where="alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL"
-        " OR expect_every IS NOT NULL",
+        " OR expect_every IS NOT NULL OR finish_by IS NOT NULL",
     ),
 )
 
@@ -172,6 +180,8 @@ runs = Table(
     Column("reruns", Integer),
     Column("keep", INTERVAL),
     Column("awaited", Boolean),
+    Column("interval_start", Instant),
+    Column("nominal_at", Instant),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),

@@ -34,7 +34,9 @@ SETTABLE = {
     "success_codes": "integer[]", "retry_codes": "integer[]", "dead_codes": "integer[]", "concurrency_key": "text",
     "concurrency_limit": "integer", "after_jobs": "bigint[]", "paused": "boolean", "paused_reason": "text",
     "paused_by": "text", "resume_from": "text", "keep": "jsonb", "alert_after_failures": "integer",
-    "max_lateness": "interval", "max_duration": "interval", "expect_every": "interval",
+    "max_lateness": "interval", "max_duration": "interval", "expect_every": "interval", "finish_by": "interval",
+    "mode": "text", "calendar": "text", "on_excluded": "text", "after_match": "text",
+    "pause_after_failures": "integer", "ping_url": "text",
 }  # fmt: skip
 
 # A value is none of the column's type, or of a type that has no cast to it.

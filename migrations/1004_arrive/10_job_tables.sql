@@ -1,0 +1,60 @@
+-- Columns of jobs and runs for those who arrive from elsewhere, and calendars that jobs share.
+
+-- Times at which jobs do not run. A job names one calendar (jobs.calendar); its own dates are in pgsched.job_calendars.
+CREATE TABLE pgsched.calendars (
+    name        text PRIMARY KEY,
+    description text,
+    owner       name NOT NULL DEFAULT current_user,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT calendars_name CHECK (length(name) BETWEEN 1 AND 200),
+    CONSTRAINT calendars_description CHECK (length(description) <= 65536)
+);
+
+-- What a calendar excludes: the days from from_date to until_date (both null: every day) that fall on one of these weekdays
+-- (0 to 6, Sunday is 0; null: on any), and of them the time from from_time to until_time, that one not included (both null:
+-- the whole day). In the time zone of the job that is planned.
+CREATE TABLE pgsched.calendar_times (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    calendar   text NOT NULL REFERENCES pgsched.calendars ON UPDATE CASCADE ON DELETE CASCADE,
+    from_date  date,
+    until_date date,
+    weekdays   integer[],
+    from_time  time,
+    until_time time,
+    reason     text,
+    CONSTRAINT calendar_times_dates CHECK ((from_date IS NULL) = (until_date IS NULL) AND until_date >= from_date
+        AND from_date >= '1970-01-01' AND until_date < '9000-01-01'),
+    CONSTRAINT calendar_times_weekdays CHECK (cardinality(weekdays) BETWEEN 1 AND 7 AND weekdays <@ '{0,1,2,3,4,5,6}'),
+    CONSTRAINT calendar_times_times CHECK ((from_time IS NULL) = (until_time IS NULL) AND until_time > from_time),
+    CONSTRAINT calendar_times_something CHECK (from_date IS NOT NULL OR weekdays IS NOT NULL OR from_time IS NOT NULL),
+    CONSTRAINT calendar_times_reason CHECK (length(reason) <= 10000)
+);
+CREATE INDEX calendar_times_calendar ON pgsched.calendar_times (calendar, from_date);
+
+ALTER TABLE pgsched.jobs
+    ADD COLUMN mode text NOT NULL DEFAULT 'run',
+    ADD COLUMN calendar text REFERENCES pgsched.calendars ON UPDATE CASCADE,
+    ADD COLUMN on_excluded text NOT NULL DEFAULT 'skip',
+    ADD COLUMN after_match text NOT NULL DEFAULT 'same',
+    ADD COLUMN pause_after_failures integer,
+    ADD COLUMN finish_by interval,
+    ADD COLUMN ping_url text;
+
+-- Where the interval of a slot begins: at the slot before it. nominal_at: where the schedule has the slot, if a calendar has
+-- shifted it.
+ALTER TABLE pgsched.runs
+    ADD COLUMN interval_start timestamptz,
+    ADD COLUMN nominal_at timestamptz;
+
+-- What was declared in a file (pgsched apply), by the name of its owner: only that is changed or pruned with the file.
+CREATE TABLE pgsched.file_entries (
+    owner       text NOT NULL,
+    what        text NOT NULL,
+    name        text NOT NULL,
+    declared_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (what, name),
+    CONSTRAINT file_entries_owner CHECK (length(owner) BETWEEN 1 AND 200),
+    CONSTRAINT file_entries_what CHECK (what IN ('job', 'queue', 'limit', 'pause', 'calendar', 'retention', 'alerts')),
+    CONSTRAINT file_entries_name CHECK (length(name) <= 500)
+);
+CREATE INDEX file_entries_owned ON pgsched.file_entries (owner);

@@ -1,0 +1,42 @@
+"""SQLAlchemy tables for calendars that jobs share, and for what files of jobs declare; see db/schema/tables.py."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Date, ForeignKey, Index, Table, Text, Time
+
+from pgsched.db.schema.table_parts import Instant, Integers, Role, key, metadata, need
+
+NAME = "pgsched.calendars.name"
+
+calendars = Table(
+    "calendars",
+    metadata,
+    key("name", Text),
+    Column("description", Text),
+    need("owner", Role),
+    need("created_at", Instant),
+)
+
+calendar_times = Table(
+    "calendar_times",
+    metadata,
+    key("id"),
+    Column("calendar", Text, ForeignKey(NAME, onupdate="CASCADE", ondelete="CASCADE"), nullable=False),
+    Column("from_date", Date),
+    Column("until_date", Date),
+    Column("weekdays", Integers),
+    Column("from_time", Time),
+    Column("until_time", Time),
+    Column("reason", Text),
+    Index("calendar_times_calendar", "calendar", "from_date"),
+)
+
+file_entries = Table(
+    "file_entries",
+    metadata,
+    need("owner", Text),
+    key("what", Text),
+    key("name", Text),
+    need("declared_at", Instant),
+    Index("file_entries_owned", "owner"),
+)
