@@ -16,7 +16,6 @@ from tests.support.recipes.calls import acquire, granted, release, session, valu
 from tests.support.recipes.lines import (
     another,
     asserted,
-    end_leases,
     fill_line,
     in_threads,
     line,
@@ -250,7 +249,6 @@ def test_threads_of_one_process_contend_as_processes_do(app: App, db: Db) -> Non
 
 
 def test_a_line_has_room_for_twenty_thousand(db: Db) -> None:
-    granted(db, "old")
     granted(db)
     fill_line(db, "a", 20_000, session(db))
     with pytest.raises(psycopg.errors.CheckViolation, match="20000 hold"):
@@ -258,8 +256,11 @@ def test_a_line_has_room_for_twenty_thousand(db: Db) -> None:
             acquire(db, **WAITS)
     with pytest.raises(psycopg.errors.CheckViolation, match="20000 hold"):
         acquire(db, **WAITS)
-    end_leases(db)
-    value(db, "SELECT pgsched.sweep_sessions(1000)")
+
+
+@pytest.mark.long
+def test_a_role_has_room_for_a_hundred_thousand_places(db: Db) -> None:
+    granted(db, "old")
     for n in range(5):
         granted(db, f"l{n}")
         fill_line(db, f"l{n}", 20_000, session(db))
