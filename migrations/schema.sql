@@ -6875,6 +6875,7 @@ CREATE OR REPLACE FUNCTION pgsched.session_has_nothing(session bigint)
  RETURNS boolean
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
 AS $function$
     SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
         AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
