@@ -4714,6 +4714,7 @@ BEGIN
     WHERE l.name >= prefix COLLATE "C" AND l.name > after COLLATE "C" AND (beyond IS NULL OR l.name < beyond COLLATE "C")
       AND starts_with(l.name, prefix)
       AND (lock_list.kind IS NULL OR l.kind = lock_list.kind)
+      -- the places are read once: of unused names, which may be many, no line is read
       AND (NOT only_used OR l.name IN (SELECT p.lock FROM pgsched.lock_places p) AND f.holders + f.waiting > 0)
       AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
            THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)
@@ -6932,6 +6933,7 @@ CREATE OR REPLACE FUNCTION pgsched.session_has_nothing(session bigint)
  RETURNS boolean
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
+ SET enable_seqscan TO 'off'
 AS $function$
     SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
         AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)

@@ -152,8 +152,9 @@ BEGIN
     END IF;
 END $$;
 
+-- By indexes, whatever the statistics say: where few sessions have many places, a scan would be expected to find one soon.
 CREATE FUNCTION pgsched.session_has_nothing(session bigint) RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
     SELECT NOT EXISTS (SELECT FROM pgsched.lock_places p WHERE p.session = session_has_nothing.session)
         AND NOT EXISTS (SELECT FROM pgsched.store k WHERE k.session = session_has_nothing.session)
         AND NOT EXISTS (SELECT FROM pgsched.item_consumers c JOIN pgsched.items i ON i.queue = c.queue AND i.session = c.session

@@ -33,6 +33,7 @@ BEGIN
     WHERE l.name >= prefix COLLATE "C" AND l.name > after COLLATE "C" AND (beyond IS NULL OR l.name < beyond COLLATE "C")
       AND starts_with(l.name, prefix)
       AND (lock_list.kind IS NULL OR l.kind = lock_list.kind)
+      -- the places are read once: of unused names, which may be many, no line is read
       AND (NOT only_used OR l.name IN (SELECT p.lock FROM pgsched.lock_places p) AND f.holders + f.waiting > 0)
       AND (all_of_them OR CASE WHEN EXISTS (SELECT FROM pgsched.name_grants g WHERE starts_with(l.name, g.prefix))
            THEN pgsched.may_use(l.name, l.owner) ELSE l.owner = ANY (owners) END)

@@ -19,7 +19,7 @@ from pgsched.errors import InputError, LeaseLost, LockTimeout, WaitCancelled
 from pgsched.recipes.sessions.keeper import Keeper
 from pgsched.recipes.sessions.places import Place
 from pgsched.recipes.sessions.repeating import repeat, repeat_async
-from pgsched.recipes.sessions.session import CLOSED, now
+from pgsched.recipes.sessions.session import CLOSED, left_s, now
 from pgsched.recipes.values import LONGEST_WAIT_S, Seconds, check_name, check_note, check_ttl, check_wait
 
 TAKEN = "the lock may have been taken: it is given back"
@@ -226,7 +226,7 @@ class Contending:
 
         def ask(conn: Any) -> Answer:
             # the line is left by itself soon after this call has given up, should it be unable to say so
-            wait_s = None if until is None else max(0.0, until - now())
+            wait_s = left_s(until)
             return self._keeper.ask(conn, place, {**params, "wait_s": wait_s and min(LONGEST_WAIT_S, wait_s + 1.0)})
 
         return ask

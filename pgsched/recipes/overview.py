@@ -18,7 +18,7 @@ from pgsched.db.queries.reports import name_hints
 from pgsched.errors import NotFound
 
 MOST_PLACES = 1000  # of one line
-MOST_NOTE = 300  # characters of a note: a person reads them
+NOTE_LENGTH = 300  # how many characters of a note a person is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def list_locks(
 
 def show_lock(conn: Connection[Any], name: str) -> LockView:
     """Return one lock. Raises NotFound, with names that may have been meant, and NotPermitted."""
-    line = locks.read_line(conn, name, MOST_PLACES, note_length=MOST_NOTE)
+    line = locks.read_line(conn, name, MOST_PLACES, note_length=NOTE_LENGTH)
     found = read_locks(conn, name, most=1, only_used=False)  # of names that begin so, `name` itself is the first
     if not found or found[0]["name"] != name:
         hint = did_you_mean(name, name_hints.known_names(conn, "lock"))

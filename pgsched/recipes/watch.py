@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -26,6 +27,15 @@ from pgsched.recipes.values import Seconds, check_key, check_version, check_wait
 from pgsched.recipes.watches import Watches
 
 FIRST_PAUSE_S = 0.1  # before the database is asked again
+
+
+def forget(watches: Watches, watcher: Watcher) -> None:
+    """End a watch that nobody has any more, except at the end of the program.
+
+    There the thread that watches stands still for ever, and may have the lock.
+    """
+    if not sys.is_finalizing():
+        watches.detach(watcher)
 
 
 def never() -> bool:
@@ -74,7 +84,7 @@ class Watch:
         self._timeout_s = check_wait(timeout)
         self._seen = None if since is None else check_version("since", since)
         self._watcher = Watcher(prefix, self._seen)
-        self._end = weakref.finalize(self, watches.detach, self._watcher)
+        self._end = weakref.finalize(self, forget, watches, self._watcher)
         self._end.atexit = False
         self._has_begun = False
 

@@ -11,8 +11,10 @@ The lock is re-entrant, because a signal handler may enqueue while its own threa
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
+import queue
 import threading
 import time
 import weakref
@@ -29,6 +31,11 @@ from pgsched.threads import BoundedThreads, NotBegun
 
 T = TypeVar("T")
 Conn = Connection[Any]
+
+
+# Wakes the thread that closes idle connections. Its `put` may be called while garbage is collected, in any thread
+# and at the end of the interpreter. An Event has a lock: where the thread that held it is gone, the end never comes.
+Wake = queue.SimpleQueue[None]
 
 
 class ThreadWaiter:
@@ -68,7 +75,7 @@ class SharedPool:
         """Begin anew: in a new pool, and in a child process."""
         self._lock = threading.RLock()
         self._places: Places[Conn] = Places(self._size)
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._closer: threading.Thread | None = None
         self._calls = BoundedThreads(self._size)
 
@@ -105,8 +112,8 @@ class SharedPool:
         """Close the idle connections now, and each other one when its call ends. The next use opens one again."""
         with self._lock:
             places, self._places = self._places, Places(self._size)
-            self._wake.set()
-            self._wake, self._closer = threading.Event(), None
+            self._wake.put(None)
+            self._wake, self._closer = Wake(), None
             idle = places.close()
         for conn in idle:
             conn.close()
@@ -118,10 +125,10 @@ class SharedPool:
         if closer is not None:
             closer.join(1.0)
 
-    def close_expired(self, wake: threading.Event) -> float | None:
+    def close_expired(self, wake: Wake) -> float | None:
         """Close what was idle for too long; return in how many seconds the next one will be, None if none is idle.
 
-        `wake`: the event for which the thread that calls this waits; after `close`, it is another thread's turn.
+        `wake`: what the thread that calls this waits for; after `close`, it is another thread's turn.
         """
         with self._lock:
             if wake is not self._wake:
@@ -209,7 +216,7 @@ class SharedPool:
     def _start_closer(self) -> None:
         """Start the thread that closes idle connections. Without it (at exit), they stay until the next use."""
         wake = self._wake
-        pool = weakref.ref(self, lambda _: wake.set())
+        pool = weakref.ref(self, lambda _: wake.put(None))
         thread = threading.Thread(target=close_idle, args=[pool, wake], name="pgsched-idle", daemon=True)
         try:
             thread.start()
@@ -218,11 +225,12 @@ class SharedPool:
         self._closer = thread
 
 
-def close_idle(found: Callable[[], SharedPool | None], wake: threading.Event) -> None:
+def close_idle(found: Callable[[], SharedPool | None], wake: Wake) -> None:
     """Close a pool's connections when they were idle for too long; end when none is idle, or the pool is gone."""
     while (pool := found()) is not None:
         seconds = pool.close_expired(wake)
         del pool  # an App that nothing else uses may go
         if seconds is None:
             return
-        wake.wait(seconds)
+        with contextlib.suppress(queue.Empty):
+            wake.get(timeout=max(0.0, seconds))

@@ -6,6 +6,7 @@ Invariant: an item that was put is in the queue, or held by a session that lives
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -251,6 +252,6 @@ class ItemLoop:
         return self._item
 
     def __del__(self) -> None:
-        """Give back the item with which the loop was left."""
-        if self._item is not None:
+        """Give back the item with which the loop was left; at the end of the program, its session's end does that."""
+        if self._item is not None and not sys.is_finalizing():
             self._item.drop()

@@ -1,4 +1,4 @@
-"""How it stands with an item that was got: held, consumed, given back or lost. What is sent and shown is in `Item`.
+"""Whether an item that was got is still held, or was consumed, given back or lost. What is sent is in `Item`.
 
 Invariant: an item that was consumed in a transaction of the caller may come back, where that is rolled back.
 """
@@ -49,7 +49,7 @@ class GivingItemBack:
 
 
 class ItemState:
-    """What an item and those who deal with several of them have in common. `id`: its number in the database."""
+    """An item, without the calls that a program makes on it. `id`: its number in the database."""
 
     def __init__(self, hold: Hold, item: int) -> None:
         self._hold = hold
@@ -79,7 +79,7 @@ class ItemState:
             self._hold.drop()
 
     def note_consumed(self, found: bool, in_transaction: bool) -> None:
-        """Note what the database said to its end. Raises LeaseLost where it was not held any more."""
+        """Note whether the database has consumed it (`found`). Raises LeaseLost where it was not held any more."""
         if not found:
             self._end("lost")
             raise self._lost_error()

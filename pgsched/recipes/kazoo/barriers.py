@@ -13,7 +13,7 @@ from pgsched.recipes.barrier import Barrier as SharedBarrier
 from pgsched.recipes.double_barrier import DoubleBarrier as SharedDoubleBarrier
 from pgsched.recipes.kazoo.paths import name_of
 from pgsched.recipes.kazoo.retry import KazooRetry
-from pgsched.recipes.sessions.session import now
+from pgsched.recipes.sessions.session import left_s, now
 
 if TYPE_CHECKING:
     from pgsched.recipes.kazoo.client import KazooClient
@@ -45,7 +45,7 @@ class Barrier:
         again = self.client.retry if timeout is None else KazooRetry(max_tries=None, deadline=timeout)
 
         def wait() -> None:
-            self._shared().wait(None if until is None else max(0.0, until - now()))
+            self._shared().wait(left_s(until))
 
         try:
             again(self.client.perform, wait)

@@ -22,7 +22,7 @@ from pgsched.recipes.kazoo.exceptions import (
 )
 from pgsched.recipes.kazoo.paths import identifier_text, name_of
 from pgsched.recipes.lock import Lock as Grant
-from pgsched.recipes.sessions.session import now
+from pgsched.recipes.sessions.session import left_s, now
 
 if TYPE_CHECKING:
     from pgsched.db.callers.connection_types import SyncConn
@@ -176,11 +176,11 @@ class Lock(Contender):
         if not ephemeral:
             raise UnimplementedError("ephemeral=False: a lock ends with its session; no other session could free it")
         until = None if timeout is None else now() + timeout
-        if not self._busy.acquire(blocking, -1 if timeout is None or not blocking else timeout):
+        if not take_turn(self._busy, blocking, timeout):
             return False
         granted = False
         try:
-            granted = self._contend(blocking, None if until is None else max(0.0, until - now()))
+            granted = self._contend(blocking, left_s(until))
         finally:
             if not granted:
                 self._busy.release()
@@ -220,12 +220,12 @@ class Semaphore(Contender):
         """
         self.cancelled = False
         until = None if timeout is None else now() + timeout
-        if not self._acquiring.acquire(blocking, -1 if timeout is None or not blocking else timeout):
+        if not take_turn(self._acquiring, blocking, timeout):
             if not blocking:
                 return False
             raise LockTimeout(f'another thread acquires "{self._name}" with this object, and has it not yet')
         try:
-            return self.is_acquired or self._contend(blocking, None if until is None else max(0.0, until - now()))
+            return self.is_acquired or self._contend(blocking, left_s(until))
         finally:
             self._acquiring.release()
 
@@ -267,6 +267,11 @@ class Election:
         return self.lock.contenders()
 
 
+def take_turn(turn: threading.Lock, blocking: bool, timeout: float | None) -> bool:
+    """Wait until no other thread acquires with the same object; return whether it is this thread's turn."""
+    return turn.acquire(blocking, -1 if timeout is None or not blocking else timeout)
+
+
 def wait_for(grant: Grant, blocking: bool, timeout: float | None) -> bool:
     """Wait for a grant, also while the database does not answer; return whether it is granted.
 
@@ -277,7 +282,7 @@ def wait_for(grant: Grant, blocking: bool, timeout: float | None) -> bool:
         try:
             if not blocking:
                 return grant.try_acquire()
-            grant.acquire(None if until is None else max(0.0, until - now()))
+            grant.acquire(left_s(until))
         except TimeoutError as error:
             raise LockTimeout(str(error)) from error
         except DatabaseUnreachable:

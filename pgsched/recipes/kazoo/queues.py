@@ -18,7 +18,7 @@ from pgsched.recipes.items.item_queue import PRIORITY, ItemQueue
 from pgsched.recipes.kazoo.exceptions import SessionExpiredError
 from pgsched.recipes.kazoo.paths import name_of, to_bytes, to_json
 from pgsched.recipes.kazoo.retry import KazooRetry
-from pgsched.recipes.sessions.session import now
+from pgsched.recipes.sessions.session import left_s, now
 
 if TYPE_CHECKING:
     from pgsched.recipes.kazoo.client import KazooClient
@@ -164,7 +164,7 @@ class LockingQueue(BaseQueue):
         again = self.client.retry if until is None else KazooRetry(max_tries=None, deadline=max(0.0, until - now()))
 
         def wait() -> Item:
-            return self._items().get(None if until is None else max(0.0, until - now()))
+            return self._items().get(left_s(until))
 
         try:
             item: Item = again(self.client.perform, wait)

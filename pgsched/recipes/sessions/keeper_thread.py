@@ -181,6 +181,7 @@ class KeeperThread:
                     for session in sessions:
                         session.places.hint_waiting()
                 for session in sessions:
+                    session.beat_at = 0.0  # a renewal says whether something was taken away before it listened
                     session.losses.tell()
             self.listens = listens and channels <= listening
             self._hear(sessions)

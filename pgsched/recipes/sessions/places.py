@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pgsched.recipes.sessions.session import Session
 
 MARK = 18  # characters of the token, by which notifications name a place
-PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.02  # between two looks in vain, though notifications come: anybody may send them
+PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.02  # between two looks, though notifications come: anybody may send them
 
 
 class Pace:
@@ -31,7 +31,7 @@ class Pace:
         self._looks = 0
 
     def note_look(self, at: float) -> None:
-        """Note a look in vain at this time. The first two may follow one another at once, later ones not."""
+        """Note that it was asked at this time. The second time may follow at once, later ones only after a pause."""
         self._looks += 1
         pause_s = 0.0 if self._looks < 2 else min(LONGEST_PAUSE_S, PAUSE_S * 2 ** min(self._looks, 10))
         self.not_before = at + pause_s

@@ -31,6 +31,11 @@ def now() -> float:
     return time.clock_gettime(CLOCK)
 
 
+def left_s(until: float | None) -> float | None:
+    """Return the seconds until this time on the clock of leases, 0 when it is over; None where there is no limit."""
+    return None if until is None else max(0.0, until - now())
+
+
 def own_name() -> str:
     """Return the name under which others see the sessions of this process: user@host:pid."""
     try:

@@ -25,11 +25,11 @@ from tests.support.db.setting import Open
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 
-# Writes the time again and again for half a minute; it cannot be ended by SIGTERM.
+# Writes the time again and again for ten minutes; it cannot be ended by SIGTERM.
 STUBBORN = """
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: open(sys.argv[1] + ".term", "w").close())
-for _ in range(6000):
+for _ in range(120000):
     with open(sys.argv[1] + ".new", "w") as file:
         file.write(f"{os.getpid()} {time.time()}")
     os.rename(sys.argv[1] + ".new", sys.argv[1])
@@ -155,8 +155,9 @@ def test_a_signal_is_passed_on_and_the_lock_given_back(
     """The group of the command gets it, too: here a shell that waits for a program."""
     line = f"trap 'echo heard; exit 3' {number.value}; echo $$ > {tmp_path / 'pid'}; sleep 600; true"
     process = started("job", "--", "sh", "-c", line)
-    wait_until((tmp_path / "pid").exists, 20)
-    wait_until(lambda: is_asleep(int((tmp_path / "pid").read_text())), 20)
+    place = tmp_path / "pid"
+    wait_until(lambda: place.exists() and place.read_text(), 20)
+    wait_until(lambda: is_asleep(int(place.read_text())), 20)
     process.send_signal(number)
     done = ended(process)
     assert (done.code, done.out) == (3, "heard\n"), done.err
@@ -191,8 +192,9 @@ def test_a_signal_while_it_waits_leaves_nothing_in_line(
 
 
 def test_a_broken_lock_ends_the_command_at_once(started: Started, db: psycopg.Connection, tmp_path: Path) -> None:
-    process = started("job", "--ttl", "1h", "--", "sh", "-c", "sleep 600 & exec sleep 600")
-    wait_until(lambda: holders(db), 20)
+    begun = tmp_path / "begun"
+    process = started("job", "--ttl", "1h", "--", "sh", "-c", f"sleep 600 & touch {begun}; exec sleep 600")
+    wait_until(begun.exists, 30)
     db.execute("SELECT pgsched.lock_break('job')")
     done = ended(process)
     assert (done.code, done.out) == (14, "")
@@ -220,7 +222,7 @@ def lease(db: psycopg.Connection) -> datetime:
 def test_a_lease_that_cannot_be_renewed_ends_a_command_that_ignores_sigterm(
     started: Started, db: psycopg.Connection, connect: Open, tmp_path: Path
 ) -> None:
-    process, pid = stubborn(started, tmp_path / "sign", "3s")
+    process, pid = stubborn(started, tmp_path / "sign", "10s")
     other = connect(autocommit=False)
     other.execute("SELECT FROM pgsched.sessions FOR UPDATE")  # no renewal goes through
     until = lease(other)
@@ -234,7 +236,7 @@ def test_a_lease_that_cannot_be_renewed_ends_a_command_that_ignores_sigterm(
 def test_whatever_becomes_of_lock_run_its_command_does_not_outlive_the_lease(
     number: signal.Signals, started: Started, db: psycopg.Connection, tmp_path: Path
 ) -> None:
-    process, pid = stubborn(started, tmp_path / "sign", "3s")
+    process, pid = stubborn(started, tmp_path / "sign", "10s")
     process.send_signal(number)
     wait_until(lambda: not is_alive(pid), 20, "the command to end")
     assert last_sign(tmp_path / "sign")[1] < lease(db)

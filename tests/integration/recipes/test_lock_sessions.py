@@ -323,3 +323,19 @@ def test_leases_are_renewed_where_no_second_connection_is_to_be_had(
         assert not lock.lost
         hears = KEEPERS.replace("leases", "hints") + " AND query LIKE 'LISTEN%'"
         wait_until(lambda: value(db, hears) == 1, what="notifications to come")
+
+
+def test_what_is_taken_away_before_the_process_listens_is_noticed(
+    app: App, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_listen, listen_to = threading.Event(), keeper_thread.listen_to
+
+    def listen_late(*args: Any) -> None:
+        assert may_listen.wait(30)
+        listen_to(*args)
+
+    monkeypatch.setattr(keeper_thread, "listen_to", listen_late)
+    lock = app.lock("a", ttl=3600).acquire()
+    value(db, "SELECT pgsched.lock_break('a')")
+    may_listen.set()
+    assert lock.wait_lost(30)

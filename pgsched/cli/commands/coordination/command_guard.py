@@ -19,6 +19,7 @@ import time
 from collections.abc import Collection, Iterable
 
 LOOK_S = 1.0
+HAS_KILLED = 3  # the guard's exit code, when it has killed the command
 KILLS = 3  # a process may start another one just before it is killed
 # While a machine sleeps, CLOCK_MONOTONIC stands still, and the leases in the database go on to their end.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -59,7 +60,9 @@ def signal_processes(processes: Iterable[Process], number: int) -> None:
 
 
 def kill_all(root: int, known: Collection[Process] = ()) -> None:
-    """Kill the processes of a command."""
+    """Kill the processes of a command: at once those of its group, then all that are found."""
+    with contextlib.suppress(OSError):
+        os.killpg(root, signal.SIGKILL)
     for _ in range(KILLS):
         if not (found := processes_of(root, known)):
             return
@@ -99,8 +102,12 @@ def guard_command() -> None:
     # Signals for `lock run` (Ctrl-C in its terminal, a service manager's stop) must not end the guard first.
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.write(1, b".")  # it is at work
+    os.close(1)
     if (root := end_with_parent(0, int(sys.argv[1]))) is not None:
         kill_all(root)
+        sys.exit(HAS_KILLED)
 
 
 if __name__ == "__main__":

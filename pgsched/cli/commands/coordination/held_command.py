@@ -31,8 +31,9 @@ from pgsched.recipes.sessions.session import now
 
 GUARD = Path(command_guard.__file__)
 FENCE = "PGSCHED_FENCE"
-LONGEST_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+LONGEST_GRACE_S = 5.0  # from SIGTERM to the end of the lease
 GRACE = 0.25  # a part of the ttl, at most
+MARGIN = 0.5  # of that, from SIGKILL to the end: a busy machine kills late
 LOOK_S = 0.02
 PASSED_ON = tuple(
     getattr(signal, name)
@@ -57,14 +58,16 @@ def in_foreground() -> bool:
 
 
 class Guard:
-    """The guard process of one command (see command_guard). A guard that was killed is done without."""
+    """The guard process of one command (see command_guard), at work. A guard that was killed is done without."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, bufsize=0, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, start_new_session=True
         )
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with self._process.stdout as ready:
+            ready.read(1)  # one byte when it is at work, none where it was killed
         self._pipe = self._process.stdin.fileno()
         os.set_blocking(self._pipe, False)
 
@@ -73,8 +76,10 @@ class Guard:
         pipe, write, getpid = self._pipe, os.write, os.getpid
 
         def enlist() -> None:
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # the guard may have been killed
             with contextlib.suppress(OSError):
                 write(pipe, b"+%d\n" % getpid())
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
         return enlist
 
@@ -82,12 +87,12 @@ class Guard:
         """Let the command live until this instant, on the clock of leases."""
         self._tell(b"=%.3f\n" % deadline)
 
-    def close(self) -> None:
-        """End the guard: the command has ended."""
+    def close(self) -> bool:
+        """End the guard: the command has ended. Return whether the guard has killed it."""
         self._tell(b"-\n")
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
-        self._process.wait()
+        return self._process.wait() == command_guard.HAS_KILLED
 
     def _tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError):
@@ -101,6 +106,7 @@ class HeldCommand:
         self._lock = lock
         self._command = command
         self._grace_s = min(LONGEST_GRACE_S, GRACE * ttl_s)
+        self._margin_s = MARGIN * self._grace_s
         self._on_terminal = in_foreground()
         self._events: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._process: subprocess.Popen[bytes] | None = None
@@ -127,11 +133,12 @@ class HeldCommand:
         Call it within `passing_signals_on`. Raises OSError where it cannot be started, and LeaseLost where the lock was
         lost before.
         """
-        if self._lock.lease_left_s <= self._grace_s:
-            raise LeaseLost(f'"{self._lock.name}" could not be renewed in time; the command was not started')
         guard = Guard()
         try:
-            guard.extend(now() + self._lock.lease_left_s)
+            left_s = self._lock.lease_left_s
+            if left_s <= self._grace_s:
+                raise LeaseLost(f'"{self._lock.name}" is not held any more; the command was not started')
+            guard.extend(now() + left_s - self._margin_s)
             process = self._start(guard)
             threading.Thread(target=self._wait_lost, name="pgsched-lock-lost", daemon=True).start()
             while process.poll() is None and not self._must_stop(guard):
@@ -140,7 +147,8 @@ class HeldCommand:
             if process.returncode is None:
                 self._stop(process)
         finally:
-            guard.close()
+            if guard.close():  # while this process stood still
+                self._was_stopped = True
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
     @property
@@ -179,14 +187,14 @@ class HeldCommand:
         """Return whether the lease is lost, or about to end."""
         left_s = self._lock.lease_left_s
         if left_s > 0:
-            guard.extend(now() + left_s)
+            guard.extend(now() + left_s - self._margin_s)
         return left_s <= self._grace_s
 
     def _stop(self, process: subprocess.Popen[bytes]) -> None:
         """End the command and all that it has started."""
         self._was_stopped = True
-        left_s = self._lock.lease_left_s
-        until = time.monotonic() + (min(left_s, self._grace_s) or self._grace_s)
+        left_s = min(self._lock.lease_left_s, self._grace_s) or self._grace_s
+        until = time.monotonic() + max(0.0, left_s - self._margin_s)
         known = command_guard.processes_of(process.pid)
         command_guard.signal_processes(known, signal.SIGTERM)
         command_guard.signal_processes(known, signal.SIGCONT)  # a stopped process gets SIGTERM only when it continues

@@ -123,8 +123,8 @@ def test_a_pool_that_is_dropped_takes_its_thread_along(dsn: str) -> None:
     assert len(closers()) == 1
     with pytest.warns(ResourceWarning, match="deleted while still open"):
         del pool
-        gc.collect()
-    wait_until(lambda: not closers(), what="the end of the thread")
+        # the thread may be the last to let go of it
+        wait_until(lambda: gc.collect() >= 0 and not closers(), what="the end of the thread")
 
 
 def test_close_closes_the_connections_of_all_threads(task: Task[Any, Any], db: psycopg.Connection[Any]) -> None:

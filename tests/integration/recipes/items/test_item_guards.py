@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.logins import Logins, one
 from tests.support.recipes.calls import function_without, refused, session
-from tests.support.recipes.items import end_sessions
+from tests.support.recipes.items import end_sessions, put, waits
 from tests.support.waiting import wait_until
 
 Db = psycopg.Connection[Any]
@@ -22,20 +22,10 @@ BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 GET = "SELECT id FROM pgsched.item_get('q', %s, %s)"
 
 
-def put(db: Db, count: int = 1) -> None:
-    db.execute("SELECT pgsched.item_put_many('q', array_fill('1'::jsonb, ARRAY[%s::int]))", [count])
-
-
 def got(db: Db, mine: UUID, token: UUID | None = None) -> int | None:
     """Get an item for a session; return its id."""
     found: int | None = one(db, GET, token or uuid4(), mine)
     return found
-
-
-def waits(db: Db, mine: UUID) -> str:
-    """Let a session wait for an item; return its channel."""
-    db.execute("SELECT FROM pgsched.item_get('q', %s, %s, wait => true)", [uuid4(), mine])
-    return f"pgsched_session_{one(db, 'SELECT id FROM pgsched.sessions WHERE token = %s', mine)}"
 
 
 @WITH_AND_WITHOUT

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -15,23 +14,13 @@ from pgsched import App
 from pgsched.db.queries.recipes import items
 from tests.support.logins import one
 from tests.support.recipes.calls import function_without, session
-from tests.support.recipes.items import end_sessions
+from tests.support.recipes.items import end_sessions, put, waits
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.pg14]
 Db = psycopg.Connection[Any]
 Connect = Callable[..., Db]
 WITH_AND_WITHOUT = pytest.mark.parametrize("guarded", [True, False], ids=["with", "without"])
-
-
-def put(db: Db, count: int = 1) -> None:
-    db.execute("SELECT pgsched.item_put_many('q', array_fill('1'::jsonb, ARRAY[%s::int]))", [count])
-
-
-def waits(db: Db, mine: UUID) -> str:
-    """Let a session wait for an item; return its channel."""
-    db.execute("SELECT FROM pgsched.item_get('q', %s, %s, wait => true)", [uuid4(), mine])
-    return f"pgsched_session_{one(db, 'SELECT id FROM pgsched.sessions WHERE token = %s', mine)}"
 
 
 @WITH_AND_WITHOUT

@@ -14,17 +14,14 @@ import signal
 import sys
 import time
 
-from pgsched import App, DatabaseUnreachable, LeaseLost
-from pgsched.errors import LockTimeout
+from pgsched import App
 from pgsched.recipes.double_barrier import DoubleBarrier
-from tests.support.recipes.race.ledger import AWAY, Ledger
+from tests.support.recipes.race.ledger import EXPECTED, Ledger, note
 
 SIZE = 3
 PAUSES_S = (0.0, 0.0, 0.01, 0.05)
 TIMEOUTS_S = (15.0, 15.0, 5.0, 0.3)  # at the end of the race others do not come any more
 PASSED = "INSERT INTO race.passed (member, what) VALUES (%s, %s)"
-# what a program has to expect of barriers while servers are restarted and processes frozen
-EXPECTED = (LeaseLost, TimeoutError, DatabaseUnreachable, LockTimeout, *AWAY)
 
 
 class Member:
@@ -67,10 +64,6 @@ class Member:
             except EXPECTED as error:
                 note(error)
                 await asyncio.sleep(0.05)
-
-
-def note(error: BaseException) -> None:
-    print(f"{time.time():.3f} {type(error).__name__}: {error}".partition("\n")[0], flush=True)
 
 
 async def meet(members: list[Member]) -> None:

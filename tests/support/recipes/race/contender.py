@@ -18,10 +18,9 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from pgsched import App, DatabaseUnreachable, LeaseLost
-from pgsched.errors import LockTimeout
+from pgsched import App
 from pgsched.recipes.lock import Lock
-from tests.support.recipes.race.ledger import AWAY, Ledger, committing, committing_async, own_name
+from tests.support.recipes.race.ledger import AWAY, EXPECTED, Ledger, committing, committing_async, note, own_name
 
 NAMES = {"lock": 3, "semaphore": 2, "election": 2, "rw": 2}  # how many there are of each kind
 LIMIT = 3  # of a semaphore
@@ -38,8 +37,6 @@ SELECT fence FROM pgsched.lock_acquire(%(name)s, %(token)s, %(ttl)s * interval '
     %(capacity)s)"""
 RENEW, RELEASE = "SELECT pgsched.lock_renew(%s, %s)", "SELECT pgsched.lock_release(%s, %s)"
 SQL_WAIT_S = 5.0
-# what a program has to expect of locks while servers are restarted and processes frozen
-EXPECTED = (LeaseLost, TimeoutError, DatabaseUnreachable, LockTimeout, *AWAY)
 
 
 class Contender:
@@ -81,7 +78,7 @@ class Contender:
                 with self.lock(name, mode) as lock:
                     self._hold(lock, mode, uuid4())
             except EXPECTED as error:
-                self._note(error)
+                note(error)
                 time.sleep(0.05)
 
     def _hold(self, lock: Lock, mode: str, hold: UUID) -> None:
@@ -101,7 +98,7 @@ class Contender:
                 async with self.lock(name, mode) as lock:
                     await self._hold_async(lock, mode, uuid4())
             except EXPECTED as error:
-                self._note(error)
+                note(error)
                 await asyncio.sleep(0.05)
 
     async def _hold_async(self, lock: Lock, mode: str, hold: UUID) -> None:
@@ -125,7 +122,7 @@ class Contender:
             except psycopg.Error as error:
                 if not isinstance(error, AWAY) and error.sqlstate != "PS410":
                     raise
-                self._note(error)
+                note(error)
             with contextlib.suppress(*AWAY):
                 self.ledger.conn.execute(RELEASE, [name, token])
 
@@ -146,9 +143,6 @@ class Contender:
                 conn.execute(WRITE, [name, *row, mode, token, what, os.getpid(), *expired])
                 time.sleep(self.pause_s())
             conn.execute(RENEW, [name, token])
-
-    def _note(self, error: BaseException) -> None:
-        print(f"{time.time():.3f} {type(error).__name__}: {error}".partition("\n")[0], flush=True)
 
 
 async def contend_together(contenders: list[Contender]) -> None:

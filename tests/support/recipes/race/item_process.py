@@ -14,17 +14,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from pgsched import App, DatabaseUnreachable, LeaseLost
-from pgsched.errors import LockTimeout
+from pgsched import App
 from pgsched.recipes.items.item import Item
 from pgsched.recipes.items.item_queue import ItemQueue
-from tests.support.recipes.race.ledger import AWAY, Ledger, committing
+from tests.support.recipes.race.ledger import EXPECTED, Ledger, committing, note
 
 PAUSES_S = (0.0, 0.0, 0.005, 0.03)
 PUT = "INSERT INTO race.puts (key, sure) VALUES (%s, %s)"
 CONSUMED = "INSERT INTO race.consumed (item, key, pid) VALUES (%s, %s, %s)"
-# what a program has to expect of item queues while servers are restarted and processes frozen
-EXPECTED = (LeaseLost, TimeoutError, DatabaseUnreachable, LockTimeout, *AWAY)
 
 
 class Changed(Exception):
@@ -90,10 +87,6 @@ class Process:
 
     def _pause_s(self) -> float:
         return self._dice.choice(PAUSES_S)
-
-
-def note(error: BaseException) -> None:
-    print(f"{time.time():.3f} {type(error).__name__}: {error}".partition("\n")[0], flush=True)
 
 
 def main(dsn: str, seed: str, hold: str, what: str) -> None:

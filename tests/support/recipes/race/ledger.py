@@ -14,8 +14,13 @@ from typing import Any, NoReturn
 
 import psycopg
 
+from pgsched import DatabaseUnreachable, LeaseLost
+from pgsched.errors import LockTimeout
+
 Db = psycopg.Connection[Any]
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)  # the connection is cut, or the server is restarted
+# what a program has to expect of pgsched and of its own connections while servers are restarted and processes frozen
+EXPECTED = (LeaseLost, TimeoutError, DatabaseUnreachable, LockTimeout, *AWAY)
 
 TABLES = """
 CREATE SCHEMA race;
@@ -143,6 +148,11 @@ def raise_lost(conn: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], err
         raise error
     conn.pgconn.finish()
     raise psycopg.OperationalError(f"the pooler has lost its connection: {error}") from error
+
+
+def note(error: BaseException) -> None:
+    """Write an error that was expected into the log of this process."""
+    print(f"{time.time():.3f} {type(error).__name__}: {error}".partition("\n")[0], flush=True)
 
 
 def own_name() -> str:

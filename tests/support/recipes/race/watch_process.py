@@ -17,17 +17,15 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
-from pgsched import App, DatabaseUnreachable, LeaseLost
-from pgsched.errors import LockTimeout
+from pgsched import App
 from pgsched.recipes.watch import Change
-from tests.support.recipes.race.ledger import AWAY, Ledger
+from tests.support.recipes.race.ledger import AWAY, EXPECTED, Ledger, note
 
 ROOT = "race"
 TTL_S = 1.0
 LAST = "SELECT coalesce(max(version), 0) FROM race.seen WHERE watcher = %s"
 # after a cut it is not known whether it was committed
 SEEN = "INSERT INTO race.seen (watcher, version, key, kind, value) VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
-EXPECTED = (LeaseLost, TimeoutError, DatabaseUnreachable, LockTimeout, *AWAY)
 
 
 def write(app: App, ledger: Ledger, dice: random.Random) -> None:
@@ -95,10 +93,6 @@ class Watcher:
             except AWAY as error:
                 note(error)
                 time.sleep(0.05)
-
-
-def note(error: BaseException) -> None:
-    print(f"{time.time():.3f} {type(error).__name__}: {error}".partition("\n")[0], flush=True)
 
 
 def main(dsn: str, seed: str, what: str, prefix: str = "", name: str = "") -> None:

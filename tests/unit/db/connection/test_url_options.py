@@ -115,11 +115,12 @@ def test_an_url_that_is_not_used_is_not_looked_at() -> None:
 
 
 @settings(deadline=None)
-@given(text=st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+@given(before=st.text(max_size=60), secret=st.sampled_from(["", "Zq7kX2"]), after=st.text(max_size=30))
+def test_any_text_is_read_or_refused(before: str, secret: str, after: str) -> None:
+    text = before + secret + after
     for dsn in (text, f"postgresql+asyncpg://{text}", f"postgres://h/db?{text}", f"psql:///?host={text}&host=b"):
-        other_product(dsn)
+        scheme = other_product(dsn) or ""  # which is no secret
         try:
             parameters(dsn)
         except InputError as error:
-            assert len(text) < 6 or text not in str(error)
+            assert not secret or secret not in str(error).replace(scheme, "")
