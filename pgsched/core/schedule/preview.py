@@ -21,6 +21,7 @@ from pgsched.core.schedule import grammar, zones
 from pgsched.core.schedule.calendar import calendar
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.describe import describe
+from pgsched.core.schedule.union import Union
 from pgsched.core.schedule.zones import Change
 from pgsched.core.units import format_duration
 from pgsched.errors import ScheduleError
@@ -86,7 +87,11 @@ def _describe_change(change: Change) -> str:
 
 
 def _remarks(schedule: Schedule, change: Change, before: datetime, at: datetime) -> list[str]:
-    """Describe what an offset change does to this slot."""
+    """Describe what an offset change does to this slot. Each of several expressions has its own rule."""
+    if isinstance(schedule, Union):
+        skips = before < change.at <= at and change.after > change.before
+        members = schedule.members if skips else schedule.members_at(at)
+        return list(dict.fromkeys(text for member in members for text in _remarks(member, change, before, at)))
     read = grammar.parse_expression(schedule.expression)
     fixed = isinstance(read, grammar.Cron) and not read.wildcard
     length = change.before - change.after
