@@ -14,7 +14,7 @@ SELECT d.id, %(name)s::text AS name, d.running FROM pgsched.delete_job(%(name)s)
 -- return jobs by name, each with the state of its newest run.
 -- params: after text (the last name of the previous page; null: the first page), queue text, state text (paused, error,
 --         done or active; null: any), n int (null: all)
--- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason), null without any
+-- returns: one row per job; `excluded`: its own dates (from_date, until_date, reason), null without any
 -- locks: none
 WITH listed AS (
     SELECT j.*, pgsched.queue_of(j) AS stands_in, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
@@ -26,7 +26,7 @@ SELECT j.id, j.name, j.kind, j.task, j.stands_in AS queue, j.schedule, j.timezon
     j.next_run_at, j.run_count, j.error, j.declared_by,
     r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
-     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded,
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded, j.calendar, j.on_excluded, j.shifts,
     clock_timestamp() AS now
 FROM listed j LEFT JOIN LATERAL (
     SELECT id, state, scheduled_at FROM pgsched.runs WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1
@@ -79,14 +79,14 @@ UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name
 -- return one job with all its columns. decided_until is null if nothing was decided yet (-infinity); queue, priority
 -- and max_attempts are null if the job's task decides.
 -- params: name text
--- returns: one row, or none; `excluded`: the rows of its calendar (from_date, until_date, reason), null without any
+-- returns: one row, or none; `excluded`: its own dates (from_date, until_date, reason), null without any
 -- locks: none
 SELECT id, name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at,
     max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up,
     catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max,
     backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, keep,
     alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
-    pause_after_failures, ping_url, paused,
+    pause_after_failures, ping_url, shifts, paused,
     paused_at, paused_by, paused_reason, declared_by, owner, created_at, updated_at, anchor_at,
     nullif(decided_until, '-infinity') AS decided_until, next_run_at, run_count, error, error_at,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)

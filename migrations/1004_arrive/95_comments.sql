@@ -3,6 +3,8 @@ COMMENT ON COLUMN pgsched.calendars.name IS 'Unique. jobs.calendar names it.';
 COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
 COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
 COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
+COMMENT ON COLUMN pgsched.calendars.version IS 'Kept by pgsched: another one with each change of its times.';
+COMMENT ON COLUMN pgsched.calendars.replan IS 'Kept by pgsched: its times have changed, and the leader has not planned its jobs again yet.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
 COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';
@@ -21,3 +23,8 @@ COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, su
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
 COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
+COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';
+COMMENT ON COLUMN pgsched.next_slots.nominals IS 'Where the schedule has each of the slots, if a calendar has shifted it.';
+COMMENT ON COLUMN pgsched.next_slots.excluded IS 'By which excluded times the slots were shifted: pgsched.excluded_mark.';
+COMMENT ON FUNCTION pgsched.delete_calendar(text) IS 'Deletes a calendar that no job uses; returns its name, or NULL: there is none.';
+COMMENT ON FUNCTION pgsched.remove_calendar_times(text, bigint[]) IS 'Removes times of a calendar; returns how many.';

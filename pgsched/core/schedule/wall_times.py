@@ -141,4 +141,4 @@ def describe_wall(wall: int) -> str:
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
     if seconds % 60 or rest:
         text += f":{seconds % 60:02}"
-    return text + (f".{rest:06}" if rest else "")
+    return text + (f".{rest:06}".rstrip("0") if rest else "")

@@ -7,7 +7,9 @@ import time
 
 from pgsched import log
 from pgsched.db.connection.failures import first_line
+from pgsched.db.queries.jobs.shared_calendars import CalendarCache
 from pgsched.leader import backfill, passed_over
+from pgsched.leader.calendar_changes import CalendarChanges
 from pgsched.leader.duties.next_slots import NextSlots
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
@@ -28,6 +30,7 @@ class TickDuty(Duty):
 
     `lead`: how soon.
     `next_slots`: is told which jobs were decided.
+    `calendars`: the times of shared calendars.
     """
 
     name = "tick"
@@ -36,6 +39,7 @@ class TickDuty(Duty):
         super().__init__(term, pieces.job_pieces(term, self._decide_all, term.settings.tick_batch))
         self.lead = PreparationLead()
         self.next_slots = next_slots
+        self.calendars = CalendarCache()
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
@@ -60,7 +64,9 @@ class TickDuty(Duty):
         lead_s = self.lead.s(began)
         try:
             with self.term.leading() as conn:
-                done = tick(conn, n, lead_s, self.term.set_aside.skipped_ids(pieces.JOBS), since_s)
+                done = tick(
+                    conn, n, lead_s, self.term.set_aside.skipped_ids(pieces.JOBS), since_s, calendars=self.calendars
+                )
                 took_s = time.monotonic() - began
                 if not done.jobs and len(done.failed) > most_failed:
                     raise next(iter(done.failed.values()))
@@ -107,6 +113,28 @@ class ReplanningDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Look at some jobs; return 0 when nothing further can be done at once."""
         return self._replanning.check_jobs(self.term.conn, self.term.leading)
+
+
+class CalendarsDuty(Duty):
+    """The duty that plans the jobs of changed calendars again."""
+
+    name = "changed calendars"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term)
+        self._changes = CalendarChanges()
+
+    def start(self, this_round: Round) -> bool:
+        """Check whether the look found a changed calendar of which something can be done."""
+        return this_round.look.calendars and this_round.began >= self._changes.at
+
+    def run(self, this_round: Round) -> int:
+        """Plan some jobs again; return 0 when nothing further can be done at once."""
+        return self._changes.replan(self.term.leading)
+
+    def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until jobs that were locked are tried again; infinite if there are none."""
+        return max(0.0, self._changes.at - time.monotonic()) if this_round.look.calendars else math.inf
 
 
 class PassedOverDuty(Duty):

@@ -18,6 +18,7 @@ from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.jobs.job_columns import json_text, prepare_values, write_job
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import column, first_row, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
@@ -124,16 +125,20 @@ def list_jobs(
             f'state: "{state}" is not one of {", ".join(STATES)}{text.did_you_mean(state or "", STATES)}', "state"
         )
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
-    return [add_next_allowed(row) for row in found]
+    return [add_next_allowed(row) for row in add_times_of_calendars(conn, found)]
 
 
 def show_job(conn: Connection[Any], name: str) -> Row:
-    """Return one job with all its columns and `next_allowed_at` (see `add_next_allowed`). Raises NotFound."""
-    return add_next_allowed(require_row(conn, name, first_row(conn, "job_show", {"name": name})))
+    """Return one job with all its columns, `calendar_times` and `next_allowed_at`. Raises NotFound.
+
+    `calendar_times`: the times of its calendar, None without one; `next_allowed_at`: see `add_next_allowed`.
+    """
+    (job,) = add_times_of_calendars(conn, [require_row(conn, name, first_row(conn, "job_show", {"name": name}))])
+    return add_next_allowed(job)
 
 
 def add_next_allowed(job: Row) -> Row:
-    """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded date."""
+    """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded time."""
     return job | {"next_allowed_at": next_allowed(job)}
 
 
