@@ -74,7 +74,7 @@ def find_shift(job: Row, instant: datetime | None) -> tuple[str | None, datetime
 def find_job(conn: Connection[Any], name: str) -> Row:
     """Return the job of that name; or by its id a job that was deleted and has history."""
     try:
-        return jobs.show_job(conn, name)
+        return jobs.show_planned_job(conn, name)
     except NotFound:
         job_id = int(name) if name.isdecimal() and len(name) < 19 else 0
         newest = jobs.recent_runs(conn, job_id, 1)

@@ -75,7 +75,7 @@ def add_backfill(conn: Connection[Any], name: str, request: Request) -> Row:
 
     Raises InputError where `resolve_range` does, and NotFound for an unknown job.
     """
-    found = resolve_range(jobs.show_job(conn, name), request)
+    found = resolve_range(jobs.show_planned_job(conn, name), request)
     values = {
         **{"job": found.job["name"], "from_at": found.start, "to_at": found.end, "mode": request.mode},
         **{"max_active": request.max_active, "reverse": request.reverse, "priority": request.priority},
@@ -125,7 +125,7 @@ def format_instant(instant: datetime) -> str:
 
 def preview_backfill(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
     """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
-    found = resolve_range(jobs.show_job(conn, name), request)
+    found = resolve_range(jobs.show_planned_job(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
     with raise_explained(), conn.transaction():

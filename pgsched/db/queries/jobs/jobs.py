@@ -23,7 +23,8 @@ from pgsched.db.rows import column, first_row, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [
-    "add", "declare", "delete", "list_jobs", "pause", "recent_runs", "resume", "show_job", "trigger", "update",
+    "add", "declare", "delete", "list_jobs", "pause", "recent_runs", "resume", "show_job", "show_planned_job",
+    "trigger", "update",
 ]  # fmt: skip
 
 STATES = ("active", "paused", "error", "done")
@@ -125,16 +126,26 @@ def list_jobs(
             f'state: "{state}" is not one of {", ".join(STATES)}{text.did_you_mean(state or "", STATES)}', "state"
         )
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
-    return [add_next_allowed(row) for row in add_times_of_calendars(conn, found)]
+    return [without_times(add_next_allowed(row)) for row in add_times_of_calendars(conn, found)]
 
 
 def show_job(conn: Connection[Any], name: str) -> Row:
-    """Return one job with all its columns, `calendar_times` and `next_allowed_at`. Raises NotFound.
+    """Return one job with all its columns and `next_allowed_at` (see `add_next_allowed`). Raises NotFound."""
+    return without_times(show_planned_job(conn, name))
 
-    `calendar_times`: the times of its calendar, None without one; `next_allowed_at`: see `add_next_allowed`.
+
+def show_planned_job(conn: Connection[Any], name: str) -> Row:
+    """Return one job as `show_job` does, with what its slots depend on. Raises NotFound.
+
+    That is `calendar_times`, the times of its calendar (None without one), and `shifts`.
     """
     (job,) = add_times_of_calendars(conn, [require_row(conn, name, first_row(conn, "job_show", {"name": name}))])
     return add_next_allowed(job)
+
+
+def without_times(job: Row) -> Row:
+    """Return the row without what only its planning needs."""
+    return {column: value for column, value in job.items() if column not in ("calendar_times", "shifts")}
 
 
 def add_next_allowed(job: Row) -> Row:

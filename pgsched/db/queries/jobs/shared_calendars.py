@@ -7,10 +7,10 @@ written.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import date
-from typing import Any, NamedTuple
+from typing import Any
 
 from pgsched.core import text
+from pgsched.core.calendars.times import CalendarTime
 from pgsched.core.model import Row
 from pgsched.db.arrays import literal, plain
 from pgsched.db.connection.connect import Connection
@@ -22,17 +22,6 @@ MOST = 10_000  # calendars that are listed
 USERS = 100  # jobs of a calendar that are listed
 # The times of a calendar, as core/schedule/calendar.py takes them.
 CalendarTimes = Sequence[Sequence[Any]]
-
-
-class NewTime(NamedTuple):
-    """A time to be added to a calendar: the columns of `calendar_times`."""
-
-    from_date: date | None = None
-    until_date: date | None = None
-    weekdays: tuple[int, ...] | None = None
-    from_time: str | None = None
-    until_time: str | None = None
-    reason: str | None = None
 
 
 class CalendarCache:
@@ -93,15 +82,15 @@ def describe_calendar(conn: Connection[Any], name: str, description: str) -> Non
         raise unknown_calendar(conn, name)
 
 
-def add_times(conn: Connection[Any], name: str, times: Sequence[NewTime]) -> int:
+def add_times(conn: Connection[Any], name: str, times: Sequence[CalendarTime]) -> int:
     """Add times to a calendar, except those that it has already; return how many.
 
     Raises InputError for a time that the database refuses, and for an unknown calendar.
     """
     values = {
         "name": name,
-        "from_dates": literal(None if one.from_date is None else one.from_date.isoformat() for one in times),
-        "until_dates": literal(None if one.until_date is None else one.until_date.isoformat() for one in times),
+        "from_dates": literal(one.from_date and one.from_date.isoformat() for one in times),
+        "until_dates": literal(one.until_date and one.until_date.isoformat() for one in times),
         "weekdays": literal(None if one.weekdays is None else plain(one.weekdays) for one in times),
         "from_times": literal(one.from_time for one in times),
         "until_times": literal(one.until_time for one in times),
