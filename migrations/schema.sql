@@ -2635,7 +2635,8 @@ DECLARE
     told text;
 BEGIN
     IF r.scheduled_at = slot THEN
-        RETURN format('run %s: %s%s', r.id, pgsched.explain_run(r), pgsched.row_origin(r, slot));
+        RETURN format('run %s: %s%s%s', r.id, pgsched.explain_run(r), pgsched.row_origin(r, slot),
+            '. A calendar moved it there from ' || pgsched.utc(r.nominal_at));
     END IF;
     IF r.covers_state IS NULL THEN
         own.covers_from := NULL;
@@ -8550,6 +8551,7 @@ COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session act
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
+COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
 COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';
 COMMENT ON COLUMN pgsched.calendar_times.until_date IS 'The last day.';

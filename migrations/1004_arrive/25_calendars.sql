@@ -101,7 +101,7 @@ CREATE TRIGGER b_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING 
     FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
 
 -- Changed times may shift slots to where the leader does not expect them: it plans the jobs of the calendar again
--- (pgsched/leader/calendar_changes.py). The jobs themselves are not written here: they may belong to others, and would be
+-- (pgsched/leader/duties/calendars.py). The jobs themselves are not written here: they may belong to others, and would be
 -- locked until the transaction of this change ends.
 CREATE FUNCTION pgsched.calendar_times_changed() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -153,8 +153,8 @@ def start_runs(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice], sch
     new = [choice.slot for choice in chosen if choice.action == "run"]
     again = {choice.run_id: starts[choice.slot] for choice in chosen if choice.action == "again"}
     nominals = [schedule.nominal_of(slot) if isinstance(schedule, Shifted) else None for slot in new]
-    made = backfills.insert_runs(conn, wanted, new, [starts[slot] for slot in new], nominals)
-    return made + backfills.rerun(conn, wanted, list(again), list(again.values()))
+    inserted = backfills.insert_runs(conn, wanted, new, [starts[slot] for slot in new], nominals)
+    return inserted + backfills.rerun(conn, wanted, list(again), list(again.values()))
 
 
 def interval_starts(schedule: Schedule, slots: Sequence[datetime], *, reverse: bool) -> dict[datetime, datetime | None]:

@@ -17,6 +17,7 @@ from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.leader import expired_leases, leadership
 from pgsched.leader.admission import AdmissionState
 from pgsched.leader.alerting.incidents import IncidentWatch
+from pgsched.leader.duties.calendars import CalendarsDuty
 from pgsched.leader.duties.claims import ClaimsDuty
 from pgsched.leader.duties.housekeeping import (
     AlertsDuty,
@@ -30,7 +31,6 @@ from pgsched.leader.duties.next_slots import NextSlotsDuty
 from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
 from pgsched.leader.duties.slots import (
     BackfillsDuty,
-    CalendarsDuty,
     LookBelowDuty,
     PassedOverDuty,
     ReplanningDuty,

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pgsched.core.schedule import zones
 
 SECOND, MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
-# How far back the newest slot is searched, step by step: most schedules have one within the first steps.
-REACH = tuple(timedelta(days=days) for days in (0.05, 2, 40, 400, 4000, 20_000))
+# How far back the newest slot is searched at first, and how many slots behind it are gone through one by one.
+NEAR, FEW = timedelta(minutes=1), 8
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 
@@ -45,12 +45,19 @@ class Schedule(ABC):
         return zones.wall_clock_at(zones.zone(self.timezone), slot)
 
     def before(self, instant: datetime) -> datetime | None:
-        """Return the newest slot strictly before an instant; None when there is none in REACH."""
-        end = to_utc(instant) - MICROSECOND
-        for reach in REACH:
-            if (found := self.last(max(end - reach, EARLIEST), end)) is not None:
+        """Return the newest slot strictly before an instant; None when there is none since EARLIEST."""
+        end, reach = to_utc(instant) - MICROSECOND, NEAR
+        found = None
+        while found is None or found > end:
+            if end - reach < EARLIEST:
+                return self.last(EARLIEST, end)
+            found, reach = self.after(end - reach), 8 * reach
+        for _ in range(FEW):
+            following = self.after(found)
+            if following is None or following > end:
                 return found
-        return None
+            found = following
+        return self.last(found - MICROSECOND, end)
 
     def last(self, start: datetime, end: datetime) -> datetime | None:
         """Return the newest slot in (start, end], by bisection; None when there is none."""

@@ -64,8 +64,8 @@ def windows_of(day: date, rules: Iterable[Rule]) -> tuple[Window, ...]:
         low = max(bisect_right(found, rule.begins, key=BEGINS) - 1, 0)
         high = bisect_left(found, rule.ends, key=BEGINS)
         taken = [(window.begins, window.ends) for window in found[low:high]]
-        rest = subtract([(rule.begins, rule.ends)], taken)
-        found[low:high] = sorted([*found[low:high], *(Window(*part, rule.reason) for part in rest)], key=BEGINS)
+        open_parts = subtract([(rule.begins, rule.ends)], taken)
+        found[low:high] = sorted([*found[low:high], *(Window(*part, rule.reason) for part in open_parts)], key=BEGINS)
     return tuple(found)
 
 
@@ -137,8 +137,8 @@ def parse_wall(value: Any, otherwise: int) -> int:
 
 def describe_wall(wall: int) -> str:
     """Describe a time of the day: `18:00`, `06:30:15`, `24:00`."""
-    seconds, rest = divmod(wall, 1_000_000)
+    seconds, fraction = divmod(wall, 1_000_000)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
-    if seconds % 60 or rest:
+    if seconds % 60 or fraction:
         text += f":{seconds % 60:02}"
-    return text + (f".{rest:06}".rstrip("0") if rest else "")
+    return text + (f".{fraction:06}".rstrip("0") if fraction else "")

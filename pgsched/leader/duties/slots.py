@@ -9,7 +9,6 @@ from pgsched import log
 from pgsched.db.connection.failures import first_line
 from pgsched.db.queries.jobs.shared_calendars import CalendarCache
 from pgsched.leader import backfill, passed_over
-from pgsched.leader.calendar_changes import CalendarChanges
 from pgsched.leader.duties.next_slots import NextSlots
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
@@ -113,28 +112,6 @@ class ReplanningDuty(Duty):
     def run(self, this_round: Round) -> int:
         """Look at some jobs; return 0 when nothing further can be done at once."""
         return self._replanning.check_jobs(self.term.conn, self.term.leading)
-
-
-class CalendarsDuty(Duty):
-    """The duty that plans the jobs of changed calendars again."""
-
-    name = "changed calendars"
-
-    def __init__(self, term: Term) -> None:
-        super().__init__(term)
-        self._changes = CalendarChanges()
-
-    def start(self, this_round: Round) -> bool:
-        """Check whether the look found a changed calendar of which something can be done."""
-        return this_round.look.calendars and this_round.began >= self._changes.at
-
-    def run(self, this_round: Round) -> int:
-        """Plan some jobs again; return 0 when nothing further can be done at once."""
-        return self._changes.replan(self.term.leading)
-
-    def pause_s(self, this_round: Round) -> float:
-        """Return the seconds until jobs that were locked are tried again; infinite if there are none."""
-        return max(0.0, self._changes.at - time.monotonic()) if this_round.look.calendars else math.inf
 
 
 class PassedOverDuty(Duty):

@@ -39,8 +39,8 @@ def add(conn: Connection[Any], values: Mapping[str, Any], like: str | None = Non
     `dry_run`: make no job, and return the row that there would be, with what its slots depend on.
     """
     with conn.transaction(force_rollback=dry_run):
-        made = jobs.add(conn, apply_preset(like, values))
-        return jobs.show_planned_job(conn, made["name"]) if dry_run else made
+        created = jobs.add(conn, apply_preset(like, values))
+        return jobs.show_planned_job(conn, created["name"]) if dry_run else created
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any], like: str | None = None) -> Row:

@@ -13,8 +13,8 @@ import pytest
 from pgsched.core.planning.job_schedule import job_calendar
 from pgsched.core.schedule.zones import zone
 from pgsched.db.queries.jobs import backfills, jobs
-from pgsched.leader import calendar_changes
 from pgsched.leader.backfill import run_backfills
+from pgsched.leader.duties import calendars as calendars_duty
 from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.leading import lead as lead_loop
 from tests.support.db.passing import add, job, keep_next_slots, lead, runs
@@ -100,7 +100,7 @@ def test_jobs_that_another_transaction_has_locked_are_replanned_later(db: psycop
 
 def test_a_new_leader_goes_on_with_a_changed_calendar(db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one sees some of the jobs, and ends. Many jobs are read page by page."""
-    monkeypatch.setattr(calendar_changes, "JOBS", 2)
+    monkeypatch.setattr(calendars_duty, "JOBS", 2)
     make_calendar(db)
     day = at(41).astimezone(zone(BERLIN))
     db.execute(
@@ -111,7 +111,7 @@ def test_a_new_leader_goes_on_with_a_changed_calendar(db: psycopg.Connection, mo
     lead_loop(db).run_once()
     make_calendar(db, {"from_date": at(41).date()})
     first = lead_loop(db)
-    changes = calendar_changes.CalendarChanges()
+    changes = calendars_duty.CalendarChanges()
     assert changes.replan(first.term.leading) == 1
     assert one(db, "SELECT replan FROM pgsched.calendars") is True
     second = lead_loop(db)

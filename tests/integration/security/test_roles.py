@@ -11,13 +11,10 @@ import pytest
 from pgsched import App
 from pgsched.app.options import OPTIONS
 from pgsched.app.release import releases
-from pgsched.core.calendars.times import CalendarTime
 from pgsched.db.queries.jobs import jobs
 from pgsched.db.queries.runs import enqueue, graphs, tasks
 from pgsched.db.queries.runs import runs as run_rows
 from pgsched.db.schema import migrate
-from pgsched.errors import InputError
-from pgsched.services import calendars as shared
 from tests.support.logins import Logins, alone, not_refused, one
 from tests.support.schema.releases import next_release, run
 
@@ -179,36 +176,6 @@ def test_a_producer_neither_sees_nor_changes_rows_of_another_owner(logins: Login
             alice.execute(statement.encode())
     with pytest.raises(psycopg.errors.CheckViolation, match=f"there is no job {bobs_job}"):
         alice.execute("INSERT INTO jobs (name, task, after_jobs) VALUES ('x', 't', %s)", [[bobs_job]])
-
-
-def test_a_producer_uses_the_calendars_of_others_and_changes_its_own(
-    logins: Logins, db: psycopg.Connection[Any]
-) -> None:
-    """The row policies decide: without them the grants would let each producer change each calendar."""
-    alice, bob, ops = logins.connect("alice"), logins.connect("bob"), logins.connect("ops")
-    assert shared.add(bob, "bobs", [CalendarTime(weekdays=(0, 6))]) == (True, 1)
-    alice.execute("INSERT INTO jobs (name, schedule, task, calendar) VALUES ('hers', '@daily', 't', 'bobs')")
-    assert jobs.show_planned_job(alice, "hers")["calendar_times"] == [("bobs", None, None, [0, 6], None, None, None)]
-    own = "INSERT INTO calendar_times (calendar, from_date) VALUES ('bobs', '2030-01-01')"
-    assert not_refused(alice, own, "SELECT delete_calendar('bobs')", "SELECT remove_calendar_times('bobs', '{1}')",
-                       "DELETE FROM calendars", "DELETE FROM calendar_times",
-                       "UPDATE calendars SET name = 'x'") == {}  # fmt: skip
-    for statement in ("UPDATE calendars SET description = 'x'", "UPDATE calendar_times SET weekdays = '{1}'"):
-        assert alice.execute(statement.encode()).rowcount == 0
-        assert not_refused(logins.connect("eye"), statement) == {}
-    with db.transaction(force_rollback=True):
-        db.execute("DROP POLICY pgsched_own ON pgsched.calendar_times; CREATE POLICY pgsched_own ON"
-                   " pgsched.calendar_times TO pgsched_producer USING (true) WITH CHECK (true)")  # fmt: skip
-        with db.transaction():
-            db.execute(f'SET LOCAL ROLE "{logins.name("alice")}"'.encode())
-            db.execute(own.replace("calendar_times", "pgsched.calendar_times").encode())
-    assert shared.remove(bob, "bobs", CalendarTime(weekdays=(0, 6))) == [CalendarTime(weekdays=(0, 6))]
-    with pytest.raises(InputError, match="calendar: jobs use it"):
-        shared.delete(bob, "bobs")
-    assert shared.add(ops, "bobs", [CalendarTime(weekdays=(1,))], "seen by operators") == (False, 1)
-    alice.execute("UPDATE jobs SET calendar = NULL")
-    shared.delete(bob, "bobs")
-    assert one(db, "SELECT count(*) FROM pgsched.calendar_times") == 0
 
 
 def test_rows_of_a_group_belong_to_each_of_its_members(logins: Logins, db: psycopg.Connection[Any]) -> None:

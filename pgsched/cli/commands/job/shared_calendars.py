@@ -29,22 +29,28 @@ def register(app: typer.Typer) -> None:
     noun = typer.Typer(
         help="Calendars that jobs share: list, show, add, remove, import.", no_args_is_help=True, rich_markup_mode=None
     )
-    for name, verb in (("list", list_all), ("show", show), ("add", add), ("remove", remove), ("import", import_file)):
+    for name, verb in (
+        ("list", list_calendars),
+        ("show", show_calendar),
+        ("add", add_time),
+        ("remove", remove_time),
+        ("import", import_file),
+    ):
         noun.command(name)(verb)
     app.add_typer(noun, name="calendar")
 
 
-def list_all(dsn: Dsn = None, json: Json = False) -> None:
+def list_calendars(dsn: Dsn = None, json: Json = False) -> None:
     """List the calendars, and how many jobs use each.
 
     \b
     Example:
       pgsched calendar list
     """
-    from pgsched.services import calendars
+    from pgsched.services.jobs import shared_calendars as calendars
 
     with session(dsn) as conn:
-        found = calendars.list_all(conn)
+        found = calendars.list_calendars(conn)
     if json:
         return print_json(found)
     lines = [[row["name"], row["times"], row["first_date"], row["last_date"], row["jobs"], row["owner"],
@@ -53,17 +59,17 @@ def list_all(dsn: Dsn = None, json: Json = False) -> None:
     return print_table(columns, lines, "no calendars")
 
 
-def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
+def show_calendar(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     """Show a calendar: its times, and the jobs that use it.
 
     \b
     Example:
       pgsched calendar show holidays
     """
-    from pgsched.services import calendars
+    from pgsched.services.jobs import shared_calendars as calendars
 
     with session(dsn) as conn:
-        found = calendars.show(conn, name)
+        found = calendars.show_calendar(conn, name)
     if json:
         times = [{"id": key, **asdict(time)} for key, time in found.times]
         jobs = [{"name": job, "on_excluded": policy} for job, policy in found.jobs]
@@ -77,7 +83,7 @@ def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:
     return print_table(["JOB", "ON_EXCLUDED"], found.jobs, "no job uses it")
 
 
-def add(
+def add_time(
     name: Name,
     times: Times = None,
     reason: Annotated[str | None, typer.Option(help="Why; each slot that is skipped for it says so.")] = None,
@@ -95,23 +101,23 @@ def add(
       pgsched calendar add office sat,sun
       pgsched calendar add office mon-fri 18:00-24:00
     """
-    from pgsched.services import calendars
+    from pgsched.services.jobs import shared_calendars as calendars
 
     if not times and reason is not None:
         raise InputError("reason: is for a time", "reason")
     wanted = [parse_calendar_time(times, reason)] if times else []
     with session(dsn) as conn:
-        made, added = calendars.add(conn, name, wanted, description)
+        is_new, added = calendars.add_times(conn, name, wanted, description)
     if json:
-        return print_json({"name": name, "made": made, "added": added, "times": [asdict(one) for one in wanted]})
-    if made:
+        return print_json({"name": name, "made": is_new, "added": added, "times": [asdict(one) for one in wanted]})
+    if is_new:
         print(f"made calendar {format_cell(name)}")
     for one in wanted:
         print(f"calendar {format_cell(name)} {'excludes' if added else 'excluded already:'} {describe_time(one)}")
     return None
 
 
-def remove(
+def remove_time(
     name: Name,
     times: Times = None,
     ids: Annotated[
@@ -130,17 +136,17 @@ def remove(
       pgsched calendar remove holidays 2026-12-24..2026-12-26
       pgsched calendar remove holidays --all
     """
-    from pgsched.services import calendars
+    from pgsched.services.jobs import shared_calendars as calendars
 
     if everything == bool(times or ids):
         raise InputError("time: give a time, --id or --all", "time")
     wanted = parse_calendar_time(times) if times else None
     with session(dsn) as conn:
         if everything:
-            calendars.delete(conn, name)
+            calendars.delete_calendar(conn, name)
             gone = []
         else:
-            gone = calendars.remove(conn, name, wanted, ids or ())
+            gone = calendars.remove_times(conn, name, wanted, ids or ())
     if json:
         return print_json({"name": name, "deleted": everything, "removed": [asdict(one) for one in gone]})
     if everything:
@@ -180,7 +186,7 @@ def import_file(
         print_note(remark)
     added = removed = 0
     if not dry_run:
-        from pgsched.services import calendars
+        from pgsched.services.jobs import shared_calendars as calendars
 
         with session(dsn) as conn:
             added, removed = calendars.import_times(conn, name, read, replace=replace)

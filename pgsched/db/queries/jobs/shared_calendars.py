@@ -49,7 +49,7 @@ def add_times_of_calendars(conn: Connection[Any], jobs: Sequence[Row]) -> list[R
 
 
 def list_calendars(conn: Connection[Any]) -> list[Row]:
-    """Return all calendars by name: `calendars_list` in sql/calendars.sql."""
+    """Return all calendars by name: `calendars_list` in sql/jobs.sql."""
     return rows(conn, "calendars_list", {"name": None, "n": MOST})
 
 

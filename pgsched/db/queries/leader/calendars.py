@@ -1,4 +1,4 @@
-"""Changed calendars: the leader plans the jobs again whose slots they shift. Statements in sql/calendars.sql."""
+"""Changed calendars: the leader plans the jobs again whose slots they shift. Statements in sql/jobs.sql."""
 
 from __future__ import annotations
 

@@ -83,6 +83,8 @@ class Life:
     def tick(self) -> None:
         mark = self.job["decided_until"]
         due = {slot: ones for slot, ones in self.near().items() if slot <= self.now}
+        before = [slot for slot in due if slot <= self.first]  # those do not exist
+        self.decided |= {one: "before" for slot in before for one in due.pop(slot)}
         known: list[CoveredSlots] = [(row.covers_from or row.slot, row.covers_until or row.slot) for row in self.rows]
         decided = decide_job(self.job | {"now": self.now}, None, [one for one in known if one[0] >= self.first])
         taken = {row.slot for row in self.rows}

@@ -26,12 +26,12 @@ class CalendarDetail:
     jobs: list[tuple[str, str]]
 
 
-def list_all(conn: Connection[Any]) -> list[Row]:
+def list_calendars(conn: Connection[Any]) -> list[Row]:
     """Return all calendars by name, each with figures of its times and jobs."""
     return shared_calendars.list_calendars(conn)
 
 
-def show(conn: Connection[Any], name: str) -> CalendarDetail:
+def show_calendar(conn: Connection[Any], name: str) -> CalendarDetail:
     """Return a calendar with its times and jobs. Raises NotFound."""
     found = shared_calendars.show_calendar(conn, name)
     times = [(row["id"], time_of_row(row)) for row in shared_calendars.times_of_calendar(conn, name)]
@@ -47,7 +47,7 @@ def time_of_row(row: Row) -> CalendarTime:
     )  # fmt: skip
 
 
-def add(
+def add_times(
     conn: Connection[Any], name: str, times: Sequence[CalendarTime], description: str | None = None
 ) -> tuple[bool, int]:
     """Add times to a calendar, which is made if there is none; return whether it was made, and how many are new.
@@ -55,19 +55,21 @@ def add(
     `description`: also of a calendar that exists, if one is given. Raises InputError.
     """
     with conn.transaction():
-        made = shared_calendars.make_calendar(conn, name, description)
-        if not made and description is not None:
+        is_new = shared_calendars.make_calendar(conn, name, description)
+        if not is_new and description is not None:
             shared_calendars.describe_calendar(conn, name, description)
-        return made, shared_calendars.add_times(conn, name, times)
+        return is_new, shared_calendars.add_times(conn, name, times)
 
 
-def remove(conn: Connection[Any], name: str, time: CalendarTime | None, ids: Sequence[int] = ()) -> list[CalendarTime]:
+def remove_times(
+    conn: Connection[Any], name: str, time: CalendarTime | None, ids: Sequence[int] = ()
+) -> list[CalendarTime]:
     """Remove the times of a calendar that equal a time, or have these ids; return them.
 
     Raises NotFound for an unknown calendar, and InputError where there is no such time.
     """
     with conn.transaction():
-        times = show(conn, name).times
+        times = show_calendar(conn, name).times
         gone = [(key, one) for key, one in times if key in ids or (time is not None and is_same_time(one, time))]
         if missing := set(ids) - {key for key, _ in gone}:
             raise InputError(f"id: calendar {name} has no time with id {min(missing)}", "id")
@@ -78,7 +80,7 @@ def remove(conn: Connection[Any], name: str, time: CalendarTime | None, ids: Seq
     return [one for _, one in gone]
 
 
-def delete(conn: Connection[Any], name: str) -> None:
+def delete_calendar(conn: Connection[Any], name: str) -> None:
     """Delete a calendar. Raises InputError where jobs use it, and NotFound."""
     shared_calendars.delete_calendar(conn, name)
 
@@ -91,12 +93,16 @@ def import_times(conn: Connection[Any], name: str, read: ReadCalendar, *, replac
     with conn.transaction():
         shared_calendars.make_calendar(conn, name, None)
         wanted = set(read.times)
-        old = [key for key, one in show(conn, name).times if plain(one) not in map(plain, wanted)] if replace else []
+        old = (
+            [key for key, one in show_calendar(conn, name).times if as_typed(one) not in map(as_typed, wanted)]
+            if replace
+            else []
+        )
         if old:
             shared_calendars.remove_times(conn, name, old)
         return shared_calendars.add_times(conn, name, read.times), len(old)
 
 
-def plain(time: CalendarTime) -> tuple[str, str | None]:
+def as_typed(time: CalendarTime) -> tuple[str, str | None]:
     """Return a time as a value that does not depend on how its hours are written."""
     return describe_time(time), time.reason

@@ -18,6 +18,8 @@ from pgsched import log
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import calendars
 from pgsched.db.queries.leader.calendars import ChangedCalendar
+from pgsched.leader.duty import Duty, Round
+from pgsched.leader.term import Term
 
 logger = log.get("leader")
 JOBS = 2000
@@ -83,3 +85,25 @@ class CalendarChanges:
     def _finish(self, conn: Connection[Any], calendar: ChangedCalendar) -> None:
         if not self._locked[calendar]:
             calendars.mark_replanned(conn, calendar)
+
+
+class CalendarsDuty(Duty):
+    """The duty that plans the jobs of changed calendars again."""
+
+    name = "changed calendars"
+
+    def __init__(self, term: Term) -> None:
+        super().__init__(term)
+        self._changes = CalendarChanges()
+
+    def start(self, this_round: Round) -> bool:
+        """Check whether the look found a changed calendar of which something can be done."""
+        return this_round.look.calendars and this_round.began >= self._changes.at
+
+    def run(self, this_round: Round) -> int:
+        """Plan some jobs again; return 0 when nothing further can be done at once."""
+        return self._changes.replan(self.term.leading)
+
+    def pause_s(self, this_round: Round) -> float:
+        """Return the seconds until jobs that were locked are tried again; infinite if there are none."""
+        return max(0.0, self._changes.at - time.monotonic()) if this_round.look.calendars else math.inf
