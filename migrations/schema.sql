@@ -88,7 +88,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text, 'calendar'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -158,6 +158,8 @@ CREATE TABLE pgsched.calendars (
     description text,
     owner name NOT NULL DEFAULT CURRENT_USER,
     created_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
+    version uuid NOT NULL DEFAULT gen_random_uuid(),
+    replan boolean NOT NULL DEFAULT false,
     CONSTRAINT calendars_pkey PRIMARY KEY (name),
     CONSTRAINT calendars_description CHECK (length(description) <= 65536),
     CONSTRAINT calendars_name CHECK (length(name) >= 1 AND length(name) <= 200)
@@ -306,6 +308,7 @@ CREATE TABLE pgsched.jobs (
     pause_after_failures integer,
     finish_by interval,
     ping_url text,
+    shifts jsonb,
     CONSTRAINT jobs_pkey PRIMARY KEY (id),
     CONSTRAINT jobs_name_key UNIQUE (name),
     CONSTRAINT jobs_args_size CHECK (pg_column_size(args) <= 1048576),
@@ -432,6 +435,8 @@ CREATE TABLE pgsched.next_slots (
     offsets integer[] NOT NULL,
     rules text NOT NULL,
     refresh_at timestamp with time zone,
+    nominals timestamp with time zone[] NOT NULL DEFAULT '{}'::timestamp with time zone[],
+    excluded text,
     CONSTRAINT next_slots_pkey PRIMARY KEY (job_id),
     CONSTRAINT next_slots_few CHECK (cardinality(slots) <= 100 AND cardinality(offsets) = cardinality(slots))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.05, fillfactor=50);
@@ -446,6 +451,9 @@ CREATE TABLE pgsched.passed_over (
     until_at timestamp with time zone NOT NULL,
     state text NOT NULL,
     reason text NOT NULL,
+    calendar text,
+    on_excluded text NOT NULL DEFAULT 'skip'::text,
+    shifts jsonb,
     CONSTRAINT passed_over_pkey PRIMARY KEY (id),
     CONSTRAINT passed_over_state_check CHECK (state = ANY (ARRAY['skipped'::text, 'missed'::text]))
 );
@@ -981,6 +989,24 @@ BEGIN
     RETURN NULL;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.audit_calendar_times()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note('changed', 'calendar', m.calendar, jsonb_build_object(
+        CASE TG_OP WHEN 'INSERT' THEN 'added' WHEN 'DELETE' THEN 'removed' ELSE 'changed' END, m.n, 'times', m.some))
+    FROM (
+        SELECT o.calendar, max(o.n) AS n, jsonb_agg(o.words ORDER BY o.place) FILTER (WHERE o.place <= 20) AS some FROM (
+            SELECT t.calendar, pgsched.describe_times(t) AS words, count(*) OVER (PARTITION BY t.calendar) AS n,
+                row_number() OVER (PARTITION BY t.calendar ORDER BY t.id) AS place FROM moved t) o
+        GROUP BY o.calendar) m
+    -- not where the calendar itself was deleted, which is noted as such
+    WHERE EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = m.calendar);
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.audit_calendars()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1128,7 +1154,7 @@ AS $function$
     SELECT coalesce(jsonb_object_agg(e.key, CASE WHEN octet_length(e.value::text) <= 2000 THEN e.value
         ELSE to_jsonb(format('%s... (%s bytes, md5 %s)', left(e.value::text, 500), octet_length(e.value::text),
                              md5(e.value::text))) END), '{}')
-    FROM jsonb_each(r - '{id,created_at,updated_at,anchor_at,decided_until,next_run_at,run_count,error,error_at,paused_at,applied_at,limited}'::text[]) e
+    FROM jsonb_each(r - '{id,created_at,updated_at,anchor_at,decided_until,next_run_at,run_count,error,error_at,paused_at,applied_at,limited,shifts,version,replan}'::text[]) e
     WHERE e.value <> 'null'
 $function$;
 
@@ -1549,6 +1575,113 @@ AS $function$
         WHEN c.reason IS NOT NULL THEN pgsched.bad_text('reason', c.reason, 200) END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.calendar_time_error(t pgsched.calendar_times)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN t.calendar IS NULL THEN 'calendar: must not be null'
+        WHEN t.from_date IS NULL AND t.until_date IS NOT NULL THEN 'from_date: must not be null beside until_date'
+        WHEN t.from_date NOT BETWEEN '1970-01-01' AND '8999-12-31' THEN
+            format('from_date: %s is not a date between 1970 and 9000', t.from_date)
+        WHEN t.until_date NOT BETWEEN '1970-01-01' AND '8999-12-31' THEN
+            format('until_date: %s is not a date between 1970 and 9000', t.until_date)
+        WHEN t.until_date < t.from_date THEN
+            format('until_date: %s is earlier than from_date, %s', t.until_date, t.from_date)
+        WHEN t.weekdays = '{}' OR NOT t.weekdays <@ '{0,1,2,3,4,5,6}' OR array_position(t.weekdays, NULL) IS NOT NULL THEN
+            'weekdays: expected numbers from 0 (Sunday) to 6'
+        WHEN cardinality(t.weekdays) > 7 THEN 'weekdays: at most 7'
+        WHEN (t.from_time IS NULL) <> (t.until_time IS NULL) THEN 'from_time: from_time and until_time belong together'
+        WHEN t.until_time <= t.from_time THEN
+            format('until_time: %s is not later than from_time, %s', t.until_time, t.from_time)
+        WHEN t.from_date IS NULL AND t.weekdays IS NULL AND t.from_time IS NULL THEN
+            'from_date: expected dates, weekdays or times of the day'
+        WHEN t.reason IS NOT NULL THEN pgsched.bad_text('reason', t.reason, 200) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.calendar_times_before()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text;
+BEGIN
+    IF NEW.from_date IS NOT NULL THEN
+        NEW.until_date := coalesce(NEW.until_date, NEW.from_date);
+    END IF;
+    problem := coalesce(pgsched.calendar_time_error(NEW), CASE
+        WHEN TG_OP = 'UPDATE' AND NEW.calendar IS DISTINCT FROM OLD.calendar
+            AND EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = OLD.calendar) THEN
+            'calendar: a time stays in its calendar' END);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'calendar_times');
+    END IF;
+    RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.calendar_times_changed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    UPDATE pgsched.calendars c SET version = gen_random_uuid(), replan = true
+    WHERE c.name IN (SELECT m.calendar FROM moved m);
+    PERFORM pgsched.notify('pgsched_leader', 'calendars');
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.calendar_times_most()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    most constant integer := 5000;
+    most_repeated constant integer := 100;
+BEGIN
+    IF EXISTS (SELECT FROM (SELECT DISTINCT calendar FROM added) a WHERE (SELECT count(*) FROM (
+            SELECT FROM pgsched.calendar_times t WHERE t.calendar = a.calendar LIMIT most + 1) found) > most) THEN
+        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times', most), 'calendar_times');
+    ELSIF EXISTS (SELECT FROM (SELECT DISTINCT calendar FROM added) a WHERE (SELECT count(*) FROM (
+            SELECT FROM pgsched.calendar_times t WHERE t.calendar = a.calendar
+                AND (t.weekdays IS NOT NULL OR t.from_time IS NOT NULL)
+                AND coalesce(t.until_date - t.from_date > 31, true) LIMIT most_repeated + 1) found) > most_repeated) THEN
+        PERFORM pgsched.raise_bad_value(format('calendar: a calendar has at most %s times on weekdays, or of the day, that'
+            ' are not bound to dates within 31 days', most_repeated), 'calendar_times');
+    END IF;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.calendars_before()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    judged pgsched.calendars := NEW;
+    problem text;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        NEW.created_at := clock_timestamp();
+        NEW.version := gen_random_uuid();
+        NEW.replan := false;
+    ELSE
+        NEW.created_at := OLD.created_at;
+        IF NEW.owner = OLD.owner THEN
+            judged.owner := pgsched.caller();  -- an owner that stays is not judged again
+        END IF;
+    END IF;
+    problem := pgsched.shared_calendar_error(judged);
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'calendars');
+    END IF;
+    RETURN NEW;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.caller()
  RETURNS name
  LANGUAGE sql
@@ -1897,6 +2030,27 @@ BEGIN
     SELECT w.name, w.done FROM written w UNION ALL SELECT g.name, 'removed' FROM gone g;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.delete_calendar(calendar text)
+ RETURNS text
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    users text := (SELECT string_agg(u.name, ', ' ORDER BY u.name) FROM (
+        SELECT j.name FROM pgsched.jobs j WHERE j.calendar = delete_calendar.calendar AND pgsched.may_change(j.owner) LIMIT 5) u);
+    used boolean := EXISTS (SELECT FROM pgsched.jobs j WHERE j.calendar = delete_calendar.calendar);
+    found text;
+BEGIN
+    PERFORM pgsched.refuse_others(format('calendar "%s"', c.name), c.owner) FROM pgsched.calendars c
+    WHERE c.name = delete_calendar.calendar;
+    IF used THEN
+        PERFORM pgsched.raise_bad_value(format('calendar: jobs use it%s', coalesce(': ' || users, '')), 'calendars');
+    END IF;
+    DELETE FROM pgsched.calendars c WHERE c.name = delete_calendar.calendar AND pgsched.may_change(c.owner)
+    RETURNING c.name INTO found;
+    RETURN found;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.delete_job(job text, OUT id bigint, OUT running bigint)
  RETURNS record
  LANGUAGE plpgsql
@@ -2035,6 +2189,21 @@ AS $function$
            WHERE d.run_id = seen.id AND d.parent_id = child AND d.state = 'open') LIMIT 1
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.describe_times(t pgsched.calendar_times)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT format('excluded by calendar %s: ', t.calendar) || concat_ws(' ',
+        CASE WHEN t.from_date = t.until_date THEN to_char(t.from_date, 'YYYY-MM-DD')
+             ELSE to_char(t.from_date, 'YYYY-MM-DD') || ' to ' || to_char(t.until_date, 'YYYY-MM-DD') END,
+        (SELECT string_agg((ARRAY['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'])[d.day + 1], ', ' ORDER BY d.day)
+         FROM (SELECT DISTINCT day FROM unnest(t.weekdays) w(day)) d),
+        regexp_replace(t.from_time::text, ':00$', '') || '-' || regexp_replace(t.until_time::text, ':00$', ''))
+        || coalesce(' (' || nullif(t.reason, '') || ')', '')
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.did_you_mean(word text, known text[])
  RETURNS text
  LANGUAGE sql
@@ -2117,7 +2286,8 @@ AS $function$
 DECLARE
     -- its slot is run_at, whatever its time zone
     retimed boolean := was.schedule IS NOT NULL OR j.run_at IS DISTINCT FROM was.run_at;
-    replanned boolean := retimed OR (j.timezone, j.starts_at) IS DISTINCT FROM (was.timezone, was.starts_at);
+    replanned boolean := retimed OR (j.timezone, j.starts_at, j.calendar, j.on_excluded)
+        IS DISTINCT FROM (was.timezone, was.starts_at, was.calendar, was.on_excluded);
 BEGIN
     IF retimed OR resumed = 'now' THEN
         IF NOT retimed THEN
@@ -2140,7 +2310,8 @@ BEGIN
         j.error_at := NULL;
     END IF;
     IF replanned OR resumed IS NOT NULL THEN
-        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN j.run_at END;
+        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN
+            CASE WHEN j.on_excluded = 'skip' THEN j.run_at ELSE least(j.run_at, moment) END END;
     END IF;
     RETURN j;
 END $function$;
@@ -2197,6 +2368,18 @@ BEGIN
         j.next_run_at := coalesce(was.next_run_at, moment);  -- the mark stays: catch_up decides what came since
     ELSIF limits_moved THEN
         j.next_run_at := moment;  -- the leader plans it again
+    END IF;
+    IF (j.calendar, j.on_excluded) IS DISTINCT FROM (was.calendar, was.on_excluded) THEN
+        -- which nominal slots are decided depends on the calendar that held until now: without one, those up to the mark
+        IF was.shifts IS NULL AND was.on_excluded = 'skip' AND j.on_excluded <> 'skip' THEN
+            j.shifts := jsonb_build_object('at', to_jsonb(was.decided_until));
+        END IF;
+        IF j.next_run_at IS NOT NULL THEN
+            j.next_run_at := moment;
+        END IF;
+    END IF;
+    IF (j.shifts ->> 'at')::timestamptz > j.decided_until THEN
+        j.shifts := NULL;  -- the job had yet to start then
     END IF;
     RETURN j;
 END $function$;
@@ -2326,6 +2509,24 @@ AS $function$
     WHERE p IS NOT NULL
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.excluded_at(j pgsched.jobs, wall timestamp without time zone)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(pgsched.excluded_date(j.id, wall::date), CASE WHEN j.calendar IS NOT NULL THEN (
+            SELECT pgsched.describe_times(t) FROM pgsched.calendar_times t
+            WHERE t.calendar = j.calendar AND (t.from_date IS NULL OR wall::date BETWEEN t.from_date AND t.until_date)
+                AND (t.weekdays IS NULL OR extract(dow FROM wall)::integer = ANY (t.weekdays))
+                AND (t.from_time IS NULL OR wall::time >= t.from_time AND wall::time < t.until_time)
+            -- whole days first, by their beginning; then the others
+            ORDER BY t.from_date IS NULL OR t.weekdays IS NOT NULL OR t.from_time IS NOT NULL,
+                CASE WHEN t.weekdays IS NULL AND t.from_time IS NULL THEN t.from_date END,
+                CASE WHEN t.weekdays IS NULL AND t.from_time IS NULL THEN t.until_date END, t.id LIMIT 1)
+        END) || CASE WHEN j.on_excluded = 'skip' THEN '' ELSE '; no time within 31 days is allowed' END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.excluded_date(job_id bigint, day date)
  RETURNS text
  LANGUAGE sql
@@ -2338,6 +2539,18 @@ AS $function$
     FROM pgsched.job_calendars c
     WHERE c.job_id = excluded_date.job_id AND c.from_date <= excluded_date.day AND c.until_date >= excluded_date.day
     ORDER BY c.from_date LIMIT 1
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.excluded_mark(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN j.on_excluded <> 'skip' OR j.shifts IS NOT NULL THEN concat_ws(' ', j.on_excluded, j.calendar,
+        (SELECT c.version FROM pgsched.calendars c WHERE c.name = j.calendar),
+        (SELECT md5(string_agg(to_char(d.from_date, 'J') || '-' || to_char(d.until_date, 'J'), ',' ORDER BY d.from_date))
+         FROM pgsched.job_calendars d WHERE d.job_id = j.id)) END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.explain(job text, at timestamp with time zone DEFAULT NULL::timestamp with time zone)
@@ -2422,7 +2635,8 @@ DECLARE
     told text;
 BEGIN
     IF r.scheduled_at = slot THEN
-        RETURN format('run %s: %s%s', r.id, pgsched.explain_run(r), pgsched.row_origin(r, slot));
+        RETURN format('run %s: %s%s%s', r.id, pgsched.explain_run(r), pgsched.row_origin(r, slot),
+            '. A calendar moved it there from ' || pgsched.utc(r.nominal_at));
     END IF;
     IF r.covers_state IS NULL THEN
         own.covers_from := NULL;
@@ -3536,7 +3750,7 @@ CREATE OR REPLACE FUNCTION pgsched.job_calendars_after()
 AS $function$
 BEGIN
     UPDATE pgsched.jobs SET next_run_at = clock_timestamp()
-    WHERE id IN (OLD.job_id, NEW.job_id) AND schedule IS NOT NULL AND next_run_at > clock_timestamp();
+    WHERE id IN (OLD.job_id, NEW.job_id) AND (schedule IS NOT NULL OR on_excluded <> 'skip') AND next_run_at > clock_timestamp();
     PERFORM pgsched.notify('pgsched_leader', 'jobs');
     RETURN NULL;
 END $function$;
@@ -3641,6 +3855,9 @@ AS $function$
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
             pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
         pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']),
+        CASE WHEN j.calendar IS NOT NULL AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
+            format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200), pgsched.did_you_mean(left(j.calendar, 200),
+                ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000))) END,
         pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']),
         pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']),
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
@@ -3796,10 +4013,12 @@ BEGIN
     NEW.run_count := 0;
     NEW.error := NULL;
     NEW.error_at := NULL;
+    NEW.shifts := NULL;
     IF NEW.schedule IS NULL THEN
         NEW.run_at := coalesce(NEW.run_at, moment);
         NEW.decided_until := '-infinity';
-        NEW.next_run_at := NEW.run_at;
+        -- where a calendar shifts it to, the leader finds out
+        NEW.next_run_at := CASE WHEN NEW.on_excluded = 'skip' THEN NEW.run_at ELSE least(NEW.run_at, moment) END;
     ELSE
         NEW.decided_until := moment;  -- only slots after this instant exist
         NEW.next_run_at := moment;  -- due at once: the leader plans it
@@ -4133,18 +4352,23 @@ BEGIN
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.known_slots(j pgsched.jobs)
- RETURNS TABLE(slot timestamp with time zone, east interval, excluded text)
+ RETURNS TABLE(slot timestamp with time zone, east interval, excluded text, nominal timestamp with time zone)
  LANGUAGE sql
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT s.slot, s.east, pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
+    SELECT s.slot, s.east, CASE WHEN j.calendar IS NULL AND j.on_excluded = 'skip'
+            THEN pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
+            ELSE pgsched.excluded_at(j, (s.slot AT TIME ZONE 'UTC') + s.east) END, s.nominal
     FROM (
-        SELECT u.slot, make_interval(secs => u.seconds) AS east
-        FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets) u(slot, seconds)
+        SELECT u.slot, make_interval(secs => u.seconds) AS east, u.nominal
+        FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets, k.nominals) u(slot, seconds, nominal)
         WHERE k.job_id = j.id AND (k.schedule, k.timezone, k.anchor_at) = (j.schedule, j.timezone, j.anchor_at)
+            AND (k.excluded IS NULL AND j.on_excluded = 'skip' AND j.shifts IS NULL OR k.excluded = pgsched.excluded_mark(j))
         UNION ALL
-        SELECT j.run_at, pgsched.east_of_utc(j.run_at, j.timezone)
+        SELECT r.at, pgsched.east_of_utc(r.at, j.timezone), CASE WHEN r.at <> j.run_at THEN j.run_at END
+        -- one that is shifted is where the leader has planned it
+        FROM (SELECT CASE WHEN j.on_excluded = 'skip' THEN j.run_at ELSE j.next_run_at END AS at) r
         WHERE j.schedule IS NULL AND j.run_at IS NOT NULL AND j.next_run_at IS NOT NULL
     ) s
     WHERE s.slot > j.decided_until AND (j.starts_at IS NULL OR s.slot >= j.starts_at)
@@ -5535,9 +5759,11 @@ CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamp wi
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
     SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
-        CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END
+        CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END,
+        j.calendar, j.on_excluded, j.shifts
     FROM (SELECT
         greatest(j.decided_until, j.starts_at - interval '1 microsecond',
                  CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
@@ -5561,10 +5787,12 @@ CREATE OR REPLACE FUNCTION pgsched.pass_over_ahead(edited pgsched.jobs, moment t
  LANGUAGE sql
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
     SELECT edited.id, edited.schedule, edited.timezone, edited.anchor_at, s.after_at, s.until_at, 'skipped',
         format('the schedule was edited at %s while the clock stood before %s, until which slots are decided',
-               pgsched.utc(moment), pgsched.utc(edited.decided_until))
+               pgsched.utc(moment), pgsched.utc(edited.decided_until)),
+        edited.calendar, edited.on_excluded, edited.shifts
     FROM (SELECT greatest(moment, edited.starts_at - interval '1 microsecond') AS after_at,
                  least(edited.decided_until, edited.ends_at) AS until_at) s
     WHERE s.after_at < s.until_at
@@ -5584,11 +5812,13 @@ BEGIN
     IF j.run_count >= edited.max_runs OR edited.ends_at <= ended THEN
         RETURN false;
     END IF;
-    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
     SELECT j.id, j.schedule, j.timezone, j.anchor_at, ended, until, 'skipped',
         format('the job had ended: its %s; it was extended at %s',
                CASE WHEN used_up THEN format('max_runs was %s', j.max_runs)
-                    ELSE 'ends_at was ' || pgsched.utc(j.ends_at) END, pgsched.utc(moment))
+                    ELSE 'ends_at was ' || pgsched.utc(j.ends_at) END, pgsched.utc(moment)),
+        j.calendar, j.on_excluded, j.shifts
     WHERE ended < until;
     RETURN true;
 END $function$;
@@ -5639,6 +5869,7 @@ BEGIN
         SELECT a.slot, pgsched.wall_clock(a.slot, a.east), nullif(concat_ws('; ',
             CASE WHEN a.slot <= clock_timestamp() THEN 'it is due, and not decided yet' END,
             'it will be skipped: ' || a.excluded,
+            'the schedule has it at ' || pgsched.wall_clock(a.nominal, pgsched.east_of_utc(a.nominal, j.timezone)),
             CASE WHEN j.run_count + a.runs_so_far = j.max_runs AND a.excluded IS NULL
                  THEN format('the last one: the max_runs of the job is %s', j.max_runs)
                  WHEN j.schedule IS NOT NULL AND a.place = a.places AND EXISTS (
@@ -5985,6 +6216,24 @@ CREATE OR REPLACE FUNCTION pgsched.releases_kept()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$ SELECT 20 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.remove_calendar_times(calendar text, ids bigint[])
+ RETURNS bigint
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    n bigint;
+BEGIN
+    PERFORM pgsched.refuse_others(format('calendar "%s"', c.name), c.owner) FROM pgsched.calendars c
+    WHERE c.name = remove_calendar_times.calendar;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    DELETE FROM pgsched.calendar_times t WHERE t.calendar = remove_calendar_times.calendar AND t.id = ANY (ids);
+    GET DIAGNOSTICS n = ROW_COUNT;
+    RETURN n;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.reset_mark(job text)
  RETURNS timestamp with time zone
  LANGUAGE plpgsql
@@ -6008,7 +6257,8 @@ BEGIN
         RETURN j.decided_until;
     END IF;
     PERFORM set_config('pgsched.lowers_mark', 'on', true);
-    UPDATE pgsched.jobs SET decided_until = mark,
+    -- shifts: nominal slots ahead of the clock count as undecided again
+    UPDATE pgsched.jobs SET decided_until = mark, shifts = NULL,
         next_run_at = CASE WHEN schedule IS NULL OR error IS NOT NULL THEN next_run_at ELSE clock_timestamp() END
     WHERE id = j.id;
     PERFORM set_config('pgsched.lowers_mark', before, true);
@@ -6223,7 +6473,7 @@ AS $function$
         WHEN r.origin <> 'schedule' THEN format('. Backfill %s asked for it', r.backfill_id)
         WHEN r.created_at - slot <= interval '5 seconds' OR r.state IN ('skipped', 'missed')
             -- rows for these reasons are always made later than their slots
-            AND r.reason ~ '^(paused since|excluded date|the job had ended: its (ends_at|max_runs))' THEN ''
+            AND r.reason ~ '^(paused since|excluded |the job had ended: its (ends_at|max_runs))' THEN ''
         ELSE (SELECT format('. It was decided %s late', pgsched.elapsed(r.created_at - slot)) || coalesce(
                   CASE WHEN a.first_at - slot <= interval '5 seconds' THEN ', because' ELSE '; meanwhile' END || ' no process led ' || a.words, '')
               FROM pgsched.leader_absences(slot, r.created_at) a) END
@@ -6673,26 +6923,37 @@ CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text)
  SET standard_conforming_strings TO 'on'
 AS $function$
 DECLARE
-    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
-    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    most constant integer := 20;
+    parts text[];
+    part text;
+    first_word text;
     reason text;
 BEGIN
     IF length(expression) > 512 THEN
         RETURN 'schedule: longer than 512 characters';
     ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
         RETURN 'schedule: only printable ASCII is accepted';
-    ELSIF words[1] LIKE '@%' THEN
-        RETURN pgsched.schedule_macro_error(words);
-    ELSIF words[1] ~* '^(cron_)?tz=' THEN
-        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
-    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
-        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    ELSIF strpos(expression, ';') = 0 THEN
+        RETURN pgsched.schedule_part_error(expression);
     END IF;
-    FOR i IN 1 .. cardinality(words) LOOP
-        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
-        EXIT WHEN reason IS NOT NULL;
+    parts := string_to_array(expression, ';');
+    IF cardinality(parts) > most THEN
+        RETURN format('schedule: %s expressions, at most %s are allowed', cardinality(parts), most);
+    END IF;
+    FOREACH part IN ARRAY parts LOOP
+        part := btrim(part, E' \t');
+        first_word := lower(substring(part FROM '^[^ \t]*') COLLATE "C");
+        IF part = '' THEN
+            RETURN 'schedule: an expression beside ";" is empty';
+        ELSIF first_word IN ('@every', '@after') THEN
+            RETURN format('schedule: %s stands alone, without ";"', first_word);
+        END IF;
+        reason := pgsched.schedule_part_error(part);
+        IF reason IS NOT NULL THEN
+            RETURN format('%s (in "%s")', reason, part);
+        END IF;
     END LOOP;
-    RETURN reason;
+    RETURN NULL;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_field_error(field text, entry text)
@@ -6811,6 +7072,32 @@ BEGIN
         RETURN pgsched.schedule_range_error(field, low, high);
     END IF;
     RETURN pgsched.schedule_value_error(field, body);
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_part_error(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
+AS $function$
+DECLARE
+    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
+    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    reason text;
+BEGIN
+    IF words[1] LIKE '@%' THEN
+        RETURN pgsched.schedule_macro_error(words);
+    ELSIF words[1] ~* '^(cron_)?tz=' THEN
+        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
+    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
+        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    END IF;
+    FOR i IN 1 .. cardinality(words) LOOP
+        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
+    RETURN reason;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_range_error(field text, low text, high text)
@@ -7098,6 +7385,16 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN false;
 END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.shared_calendar_error(c pgsched.calendars)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT coalesce(pgsched.bad_text('name', c.name, 200), pgsched.bad_length('description', c.description, 65536),
+        pgsched.bad_owner(c.owner))
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.sheds_oldest(queue text)
  RETURNS boolean
@@ -8077,6 +8374,7 @@ CREATE INDEX audit_at ON pgsched.audit USING btree (at);
 CREATE INDEX audit_of ON pgsched.audit USING btree (what, name, id);
 CREATE INDEX backfills_open ON pgsched.backfills USING btree (id) WHERE finished_at IS NULL;
 CREATE INDEX calendar_times_calendar ON pgsched.calendar_times USING btree (calendar, from_date);
+CREATE INDEX calendars_replan ON pgsched.calendars USING btree (name) WHERE replan;
 CREATE INDEX dependencies_any ON pgsched.dependencies USING btree (run_id, state, parent_id) WHERE any_of;
 CREATE INDEX dependencies_backward ON pgsched.dependencies USING btree (run_id) WHERE parent_id > run_id AND state = 'open'::text;
 CREATE INDEX dependencies_parent ON pgsched.dependencies USING btree (parent_id);
@@ -8087,6 +8385,7 @@ CREATE INDEX item_consumers_waiting ON pgsched.item_consumers USING btree (queue
 CREATE INDEX item_queues_of_owner ON pgsched.item_queues USING btree (owner);
 CREATE INDEX items_held ON pgsched.items USING btree (queue, session, token) WHERE session IS NOT NULL;
 CREATE INDEX items_line ON pgsched.items USING btree (queue, priority, available_at, id) WHERE session IS NULL;
+CREATE INDEX jobs_calendar ON pgsched.jobs USING btree (calendar, id) WHERE calendar IS NOT NULL;
 CREATE INDEX jobs_declared ON pgsched.jobs USING btree (declared_by) WHERE declared_by IS NOT NULL;
 CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_run AND schedule IS NULL AND next_run_at IS NULL;
 CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
@@ -8135,6 +8434,17 @@ CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUT
 CREATE TRIGGER f_audit_update AFTER UPDATE OF closed_at, recovery ON pgsched.alerts FOR EACH ROW WHEN (new.closed_at IS DISTINCT FROM old.closed_at OR new.recovery IS DISTINCT FROM old.recovery) EXECUTE FUNCTION pgsched.audit_alerts();
 CREATE TRIGGER a_check_instants AFTER INSERT OR UPDATE OF from_at, to_at, anchor_at ON pgsched.backfills FOR EACH ROW WHEN (new.from_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.from_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.to_at < '1970-01-01 00:00:00+00'::timestamp with time zone OR new.to_at > '9000-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at < '1900-01-01 00:00:00+00'::timestamp with time zone OR new.anchor_at > '9000-01-01 00:00:00+00'::timestamp with time zone) EXECUTE FUNCTION pgsched.backfills_refuse_instants();
 CREATE TRIGGER f_audit AFTER INSERT ON pgsched.backfills FOR EACH ROW EXECUTE FUNCTION pgsched.audit_backfills();
+CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.calendar_times FOR EACH ROW EXECUTE FUNCTION pgsched.calendar_times_before();
+CREATE TRIGGER b_most AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
+CREATE TRIGGER b_most_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_most();
+CREATE TRIGGER c_changed_delete AFTER DELETE ON pgsched.calendar_times REFERENCING OLD TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
+CREATE TRIGGER c_changed_insert AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
+CREATE TRIGGER c_changed_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.calendar_times_changed();
+CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.calendar_times REFERENCING OLD TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
+CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
+CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
+CREATE TRIGGER a_check BEFORE INSERT OR UPDATE OF name, description, owner, created_at ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.calendars_before();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, description, owner ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('calendar');
 CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_insert();
 CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
 CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
@@ -8243,6 +8553,7 @@ COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session act
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
+COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
 COMMENT ON COLUMN pgsched.calendar_times.from_date IS 'The first day. NULL, as until_date: every day.';
 COMMENT ON COLUMN pgsched.calendar_times.until_date IS 'The last day.';
@@ -8255,6 +8566,8 @@ COMMENT ON COLUMN pgsched.calendars.name IS 'Unique. jobs.calendar names it.';
 COMMENT ON COLUMN pgsched.calendars.description IS 'For people.';
 COMMENT ON COLUMN pgsched.calendars.owner IS 'The role that made it.';
 COMMENT ON COLUMN pgsched.calendars.created_at IS 'When it was made.';
+COMMENT ON COLUMN pgsched.calendars.version IS 'Kept by pgsched: another one with each change of its times.';
+COMMENT ON COLUMN pgsched.calendars.replan IS 'Kept by pgsched: its times have changed, and the leader has not planned its jobs again yet.';
 COMMENT ON TABLE pgsched.dependencies IS 'run_id waits for parent_id. INSERT rows before the run has started; DELETE takes one back.';
 COMMENT ON COLUMN pgsched.dependencies.run_id IS 'The run that waits.';
 COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.';
@@ -8349,6 +8662,7 @@ COMMENT ON COLUMN pgsched.jobs.after_match IS 'Which runs of after_jobs a slot w
 COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself when so many of its runs in a row ended dead.';
 COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
 COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
+COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';
 COMMENT ON TABLE pgsched.kept_keys IS 'pgsched''s own: keys that outlive the run they stand for.';
 COMMENT ON TABLE pgsched.leader IS 'pgsched''s own: one row a term; the newest leads.';
 COMMENT ON COLUMN pgsched.leader.by_lock IS 'Did the session also hold the advisory lock by which candidates wait?';
@@ -8386,6 +8700,8 @@ COMMENT ON COLUMN pgsched.next_slots.after_at IS 'They are all slots of the sche
 COMMENT ON COLUMN pgsched.next_slots.offsets IS 'What the job''s zone is ahead of UTC at each slot, in seconds.';
 COMMENT ON COLUMN pgsched.next_slots.rules IS 'The release of the time zone rules by which they were computed.';
 COMMENT ON COLUMN pgsched.next_slots.refresh_at IS 'When the leader computes further ones; NULL: the schedule has none.';
+COMMENT ON COLUMN pgsched.next_slots.nominals IS 'Where the schedule has each of the slots, if a calendar has shifted it.';
+COMMENT ON COLUMN pgsched.next_slots.excluded IS 'By which excluded times the slots were shifted: pgsched.excluded_mark.';
 COMMENT ON TABLE pgsched.passed_over IS 'pgsched''s own: slots that an edit passed over, until the leader records them.';
 COMMENT ON TABLE pgsched.pauses IS 'What must not start: everything, a queue or a task. INSERT pauses, DELETE resumes.';
 COMMENT ON COLUMN pgsched.pauses.what IS 'all, queue or task (limit is the database''s own).';
@@ -8511,6 +8827,7 @@ COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cance
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
 COMMENT ON FUNCTION pgsched.check_args(text,jsonb) IS 'Whether these arguments fit the task: fits is null where that cannot be said; problem gives the reason.';
 COMMENT ON FUNCTION pgsched.declare_limits(text,boolean) IS 'Makes the limits of an app''s tasks what the newest release of each declares.';
+COMMENT ON FUNCTION pgsched.delete_calendar(text) IS 'Deletes a calendar that no job uses; returns its name, or NULL: there is none.';
 COMMENT ON FUNCTION pgsched.delete_job(text) IS 'Deletes a job: its unstarted runs are cancelled, running ones go on. Returns its id and how many run; NULL if there is none.';
 COMMENT ON FUNCTION pgsched.enqueue(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],bigint[],bigint[],text,text,text[],interval,interval,text,interval,interval,double precision,interval,timestamp with time zone,interval) IS 'Makes a run; returns its id, or that of the run which has the key already. Call it with named arguments: docs/how-to/enqueue.md.';
 COMMENT ON FUNCTION pgsched.enqueue_result(text,jsonb,text,text,integer,interval,timestamp with time zone,text,integer,interval,text,text,text,interval,text[],bigint[],bigint[],text,text,text[],interval,interval,text,interval,interval,double precision,interval,timestamp with time zone,interval) IS 'As enqueue; returns id and how: created, existing, replaced, repeated, rejected.';
@@ -8526,6 +8843,7 @@ COMMENT ON FUNCTION pgsched.job_status(text,integer) IS 'One row for each job: i
 COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
 COMMENT ON FUNCTION pgsched.preview(text,integer) IS 'The next slots of a job, at most 10: when, in the job''s zone, and what is known of each.';
 COMMENT ON FUNCTION pgsched.recent_runs(text,integer) IS 'The newest runs, at most 1,000: of a job by slot, or all that the caller may see.';
+COMMENT ON FUNCTION pgsched.remove_calendar_times(text,bigint[]) IS 'Removes times of a calendar; returns how many.';
 COMMENT ON FUNCTION pgsched.reset_mark(text) IS 'Sets the mark of a job that lies ahead of the clock to now or to its newest slot; returns the new mark.';
 COMMENT ON FUNCTION pgsched.retry(bigint) IS 'Revives a run that ended and did not succeed. Returns its state now, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.retry_now(bigint) IS 'As retry, without waiting again for the runs that it waited for.';

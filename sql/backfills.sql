@@ -22,11 +22,13 @@ WHERE id = %(id)s
 
 
 -- name: backfill_calendar
--- return the excluded dates of a job.
+-- return what a job excludes.
 -- params: job_id bigint
--- returns: (from_date, until_date, reason); both dates are excluded
+-- returns: (excluded: its own dates (from_date, until_date, reason), null without any; calendar, on_excluded), or no row
 -- locks: none
-SELECT from_date, until_date, reason FROM pgsched.job_calendars WHERE job_id = %(job_id)s ORDER BY from_date
+SELECT (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
+        FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded, j.calendar, j.on_excluded
+FROM pgsched.jobs j WHERE j.id = %(job_id)s
 
 
 -- name: backfill_cancel
@@ -47,16 +49,20 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 
 -- name: backfill_insert
 -- make runs for slots that have no row yet, with the job's current settings. The high-water mark does not change.
--- params: id bigint (of the backfill), job_id bigint, priority smallint, slots timestamptz[]
+-- params: id bigint (of the backfill), job_id bigint, priority smallint, slots timestamptz[]; parallel to them starts
+--         timestamptz[] (the slot before each) and nominals timestamptz[] (where the schedule has a shifted one, or null)
 -- returns: id of each new row
 -- locks: FOR KEY SHARE on the job: a deletion sees the new rows, or they are not made. Fails at once if another
 --        transaction deletes or renames the job; the batch is tried again
 INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
-    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
+    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key,
+    interval_start, nominal_at)
 SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
     j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-    pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)
-FROM unnest(%(slots)s::timestamptz[]) WITH ORDINALITY AS s(slot, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
+    pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
+    s.start, s.nominal
+FROM unnest(%(slots)s::timestamptz[], %(starts)s::timestamptz[], %(nominals)s::timestamptz[]) WITH ORDINALITY
+    AS s(slot, start, nominal, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
 ORDER BY s.n FOR KEY SHARE OF j NOWAIT
 ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
 RETURNING id
@@ -98,7 +104,8 @@ ORDER BY o.id <= %(after)s, o.id
 -- name: backfill_rerun
 -- run ended runs of slots again, with the job's current settings: the same rows, with further attempts. A success that
 -- is repeated leaves its attempt as evidence, as every other attempt does.
--- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]
+-- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]; starts timestamptz[]: parallel to
+--         them, the slot before each, as a run that stood for several slots is repeated for its own alone
 -- returns: id of each run that is queued again
 -- locks: those runs, and FOR KEY SHARE on the job against its deletion. Fails at once if another transaction has locked
 --        one: the leader has other duties, and the batch is tried again. A run that was revived in the meantime is left
@@ -135,7 +142,9 @@ WITH old AS MATERIALIZED (
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
         covers_reason = CASE WHEN r.covers_state IS NOT NULL THEN r.covers_reason
-            WHEN r.covers_from < r.covers_until THEN r.reason END
+            WHEN r.covers_from < r.covers_until THEN r.reason END,
+        interval_start = coalesce((SELECT s.start FROM unnest(%(ids)s::bigint[], %(starts)s::timestamptz[]) s(id, start)
+                                   WHERE s.id = r.id), r.interval_start)
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s CROSS JOIN LATERAL (
         SELECT t.*, pgsched.limited_key(j.task, t.more, coalesce(
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
@@ -200,3 +209,17 @@ FROM pgsched.backfills b CROSS JOIN LATERAL (
 ) r
 WHERE %(id)s::bigint IS NULL OR b.id = %(id)s
 ORDER BY b.id DESC LIMIT %(n)s
+
+
+-- name: backfill_shifted_rows
+-- return the rows of nominal slots of a job that a calendar shifts, or has shifted, wherever they lie.
+-- params: job_id bigint, nominals timestamptz[] (not empty), days int: how far from the nominal instants to look
+-- returns: as backfill_rows, and nominal_at
+-- locks: none
+SELECT r.id, r.scheduled_at, r.state, r.started_at, r.covers_from, r.covers_until, r.covers_state,
+    coalesce(r.nominal_at, r.scheduled_at) AS nominal_at
+FROM pgsched.runs r
+WHERE r.job_id = %(job_id)s
+    AND r.scheduled_at >= (SELECT min(n) FROM unnest(%(nominals)s::timestamptz[]) n) - make_interval(days => %(days)s)
+    AND r.scheduled_at <= (SELECT max(n) FROM unnest(%(nominals)s::timestamptz[]) n) + make_interval(days => %(days)s)
+    AND coalesce(r.nominal_at, r.scheduled_at) = ANY (%(nominals)s::timestamptz[])

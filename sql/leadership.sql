@@ -110,7 +110,7 @@ SELECT term FROM newest
 --          make claimable or to end; waiting: waiting runs that become free only by the end of another run; silent: a
 --          worker has been silent for a lease, so its claims may have expired since they were last looked for (a claim
 --          expires within two leases of its worker's last sign of life, and within one of its sign-off, because not all
---          may be settled then); passed_over: stretches to record; backfills: open backfills; limited: runs that wait
+--          may be settled then); passed_over: stretches to record; calendars: changed calendars; backfills: open backfills; limited: runs that wait
 --          only for limits; unapplied: changed limits to apply; ended: runs to count; now_s float8: the database's
 --          clock, since 1970; job_s, scheduled_s, expires_s, held_s float8: the first times that were found, null:
 --          none)
@@ -156,7 +156,7 @@ SELECT CASE WHEN coalesce(job_at, run_at, start_at) IS NOT NULL THEN
             -- a worker stops after it was last seen: so only workers that stopped lately have to be read
             AND stopped_at > to_timestamp(%(searched_s)s::float8) - greatest(interval '10 minutes', (
                 SELECT max(lease) FROM pgsched.workers WHERE stopped_at IS NULL))) AS silent,
-    EXISTS (SELECT FROM pgsched.passed_over) AS passed_over,
+    EXISTS (SELECT FROM pgsched.passed_over) AS passed_over, EXISTS (SELECT FROM pgsched.calendars WHERE replan) AS calendars,
     EXISTS (SELECT FROM pgsched.backfills WHERE finished_at IS NULL) AS backfills,
     EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NOT NULL) AS limited,
     EXISTS (SELECT FROM pgsched.queues WHERE applied_at IS NULL)

@@ -152,6 +152,8 @@ ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.hold_run(bigint) SECURITY DEFINER;
 ALTER FUNCTION pgsched.delete_job(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.include_dates(text, date, date) SECURITY DEFINER;
+ALTER FUNCTION pgsched.delete_calendar(text) SECURITY DEFINER;
+ALTER FUNCTION pgsched.remove_calendar_times(text, bigint[]) SECURITY DEFINER;
 -- It needs the token, and changes nothing.
 ALTER FUNCTION pgsched.assert_claim(bigint, uuid) SECURITY DEFINER;
 REVOKE EXECUTE ON FUNCTION pgsched.assert_claim(bigint, uuid) FROM pgsched_viewer;  -- who reads all tokens
@@ -256,6 +258,9 @@ ALTER FUNCTION pgsched.audit_jobs_gone() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_setting() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_backfills() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_calendars() SECURITY DEFINER;
+ALTER FUNCTION pgsched.calendar_times_changed() SECURITY DEFINER;
+ALTER FUNCTION pgsched.calendar_times_most() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_calendar_times() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_drains() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_tags() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_alerts() SECURITY DEFINER;
@@ -269,6 +274,8 @@ GRANT SELECT ON pgsched.identity TO pgsched_producer, pgsched_worker, pgsched_op
 GRANT SELECT ON pgsched.alembic_version, pgsched.jobs, pgsched.job_calendars, pgsched.runs, pgsched.attempts,
     pgsched.run_logs, pgsched.queues, pgsched.limits, pgsched.pauses, pgsched.buckets,
     pgsched.dependencies, pgsched.backfills, pgsched.kept_keys, pgsched.passed_over, pgsched.next_slots TO pgsched_producer;
+-- jobs of all owners share calendars
+GRANT SELECT ON pgsched.calendars, pgsched.calendar_times TO pgsched_producer, pgsched_operator, pgsched_worker;
 -- without the jobs that their code declares, which belong to other owners
 GRANT SELECT (id, name, hostname, pid, version, app, concurrency, queues, kinds, tasks, lease, started_at, seen_at, stopping_at,
         stopped_at, running, abandoned, blocked_at, blocked_by, drain_asked_at, drain_asked_by, clock_ahead_s, tz_version,
@@ -304,13 +311,19 @@ GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idemp
         has_children, keep) ON pgsched.runs TO pgsched_producer, pgsched_operator;
 GRANT INSERT (job_id, from_date, until_date, reason), UPDATE (from_date, until_date, reason)
     ON pgsched.job_calendars TO pgsched_producer, pgsched_operator;
+-- not the name: a new one would be written into the jobs of other owners
+GRANT INSERT (name, description, owner), UPDATE (description, owner) ON pgsched.calendars TO pgsched_producer, pgsched_operator;
+GRANT INSERT (calendar, from_date, until_date, weekdays, from_time, until_time, reason),
+    UPDATE (from_date, until_date, weekdays, from_time, until_time, reason)
+    ON pgsched.calendar_times TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
 -- whether the leader's duties work; without their errors, which may show values of other owners
 GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsched_producer;
 
 -- ---- operators: settings of all owners
 
-GRANT DELETE ON pgsched.jobs, pgsched.job_calendars TO pgsched_operator;
+GRANT DELETE ON pgsched.jobs, pgsched.job_calendars, pgsched.calendars, pgsched.calendar_times TO pgsched_operator;
+GRANT UPDATE (name) ON pgsched.calendars TO pgsched_operator;
 GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
 GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken back, and apps that change hands
@@ -337,7 +350,8 @@ GRANT SELECT, INSERT, UPDATE ON pgsched.alerts, pgsched.alert_deliveries TO pgsc
 -- ---- the leader
 
 GRANT INSERT, UPDATE, DELETE ON pgsched.runs, pgsched.dependencies, pgsched.leader, pgsched.buckets TO pgsched_leader;
-GRANT DELETE, UPDATE (decided_until, next_run_at, run_count, error, error_at) ON pgsched.jobs TO pgsched_leader;
+GRANT DELETE, UPDATE (decided_until, next_run_at, run_count, error, error_at, shifts) ON pgsched.jobs TO pgsched_leader;
+GRANT UPDATE (replan) ON pgsched.calendars TO pgsched_leader;
 GRANT UPDATE, DELETE ON pgsched.passed_over, pgsched.backfills, pgsched.kept_keys TO pgsched_leader;
 GRANT INSERT, DELETE ON pgsched.attempts TO pgsched_leader;
 GRANT DELETE ON pgsched.run_logs, pgsched.pauses, pgsched.refunds TO pgsched_leader;
@@ -365,7 +379,7 @@ BEGIN
         EXECUTE format('DROP POLICY %I ON pgsched.%I', policy.policyname, policy.tablename);
     END LOOP;
     FOREACH name IN ARRAY ARRAY['jobs', 'job_calendars', 'runs', 'attempts', 'run_logs', 'dependencies', 'backfills',
-                                'kept_keys', 'passed_over', 'next_slots'] LOOP
+                                'kept_keys', 'passed_over', 'next_slots', 'calendars', 'calendar_times'] LOOP
         EXECUTE format('ALTER TABLE pgsched.%I ENABLE ROW LEVEL SECURITY', name);
         -- a constant: the planner drops it, and claims cost what they did
         EXECUTE format('CREATE POLICY pgsched_all ON pgsched.%I TO pgsched_worker, pgsched_leader, pgsched_operator'
@@ -389,6 +403,17 @@ CREATE POLICY pgsched_own ON pgsched.runs TO pgsched_producer
 CREATE POLICY pgsched_own ON pgsched.job_calendars TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.jobs j WHERE j.id = job_id));
+-- everybody may read calendars, and their owners change them
+CREATE POLICY pgsched_shared ON pgsched.calendars FOR SELECT TO pgsched_producer USING (true);
+CREATE POLICY pgsched_shared ON pgsched.calendar_times FOR SELECT TO pgsched_producer USING (true);
+CREATE POLICY pgsched_own ON pgsched.calendars TO pgsched_producer
+    USING (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]))
+    WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
+CREATE POLICY pgsched_own ON pgsched.calendar_times TO pgsched_producer
+    USING (EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = calendar
+                   AND (c.owner = current_user OR c.owner = ANY ((SELECT pgsched.my_roles())::name[]))))
+    WITH CHECK (EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = calendar
+                        AND (c.owner = current_user OR c.owner = ANY ((SELECT pgsched.my_roles())::name[]))));
 CREATE POLICY pgsched_own ON pgsched.dependencies TO pgsched_producer
     USING (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id))
     WITH CHECK (EXISTS (SELECT FROM pgsched.runs r WHERE r.id = run_id)

@@ -90,20 +90,24 @@ WHERE datid = (SELECT oid FROM pg_database WHERE datname = current_database()) A
 -- keep the next slots of jobs, in place of those that were kept. A job that another transaction has locked (it is being
 -- deleted) is left out.
 -- params: parallel arrays, one element a job: job_ids bigint[], schedules text[], timezones text[], anchors
---         timestamptz[], afters timestamptz[] (as they were read), slots text[] and offsets text[] (each an array literal: the slots, and the
---         seconds that the zone is ahead of UTC at each), refresh_ats timestamptz[] (null: the schedule has no further
---         slots); rules text (release of the time zone rules)
+--         timestamptz[], afters timestamptz[], excludeds text[] (as they were read), slots text[], offsets text[] and
+--         nominals text[] (each an array literal: the slots, the seconds that the zone is ahead of UTC at each, and where
+--         the schedule has those that are shifted), refresh_ats timestamptz[] (null: the schedule has no further slots);
+--         rules text (release of the time zone rules)
 -- returns: nothing
 -- locks: FOR KEY SHARE on those jobs, skipping locked ones; their rows of next_slots
-INSERT INTO pgsched.next_slots AS k (job_id, schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at)
-SELECT j.id, s.schedule, s.timezone, s.anchor_at, s.after_at, s.slots::timestamptz[], s.offsets::integer[], %(rules)s::text, s.refresh_at
+INSERT INTO pgsched.next_slots AS k (job_id, schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at,
+    nominals, excluded)
+SELECT j.id, s.schedule, s.timezone, s.anchor_at, s.after_at, s.slots::timestamptz[], s.offsets::integer[], %(rules)s::text, s.refresh_at,
+    s.nominals::timestamptz[], s.excluded
 FROM unnest(%(job_ids)s::bigint[], %(schedules)s::text[], %(timezones)s::text[], %(anchors)s::timestamptz[], %(afters)s::timestamptz[],
-            %(slots)s::text[], %(offsets)s::text[], %(refresh_ats)s::timestamptz[])
-    AS s(job_id, schedule, timezone, anchor_at, after_at, slots, offsets, refresh_at)
+            %(slots)s::text[], %(offsets)s::text[], %(refresh_ats)s::timestamptz[], %(nominals)s::text[], %(excludeds)s::text[])
+    AS s(job_id, schedule, timezone, anchor_at, after_at, slots, offsets, refresh_at, nominals, excluded)
 CROSS JOIN LATERAL (SELECT o.id FROM pgsched.jobs o WHERE o.id = s.job_id FOR KEY SHARE SKIP LOCKED) j
-ON CONFLICT (job_id) DO UPDATE SET (schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at)
+ON CONFLICT (job_id) DO UPDATE SET (schedule, timezone, anchor_at, after_at, slots, offsets, rules, refresh_at, nominals,
+        excluded)
     = (excluded.schedule, excluded.timezone, excluded.anchor_at, excluded.after_at, excluded.slots, excluded.offsets,
-       excluded.rules, excluded.refresh_at)
+       excluded.rules, excluded.refresh_at, excluded.nominals, excluded.excluded)
 
 
 -- name: next_slots_page
@@ -118,15 +122,23 @@ SELECT id FROM pgsched.jobs WHERE id > %(after)s ORDER BY id LIMIT %(n)s
 -- return those of these jobs whose next slots are not kept, or are running out.
 -- params: job_ids bigint[] as text, rules text (release of the time zone rules that this leader computes with), ahead_s
 --         float8: slots that run out within so many seconds
--- returns: (id, schedule, timezone, anchor_at, after_at: the slots to keep lie after this)
+-- returns: (id, schedule, timezone, anchor_at, after_at: the slots to keep lie after this, calendar, on_excluded, shifts,
+--          excluded: its own dates and mark: by which excluded times its slots are shifted; both null if they are not)
 -- locks: none
 SELECT j.id, j.schedule, j.timezone, j.anchor_at,
-    greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS after_at
+    greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS after_at,
+    j.calendar, j.on_excluded, j.shifts,
+    CASE WHEN j.on_excluded <> 'skip' OR j.shifts IS NOT NULL THEN (
+        SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason))
+        FROM pgsched.job_calendars c WHERE c.job_id = j.id) END AS excluded,
+    CASE WHEN j.on_excluded <> 'skip' OR j.shifts IS NOT NULL THEN pgsched.excluded_mark(j) END AS mark
 FROM pgsched.jobs j LEFT JOIN LATERAL (SELECT * FROM pgsched.next_slots o WHERE o.job_id = j.id OFFSET 0) k ON true
 WHERE j.id = ANY (%(job_ids)s::text::bigint[]) AND NOT j.paused AND j.error IS NULL AND j.next_run_at IS NOT NULL
     AND j.schedule !~* '@after' AND j.decided_until <> '-infinity'
     AND (k.job_id IS NULL OR k.refresh_at <= clock_timestamp() + make_interval(secs => %(ahead_s)s::float8)
          OR (k.schedule, k.timezone, k.anchor_at) <> (j.schedule, j.timezone, j.anchor_at)
+         OR (k.excluded IS NOT NULL OR j.on_excluded <> 'skip' OR j.shifts IS NOT NULL)
+            AND k.excluded IS DISTINCT FROM pgsched.excluded_mark(j)
          OR k.rules <> %(rules)s::text AND j.timezone <> 'UTC')
 
 
@@ -143,15 +155,19 @@ SELECT min(id) AS id FROM pgsched.passed_over WHERE id <> ALL (%(aside)s::text::
 -- transaction.
 -- params: n int, aside bigint[] as text (stretches to leave out)
 -- returns: (job_id, schedule (null: the job runs once, and its slot is until_at), timezone, anchor_at, after_at,
---          until_at, state, reason, known: the slots in the stretch for which the job has a row), oldest first
+--          until_at, state, reason, calendar, on_excluded, shifts, excluded: the job's own dates, known: the slots in the
+--          stretch for which the job has a row), oldest first
 -- locks: those stretches, skipping locked ones
 WITH taken AS (
     DELETE FROM pgsched.passed_over WHERE id IN (
         SELECT id FROM pgsched.passed_over WHERE id <> ALL (%(aside)s::text::bigint[]) ORDER BY id LIMIT %(n)s FOR UPDATE SKIP LOCKED
     )
-    RETURNING id, job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason
+    RETURNING id, job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason, calendar, on_excluded, shifts
 )
-SELECT job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+SELECT job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason, calendar, on_excluded, shifts,
+    CASE WHEN on_excluded <> 'skip' OR shifts IS NOT NULL THEN (
+        SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason))
+        FROM pgsched.job_calendars c WHERE c.job_id = t.job_id) END AS excluded,
     ARRAY(SELECT r.scheduled_at FROM pgsched.runs r
           WHERE r.job_id = t.job_id AND r.scheduled_at > t.after_at AND r.scheduled_at <= t.until_at) AS known
 FROM taken t ORDER BY id
@@ -175,12 +191,14 @@ RETURNING j.id
 -- name: plans_look
 -- return jobs with their planned next slots, for a new leader to compare with its own rules of time zones.
 -- params: after bigint (id), n int
--- returns: (id, schedule, timezone, mark, next_run_at) in the order of id; `mark`: its slots lie after this; schedule
---          is null if no time zone matters for the next slot, or if it is due and will be planned anyway
+-- returns: (id, schedule, timezone, mark, next_run_at, shifted) in the order of id; `mark`: its slots lie after this;
+--          schedule is null if no time zone matters for the next slot, or if it is due and will be planned anyway;
+--          `shifted`: a calendar may shift the next slot
 -- locks: none
 SELECT j.id, CASE WHEN j.next_run_at > clock_timestamp() AND j.timezone <> 'UTC' AND j.decided_until <> '-infinity'
                        AND j.schedule !~* '@(every|after)' THEN j.schedule END AS schedule,
-    j.timezone, greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS mark, j.next_run_at
+    j.timezone, greatest(nullif(j.decided_until, '-infinity'), j.starts_at - interval '1 microsecond') AS mark, j.next_run_at,
+    j.next_run_at > clock_timestamp() AND (j.on_excluded <> 'skip' OR j.shifts IS NOT NULL) AS shifted
 FROM pgsched.jobs j WHERE j.id > %(after)s
 ORDER BY j.id LIMIT %(n)s
 
@@ -198,15 +216,18 @@ WHERE job_id = %(job_id)s AND scheduled_at >= %(start)s AND state = 'succeeded'
 -- move each decided job's high-water mark and next slot; keep or clear its error.
 -- params: parallel arrays, one element for an outcome that many jobs may share: job_ids text[] (each an array literal),
 --         decided_untils timestamptz[], next_run_ats timestamptz[] (null: no slot is left), run_counts int[] (new rows
---         that are runs), errors text[] (null: none); an array that is too short continues with nulls
+--         that are runs), errors text[] (null: none), shifts text[] (which nominal slots are decided, as JSON; null:
+--         unchanged, empty: no calendar shifts slots any more); an array that is too short continues with nulls
 -- returns: nothing; sets pgsched.ticks for the transaction, by which the trigger b_plan_again recognizes the leader
 -- locks: the rows that tick_due locked
 UPDATE pgsched.jobs j SET
     decided_until = coalesce(greatest(j.decided_until, s.decided_until), j.decided_until),
     next_run_at = s.next_run_at, run_count = j.run_count + coalesce(s.run_count, 0), error = s.error,
-    error_at = CASE WHEN s.error = j.error THEN j.error_at WHEN s.error IS NOT NULL THEN clock_timestamp() END
+    error_at = CASE WHEN s.error = j.error THEN j.error_at WHEN s.error IS NOT NULL THEN clock_timestamp() END,
+    shifts = CASE WHEN s.shifts IS NULL THEN j.shifts ELSE nullif(s.shifts, '')::jsonb END
 FROM unnest(%(job_ids)s::text[], %(decided_untils)s::timestamptz[], %(next_run_ats)s::timestamptz[],
-            %(run_counts)s::int[], %(errors)s::text[]) AS s(job_ids, decided_until, next_run_at, run_count, error)
+            %(run_counts)s::int[], %(errors)s::text[], %(shifts)s::text[])
+    AS s(job_ids, decided_until, next_run_at, run_count, error, shifts)
 CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
 CROSS JOIN (SELECT set_config('pgsched.ticks', 'on', true) AS ticks) t
 WHERE j.id = i.id AND t.ticks = 'on'
@@ -248,7 +269,7 @@ SELECT EXISTS (
 -- returns: (id, now, mark, anchor, dated, shape). `now`: the time at which the whole batch is decided, which lies ahead
 --          of the clock if nothing is due earlier; `mark`: its slots lie after this, the high-water mark or the time
 --          just before its start (null: a job that runs once and was not decided yet); `anchor`: where it began, if its
---          slots count from there; `dated`: it has excluded dates. Jobs of one `shape` have the same schedule and
+--          slots count from there; `dated`: it has excluded dates of its own, or a calendar shifts its slots. Jobs of one `shape` have the same schedule and
 --          policies: tick_terms is needed for one of them only
 -- locks: FOR NO KEY UPDATE on those jobs, skipping locked ones: an edit or a delete in progress is decided in the next
 --        tick
@@ -263,10 +284,10 @@ SELECT j.id, (SELECT now FROM clock) AS now,
     CASE WHEN j.decided_until <> '-infinity' THEN greatest(j.decided_until, j.starts_at - interval '1 microsecond')
          WHEN j.schedule IS NOT NULL THEN j.anchor_at END AS mark,
     CASE WHEN j.schedule ~* '@(every|after)' THEN j.anchor_at END AS anchor,
-    EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS dated,
+    j.on_excluded <> 'skip' OR j.shifts IS NOT NULL OR EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS dated,
     ROW(j.schedule, j.timezone, j.run_at, j.ends_at, j.max_runs, CASE WHEN j.max_runs IS NOT NULL THEN j.run_count END,
         j.jitter, j.overlap, j.max_buffer, j.retry_within, j.misfire_after, j.catch_up, j.max_catch_up,
-        j.catch_up_window, j.start_deadline)::text AS shape
+        j.catch_up_window, j.start_deadline, j.calendar)::text AS shape
 FROM pgsched.jobs j
 -- a sub-select and no join: only so is it where the scan of the index ends, and what is not due is not read
 WHERE NOT j.paused AND j.next_run_at <= (SELECT now FROM clock)
@@ -324,7 +345,8 @@ FROM unnest(%(job_ids)s::bigint[]) AS s(job_id)
 -- params: parallel arrays, one element for a slot that many jobs may share: job_ids text[] (each an array literal),
 --         slots timestamptz[], states text[], available_ats timestamptz[] (null: at its slot), expires_ats
 --         timestamptz[], reasons text[], covers_froms timestamptz[], covers_untils timestamptz[], covers_counts
---         bigint[], held_untils timestamptz[] (an array that is too short continues with nulls)
+--         bigint[], held_untils timestamptz[], interval_starts timestamptz[] (the slot before), nominal_ats timestamptz[]
+--         (where the schedule has a slot that a calendar has shifted) (an array that is too short continues with nulls)
 -- returns: (made bigint: how many rows are new). If one slot already has a row, all are refused
 -- The constraint on (job_id, scheduled_at) refuses them. With ON CONFLICT, each slot would be looked up and each row
 -- inserted speculatively, a tenth of the cost (docs/adr/0009). `guard` has ON CONFLICT and inserts nothing. So the
@@ -341,7 +363,7 @@ WITH guard AS (
 ), made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
         covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
-        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked)
+        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked, interval_start, nominal_at)
     SELECT j.id, s.slot,
         -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
@@ -365,13 +387,15 @@ WITH guard AS (
                 AND coalesce(octet_length(array_to_json(j.tags)::text), 0) <= 65536  -- run_size_error
                 AND s.slot >= '1970-01-01 00:00Z' AND coalesce(s.expires_at, s.slot) <= '9000-01-01 00:00Z'
             THEN pgsched.is_plain(j.task, j.args, coalesce(j.queue, h.queue), coalesce(j.priority, h.priority),
-                coalesce(j.max_attempts, h.max_attempts), j.timeout) END
+                coalesce(j.max_attempts, h.max_attempts), j.timeout) END,
+        s.interval_start, s.nominal_at
     FROM (SELECT u.*, coalesce(u.available_at, u.slot) AS starts
           FROM unnest(%(job_ids)s::text[], %(slots)s::timestamptz[], %(states)s::text[], %(available_ats)s::timestamptz[],
                 %(expires_ats)s::timestamptz[], %(reasons)s::text[], %(covers_froms)s::timestamptz[],
-                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[], %(held_untils)s::timestamptz[])
+                %(covers_untils)s::timestamptz[], %(covers_counts)s::bigint[], %(held_untils)s::timestamptz[],
+                %(interval_starts)s::timestamptz[], %(nominal_ats)s::timestamptz[])
               AS u(job_ids, slot, state, available_at, expires_at, reason, covers_from, covers_until, covers_count,
-                   held_until)) s
+                   held_until, interval_start, nominal_at)) s
     CROSS JOIN LATERAL unnest(s.job_ids::bigint[]) AS i(id)
     JOIN pgsched.jobs j ON j.id = i.id
     -- the product's; not where the task may say otherwise: there the trigger decides, and no row is checked here
@@ -468,20 +492,22 @@ SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) 
 -- returns: one row per job; `excluded`: the rows of its calendar (from_date, until_date, reason) that may still matter
 --          in any time zone. Dates more than a year ahead are left out until they are due, because each tick would
 --          otherwise read all dates until the end of time. A range is left out too if ranges that begin earlier have
---          all its dates
+--          all its dates. Of a job whose slots are shifted all are returned: a slot may lie before its nominal instant
 -- locks: none
 SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
     j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
-    j.retry_within,
+    j.retry_within, j.calendar, j.on_excluded, j.shifts,
     -- asked first, for next to no job has any
     CASE WHEN (SELECT true FROM pgsched.job_calendars d WHERE d.job_id = j.id LIMIT 1) THEN (
         SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM (
             SELECT d.*, max(d.until_date) OVER (
                 ORDER BY d.from_date ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS so_far
             FROM pgsched.job_calendars d
-            WHERE d.job_id = j.id AND d.until_date >= (j.decided_until - interval '2 days')::date
-              AND d.from_date <= (clock_timestamp() + interval '1 year')::date) c
-        WHERE coalesce(c.so_far < c.until_date AND c.so_far <= (clock_timestamp() + interval '1 year')::date, true)
+            WHERE d.job_id = j.id AND (j.on_excluded <> 'skip' OR j.shifts IS NOT NULL
+                OR d.until_date >= (j.decided_until - interval '2 days')::date
+                AND d.from_date <= (clock_timestamp() + interval '1 year')::date)) c
+        WHERE coalesce(c.so_far < c.until_date AND (c.so_far <= (clock_timestamp() + interval '1 year')::date
+                                                    OR j.on_excluded <> 'skip' OR j.shifts IS NOT NULL), true)
     ) END AS excluded
 FROM pgsched.jobs j
 WHERE j.id = ANY(%(job_ids)s::bigint[])

@@ -22,8 +22,8 @@ FROM (
 -- ones. Each has its newest slot.
 -- params: n int, find text (a part of the name, ignoring case; null: all)
 -- returns: (id, name, schedule, timezone, anchor_at, ends_at, queue, state: error, active, paused or done, error,
---          next_run_at, run_id, run_state, late_s: from slot to start, of first attempts, took_s, excluded: as in
---          slots_next, now)
+--          next_run_at, run_id, run_state, late_s: from slot to start, of first attempts, took_s, excluded, calendar,
+--          on_excluded, shifts: as in slots_next, run_at, now)
 -- locks: none
 WITH found AS (
     (SELECT id, 1 AS place FROM pgsched.jobs
@@ -49,7 +49,8 @@ SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.ends_at, pgsched.que
          THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s,
     CASE WHEN r.finished_at IS NOT NULL THEN extract(epoch FROM r.finished_at - r.started_at)::float8 END AS took_s,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
-     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded, clock_timestamp() AS now
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded, j.calendar, j.on_excluded, j.shifts, j.run_at,
+    clock_timestamp() AS now
 FROM found JOIN pgsched.jobs j ON j.id = found.id LEFT JOIN LATERAL (
     SELECT id, state, origin, attempt, scheduled_at, started_at, finished_at FROM pgsched.runs
     WHERE job_id = j.id ORDER BY scheduled_at DESC LIMIT 1

@@ -1,11 +1,14 @@
 -- Columns of jobs and runs for those who arrive from elsewhere, and calendars that jobs share.
 
 -- Times at which jobs do not run. A job names one calendar (jobs.calendar); its own dates are in pgsched.job_calendars.
+-- version: another one with each change of its times. replan: the leader is to plan the jobs again whose slots it shifts.
 CREATE TABLE pgsched.calendars (
     name        text PRIMARY KEY,
     description text,
     owner       name NOT NULL DEFAULT current_user,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    version     uuid NOT NULL DEFAULT gen_random_uuid(),
+    replan      boolean NOT NULL DEFAULT false,
     CONSTRAINT calendars_name CHECK (length(name) BETWEEN 1 AND 200),
     CONSTRAINT calendars_description CHECK (length(description) <= 65536)
 );
@@ -30,6 +33,7 @@ CREATE TABLE pgsched.calendar_times (
     CONSTRAINT calendar_times_reason CHECK (length(reason) <= 10000)
 );
 CREATE INDEX calendar_times_calendar ON pgsched.calendar_times (calendar, from_date);
+CREATE INDEX calendars_replan ON pgsched.calendars (name) WHERE replan;
 
 ALTER TABLE pgsched.jobs
     ADD COLUMN mode text NOT NULL DEFAULT 'run',
@@ -38,7 +42,21 @@ ALTER TABLE pgsched.jobs
     ADD COLUMN after_match text NOT NULL DEFAULT 'same',
     ADD COLUMN pause_after_failures integer,
     ADD COLUMN finish_by interval,
-    ADD COLUMN ping_url text;
+    ADD COLUMN ping_url text,
+    ADD COLUMN shifts jsonb;
+CREATE INDEX jobs_calendar ON pgsched.jobs (calendar, id) WHERE calendar IS NOT NULL;
+
+-- What a calendar makes of the slots of a stretch, as the job had it when they were passed over.
+ALTER TABLE pgsched.passed_over
+    ADD COLUMN calendar text,
+    ADD COLUMN on_excluded text NOT NULL DEFAULT 'skip',
+    ADD COLUMN shifts jsonb;
+
+-- nominals: where the schedule has each slot that a calendar has shifted; null: there. excluded: by which times they were
+-- shifted (pgsched.excluded_mark); null: by none.
+ALTER TABLE pgsched.next_slots
+    ADD COLUMN nominals timestamptz[] NOT NULL DEFAULT '{}',
+    ADD COLUMN excluded text;
 
 -- Where the interval of a slot begins: at the slot before it. nominal_at: where the schedule has the slot, if a calendar has
 -- shifted it.

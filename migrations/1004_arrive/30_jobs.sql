@@ -63,6 +63,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.concurrency_limit IS NOT NULL THEN
             pgsched.out_of_range('concurrency_limit', j.concurrency_limit, 0, 1000000) END,
         pgsched.not_one_of('mode', j.mode, ARRAY['run', 'shadow']),
+        CASE WHEN j.calendar IS NOT NULL AND NOT EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = j.calendar) THEN
+            format('calendar: there is no calendar named "%s"%s', left(j.calendar, 200), pgsched.did_you_mean(left(j.calendar, 200),
+                ARRAY(SELECT c.name FROM pgsched.calendars c ORDER BY c.name LIMIT 1000))) END,
         pgsched.not_one_of('on_excluded', j.on_excluded, ARRAY['skip', 'next_business_day', 'previous']),
         pgsched.not_one_of('after_match', j.after_match, ARRAY['same', 'latest', 'since_last']),
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
@@ -87,4 +90,126 @@ BEGIN
         PERFORM pgsched.raise_bad_value(problem, 'jobs');
     END IF;
     RETURN NEW;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_insert() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    problem text := coalesce(pgsched.job_error(NEW), pgsched.bad_owner(NEW.owner));
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+    END IF;
+    NEW.created_at := moment;
+    NEW.updated_at := moment;
+    NEW.anchor_at := coalesce(NEW.starts_at, moment);
+    NEW.run_count := 0;
+    NEW.error := NULL;
+    NEW.error_at := NULL;
+    NEW.shifts := NULL;
+    IF NEW.schedule IS NULL THEN
+        NEW.run_at := coalesce(NEW.run_at, moment);
+        NEW.decided_until := '-infinity';
+        -- where a calendar shifts it to, the leader finds out
+        NEW.next_run_at := CASE WHEN NEW.on_excluded = 'skip' THEN NEW.run_at ELSE least(NEW.run_at, moment) END;
+    ELSE
+        NEW.decided_until := moment;  -- only slots after this instant exist
+        NEW.next_run_at := moment;  -- due at once: the leader plans it
+    END IF;
+    IF NEW.paused THEN
+        NEW.paused_at := moment;
+        NEW.paused_by := coalesce(NEW.paused_by, session_user);
+    ELSE
+        NEW.paused_at := NULL;
+        NEW.paused_by := NULL;
+        NEW.paused_reason := NULL;
+        NEW.resume_from := 'now';
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- The slots of a job with a schedule after an edit. `resumed`: from what the edit resumes it, null where it does not.
+CREATE OR REPLACE FUNCTION pgsched.edit_schedule(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    limits_moved boolean := (j.ends_at, j.max_runs) IS DISTINCT FROM (was.ends_at, was.max_runs);
+BEGIN
+    IF (j.schedule, j.timezone, j.run_at, j.starts_at)
+       IS DISTINCT FROM (was.schedule, was.timezone, was.run_at, was.starts_at) THEN
+        PERFORM pgsched.pass_over(was, moment, true);
+        j.anchor_at := coalesce(j.starts_at, moment);
+        j.decided_until := greatest(was.decided_until, moment);
+        IF j.decided_until > moment THEN
+            PERFORM pgsched.pass_over_ahead(j, moment);
+        END IF;
+        j.error := NULL;
+        j.error_at := NULL;
+        j.next_run_at := moment;
+    ELSIF was.next_run_at IS NULL AND was.error IS NULL THEN  -- it had ended
+        IF limits_moved AND pgsched.pass_over_end(was, j, moment) THEN
+            j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+            j.next_run_at := moment;
+        END IF;
+    ELSIF resumed = 'now' THEN
+        was.ends_at := j.ends_at;
+        PERFORM pgsched.pass_over(was, moment, false);
+        -- never beyond the end: what comes behind it is passed over by the edit that puts the end off
+        j.decided_until := greatest(was.decided_until, least(moment, j.ends_at));
+        j.next_run_at := moment;
+    ELSIF resumed = 'pause' THEN
+        j.next_run_at := coalesce(was.next_run_at, moment);  -- the mark stays: catch_up decides what came since
+    ELSIF limits_moved THEN
+        j.next_run_at := moment;  -- the leader plans it again
+    END IF;
+    IF (j.calendar, j.on_excluded) IS DISTINCT FROM (was.calendar, was.on_excluded) THEN
+        -- which nominal slots are decided depends on the calendar that held until now: without one, those up to the mark
+        IF was.shifts IS NULL AND was.on_excluded = 'skip' AND j.on_excluded <> 'skip' THEN
+            j.shifts := jsonb_build_object('at', to_jsonb(was.decided_until));
+        END IF;
+        IF j.next_run_at IS NOT NULL THEN
+            j.next_run_at := moment;
+        END IF;
+    END IF;
+    IF (j.shifts ->> 'at')::timestamptz > j.decided_until THEN
+        j.shifts := NULL;  -- the job had yet to start then
+    END IF;
+    RETURN j;
+END $$;
+
+-- The slot of a job that runs once after an edit: what is passed over is decided, neither the old slots nor one among them
+-- may come again.
+CREATE OR REPLACE FUNCTION pgsched.edit_once(was pgsched.jobs, j pgsched.jobs, moment timestamptz, resumed text)
+RETURNS pgsched.jobs LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- its slot is run_at, whatever its time zone
+    retimed boolean := was.schedule IS NOT NULL OR j.run_at IS DISTINCT FROM was.run_at;
+    replanned boolean := retimed OR (j.timezone, j.starts_at, j.calendar, j.on_excluded)
+        IS DISTINCT FROM (was.timezone, was.starts_at, was.calendar, was.on_excluded);
+BEGIN
+    IF retimed OR resumed = 'now' THEN
+        IF NOT retimed THEN
+            was.ends_at := j.ends_at;
+        END IF;
+        PERFORM pgsched.pass_over(was, moment, retimed);
+        j.decided_until := greatest(was.decided_until, CASE
+            WHEN was.schedule IS NOT NULL THEN moment - interval '1 microsecond'
+            WHEN was.run_at <= moment THEN was.run_at END);
+    END IF;
+    IF retimed THEN
+        j.run_at := coalesce(j.run_at, moment);
+        IF j.run_at <= j.decided_until THEN
+            PERFORM pgsched.raise_bad_value(format(
+                'run_at: %s is not later than %s, which is already decided', j.run_at, j.decided_until), 'jobs');
+        END IF;
+    END IF;
+    IF replanned THEN
+        j.error := NULL;
+        j.error_at := NULL;
+    END IF;
+    IF replanned OR resumed IS NOT NULL THEN
+        j.next_run_at := CASE WHEN j.run_at > j.decided_until THEN
+            CASE WHEN j.on_excluded = 'skip' THEN j.run_at ELSE least(j.run_at, moment) END END;
+    END IF;
+    RETURN j;
 END $$;

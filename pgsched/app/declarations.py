@@ -200,6 +200,8 @@ class JobKeywords(TypedDict, total=False):
     catch_up: Literal["latest", "skip", "earliest", "all"] | None
     max_catch_up: int | None
     catch_up_window: Duration | None
+    calendar: str | None
+    on_excluded: Literal["skip", "next_business_day", "previous"] | None
     start_deadline: Duration | None
     max_attempts: int | None
     timeout: Duration | None
@@ -236,6 +238,8 @@ POLICIES: dict[str, Check] = {
     "catch_up": one_of(*policies.CATCH_UP),
     "max_catch_up": integer(1, 10_000),
     "catch_up_window": duration(0),
+    "calendar": text(200),
+    "on_excluded": one_of(*policies.ON_EXCLUDED),
     "start_deadline": duration(1),
     "max_attempts": integer(1, 1000),
     "timeout": duration(0.001),

@@ -238,7 +238,7 @@ class JobHandle:
 
 def next_slots(conn: Conn, name: str, n: int) -> list[PreviewSlot]:
     """Return the next slots of a job."""
-    return list(preview_job(jobs.show_job(conn, name), n).fires)
+    return list(preview_job(jobs.show_planned_job(conn, name), n).fires)
 
 
 def trigger_job(app: AppBase, conn: Conn, name: str, args: Any, overlap: str) -> int:

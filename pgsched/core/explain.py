@@ -114,7 +114,8 @@ def by_row(facts: SlotFacts) -> Answer:
     assert run is not None
     if run["scheduled_at"] == facts.slot:
         found = answer_from_row(run, facts.around)
-        return Answer(found.answer, f"run {run['id']}: {found.text}{describe_origin(facts, run, found.answer)}",
+        origin = describe_origin(facts, run, found.answer) + describe_shift(run)
+        return Answer(found.answer, f"run {run['id']}: {found.text}{origin}",
                       found.details | details(run, gaps_before(facts, run)))  # fmt: skip
     revived = run["covers_state"] is not None
     row = (
@@ -156,6 +157,12 @@ def describe_origin(facts: SlotFacts, run: Row, answer: str) -> str:
     by = run["created_at"] - facts.slot
     late = "" if by <= LATE or answer in NOT_LATE else f". It was decided {format_timedelta(by)} late"
     return late + describe_absences(gaps_before(facts, run), facts.slot) if late else ""
+
+
+def describe_shift(run: Row) -> str:
+    """Describe from where a calendar has moved the slot of a run; an empty text where none has."""
+    nominal = run.get("nominal_at")
+    return "" if nominal is None else f". A calendar moved it there from {format_instant(nominal)}"
 
 
 def details(run: Row, gaps: Sequence[tuple[datetime, datetime]]) -> dict[str, Any]:

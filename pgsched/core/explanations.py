@@ -21,7 +21,7 @@ Seconds = timedelta | float
 REASONS = (
     ("paused since", "paused"),
     ("overlap:", "overlap"),
-    ("excluded date", "excluded"),
+    ("excluded ", "excluded"),
     ("the schedule was edited", "edited"),
     ("run_at was edited", "edited"),
     ("the job was in error", "job_in_error"),

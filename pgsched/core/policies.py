@@ -22,6 +22,8 @@ from pgsched.errors import InputError
 OVERLAP = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 # Which late slots run.
 CATCH_UP = ("latest", "skip", "earliest", "all")
+# What happens to a slot at an excluded time.
+ON_EXCLUDED = ("skip", "next_business_day", "previous")
 # How the wait between attempts grows.
 BACKOFF = ("exponential", "linear", "fixed")
 # What happens to a run when a run that it waits for does not succeed.

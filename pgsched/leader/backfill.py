@@ -18,9 +18,11 @@ from typing import Any
 from pgsched import log
 from pgsched.core.model import Row
 from pgsched.core.planning.backfill import Choice, Late, batch, count_on, first_startable
-from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
+from pgsched.core.schedule.base import Schedule
+from pgsched.core.schedule.shifted import Shifted
 from pgsched.db.connection.connect import Connection
-from pgsched.db.queries.jobs.backfills import decide_slots, excluded_dates
+from pgsched.db.queries.jobs.backfills import decide_slots, excluded_by_job
 from pgsched.db.queries.leader import backfills
 from pgsched.errors import InputError, PgschedError
 from pgsched.leader.isolation.duty_guard import ends_session, is_conflict
@@ -109,7 +111,8 @@ def run_batch(conn: Connection[Any], wanted: Row, turn: BackfillCursor, late: La
     if not wanted["job_exists"]:
         return close_backfill(conn, wanted, f"job {wanted['job']} was deleted")
     try:
-        schedule = parse(wanted["schedule"], wanted["timezone"], wanted["anchor_at"])
+        job = wanted | excluded_by_job(conn, wanted["job_id"]) | {"run_at": None}
+        schedule = whole_schedule(job)
         if wanted["slots"] is None and not count_slots(conn, wanted, schedule, turn, late):
             return True
         found = batch(schedule, wanted, SLOTS, late)
@@ -121,9 +124,9 @@ def run_batch(conn: Connection[Any], wanted: Row, turn: BackfillCursor, late: La
         save_position(conn, wanted, cursor_at=found.cursor)
         return True
     room = wanted["max_active"] - wanted["active"]
-    dates = excluded_dates(conn, wanted["job_id"], wanted["timezone"])
-    chosen = first_startable(decide_slots(conn, wanted["job_id"], wanted["mode"], found.slots, dates), room)
-    started = start_runs(conn, wanted, chosen)
+    decided = decide_slots(conn, wanted["job_id"], wanted["mode"], found.slots, job_calendar(job), schedule)
+    chosen = first_startable(decided, room)
+    started = start_runs(conn, wanted, chosen, schedule)
     save_position(conn, wanted, cursor_at=chosen[-1].slot, considered=len(chosen), started=started)
     return bool(started < room)
 
@@ -144,11 +147,21 @@ def count_slots(conn: Connection[Any], wanted: Row, schedule: Schedule, turn: Ba
     return True
 
 
-def start_runs(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice]) -> int:
+def start_runs(conn: Connection[Any], wanted: Row, chosen: Sequence[Choice], schedule: Schedule) -> int:
     """Create or revive the runs of the chosen slots; return how many."""
+    starts = interval_starts(schedule, [choice.slot for choice in chosen], reverse=wanted["reverse"])
     new = [choice.slot for choice in chosen if choice.action == "run"]
-    again = [choice.run_id for choice in chosen if choice.action == "again"]
-    return backfills.insert_runs(conn, wanted, new) + backfills.rerun(conn, wanted, again)
+    again = {choice.run_id: starts[choice.slot] for choice in chosen if choice.action == "again"}
+    nominals = [schedule.nominal_of(slot) if isinstance(schedule, Shifted) else None for slot in new]
+    inserted = backfills.insert_runs(conn, wanted, new, [starts[slot] for slot in new], nominals)
+    return inserted + backfills.rerun(conn, wanted, list(again), list(again.values()))
+
+
+def interval_starts(schedule: Schedule, slots: Sequence[datetime], *, reverse: bool) -> dict[datetime, datetime | None]:
+    """Return the slot before each of these slots, which follow each other."""
+    rising = slots[::-1] if reverse else slots
+    first = {rising[0]: schedule.before(rising[0])} if rising else {}
+    return first | dict(zip(rising[1:], rising[:-1], strict=True))
 
 
 def close_backfill(conn: Connection[Any], wanted: Row, error: str | None) -> bool:

@@ -17,6 +17,7 @@ from pgsched.db.connection.connect import DatabaseError
 from pgsched.db.queries.leader import expired_leases, leadership
 from pgsched.leader.admission import AdmissionState
 from pgsched.leader.alerting.incidents import IncidentWatch
+from pgsched.leader.duties.calendars import CalendarsDuty
 from pgsched.leader.duties.claims import ClaimsDuty
 from pgsched.leader.duties.housekeeping import (
     AlertsDuty,
@@ -28,7 +29,13 @@ from pgsched.leader.duties.housekeeping import (
 )
 from pgsched.leader.duties.next_slots import NextSlotsDuty
 from pgsched.leader.duties.sessions import NamesDuty, SessionsDuty
-from pgsched.leader.duties.slots import BackfillsDuty, LookBelowDuty, PassedOverDuty, ReplanningDuty, TickDuty
+from pgsched.leader.duties.slots import (
+    BackfillsDuty,
+    LookBelowDuty,
+    PassedOverDuty,
+    ReplanningDuty,
+    TickDuty,
+)
 from pgsched.leader.duties.waiting import AdmissionDuty, ChangedLimitsDuty, CirclesDuty, DependenciesDuty, LimitsDuty
 from pgsched.leader.duty import Duty, Round
 from pgsched.leader.isolation import pieces
@@ -80,6 +87,7 @@ class LeaderLoop:
             ChangedLimitsDuty(term, admission_state),
             LimitsDuty(term, admission_state),
             ReplanningDuty(term),
+            CalendarsDuty(term),
             self.tick,
             self.claims,
             CirclesDuty(term),

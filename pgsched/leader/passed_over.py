@@ -13,11 +13,14 @@ from datetime import datetime
 from typing import Any
 
 from pgsched import log
+from pgsched.core.planning.catchup import Decision
 from pgsched.core.planning.intervals import uncovered_parts
+from pgsched.core.planning.job_schedule import job_schedule
 from pgsched.core.planning.plan import SlotRow
-from pgsched.core.schedule.cron import parse
+from pgsched.core.planning.slot_intervals import interval_of
 from pgsched.db.connection.connect import Connection, DatabaseError
 from pgsched.db.connection.failures import first_line
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.queries.leader import backfills, ticks
 from pgsched.errors import PgschedError
 from pgsched.leader.isolation.bisecting import write_bisecting
@@ -31,7 +34,7 @@ def record_stretches(conn: Connection[Any], n: int = BATCH, set_aside_ids: Seque
 
     Stretches in `set_aside_ids` stay.
     """
-    stretches = backfills.take_passed_over(conn, n, set_aside_ids)
+    stretches = add_times_of_calendars(conn, backfills.take_passed_over(conn, n, set_aside_ids))
     slots: list[tuple[tuple[int], SlotRow]] = []
     slots_of_job: dict[int, set[datetime]] = {}  # two stretches of a job may share a slot
     for stretch in stretches:
@@ -66,12 +69,16 @@ def build_rows(stretch: dict[str, Any], known: Collection[datetime]) -> list[Slo
     if stretch["schedule"] is None:  # a job that runs once
         return [] if end in known else [SlotRow(end, state, end, reason=reason)]
     try:
-        schedule = parse(stretch["schedule"], stretch["timezone"], stretch["anchor_at"])
+        schedule = job_schedule(stretch)
         found = list(uncovered_parts(schedule, stretch["after_at"], end, [(slot, slot) for slot in known]))
     except PgschedError as error:  # a schedule that cannot be read never had a slot
         logger.warning("passed over", job=stretch["job_id"], error=str(error))
         return []
-    return [
-        SlotRow(newest, state, newest, reason=reason, covers_from=first, covers_until=newest, covers_count=count)
-        for first, newest, count in found
-    ]
+    rows = []
+    for first, newest, count in found:
+        one = interval_of(schedule, Decision(newest, state, reason, first, newest, count))
+        rows.append(
+            SlotRow(newest, state, newest, reason=reason, covers_from=first, covers_until=newest, covers_count=count,
+                    interval_start=one.interval_start, nominal_at=one.nominal_at)
+        )  # fmt: skip
+    return rows

@@ -62,8 +62,9 @@ def find_moved_jobs(rows: Sequence[ticks.Planned]) -> tuple[list[tuple[int, date
     """Return the jobs whose next slot differs by the rules of this process, and how many were checked in time."""
     found: list[tuple[int, datetime]] = []
     until = time.monotonic() + LONGEST_S
-    for looked, (job_id, schedule, timezone, mark, next_at) in enumerate(rows, 1):
-        if schedule is not None and has_moved(schedule, timezone, mark, next_at):
+    for looked, (job_id, schedule, timezone, mark, next_at, shifted) in enumerate(rows, 1):
+        # a slot that a calendar may shift is not computed here: the job is planned again
+        if shifted or (schedule is not None and has_moved(schedule, timezone, mark, next_at)):
             found.append((job_id, next_at))
         if time.monotonic() > until:
             return found, looked

@@ -21,6 +21,7 @@ from pgsched.core.planning.intervals import CoveredSlots
 from pgsched.core.planning.plan import Advance, Decided
 from pgsched.core.planning.shared_plan import Shape
 from pgsched.db.connection.connect import Connection, DatabaseError
+from pgsched.db.queries.jobs.shared_calendars import CalendarCache
 from pgsched.db.queries.leader import ticks
 from pgsched.errors import PgschedError
 from pgsched.leader.batch_writer import Part, WriteResult, write_accepted, write_batch
@@ -30,7 +31,8 @@ logger = log.get("leader")
 MOST_SLOTS = 20_000
 LONGEST_S = 2.0
 READ_S = 1.0  # part of LONGEST_S for new schedules: reading one that never fires takes some milliseconds
-# Key of a shape, whose jobs are decided alike. A job with excluded dates has a shape of its own.
+# Key of a shape, whose jobs are decided alike. A job with excluded dates has a shape of its own, and so has one whose
+# slots a calendar shifts.
 Key = tuple[str, int | None]
 
 
@@ -64,22 +66,26 @@ def tick(
     lead_s: float = 0.0,
     set_aside_ids: Sequence[int] = (),
     since_s: float = -math.inf,
+    *,
+    calendars: CalendarCache | None = None,
 ) -> TickResult:
     """Decide one batch of due jobs in the caller's transaction; if none is due, prepare those due within `lead_s`.
 
     Skips the jobs in `set_aside_ids`, and jobs that were due before `since_s` (seconds since 1970).
+    `calendars`: what is known of shared calendars.
     """
+    calendars = calendars or CalendarCache()
     try:
         # the locks belong into the savepoint, too: locking a row outside and updating it inside would cost a multixact
         with conn.transaction():
-            work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
+            work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s, calendars)
             parts = work.decide()
             return work.summary(parts, write_batch(conn, parts, work.terminates))
     except DatabaseError as error:
         # a row may be refused, or a slot has its row already: a backfill's, or that of a mark that was lost
         if not ticks.is_fault_of_row(error):
             raise
-    work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s)
+    work = TickBatch(conn, batch, lead_s, set_aside_ids, since_s, calendars)
     parts = work.decide_again(conn, work.decide())
     return work.summary(parts, write_accepted(conn, parts, work.terminates))
 
@@ -91,12 +97,18 @@ class TickBatch:
     """
 
     def __init__(
-        self, conn: Connection[Any], batch: int, lead_s: float, set_aside_ids: Sequence[int], since_s: float = -math.inf
+        self,
+        conn: Connection[Any],
+        batch: int,
+        lead_s: float,
+        set_aside_ids: Sequence[int],
+        since_s: float,
+        calendars: CalendarCache,
     ) -> None:
         due = ticks.due_jobs(conn, batch, lead_s, set_aside_ids, since_s)
         # the oldest marks first: a plan also holds for a later mark before the same slot
         due.sort(key=lambda job: job[2] or job[1])
-        self.shapes = read_shapes(conn, due)
+        self.shapes = read_shapes(conn, due, calendars)
         self.jobs = [job for job in due if job[0] in self.shapes]
         self.unfinished = read_unfinished(conn, self.jobs, self.shapes)
         self.terminates: set[int] = set()
@@ -184,12 +196,15 @@ def shape_key(job: ticks.Due) -> Key:
     return job[5], job[0] if job[4] else None
 
 
-def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, Shape | Exception]:
+def read_shapes(
+    conn: Connection[Any], jobs: Iterable[ticks.Due], calendars: CalendarCache
+) -> dict[int, Shape | Exception]:
     """Return the shape of each job, or of the first ones if that takes long; an error where it cannot be read."""
     alike: dict[Key, list[ticks.Due]] = {}
     for job in jobs:
         alike.setdefault(shape_key(job), []).append(job)
     terms = ticks.schedules_of(conn, [first[0] for first, *_ in alike.values()]) if alike else {}
+    times = calendars.times_of(conn, (row["calendar"] for row in terms.values()))
     shapes: dict[int, Shape | Exception] = {}
     until = time.monotonic() + READ_S
     for key, ((job_id, now, *_), *_) in alike.items():
@@ -197,7 +212,8 @@ def read_shapes(conn: Connection[Any], jobs: Iterable[ticks.Due]) -> dict[int, S
         # excluded dates added since the job was locked count from the next tick on: other jobs may share the shape
         excluded = terms[job_id]["excluded"] if key[1] is not None else None
         try:
-            shape = Shape(terms[job_id] | {"now": now, "excluded": excluded})
+            more = {"now": now, "excluded": excluded, "calendar_times": times.get(terms[job_id]["calendar"])}
+            shape = Shape(terms[job_id] | more)
         except Exception as error:
             shape = error
         shapes.update((job[0], shape) for job in alike[key])

@@ -68,7 +68,7 @@ def next_fires(jobs: list[Row]) -> list[NextFire]:
 
 def next_slot(job: Row) -> datetime | None:
     """Return the job's next slot that no calendar excludes."""
-    if job["excluded"] is None:
+    if job["excluded"] is None and job["calendar"] is None:
         return job["next_run_at"]  # type: ignore[no-any-return]
     from pgsched.core.schedule.preview import next_allowed  # importing schedules takes a fifth of this command's time
 

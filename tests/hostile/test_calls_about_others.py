@@ -77,6 +77,8 @@ REFUSED = {
     "set_tags": "set_tags({run}, '{{a}}')",
     "take_queued_key": "take_queued_key('q', 't')",
     "take_key": "take_key('idempotency', 'i', 't', now() + interval '1 hour')",
+    "delete_calendar": "delete_calendar('hers')",
+    "remove_calendar_times": "remove_calendar_times('hers', '{{1}}')",
     "trigger": "trigger('hers')",
     "update_run": "update_run({run}, 1)",
     "assert_lock": "assert_lock('hers', {fence})",
@@ -137,6 +139,8 @@ def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
     assert callable_ones == REFUSED.keys() | NOTHING.keys() | ABOUT_NOBODY
     alice.execute("INSERT INTO jobs (name, task, schedule) VALUES ('hers', 't', '@every 1h')")
     alice.execute("INSERT INTO job_calendars (job_id, from_date) SELECT id, '2026-01-01' FROM jobs")
+    alice.execute("INSERT INTO calendars (name) VALUES ('hers')")
+    alice.execute("INSERT INTO calendar_times (calendar, from_date) VALUES ('hers', '2026-01-01')")
     db.execute("UPDATE pgsched.jobs SET anchor_at = now() - interval '9 days'")
     ids = {
         "run": one(alice, "SELECT enqueue('t', unique_key => 'k', idempotency_key => 'i')"),
@@ -154,7 +158,7 @@ def test_calls_about_another_owner_s_rows_are_refused_before_any_lock(
     alice.execute("SELECT enqueue('t', unique_key => 'q', unique_scope => 'while_queued')")
     alice.execute("SELECT cancel(%s)", [ids["dead"]])
     alice.execute("SELECT kv_put('hers/a', '1')")
-    tables = ("jobs", "runs", "backfills", "job_calendars", "kept_keys")
+    tables = ("jobs", "runs", "backfills", "job_calendars", "calendars", "calendar_times", "kept_keys")
     for table in (*tables, "sessions", "locks", "lock_places", "store", "store_roots", "items"):
         holder.execute(f"SELECT FROM pgsched.{table} FOR UPDATE".encode())
     bob.execute("SET lock_timeout = '300ms'")

@@ -14,9 +14,12 @@ from tests.support.logins import Logins, not_refused, one
 ABOUT_A_JOB = ("preview('hers')", "explain('hers')", "explain('hers', now())", "recent_runs('hers')",
                "job_status('hers')", "slots('hers', '-infinity')")  # fmt: skip
 READERS = {"preview", "explain", "recent_runs", "job_status", "slots"}
-PARTS_OF_READERS = {"known_slots", "next_slot", "row_of_slot", "explain_run", "explain_row", "explain_rowless",
-                    "run_figures", "job_named", "job_stands", "holds", "waited_for", "excluded_date", "first_start",
-                    "last_error", "offered_tasks", "leader_absences", "no_leader"}  # fmt: skip
+PARTS_OF_READERS = {
+    "known_slots", "next_slot", "row_of_slot", "explain_run", "explain_row", "explain_rowless",
+    "run_figures", "job_named", "job_stands", "holds", "waited_for", "excluded_date", "first_start",
+    "excluded_at", "excluded_mark", "describe_times", "last_error", "offered_tasks",
+    "leader_absences", "no_leader",
+}  # fmt: skip
 
 
 @pytest.fixture

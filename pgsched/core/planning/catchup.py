@@ -28,6 +28,8 @@ from pgsched.core.schedule.cron import Schedule
 # lies in the past, so the caller decides again at once.
 BATCH = 1000
 INSTANT = timedelta(microseconds=1)
+MOST_PARTS = 1000  # excluded stretches, and those between them, that are told apart after an outage
+TOO_MANY = "late, and before more excluded times than are told apart"
 TOO_LATE, OUTSIDE = "start_deadline passed", "outside catch_up_window"
 ONLY_LATEST = "only the latest late slot runs"
 Stretch = tuple[datetime, datetime]
@@ -57,6 +59,8 @@ class Decision(NamedTuple):
     `verdict`: `run`, `skipped` or `missed`.
     `covers_from`, `covers_until`, `covers_count`: the slots that the row stands for, itself included.
     `in_turn`: one of several late slots that all run, one after the other.
+    `interval_start`: the slot before the first of those that the row runs for.
+    `nominal_at`: where the schedule has the slot, if a calendar has shifted it.
     """
 
     scheduled_at: datetime
@@ -66,6 +70,8 @@ class Decision(NamedTuple):
     covers_until: datetime | None
     covers_count: int | None
     in_turn: bool = False
+    interval_start: datetime | None = None
+    nominal_at: datetime | None = None
 
 
 def decide(
@@ -113,10 +119,12 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     expired = min(_older_than(now, policy.start_deadline, start), end)
     late = min(max(_older_than(now, policy.misfire_after, start), expired), end)
     opens = min(max(_older_than(now, policy.window, start), expired), late)
-    parts = list(calendar.parts(start, end))
+    cut = _too_many_parts(calendar, start, end)
+    parts = list(calendar.parts(cut, end))
     allowed = [(part.after, part.until) for part in parts if part.excluded is None]
     found = [row for part in parts if part.excluded is not None
              for row in _one_row(schedule, part.after, part.until, "skipped", part.excluded)]  # fmt: skip
+    found += _one_row(schedule, start, cut, "missed", TOO_MANY)
     for first, last, reason in ((start, expired, TOO_LATE), (expired, opens, OUTSIDE)):
         for part_start, part_end in _within(allowed, first, last):
             found += _one_row(schedule, part_start, part_end, "missed", reason)
@@ -126,6 +134,16 @@ def _decided(schedule: Schedule, span: Stretch, now: datetime, policy: CatchUp, 
     if len(running) == BATCH:  # slots after the last of these wait for the next call, excluded slots as well
         found = [decision for decision in found if decision.scheduled_at < running[-1].scheduled_at]
     return sorted(found + running, key=lambda decision: decision.scheduled_at)
+
+
+def _too_many_parts(calendar: Calendar, start: datetime, end: datetime) -> datetime:
+    """Return the instant before which excluded times are not told apart: `start`, unless there are very many of them.
+
+    Rules that repeat each day would make some rows for each day of an outage.
+    """
+    while calendar.rules and next(islice(calendar.parts(start, end), MOST_PARTS, None), None) is not None:
+        start += (end - start) / 2
+    return start
 
 
 def _older_than(now: datetime, age: timedelta | None, floor: datetime) -> datetime:

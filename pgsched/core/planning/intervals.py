@@ -40,7 +40,7 @@ def has_row(slot: datetime, known: Collection[CoveredSlots]) -> bool:
 def without_covered(schedule: Schedule, decision: Decision, known: Collection[CoveredSlots]) -> list[Decision]:
     """Return the parts of a decision that remain after slots with rows are removed.
 
-    A stretch that runs once runs at its newest slot.
+    A stretch that runs once runs at its newest slot. What remains of a stretch has no interval yet.
     """
     slot, first, last = decision.scheduled_at, decision.covers_from, decision.covers_until
     if first is None or last is None:

@@ -8,25 +8,33 @@ The job's row is what `tick_terms` in sql/ticks.sql returns, with these addition
 - `now`: the instant of the decision
 - `decided_until`: the undecided slots lie after this: the mark, or the instant before the job's start
 - `open`, `held`, `newest`, `in_turn`: its unfinished runs
+
+Of a job whose slots a calendar shifts, the result also says which nominal slots are decided (`Advance.shifts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, NamedTuple
 
 from pgsched.core.planning import overlap
 from pgsched.core.planning.catchup import BATCH, TOO_LATE, CatchUp, Decision, decide, decide_one
 from pgsched.core.planning.intervals import CoveredSlots, has_row, without_covered
 from pgsched.core.planning.jitter import offset
+from pgsched.core.planning.job_schedule import excluded_times, is_shifted, job_calendar, job_schedule
 from pgsched.core.planning.overlap import UnfinishedRuns, Verdict
-from pgsched.core.schedule.calendar import Calendar, calendar
-from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.planning.slot_intervals import add_intervals, interval_of, previous_slot
+from pgsched.core.schedule.base import Schedule
+from pgsched.core.schedule.shift_progress import decided_at, overtaken
+from pgsched.core.schedule.shifted import Shifted
 
 DELAY_RECHECK = timedelta(seconds=1)
 PUNCTUAL = timedelta(seconds=1)  # a slot decided within this time is on time, even if `misfire_after` is shorter
 NEVER_RUN = ("skipped", "missed")
+MOST_OVERTAKEN = 1000
+OVERTAKEN = "the calendar was changed when later slots were decided already"
 Job = dict[str, Any]
 INSTANT = timedelta(microseconds=1)
 # The decisions, the new high-water mark (None: unchanged, as there are no decisions), and the next slot.
@@ -51,15 +59,22 @@ class SlotRow(NamedTuple):
     covers_count: int | None = None
     held_until: datetime | None = None
     extend: datetime | None = None
+    interval_start: datetime | None = None
+    nominal_at: datetime | None = None
 
 
 class Advance(NamedTuple):
-    """How a tick leaves a job (the columns of `tick_advance`). `run_count`: how many new rows are runs."""
+    """How a tick leaves a job (the columns of `tick_advance`).
+
+    `run_count`: how many new rows are runs.
+    `shift`: which nominal slots are decided, as text; None: unchanged; empty: no calendar shifts slots any more.
+    """
 
     decided_until: datetime | None
     next_run_at: datetime | None
     run_count: int = 0
     error: str | None = None
+    shift: str | None = None
 
 
 class Decided(NamedTuple):
@@ -101,14 +116,28 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
         unfinished = unfinished_after(unfinished, verdict)
     if used_up(job, runs):  # slots after the last run do not exist, and are not decided
         decided_until, next_at = reached, None
-    return Decided(rows, Advance(decided_until, next_at, runs), ends_others)
+    return Decided(rows, Advance(decided_until, next_at, runs, shift=shift_after(job, decided_until)), ends_others)
 
 
 def without_known_rows(job: Job, decisions: list[Decision], known: Collection[CoveredSlots]) -> list[Decision]:
     """Return the decisions for slots that have no row."""
     if job["schedule"] is None:
         return [decision for decision in decisions if not has_row(decision.scheduled_at, known)]
-    return [part for decision in decisions for part in without_covered(parse_schedule(job), decision, known)]
+    schedule = job_schedule(job)
+    parts = [part for decision in decisions for part in without_covered(schedule, decision, known)]
+    return [part if part in decisions else interval_of(schedule, part) for part in parts]
+
+
+def shift_after(job: Job, mark: datetime | None) -> str | None:
+    """Return which nominal slots are decided once all slots up to `mark` are (None: up to the present mark)."""
+    schedule = job_schedule(job) if is_shifted(job) and job["schedule"] is not None else None
+    if not isinstance(schedule, Shifted):
+        return None
+    begins_later = job["starts_at"] is not None and job["starts_at"] > job["now"]
+    if mark is None and (schedule.decided is not None or begins_later):
+        return None
+    decided = decided_at(schedule, max(mark or job["decided_until"], job["decided_until"]))
+    return decided.to_text() if schedule.days.step or decided.ahead or decided.behind else ""
 
 
 def used_up(job: Job, runs: int) -> bool:
@@ -156,35 +185,50 @@ def plan(job: Job) -> Plan:
     """Return the decisions for all due slots, the new high-water mark and the next slot."""
     if job["schedule"] is None:
         return one_off(job)
-    schedule = parse_schedule(job)
+    schedule = job_schedule(job)
     if schedule.fixed_delay is not None:
         return fixed_delay(job, schedule.fixed_delay)
     begun = job["decided_until"] or job["anchor_at"]
     planned = plan_on_time(job, schedule, begun)
     if planned is None:
-        planned = decide(schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job))
+        found, reached, next_at = decide(
+            schedule, begun, job["now"], catch_up_policy(job), job["ends_at"], job_calendar(job)
+        )
+        planned = add_intervals(schedule, begun, found), reached, next_at
     decisions, reached, next_at = planned
+    if isinstance(schedule, Shifted):
+        decisions = [*overtaken_slots(job, schedule), *decisions]
     return decisions, reached if decisions else None, next_at
 
 
-def plan_on_time(job: Job, schedule: Schedule, begun: datetime) -> Plan | None:
-    """Return the plan for the most common case, in which no slot is late and no date excluded; None for other cases."""
+def plan_on_time(
+    job: Job, schedule: Schedule, begun: datetime
+) -> tuple[list[Decision], datetime, datetime | None] | None:
+    """Return the plan for the most common case, in which no slot is late and no time excluded; None for other cases."""
     now, ends_at = job["now"], job["ends_at"]
     end = now if ends_at is None else min(now, ends_at)
     slot = schedule.after(begun)
     late = now - slot if slot is not None and slot <= end else None
-    if job["excluded"] or (late is not None and late > min(misfire_after(job), job["start_deadline"] or late)):
+    if excluded_times(job) or (late is not None and late > min(misfire_after(job), job["start_deadline"] or late)):
         return None
     decisions: list[Decision] = []
+    before = None if late is None or slot is None else previous_slot(schedule, begun, slot)
     while slot is not None and slot <= end and len(decisions) < BATCH:
-        decisions.append(Decision(slot, "run", None, None, None, None))
-        begun, slot = slot, schedule.after(slot)
+        decisions.append(Decision(slot, "run", None, None, None, None, interval_start=before))
+        begun = before = slot
+        slot = schedule.after(slot)
     return decisions, begun, None if slot is not None and ends_at is not None and slot > ends_at else slot
 
 
-def parse_schedule(job: Job) -> Schedule:
-    """Return the job's schedule; equal texts are parsed once."""
-    return parse(job["schedule"], job["timezone"], job["anchor_at"])
+def overtaken_slots(job: Job, schedule: Shifted) -> list[Decision]:
+    """Return the decisions for slots that a change of the calendar has moved behind slots that are decided."""
+    begun = max(filter(None, (job["anchor_at"], job["starts_at"])))
+    found = sorted((slot, nominal) for slot, nominal in islice(overtaken(schedule), MOST_OVERTAKEN) if slot >= begun)
+    shifts = dict(reversed(found))  # of several nominal instants the first
+    return [
+        Decision(slot, "missed", OVERTAKEN, None, None, None, nominal_at=None if slot == nominal else nominal)
+        for slot, nominal in sorted(shifts.items())
+    ]
 
 
 def catch_up_policy(job: Job) -> CatchUp:
@@ -204,20 +248,21 @@ def misfire_after(job: Job) -> timedelta:
     return max(given, PUNCTUAL)
 
 
-def job_calendar(job: Job) -> Calendar:
-    """Return the job's excluded dates, in its time zone."""
-    return calendar(job["excluded"], job["timezone"])
-
-
 def one_off(job: Job) -> Plan:
-    """Plan a job with `run_at`: one slot, decided once."""
-    slot, now, mark = job["run_at"], job["now"], job["decided_until"]
-    if mark is not None and slot <= mark:
+    """Plan a job with `run_at`: one slot, decided once. The mark covers `run_at`, wherever a calendar shifts it."""
+    nominal, now, mark = job["run_at"], job["now"], job["decided_until"]
+    if mark is not None and nominal <= mark:
         return [], None, None
+    schedule = job_schedule(job)
+    slot = (schedule.target(nominal) if isinstance(schedule, Shifted) else None) or nominal
+    if (job["starts_at"] is not None and slot < job["starts_at"]) or (
+        job["ends_at"] is not None and slot > job["ends_at"]
+    ):
+        slot = nominal  # where it is excluded, and skipped
     if slot > now:
         return [], None, slot
     decision = decide_one(slot, now, catch_up_policy(job), job_calendar(job))
-    return [decision], slot, None
+    return [decision._replace(nominal_at=None if slot == nominal else nominal)], max(slot, nominal), None
 
 
 def fixed_delay(job: Job, delay: timedelta) -> Plan:
@@ -249,8 +294,10 @@ def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:
     expires = slot + job["start_deadline"] if job["start_deadline"] is not None and state != "skipped" else None
     in_turn_until = held_until(job, slot) if verdict.retries else None
     reason = verdict.reason if verdict.in_turn else overlap.row_reason(verdict.reason, decision.reason)
-    return SlotRow(slot, state, starts, expires, reason, decision.covers_from, decision.covers_until,
-                   decision.covers_count, in_turn_until)  # fmt: skip
+    return SlotRow(
+        slot, state, starts, expires, reason, decision.covers_from, decision.covers_until, decision.covers_count,
+        in_turn_until, interval_start=decision.interval_start, nominal_at=decision.nominal_at,
+    )  # fmt: skip
 
 
 def row_replaced(row: SlotRow) -> SlotRow:
@@ -271,4 +318,4 @@ def row_not_run(job: Job, decision: Decision) -> SlotRow:
     goes_on = decision.verdict == "skipped" and decision.covers_from is not None
     return SlotRow(slot, decision.verdict, slot, None, decision.reason, decision.covers_from,
                    decision.covers_until, decision.covers_count, None,
-                   job["decided_until"] if goes_on else None)  # fmt: skip
+                   job["decided_until"] if goes_on else None, decision.interval_start, decision.nominal_at)  # fmt: skip

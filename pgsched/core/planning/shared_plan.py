@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pgsched.core.planning.intervals import CoveredSlots
-from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, parse_schedule, plan
+from pgsched.core.planning.job_schedule import job_schedule
+from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, plan
 from pgsched.core.schedule.base import After, Every
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -33,7 +34,7 @@ class Shape:
 
     def __init__(self, terms: Job) -> None:
         self.terms = terms
-        schedule = None if terms["schedule"] is None else parse_schedule(terms)
+        schedule = None if terms["schedule"] is None else job_schedule(terms)
         self.is_fixed_delay, self.has_own_anchor = isinstance(schedule, After), isinstance(schedule, Every)
         self.needs_open_runs = self.is_fixed_delay or terms["overlap"] != "allow"
         self._since, self._before = LAST, FIRST

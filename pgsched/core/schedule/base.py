@@ -12,7 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-SECOND = timedelta(seconds=1)
+from pgsched.core.schedule import zones
+
+SECOND, MICROSECOND = timedelta(seconds=1), timedelta(microseconds=1)
+# How far back the newest slot is searched at first, and how many slots behind it are gone through one by one.
+NEAR, FEW = timedelta(minutes=1), 8
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,25 @@ class Schedule(ABC):
     @abstractmethod
     def count(self, start: datetime, end: datetime) -> int | None:
         """Return how many slots lie in (start, end]; None when the stretch is too long to count."""
+
+    def wall_clock(self, slot: datetime) -> datetime:
+        """Return the naive wall clock that names a slot. It differs from the zone's only at the end of a gap."""
+        return zones.wall_clock_at(zones.zone(self.timezone), slot)
+
+    def before(self, instant: datetime) -> datetime | None:
+        """Return the newest slot strictly before an instant; None when there is none since EARLIEST."""
+        end, reach = to_utc(instant) - MICROSECOND, NEAR
+        found = None
+        while found is None or found > end:
+            if end - reach < EARLIEST:
+                return self.last(EARLIEST, end)
+            found, reach = self.after(end - reach), 8 * reach
+        for _ in range(FEW):
+            following = self.after(found)
+            if following is None or following > end:
+                return found
+            found = following
+        return self.last(found - MICROSECOND, end)
 
     def last(self, start: datetime, end: datetime) -> datetime | None:
         """Return the newest slot in (start, end], by bisection; None when there is none."""
@@ -77,9 +101,29 @@ class Every(Schedule):
         except OverflowError:
             return None
 
+    def before(self, instant: datetime) -> datetime | None:
+        """Return the newest slot strictly before an instant; None at the anchor and before it."""
+        index = self._index(to_utc(instant) - MICROSECOND)
+        return None if index < 0 else self.anchor + index * self.interval
+
     def count(self, start: datetime, end: datetime) -> int:
         """Return how many slots lie in (start, end]."""
         return max(self._index(end) - self._index(start), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Once(Schedule):
+    """The one slot of a job without a schedule: its run_at."""
+
+    at: datetime
+
+    def after(self, instant: datetime) -> datetime | None:
+        """Return the slot, if it lies after the instant."""
+        return self.at if self.at > instant else None
+
+    def count(self, start: datetime, end: datetime) -> int:
+        """Return how many slots lie in (start, end]: none or one."""
+        return int(start < self.at <= end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from croniter import CroniterBadDateError, croniter
 from pgsched.core.schedule import grammar, zones
 from pgsched.core.schedule.base import SECOND, After, Every, Schedule, to_utc
 from pgsched.core.schedule.plain_days import DAY, LAST, PlainDays, is_plain
+from pgsched.core.schedule.union import Union
 from pgsched.errors import ScheduleError
 
 __all__ = ["Schedule", "parse"]
@@ -144,12 +145,7 @@ class _Cron(Schedule):
     def _fixed_after(self, now: datetime) -> datetime | None:
         """Return the first slot of a fixed schedule; wall clocks inside a gap run at its end."""
         naive = self.walls.after(self._last_wall_reached(now))
-        if naive is None:
-            return None
-        change = zones.change_at(self.tz, naive)
-        if change is not None and change.after > change.before:
-            return change.at
-        return zones.instant_of(naive, zones.offset(self.tz, naive, 0))
+        return None if naive is None else zones.instant_at(self.tz, naive)
 
     def _last_wall_reached(self, now: datetime) -> datetime:
         """Return the latest wall clock whose fixed slot is not after `now`.
@@ -179,6 +175,15 @@ class _Cron(Schedule):
         else:
             return None
         return zones.instant_of(found, zones.offset(self.tz, found, 0)) if found else None
+
+    def wall_clock(self, slot: datetime) -> datetime:
+        """Return the wall clock that names a slot; of a slot at the end of a gap, the first one named in the gap."""
+        naive = zones.wall_clock_at(self.tz, slot)
+        if not self.wildcard and zones.wall_clock_at(self.tz, slot - SECOND) < naive - SECOND:
+            change = next(zones.changes(self.tz, slot - SECOND, slot))
+            named = self.walls.after(change.before - SECOND)
+            return naive if named is None else min(named, naive)
+        return naive
 
     def count(self, start: datetime, end: datetime) -> int | None:
         """Return how many slots lie in (start, end]; None beyond DAYS_COUNTED days."""
@@ -223,6 +228,8 @@ def parse(expression: str, timezone: str = "UTC", anchor: datetime | None = None
 def _parse(expression: str, timezone: str) -> Schedule:
     read = grammar.parse_expression(expression)
     tz = zones.zone(timezone)
+    if isinstance(read, grammar.Several):
+        return Union(expression, timezone, tuple(_member(text, timezone) for text, _ in read.parts))
     if isinstance(read, grammar.Cron):
         schedule = _Cron(expression, timezone, read.wildcard, _Walls(read), tz)
         if read.wildcard and read.days != (("*", "*"),) and schedule.after(REFERENCE.replace(tzinfo=UTC)) is None:
@@ -231,6 +238,14 @@ def _parse(expression: str, timezone: str) -> Schedule:
     if read.repeats:
         return Every(expression, timezone, EPOCH, read.length)
     return After(expression, timezone, read.length)
+
+
+def _member(text: str, timezone: str) -> Schedule:
+    """Return one of several expressions. The error names the expression that it is about."""
+    try:
+        return _parse(text, timezone)
+    except ScheduleError as error:
+        raise ScheduleError(str(error.field), f'{error.reason} (in "{text}")') from None
 
 
 def _croniter(months: str, days: tuple[str, str], years: int) -> croniter:

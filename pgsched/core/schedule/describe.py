@@ -35,18 +35,28 @@ def describe(schedule: Schedule | str, timezone: str | None = None) -> str:
     read = grammar.parse_expression(schedule.expression)
     if isinstance(read, grammar.Interval):
         return _interval(read)
-    clock, whole_day = _clock(read)
-    days = _days(read)
-    if days == "every day" and whole_day:
-        if clock in SAME_EVERYWHERE or len(read.minutes) == 60:
-            return clock
-        sentence = clock
-    else:
-        comma = days.startswith("every") and not (clock.startswith("At") and " of " not in clock)
-        sentence = f"{clock}{',' if comma else ''} {days}"
-    if timezone is None:
+    crons = [cron for _, cron in read.parts] if isinstance(read, grammar.Several) else [read]
+    first, *others = map(_sentence, crons)
+    sentence = "; ".join([first, *(other[:1].lower() + other[1:] for other in others)])
+    if timezone is None or all(map(_same_in_all_zones, crons)):
         return sentence
-    return f"{sentence}, {timezone}{'' if timezone == 'UTC' else ' time'}"
+    return f"{sentence}{',' if not others else '; all in'} {timezone}{'' if timezone == 'UTC' else ' time'}"
+
+
+def _sentence(cron: grammar.Cron) -> str:
+    """Describe one expression, without its zone."""
+    clock, whole_day = _clock(cron)
+    days = _days(cron)
+    if days == "every day" and whole_day:
+        return clock
+    comma = days.startswith("every") and not (clock.startswith("At") and " of " not in clock)
+    return f"{clock}{',' if comma else ''} {days}"
+
+
+def _same_in_all_zones(cron: grammar.Cron) -> bool:
+    """Check whether the expression means the same instants in every zone."""
+    clock, whole_day = _clock(cron)
+    return whole_day and _days(cron) == "every day" and (clock in SAME_EVERYWHERE or len(cron.minutes) == 60)
 
 
 def _interval(interval: grammar.Interval) -> str:

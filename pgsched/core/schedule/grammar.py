@@ -3,7 +3,11 @@
 Invariant: the cron engine only sees expressions that this grammar accepts, in canonical form.
 
 The grammar is strict on purpose: a typing error is refused with field and reason, and never guessed at. The database
-has the same grammar in `migrations/1000_initial/21_schedules.sql`; always change both.
+has the same grammar in `migrations/1000_initial/21_schedules.sql` and `migrations/1004_arrive/21_schedules.sql`;
+always change both.
+
+Several cron expressions may be given, separated by `;`. They are one schedule: the union of their slots. `@every` and
+`@after` stand alone.
 
 `nW` means the weekday nearest to day n inside the month, or nearest to the last day when the month is shorter. So `31W`
 is `LW`.
@@ -19,6 +23,8 @@ from pgsched.errors import ScheduleError
 
 MAX_LENGTH = 512
 MAX_INTERVAL = timedelta(days=10_000)
+SEPARATOR = ";"
+MAX_PARTS = 20
 MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -91,12 +97,55 @@ class Interval:
     repeats: bool
 
 
-def parse_expression(expression: str) -> Cron | Interval:
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Several accepted cron expressions, each with its text, in the order in which they were typed."""
+
+    parts: tuple[tuple[str, Cron], ...]
+
+
+def parse_expression(expression: str) -> Cron | Interval | Several:
     """Return the canonical form of an expression. Raises ScheduleError."""
     if len(expression) > MAX_LENGTH:
         raise ScheduleError("schedule", f"longer than {MAX_LENGTH} characters")
     if not _PRINTABLE.fullmatch(expression):
         raise ScheduleError("schedule", "only printable ASCII is accepted")
+    if SEPARATOR in expression:
+        return _several(expression)
+    return _single(expression)
+
+
+def crons_of(expression: str) -> tuple[Cron, ...]:
+    """Return the cron expressions of a schedule; none for `@every` and `@after`. Raises ScheduleError."""
+    read = parse_expression(expression)
+    if isinstance(read, Several):
+        return tuple(cron for _, cron in read.parts)
+    return (read,) if isinstance(read, Cron) else ()
+
+
+def _several(expression: str) -> Several:
+    texts = [text.strip() for text in expression.split(SEPARATOR)]
+    if len(texts) > MAX_PARTS:
+        raise ScheduleError("schedule", f"{len(texts)} expressions, at most {MAX_PARTS} are allowed")
+    return Several(tuple((text, _part(text)) for text in texts))
+
+
+def _part(text: str) -> Cron:
+    """Return one of several expressions. The error names the expression that it is about."""
+    if not text:
+        raise ScheduleError("schedule", f'an expression beside "{SEPARATOR}" is empty')
+    first = text.split(maxsplit=1)[0]
+    if first.lower() in ("@every", "@after"):
+        raise ScheduleError("schedule", f'{first.lower()} stands alone, without "{SEPARATOR}"')
+    try:
+        read = _single(text)
+    except ScheduleError as error:
+        raise ScheduleError(str(error.field), f'{error.reason} (in "{text}")') from None
+    assert isinstance(read, Cron)
+    return read
+
+
+def _single(expression: str) -> Cron | Interval:
     words = expression.split()
     first = words[0].lower() if words else ""
     if first.startswith("@"):

@@ -16,11 +16,13 @@ from itertools import islice, pairwise
 from typing import Any
 
 from pgsched.core.planning import jitter
+from pgsched.core.planning.job_schedule import job_calendar, job_schedule
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import grammar, zones
-from pgsched.core.schedule.calendar import calendar
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.describe import describe
+from pgsched.core.schedule.shifted import Shifted
+from pgsched.core.schedule.union import Union
 from pgsched.core.schedule.zones import Change
 from pgsched.core.units import format_duration
 from pgsched.errors import ScheduleError
@@ -32,6 +34,12 @@ FOR_EVER = datetime.max.replace(tzinfo=UTC)
 EARLIEST, LATEST = datetime(1, 1, 15, tzinfo=UTC), datetime(9999, 12, 15, tzinfo=UTC)
 LISTED = 3
 INSTANT = timedelta(microseconds=1)
+MOST_EXCLUDED = 1000
+WORDS = {
+    "skip": "slots at its times are skipped",
+    "next_business_day": "slots at its times move to the next day on which that time is allowed",
+    "previous": "slots at its times move to the day before on which that time is allowed",
+}
 GAPS, LOOK = 500, timedelta(days=3660)  # limits of the search for the shortest time between two slots: slots, time
 
 
@@ -41,7 +49,8 @@ class PreviewSlot:
 
     `dst`: the change of the zone's offset, if there is one within a week of the slot.
     `starts_at`: the slot moved by the job's jitter; None where the slot will be skipped.
-    `excluded`: the excluded date for which the slot will be skipped.
+    `excluded`: the excluded date or time for which the slot will be skipped.
+    `nominal`: where the schedule has the slot, if a calendar shifts it.
     """
 
     at: datetime
@@ -50,6 +59,7 @@ class PreviewSlot:
     remarks: tuple[str, ...]
     starts_at: datetime | None
     excluded: str | None = None
+    nominal: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +83,16 @@ def _fire(schedule: Schedule, before: datetime, at: datetime) -> PreviewSlot:
     local = at.astimezone(tz)
     middle = min(max(at, EARLIEST), LATEST)
     near = list(zones.changes(tz, middle - NEAR, middle + NEAR))
-    remarks = [text for change in near for text in _remarks(schedule, change, before, at)]
+    nominal = schedule.nominal_of(at) if isinstance(schedule, Shifted) else None
+    own = schedule.nominal if isinstance(schedule, Shifted) else schedule
+    if own is not schedule:  # what a change of the clocks does to a slot, its own schedule says
+        before = own.before(at) or before
+    found = (text for change in near for text in _remarks(own, change, before, at))
+    remarks = list(found) if nominal is None else [f"moved from {nominal.astimezone(tz):%a %Y-%m-%d %H:%M}"]
     shown = local.replace(tzinfo=fixed_offset(local.utcoffset() or timedelta(0)), fold=0)
-    return PreviewSlot(at, shown, "; ".join(map(_describe_change, near)) or None, tuple(remarks), at)
+    return PreviewSlot(
+        at, shown, "; ".join(map(_describe_change, near)) or None, tuple(remarks), at, nominal=nominal
+    )  # fmt: skip
 
 
 def _describe_change(change: Change) -> str:
@@ -86,8 +103,12 @@ def _describe_change(change: Change) -> str:
 
 
 def _remarks(schedule: Schedule, change: Change, before: datetime, at: datetime) -> list[str]:
-    """Describe what an offset change does to this slot."""
-    read = grammar.parse_expression(schedule.expression)
+    """Describe what an offset change does to this slot. Each of several expressions has its own rule."""
+    if isinstance(schedule, Union):
+        skips = before < change.at <= at and change.after > change.before
+        members = schedule.members if skips else schedule.members_at(at)
+        return list(dict.fromkeys(text for member in members for text in _remarks(member, change, before, at)))
+    read = grammar.parse_expression(schedule.expression) if schedule.expression else None  # none: run_at
     fixed = isinstance(read, grammar.Cron) and not read.wildcard
     length = change.before - change.after
     if change.at - length <= at < change.at + length:
@@ -115,11 +136,12 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
     if job["schedule"] is None:
         return _one_off(job)
     try:
-        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        schedule = job_schedule(job)
     except ScheduleError as error:
         return JobPreview(job["schedule"], job["timezone"], (f"in error: {error}; no slots until it is changed",), ())
-    notes = [*_standing(job), *_dates(job), *_waiting(job, schedule), *_limits(job)]
-    return JobPreview(describe(schedule), job["timezone"], tuple(notes), tuple(_fires(job, schedule, count)))
+    notes = [*_standing(job), *_calendar(job), *_dates(job), *_waiting(job, schedule), *_limits(job)]
+    sentence = describe(job["schedule"], job["timezone"])
+    return JobPreview(sentence, job["timezone"], tuple(notes), tuple(_fires(job, schedule, count)))
 
 
 def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[PreviewSlot]:
@@ -134,33 +156,38 @@ def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[P
 
 
 def _apply_job(job: Mapping[str, Any], fire: PreviewSlot) -> PreviewSlot:
-    """Return the slot after applying the job's excluded dates and jitter."""
-    if excluded := calendar(job["excluded"], job["timezone"]).excluded(fire.at):
+    """Return the slot after applying the job's excluded times and jitter."""
+    if excluded := job_calendar(job).excluded(fire.at):
         return replace(fire, starts_at=None, excluded=excluded)
     return replace(fire, starts_at=fire.at + jitter.offset(job["id"], fire.at, job["jitter"]))
 
 
 def next_allowed(job: Mapping[str, Any]) -> datetime | None:
-    """Return the first slot from `next_run_at` on that is on no excluded date; None where there is none.
+    """Return the first slot from `next_run_at` on at no excluded time; None where there is none, or none soon.
 
-    Until the leader has planned a new job, `next_run_at` is the instant of its creation and no slot.
+    At most MOST_EXCLUDED excluded times are passed. Until the leader has planned a new job, `next_run_at` is the
+    instant of its creation and no slot.
     """
     slot: datetime | None = job["next_run_at"]
-    dates = calendar(job["excluded"], job["timezone"])
+    dates = job_calendar(job)
     due = slot is not None and "now" in job and slot <= job["now"] and job["schedule"] is not None
     if slot is None or (dates.excluded(slot) is None and not due):
         return slot
     if job["schedule"] is None:
         return None
     try:
-        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        schedule = job_schedule(job)
     except ScheduleError:
         return slot
-    if schedule.fixed_delay is not None:  # its planning has moved the slot past excluded dates already
+    if schedule.fixed_delay is not None:  # its planning has moved the slot past excluded times already
         return slot
     slot = schedule.after(slot - INSTANT) if due else slot
-    while slot is not None and dates.excluded(slot) is not None:
+    for _ in range(MOST_EXCLUDED):
+        if slot is None or dates.excluded(slot) is None:
+            break
         slot = schedule.after(dates.next_allowed(slot) - INSTANT)
+    else:
+        return None
     return None if slot is None or (job["ends_at"] is not None and slot > job["ends_at"]) else slot
 
 
@@ -169,7 +196,7 @@ def jitter_warning(job: Mapping[str, Any]) -> str | None:
     if job["overlap"] not in ("replace", "terminate") or not job["jitter"] or job["schedule"] is None:
         return None
     try:
-        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        schedule = job_schedule(job)
     except ScheduleError:
         return None
     slots = islice(schedule.between(job["now"], job["now"] + LOOK), GAPS)
@@ -182,14 +209,27 @@ def jitter_warning(job: Mapping[str, Any]) -> str | None:
 
 
 def _one_off(job: Mapping[str, Any]) -> JobPreview:
-    at: datetime = job["run_at"]
-    tz = zones.zone(job["timezone"])
-    local = at.astimezone(tz)
+    at, schedule = job["run_at"], job_schedule(job)
+    target = schedule.target(at) if isinstance(schedule, Shifted) else None
+    tz, slot = zones.zone(job["timezone"]), target or at
+    local = slot.astimezone(tz)
     shown = local.replace(tzinfo=fixed_offset(local.utcoffset() or timedelta(0)), fold=0)
-    fire = _apply_job(job, PreviewSlot(at, shown, None, (), at))
+    nominal = None if slot == at else at
+    moved = () if nominal is None else (f"moved from {at.astimezone(tz):%a %Y-%m-%d %H:%M}",)
+    fire = _apply_job(job, PreviewSlot(slot, shown, None, moved, slot, nominal=nominal))
     pending = job["next_run_at"] is not None
-    notes = [*_standing(job), *_dates(job), *([] if pending else ["its one slot is decided"]), *_limits(job)]
+    notes = [*_standing(job), *_calendar(job), *_dates(job), *([] if pending else ["its one slot is decided"]),
+             *_limits(job)]  # fmt: skip
     return JobPreview(f"Once, at {at:%Y-%m-%d %H:%M:%S} UTC", job["timezone"], tuple(notes), (fire,) * pending)
+
+
+def _calendar(job: Mapping[str, Any]) -> list[str]:
+    """Return a note on the job's calendar, and on what becomes of slots at excluded times."""
+    name, on_excluded = job.get("calendar"), job.get("on_excluded") or "skip"
+    if name is None and on_excluded == "skip":
+        return []
+    whose = f"calendar {name}" if name is not None else "its excluded dates"
+    return [f"{whose}: {WORDS[on_excluded]}"]
 
 
 def _standing(job: Mapping[str, Any]) -> list[str]:
@@ -204,13 +244,14 @@ def _standing(job: Mapping[str, Any]) -> list[str]:
 
 
 def _dates(job: Mapping[str, Any]) -> list[str]:
-    """Return a note if the next slot will be skipped for an excluded date."""
+    """Return a note if the next slot will be skipped for an excluded date or time."""
     following = next_allowed(job)
+    what = "excluded date" if job.get("calendar") is None else "excluded date or time"
     if following == job["next_run_at"]:
         return []
     if following is None:
-        return ["every slot to come is on an excluded date"]
-    return [f"the next slot on no excluded date is {_utc(following)}"]
+        return [f"every slot to come is on an {what}"]
+    return [f"the next slot on no {what} is {_utc(following)}"]
 
 
 def _waiting(job: Mapping[str, Any], schedule: Schedule) -> list[str]:

@@ -18,12 +18,13 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from importlib import import_module
 from importlib.resources import files
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from pgsched.core.text import did_you_mean
 from pgsched.errors import ScheduleError
 
-SECOND = timedelta(seconds=1)
+DAY, SECOND, MICROSECOND = timedelta(days=1), timedelta(seconds=1), timedelta(microseconds=1)
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 
 
@@ -93,17 +94,58 @@ def midnight(tz: ZoneInfo, day: date) -> datetime:
 
     If the date begins in a gap, or lies inside one, that is the first instant after the gap.
     """
-    naive = datetime.combine(day, time())
+    return instant_at(tz, datetime.combine(day, time()))
+
+
+def instant_at(tz: ZoneInfo, naive: datetime) -> datetime:
+    """Return the instant of a wall clock: of one that occurs twice its first pass, of one in a gap the gap's end."""
     change = change_at(tz, naive)
     if change is not None and change.after > change.before:
         return change.at
     return instant_of(naive, offset(tz, naive, 0))
 
 
+def last_wall_reached(tz: ZoneInfo, instant: datetime) -> datetime:
+    """Return the latest wall clock whose `instant_at` is not after an instant."""
+    naive = wall_clock_at(tz, instant)
+    change = change_at(tz, naive) if naive.fold else None
+    return change.before - MICROSECOND if change is not None else naive
+
+
+def instants_between(tz: ZoneInfo, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    """Return the instants whose wall clock lies in [start, end), as stretches [from, until), oldest first.
+
+    The offset is the same within a stretch. So a stretch ends where clocks change, and wall clocks that occur twice
+    lie in two stretches.
+    """
+    offsets = {offset(tz, naive, fold) for naive in (start, end) for fold in (0, 1)}
+    if len(offsets) == 1:
+        (only,) = offsets
+        return [(instant_of(start, only), instant_of(end, only))]
+    since, until = instant_of(start, max(offsets)), instant_of(end, min(offsets))
+    cuts = [since, *(change.at for change in changes(tz, since, until)), until]
+    found: list[tuple[datetime, datetime]] = []
+    for low, high in pairwise(cuts):
+        ahead = wall_clock_at(tz, low) - low.replace(tzinfo=None)
+        begins, ends = max(low, instant_of(start, ahead)), min(high, instant_of(end, ahead))
+        if begins < ends:
+            found.append((begins, ends))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def gaps_of_year(tz: ZoneInfo, year: int) -> tuple[Change, ...]:
+    """Return the changes of a year, by the wall clock after them, that skip wall clocks."""
+    start, end = datetime(year, 1, 1, tzinfo=UTC) - 2 * DAY, datetime(year, 12, 31, tzinfo=UTC) + 3 * DAY
+    return tuple(
+        change for change in changes(tz, start, end) if change.after > change.before and change.after.year == year
+    )
+
+
 def changes(tz: ZoneInfo, start: datetime, end: datetime) -> Iterator[Change]:
     """Yield the offset changes at instants in (start, end], checking one day at a time."""
     while start < end:
-        stop = min(start + timedelta(days=1), end)
+        stop = min(start + DAY, end)
         if start.astimezone(tz).utcoffset() != stop.astimezone(tz).utcoffset():
             yield _bisect(tz, start, stop)
         start = stop

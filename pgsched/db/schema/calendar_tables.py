@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Date, ForeignKey, Index, Table, Text, Time
+from sqlalchemy import Boolean, Column, Date, ForeignKey, Index, Table, Text, Time
+from sqlalchemy.dialects.postgresql import UUID
 
-from pgsched.db.schema.table_parts import Instant, Integers, Role, key, metadata, need
+from pgsched.db.schema.table_parts import Instant, Integers, Role, key, metadata, need, partial
 
 NAME = "pgsched.calendars.name"
 
@@ -15,6 +16,9 @@ calendars = Table(
     Column("description", Text),
     need("owner", Role),
     need("created_at", Instant),
+    need("version", UUID(as_uuid=True)),
+    need("replan", Boolean),
+    partial("calendars_replan", "name", where="replan"),
 )
 
 calendar_times = Table(

@@ -19,6 +19,9 @@ passed_over = Table(
     need("until_at", Instant),
     need("state", Text),
     need("reason", Text),
+    Column("calendar", Text),
+    need("on_excluded", Text),
+    Column("shifts", JSONB),
 )
 
 next_slots = Table(
@@ -33,6 +36,8 @@ next_slots = Table(
     need("offsets", Integers),
     need("rules", Text),
     Column("refresh_at", Instant),
+    need("nominals", ARRAY(Instant)),
+    Column("excluded", Text),
 )
 
 backfills = Table(

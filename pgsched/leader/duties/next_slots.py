@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -22,10 +22,13 @@ from itertools import islice
 from typing import Any
 
 from pgsched import log
+from pgsched.core.planning.job_schedule import job_schedule
 from pgsched.core.planning.plan import Advance
 from pgsched.core.schedule import zones
-from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.schedule.base import Schedule
+from pgsched.core.schedule.shifted import Shifted
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.shared_calendars import CalendarCache, CalendarTimes
 from pgsched.db.queries.leader import next_slots
 from pgsched.db.queries.leader.next_slots import Kept, Wanting
 from pgsched.errors import ScheduleError
@@ -55,6 +58,7 @@ class NextSlots:
         self.fired_at = time.monotonic() + CHECK_S
         self._walk_at, self._after = time.monotonic(), 0
         self._rules = zones.tzdata_version()
+        self._calendars = CalendarCache()
 
     def note_tick(self, job: int, advance: Advance, *, fired: bool) -> None:
         """Note that the tick decided a job. `fired`: slots were due."""
@@ -70,7 +74,8 @@ class NextSlots:
     def look(self, conn: Connection[Any], lead: Leading) -> bool:
         """Look at some jobs, and keep their next slots if necessary; return whether newly planned jobs are left."""
         wanting = next_slots.list_wanting(conn, self._choose(conn), self._rules, CHECK_S)
-        found = self._compute(wanting)
+        times = self._calendars.times_of(conn, (job.calendar for job in wanting if job.mark is not None))
+        found = self._compute(wanting, times)
         if found:
             with lead() as fenced:
                 next_slots.keep(fenced, found, self._rules)
@@ -96,7 +101,7 @@ class NextSlots:
             self._walk_at = now + WALK_S
         return page
 
-    def _compute(self, jobs: Iterable[Wanting]) -> list[tuple[Wanting, Kept]]:
+    def _compute(self, jobs: Iterable[Wanting], times: Mapping[str, CalendarTimes]) -> list[tuple[Wanting, Kept]]:
         """Return the next slots of these jobs, or of the first ones if that takes long."""
         found: list[tuple[Wanting, Kept]] = []
         until = time.monotonic() + LONGEST_S
@@ -105,7 +110,8 @@ class NextSlots:
                 self.planned[job.id] = None
                 continue
             try:
-                found.append((job, slots_after(parse(job.schedule, job.timezone, job.anchor_at), job.after_at)))
+                shifted = {} if job.mark is None else {"calendar_times": times.get(job.calendar or "")}
+                found.append((job, slots_after(job_schedule(job._asdict() | shifted), job.after_at)))
             except ScheduleError:  # the tick reports it
                 continue
             except Exception as error:  # this host cannot read the zone's rules now
@@ -116,12 +122,22 @@ class NextSlots:
 def slots_after(schedule: Schedule, instant: datetime) -> Kept:
     """Return the next slots after an instant: enough for `AHEAD`, and some more."""
     first = schedule.after(instant)
-    return Kept((), (), None) if first is None else slots_from(schedule, first)
+    if first is None:
+        return Kept((), (), None)
+    if not isinstance(schedule, Shifted):
+        return slots_from(schedule, first)
+    kept = compute_slots(schedule, first)
+    return kept._replace(nominals=[schedule.nominal_of(slot) for slot in kept.slots])
 
 
 @lru_cache(maxsize=512)
 def slots_from(schedule: Schedule, first: datetime) -> Kept:
     """Return the slots of a schedule from `first` on, which is one; equal schedules are computed once."""
+    return compute_slots(schedule, first)
+
+
+def compute_slots(schedule: Schedule, first: datetime) -> Kept:
+    """Return the slots of a schedule from `first` on, which is one."""
     slots, beyond = [first], 0
     while beyond < LEAST + SPARE and len(slots) < MOST:
         following = schedule.after(slots[-1])

@@ -7,6 +7,7 @@ import time
 
 from pgsched import log
 from pgsched.db.connection.failures import first_line
+from pgsched.db.queries.jobs.shared_calendars import CalendarCache
 from pgsched.leader import backfill, passed_over
 from pgsched.leader.duties.next_slots import NextSlots
 from pgsched.leader.duty import Duty, Round
@@ -28,6 +29,7 @@ class TickDuty(Duty):
 
     `lead`: how soon.
     `next_slots`: is told which jobs were decided.
+    `calendars`: the times of shared calendars.
     """
 
     name = "tick"
@@ -36,6 +38,7 @@ class TickDuty(Duty):
         super().__init__(term, pieces.job_pieces(term, self._decide_all, term.settings.tick_batch))
         self.lead = PreparationLead()
         self.next_slots = next_slots
+        self.calendars = CalendarCache()
         self._floors = floors
 
     def start(self, this_round: Round) -> bool:
@@ -60,7 +63,9 @@ class TickDuty(Duty):
         lead_s = self.lead.s(began)
         try:
             with self.term.leading() as conn:
-                done = tick(conn, n, lead_s, self.term.set_aside.skipped_ids(pieces.JOBS), since_s)
+                done = tick(
+                    conn, n, lead_s, self.term.set_aside.skipped_ids(pieces.JOBS), since_s, calendars=self.calendars
+                )
                 took_s = time.monotonic() - began
                 if not done.jobs and len(done.failed) > most_failed:
                     raise next(iter(done.failed.values()))

@@ -13,12 +13,14 @@ from itertools import islice
 from typing import Any
 
 from pgsched.core.explain import Explanation, SlotFacts, explain, without_slot
-from pgsched.core.explanations import RunContext, describe_unfinished
+from pgsched.core.explanations import RunContext, describe_unfinished, format_instant
 from pgsched.core.model import Kind, Row
 from pgsched.core.planning import backfill
+from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
 from pgsched.core.planning.plan import undecided_after
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.schedule.shifted import Shifted
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import raise_explained
 from pgsched.db.queries.jobs import backfills, jobs
@@ -45,16 +47,34 @@ def explain_slot(conn: Connection[Any], name: str, asked: str | None = None) -> 
         job = find_job(conn, name)
         tz = zones.zone(job["timezone"])
         instant = None if asked is None else backfill.parse_local_instant("at", asked, tz)
+        moved, instant = find_shift(job, instant)
         meant = find_slot(conn, job, instant)
         found = without_slot(job, instant) if meant is None else explain(facts(conn, job, meant[0], instant, meant[1]))
     skipped = None if asked is None else backfill.describe_gap(asked, tz)
-    return found if skipped is None else replace(found, text=f"{skipped}. {found.text}")
+    before = ". ".join(filter(None, (skipped, moved)))
+    return replace(found, text=f"{before}. {found.text}") if before else found
+
+
+def find_shift(job: Row, instant: datetime | None) -> tuple[str | None, datetime | None]:
+    """Return what a calendar does to the nominal slot at an instant, and the instant of its slot.
+
+    For an instant that is no nominal slot, or is not shifted: None and the instant itself.
+    """
+    schedule = parse_schedule(job) if job["schedule"] is not None else None
+    if instant is None or not isinstance(schedule, Shifted):
+        return None, instant
+    nominal = schedule.nominal.after(instant - INSTANT)
+    slot = schedule.target(nominal) if nominal is not None and is_slot_at(nominal, instant) else None
+    if nominal is None or slot is None or slot == nominal:
+        return None, instant
+    reason = replace(job_calendar(job), ending="").excluded(nominal)
+    return f"{format_instant(nominal)} is {reason}: its slot lies at {format_instant(slot)}", slot
 
 
 def find_job(conn: Connection[Any], name: str) -> Row:
     """Return the job of that name; or by its id a job that was deleted and has history."""
     try:
-        return jobs.show_job(conn, name)
+        return jobs.show_planned_job(conn, name)
     except NotFound:
         job_id = int(name) if name.isdecimal() and len(name) < 19 else 0
         newest = jobs.recent_runs(conn, job_id, 1)
@@ -94,7 +114,7 @@ def parse_schedule(job: Row) -> Schedule | None:
     if job["schedule"] is None:
         return None
     try:
-        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        schedule = whole_schedule(job)
     except ScheduleError:
         return None
     return None if schedule.fixed_delay is not None else schedule
@@ -169,7 +189,7 @@ def facts(conn: Connection[Any], job: Row, slot: datetime, asked: datetime | Non
     run = read_row(conn, job["id"], slot)
     terms = evidence.leader_terms(conn, min(slot, job["now"] - timedelta(minutes=1)))
     passed_over = evidence.passed_over(conn, job["id"], slot) if run is None else None
-    excluded = backfills.excluded_dates(conn, job["id"], job["timezone"]).excluded(slot)
+    excluded = job_calendar(job).excluded(slot)
     around = RunContext() if run is None else collect_reasons(conn, run)
     return SlotFacts(
         job["now"], job, slot, asked, nearest, run, around, terms, passed_over, excluded, is_behind_last_run(job, slot)

@@ -36,10 +36,11 @@ def add(conn: Connection[Any], values: Mapping[str, Any], like: str | None = Non
     """Make a job; return its whole row. Raises InputError.
 
     `like`: a preset (core/policies.py) for the columns that `values` leaves out.
-    `dry_run`: make no job, and return the row that there would be.
+    `dry_run`: make no job, and return the row that there would be, with what its slots depend on.
     """
     with conn.transaction(force_rollback=dry_run):
-        return jobs.add(conn, apply_preset(like, values))
+        created = jobs.add(conn, apply_preset(like, values))
+        return jobs.show_planned_job(conn, created["name"]) if dry_run else created
 
 
 def update(conn: Connection[Any], name: str, changes: Mapping[str, Any], like: str | None = None) -> Row:

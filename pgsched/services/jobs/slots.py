@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from pgsched.core.model import Row
+from pgsched.core.planning.job_schedule import job_schedule
 from pgsched.core.schedule import zones
-from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.preview import PreviewSlot, next_slots
 from pgsched.core.schedule.zones import Change
 from pgsched.db.connection.connect import Connection
@@ -96,7 +96,7 @@ def around_changes(job: Row) -> list[tuple[Change, list[PreviewSlot]]]:
     if job["schedule"] is None:
         return []
     try:
-        schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+        schedule = job_schedule(job)
     except ScheduleError:
         return []
     if schedule.fixed_delay is not None:

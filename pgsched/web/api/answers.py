@@ -42,7 +42,7 @@ MOMENT = nullable(INSTANT)
 # Columns that only the engine uses.
 INTERNAL = (
     "token", "phase", "held_until", "has_children", "checked", "begun", "suspect", "reruns", "awaited", "limited",
-    "applied_at", "waits_for",
+    "applied_at", "waits_for", "shifts",
 )  # fmt: skip
 COLUMN_SCHEMAS: tuple[tuple[Any, Schema], ...] = (
     (Boolean, FLAG),

@@ -101,7 +101,7 @@ def run_job(conn: Connection[Any], given: Given) -> Any:
 
 def foresee_job(conn: Connection[Any], given: Given) -> Any:
     """Return the next slots of a job."""
-    return asdict(preview_job(jobs.show_job(conn, given["job"]), given.get("count", 10)))
+    return asdict(preview_job(jobs.show_planned_job(conn, given["job"]), given.get("count", 10)))
 
 
 def explain(conn: Connection[Any], given: Given) -> Any:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from pgsched.core.input_values import parse_instant
 from pgsched.core.model import Row
 from pgsched.core.schedule import zones
+from pgsched.core.schedule.calendar import describe_times
 from pgsched.core.schedule.preview import preview_job
 from pgsched.core.wording import describe_keep, format_short_duration
 from pgsched.db.connection.connect import Connection
@@ -27,6 +28,7 @@ from pgsched.web.pages.responses import Redirect, View, field_text, job_url
 PAGE = 50
 FORESEEN = 8
 DAY_SHOWN = 60
+TIMES_SHOWN = 20
 
 
 def index(request: Request, conn: Connection[Any]) -> View:
@@ -51,7 +53,7 @@ def slot_strips(found: list[Row]) -> tuple[Any, Any]:
 
 def show(request: Request, conn: Connection[Any]) -> View:
     """Return the page of a job: its slots, what comes next, and why a slot did not run."""
-    job = jobs.show_job(conn, request.path_params["name"])
+    job = jobs.show_planned_job(conn, request.path_params["name"])
     today = job["now"].astimezone(zones.zone(job["timezone"])).date()
     day = field_date(request, "day")
     first = (field_date(request, "month") or day or today).replace(day=1)
@@ -75,6 +77,7 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "charts": [] if span is None else long_charts_of_job(conn, job, span),
         "after": before,
         "waited_for_by": behind,
+        "calendar_times": calendar_words(job),
         "dates": [dict(zip(("first", "last", "reason"), one, strict=True)) for one in job["excluded"] or ()],
         "month": found,
         "month_days": months.days(job, found),
@@ -92,6 +95,15 @@ def show(request: Request, conn: Connection[Any]) -> View:
         "backfills": [one for one in backfills.list_backfills(conn, 20) if one["job_id"] == job["id"]],
     }
     return View("job.html", values, every_s=None if span is None else 10.0)
+
+
+def calendar_words(job: Row) -> list[str]:
+    """Return the times of the job's calendar in words, at most TIMES_SHOWN: past dates are left out."""
+    today = f"{job['now']:%Y-%m-%d}"
+    coming = [row for row in job["calendar_times"] or () if row[2] is None or str(row[2]) >= today]
+    words = [describe_times(*row).partition(": ")[2] for row in sorted(coming, key=lambda row: str(row[1] or ""))]
+    more = [f"and {len(words) - TIMES_SHOWN} more"] if len(words) > TIMES_SHOWN else []
+    return words[:TIMES_SHOWN] + more
 
 
 def long_charts_of_job(conn: Connection[Any], job: Row, span: str) -> list[Chart]:
@@ -141,8 +153,8 @@ def field_date(request: Request, name: str) -> date | None:
 
 POLICIES = (
     "overlap", "max_buffer", "retry_within", "misfire_after", "catch_up", "max_catch_up", "catch_up_window",
-    "start_deadline", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base", "backoff_max",
-    "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
+    "start_deadline", "calendar", "on_excluded", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base",
+    "backoff_max", "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
     "concurrency_limit", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
     "alert_after_failures", "max_lateness", "max_duration", "expect_every", "keep",
 )  # fmt: skip
@@ -150,7 +162,8 @@ POLICIES = (
 
 def policies_set(job: Row) -> dict[str, Any]:
     """Return the policies of a job that are set."""
-    found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0))}
+    usual = {"on_excluded": "skip"}  # not shown
+    found = {name: job[name] for name in POLICIES if job[name] not in (None, False, timedelta(0), usual.get(name))}
     return found | ({"keep": describe_keep(job["keep"])} if job["keep"] else {})
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from datetime import date
 
 from pgsched.core.model import Row
+from pgsched.core.planning.job_schedule import job_calendar
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.preview import preview_job
+from pgsched.core.schedule.wall_times import WHOLE_DAY_US
 from pgsched.services.jobs.slots import Month
 
 FORESEEN = 100  # coming slots that are counted, at most
@@ -56,7 +58,9 @@ def exclusion_reason(job: Row, day: date) -> str | None:
     for first, until, reason in parse_excluded(job["excluded"] or ()):
         if first <= day <= until:
             return f"excluded: {reason}" if reason else "excluded"
-    return None
+    windows = job_calendar(job).windows(day)
+    whole = sum(window.ends - window.begins for window in windows) == WHOLE_DAY_US
+    return "; ".join(dict.fromkeys(window.reason for window in windows)) if whole else None
 
 
 def parse_excluded(

@@ -96,6 +96,26 @@ def test_dates_are_excluded_and_allowed_again(browser: Browser, db: psycopg.Conn
     assert one(db, "SELECT count(*) FROM pgsched.job_calendars") == 0
 
 
+def test_a_job_shows_its_calendar_and_where_slots_move(browser: Browser, db: psycopg.Connection) -> None:
+    day = one(db, "SELECT (current_date + 2)::text")
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('off<i>ice')")
+    db.execute(
+        "INSERT INTO pgsched.calendar_times (calendar, from_date, reason) VALUES ('off<i>ice', %s, 'in<i>v')", [day]
+    )
+    db.execute("INSERT INTO pgsched.calendar_times (calendar, weekdays) VALUES ('off<i>ice', '{0}')")
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule, calendar, on_excluded)"
+               " VALUES ('nightly', 't', '0 2 * * *', 'off<i>ice', 'next_business_day')")  # fmt: skip
+    text = browser.get("/jobs/nightly").text
+    assert "off&lt;i&gt;ice" in text and "<i>" not in text.partition('id="calendar"')[2].partition("</ul>")[0]
+    assert f"<li>{day} (in&lt;i&gt;v)</li>" in text and "<li>Sun</li>" in text
+    assert f"excluded by calendar off&lt;i&gt;ice: {day}" in browser.get(f"/jobs/nightly?month={day[:7]}").text
+    asked = "/preview?schedule=0+2+*+*+*&calendar=off%3Ci%3Eice&on_excluded={}"
+    assert day in browser.get("/preview?schedule=0+2+*+*+*").text
+    assert f"{day} 02:00:00" not in browser.get(asked.format("next_business_day")).text
+    assert "will be skipped" in browser.get(asked.format("skip")).text
+    assert browser.get(asked.format("nonsense")).status_code == 200
+
+
 def test_the_preview_respects_starts_at_and_ends_at(browser: Browser) -> None:
     asked = "/preview?schedule=0+0+*+*+*&starts_at=2031-05-01T00:00Z&ends_at=2031-05-03T12:00Z"
     text = browser.get(asked).text

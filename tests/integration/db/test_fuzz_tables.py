@@ -21,6 +21,8 @@ LEAST = {
     "jobs": {"name": "new", "task": "t"},
     "runs": {"task": "t"},
     "job_calendars": {"job_id": "1", "from_date": "2026-05-01", "until_date": "2026-05-02"},
+    "calendars": {"name": "new"},
+    "calendar_times": {"calendar": "furnished", "from_date": "2026-05-01", "until_date": "2026-05-02"},
     "queues": {"name": "new"},
     "limits": {"name": "new"},
     "pauses": {"what": "queue", "name": "new"},
@@ -30,7 +32,7 @@ WRITTEN = [*LEAST, "backfills", "kept_keys", "workers"]
 # A few columns at a time, because only the first of several wrong values is reported.
 SOME = 4
 OFTEN = 4  # inputs for each column, in CI
-WORDED = {"jobs", "job_calendars"}  # tables whose every refusal is in pgsched's own words
+WORDED = {"jobs", "job_calendars", "calendars"}  # tables whose every refusal is in pgsched's own words
 
 
 def columns(db: psycopg.Connection[Any], table: str) -> dict[str, str]:

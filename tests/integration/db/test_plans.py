@@ -45,6 +45,7 @@ NEEDED = [
     "runs_held", "runs_open_of_job", "runs_slot", "runs_finished", "runs_backfill", "jobs_due",
     "runs_ended_parents", "jobs_done_once", "jobs_watched", "jobs_declared", "dependencies_parent",
     "dependencies_backward", "kept_keys_expires_at", "rollups_of_job", "kept_keys_met", "jobs_in_error", "jobs_keep",
+    "jobs_calendar",
 ]  # fmt: skip
 CLAIMS = ["claim", "claim_start", "claim_many", "claim_unconfirmed", "limit_queues", "limit_take_back"]
 WORSE = [

@@ -65,6 +65,11 @@ def mutated(draw: st.DrawFn) -> str:
     return text
 
 
+several = st.lists(st.one_of(crons, crons, heads, mutated(), st.sampled_from(["", " "])), min_size=1, max_size=4).map(
+    ";".join
+)
+
+
 def said_by_program(expression: str) -> str | None:
     try:
         grammar.parse_expression(expression)
@@ -88,7 +93,7 @@ def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -
 
 def test_both_grammars_give_the_same_verdict_on_any_expression(db: psycopg.Connection) -> None:
     @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.one_of(crons, heads, mutated(), spliced(), anything), min_size=1, max_size=20))
+    @given(st.lists(st.one_of(crons, heads, mutated(), spliced(), several, anything), min_size=1, max_size=20))
     def hold(expressions: list[str]) -> None:
         expected = [said_by_program(expression) for expression in expressions]
         found = said_by_database(db, "schedule_error", expressions)
@@ -101,6 +106,16 @@ def test_both_grammars_give_the_same_verdict_on_every_item_in_every_field(db: ps
     expressions = [" ".join(["*"] * at + [item] + ["*"] * (5 - at)) for item in ITEMS for at in range(6)]
     expressions += [f"{head} {interval}" for head in HEADS for interval in INTERVALS]
     expressions += ["", " ", "\t", " 0 0 * * *\t", "0 0 * * *\n", "0 " * 300, "* * * * *" + " " * 503, "*" * 513]
+    expressions += [
+        ";",
+        "@daily;",
+        ";@daily",
+        "@daily ;\t@hourly",
+        "@daily;@every 5s",
+        "@AFTER 5s ; @daily",
+        "@daily;;@daily",
+    ]
+    expressions += ["0 0 * * * ; 0 25 * * *", ";".join(["@daily"] * 20), ";".join(["@daily"] * 21), "@daily;@reboot"]
     assert said_by_database(db, "schedule_error", expressions) == [said_by_program(e) for e in expressions]
 
 

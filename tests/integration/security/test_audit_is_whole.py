@@ -34,6 +34,9 @@ ROWS = """
 INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('j', 't', '@every 1h'), ('other', 't', '@every 1h');
 INSERT INTO pgsched.job_calendars (job_id, from_date, until_date)
     SELECT id, '2030-01-01', '2030-01-02' FROM pgsched.jobs WHERE name = 'j';
+INSERT INTO pgsched.calendars (name) VALUES ('c'), ('unused');
+INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time)
+    VALUES ('c', '2030-01-01', '2030-01-02', '{1}', '10:00', '11:00');
 INSERT INTO pgsched.runs (task, tags) VALUES ('t', '{a}');
 INSERT INTO pgsched.queues (name, concurrency_limit, rate, rate_period) VALUES ('q', 3, 3, '7 s');
 INSERT INTO pgsched.limits (name, concurrency, rate, rate_period) VALUES ('l', 3, 3, '7 s');
@@ -45,7 +48,11 @@ INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
 """
-WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # for tables with several rows
+WHERE = {
+    "jobs": "WHERE name = 'j'",
+    "pauses": "WHERE name = 'p'",
+    "calendars": "WHERE name = 'c'",
+}  # for tables with several rows
 # Values that differ from those in ROWS: by column here, by type in TYPES.
 VALUES = {
     "kind": "'command'",
@@ -82,6 +89,13 @@ VALUES = {
     "jitter": "'1 s'",
     "from_date": "'2029-12-31'",
     "until_date": "'2030-02-01'",
+    "from_time": "'09:00'",
+    "until_time": "'12:00'",
+    "calendar": "'c'",
+    "on_excluded": "'previous'",
+    "mode": "'shadow'",
+    "after_match": "'latest'",
+    "ping_url": "'https://example.org/'",
     "catch_up_window": "'2 hours'",
     "expect_every": "'2 hours'",
     "misfire_after": "'2 hours'",
@@ -109,11 +123,14 @@ NOT_CHANGES = {
 INSERTS = {
     "jobs": "(name, task) VALUES ('new', 't')",
     "job_calendars": "(job_id, from_date, until_date) VALUES (2, '2030-01-01', '2030-01-02')",
+    "calendars": "(name) VALUES ('new')",
+    "calendar_times": "(calendar, from_date) VALUES ('c', '2031-01-01')",
     "queues": "(name, concurrency_limit) VALUES ('new', 1)",
     "limits": "(name, concurrency) VALUES ('new', 1)",
     "pauses": "(what, name) VALUES ('task', 'new')",
     "alerts": "(job_id, kind, details) VALUES (0, 'test', 'd')",
 }
+DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'"}  # for tables with several rows
 # The arguments for each function that changes something.
 CALLS = {
     "cancel": "(1, 'why')",
@@ -129,6 +146,8 @@ CALLS = {
     "set_tags": "(1, '{x}')",
     "delete_job": "('j')",
     "include_dates": "('j', '2030-01-01', '2030-01-02')",
+    "delete_calendar": "('unused')",
+    "remove_calendar_times": "('c', '{1}')",
     "lock_break": "('l')",
     "grant_names": "('l', 'pgsched_viewer')",
     "revoke_names": "('n', 'pgsched_viewer')",
@@ -205,9 +224,7 @@ def test_every_insert_and_delete_of_an_operator_is_in_the_audit(ops: psycopg.Con
     assert tables == INSERTS.keys()
     found = {f"INSERT {table}": noted(ops, f"INSERT INTO pgsched.{table} {INSERTS[table]}") for table in tables}
     for (table,) in ops.execute(TABLES, ["DELETE"]).fetchall():
-        found[f"DELETE {table}"] = noted(
-            ops, f"DELETE FROM pgsched.{table} {'WHERE id = 1' if table == 'jobs' else ''}"
-        )
+        found[f"DELETE {table}"] = noted(ops, f"DELETE FROM pgsched.{table} {DELETED.get(table, '')}")
     assert {what: said for what, said in found.items() if said != "1 rows"} == {}
     assert "DELETE kept_keys" in found
 

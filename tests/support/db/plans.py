@@ -88,6 +88,11 @@ LEADER = {
     "backfill_open": "runs_backfill jobs_pkey",
     "backfill_insert": "jobs_pkey",
     "backfill_rows": "runs_slot",
+    "backfill_shifted_rows": "runs_slot",
+    "calendars_times": "",
+    "calendars_changed": "",
+    "calendars_replan": "jobs_calendar jobs_pkey",
+    "calendars_replanned": "",
     "rollup_look": "runs_finished[]",
     "rollup_reach": "runs_finished[]",
     "rollup": "runs_finished[]",
@@ -120,7 +125,9 @@ LEADER = {
 # a prefix would also excuse a hot statement whose name begins so.
 ASKED = (
     "alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
-    " backfill_rerun backfill_show calendar_add calendar_list calendar_remove catalog_aggregates catalog_comments"
+    " backfill_rerun backfill_show calendar_add calendar_list calendar_remove calendars_add calendars_delete"
+    " calendars_describe calendars_list calendars_make calendars_remove calendars_rows calendars_users"
+    " catalog_aggregates catalog_comments"
     " catalog_functions catalog_grants catalog_indexes catalog_references catalog_sequences catalog_tables"
     " catalog_triggers catalog_views check_fleet check_grants check_roles check_server declare_defaults declare_holder"
     " declare_lock declare_lock_shared declare_others declare_removed declare_squatted declared_by"

@@ -78,6 +78,20 @@ ORDERS = "CREATE TABLE orders (id int, shipped bool); INSERT INTO orders VALUES 
 LOADS = """
 INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('load', '@daily', 'load'), ('report', '@daily', 'report')
 """
+COMPANY = """BEGIN:VCALENDAR
+BEGIN:VEVENT
+DTSTART;VALUE=DATE:20271227
+DTEND;VALUE=DATE:20271231
+SUMMARY:Works holidays
+END:VEVENT
+BEGIN:VEVENT
+DTSTART;TZID=Europe/Berlin:20271223T140000
+DTEND;TZID=Europe/Berlin:20271223T180000
+RRULE:FREQ=YEARLY
+SUMMARY:Party
+END:VEVENT
+END:VCALENDAR
+"""
 NIGHTLY = "INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('nightly', '@daily', 'reports.build')"
 
 
@@ -297,6 +311,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/executors.md": Stage(run=run_rendering),
     "docs/how-to/frameworks.md": Stage(after=serve_by_flask),
     "docs/how-to/handlers.md": Stage(names=shown_handlers, run=run_handlers, sql=ORDERS),
+    "docs/how-to/holidays.md": Stage(files={"company.ics": COMPANY}),
     "docs/how-to/item-queue.md": Stage(sql="CREATE TABLE images (id bigint, thumbnail boolean)", names=lambda play: {
         "dsn": play.dsn, "psycopg": psycopg, "make_thumbnail": print}),
     "docs/how-to/kazoo.md": Stage(names=locking),

@@ -34,6 +34,7 @@ SELECT pgsched.trigger('every');
 SELECT pgsched.backfill('every', '2026-01-01Z', '2026-01-02Z');
 INSERT INTO pgsched.pauses (what, name) VALUES ('task', 'paused');
 INSERT INTO pgsched.job_calendars (job_id, from_date, until_date) VALUES (1, '2026-12-24', '2026-12-26');
+INSERT INTO pgsched.calendars (name) VALUES ('furnished');
 """
 
 

@@ -21,7 +21,7 @@ def clock() -> DatabaseClock:
 def is_trusted(clock: DatabaseClock, now: float) -> bool:
     """Check whether a round that begins at `now` trusts the clock."""
     return Round(
-        now, DueWork(None, *[False] * 9, now_s=now), asked_for_figures=False, trusted_at=clock.trusted_at
+        now, DueWork(None, *[False] * 10, now_s=now), asked_for_figures=False, trusted_at=clock.trusted_at
     ).trusted
 
 

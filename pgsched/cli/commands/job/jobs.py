@@ -180,7 +180,8 @@ def report_dry_run(job: dict[str, Any], json: bool, notes: Iterable[str], column
     from pgsched.core.schedule.preview import preview_job
 
     number = job.pop("id")
-    report_change(job, "would create", json, notes)
+    shown = {column: value for column, value in job.items() if column not in ("calendar_times", "shifts")}
+    report_change(shown, "would create", json, notes)
     if json:
         return
     print_fields({column: job[column] for column in columns if column != "name" and job[column] is not None})

@@ -100,7 +100,7 @@ def preview_job(name: str, count: int, dsn: str | None, json: bool) -> None:
     from pgsched.db.queries.jobs import jobs
 
     with session(dsn) as conn:
-        job = jobs.show_job(conn, name)
+        job = jobs.show_planned_job(conn, name)
     found = preview.preview_job(job, count)
     if json:
         return print_json({"job": name, "expression": job["schedule"], "timezone": found.timezone,

@@ -15,12 +15,16 @@ from typing import Any
 from pgsched.core.model import Row
 from pgsched.core.planning import backfill
 from pgsched.core.planning.backfill import Choice
+from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
 from pgsched.core.schedule import zones
-from pgsched.core.schedule.calendar import Calendar, calendar
-from pgsched.core.schedule.cron import Schedule, parse
+from pgsched.core.schedule.base import Schedule
+from pgsched.core.schedule.calendar import Calendar
+from pgsched.core.schedule.shifted import Shifted
+from pgsched.core.schedule.shifting_days import LOOK_AROUND
 from pgsched.db.connection.connect import Connection
 from pgsched.db.connection.failures import raise_explained
 from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import fetch, first_row, rows
 from pgsched.errors import InputError, NotFound
 
@@ -71,7 +75,7 @@ def add_backfill(conn: Connection[Any], name: str, request: Request) -> Row:
 
     Raises InputError where `resolve_range` does, and NotFound for an unknown job.
     """
-    found = resolve_range(jobs.show_job(conn, name), request)
+    found = resolve_range(jobs.show_planned_job(conn, name), request)
     values = {
         **{"job": found.job["name"], "from_at": found.start, "to_at": found.end, "mode": request.mode},
         **{"max_active": request.max_active, "reverse": request.reverse, "priority": request.priority},
@@ -101,7 +105,7 @@ def resolve_range(job: Row, request: Request) -> Range:
     if start >= end:
         raise InputError(f"to: {request.end} is not later than {request.start}", "to")
     decided = min(job["now"], (job["decided_until"] or start) + INSTANT)
-    schedule = parse(job["schedule"], job["timezone"], job["anchor_at"])
+    schedule = whole_schedule(job)
     cut = min(end, decided)
     found = backfill.count(schedule, start, cut) if start < cut else 0
     if not found:
@@ -121,24 +125,27 @@ def format_instant(instant: datetime) -> str:
 
 def preview_backfill(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
     """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
-    found = resolve_range(jobs.show_job(conn, name), request)
+    found = resolve_range(jobs.show_planned_job(conn, name), request)
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
     with raise_explained(), conn.transaction():
-        dates = excluded_dates(conn, found.job["id"], found.job["timezone"])
+        dates = job_calendar(found.job)
         while piece := list(islice(walk, SLOTS_PER_STATEMENT)):
-            choices += decide_slots(conn, found.job["id"], request.mode, piece, dates)
+            choices += decide_slots(conn, found.job["id"], request.mode, piece, dates, found.schedule)
     return found, choices
 
 
 def decide_slots(
-    conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar
+    conn: Connection[Any], job_id: int, mode: str, slots: Sequence[datetime], dates: Calendar, schedule: Schedule
 ) -> list[Choice]:
     """Return what a backfill would do with each of these slots of a job, judged by the rows that exist.
 
-    `mode`: as in `Request`; `dates`: the dates that the job excludes.
+    `mode`: as in `Request`; `dates`: the times that the job excludes; `schedule`: that of its slots.
     """
-    return backfill.choices(mode, slots, evidence(conn, job_id, slots), dates)
+    known = evidence(conn, job_id, slots)
+    if isinstance(schedule, Shifted):
+        known += shifted_evidence(conn, job_id, slots, schedule, known)
+    return backfill.choices(mode, slots, known, dates)
 
 
 def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> list[Row]:
@@ -152,10 +159,26 @@ def evidence(conn: Connection[Any], job_id: int, slots: Sequence[datetime]) -> l
     return fetch(conn, "backfill_rows", {"job_id": job_id, "slots": list(slots)})
 
 
-def excluded_dates(conn: Connection[Any], job_id: int, timezone: str) -> Calendar:
-    """Return the dates that a job excludes, as a calendar in its time zone."""
+def shifted_evidence(
+    conn: Connection[Any], job_id: int, slots: Sequence[datetime], schedule: Shifted, known: Sequence[Row]
+) -> list[Row]:
+    """Return the rows of slots that have none at their instant, because an earlier calendar had shifted them elsewhere.
+
+    Each row is returned as if it lay at the slot.
+    """
+    own = {row["scheduled_at"] for row in known}
+    nominals = {schedule.nominal_of(slot) or slot: slot for slot in slots if slot not in own}
+    if not nominals:
+        return []
+    values = {"job_id": job_id, "nominals": list(nominals), "days": LOOK_AROUND + 1}
+    found = fetch(conn, "backfill_shifted_rows", values)
+    return [row | {"scheduled_at": nominals[row["nominal_at"]], "covers_from": None} for row in found]
+
+
+def excluded_by_job(conn: Connection[Any], job_id: int) -> Row:
+    """Return what a job excludes, for core/planning/job_schedule.py; nothing where it was deleted."""
     found = fetch(conn, "backfill_calendar", {"job_id": job_id})
-    return calendar([(row["from_date"], row["until_date"], row["reason"]) for row in found], timezone)
+    return add_times_of_calendars(conn, found)[0] if found else {}
 
 
 def show_backfill(conn: Connection[Any], backfill_id: int) -> Row:

@@ -18,11 +18,13 @@ from pgsched.core.schedule.preview import next_allowed
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.jobs.job_columns import json_text, prepare_values, write_job
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import column, first_row, rows
 from pgsched.errors import InputError, NotFound, ScheduleError
 
 __all__ = [
-    "add", "declare", "delete", "list_jobs", "pause", "recent_runs", "resume", "show_job", "trigger", "update",
+    "add", "declare", "delete", "list_jobs", "pause", "recent_runs", "resume", "show_job", "show_planned_job",
+    "trigger", "update",
 ]  # fmt: skip
 
 STATES = ("active", "paused", "error", "done")
@@ -124,16 +126,30 @@ def list_jobs(
             f'state: "{state}" is not one of {", ".join(STATES)}{text.did_you_mean(state or "", STATES)}', "state"
         )
     found = rows(conn, "job_list", {"queue": queue, "state": state, "after": after, "n": limit})
-    return [add_next_allowed(row) for row in found]
+    return [without_times(add_next_allowed(row)) for row in add_times_of_calendars(conn, found)]
 
 
 def show_job(conn: Connection[Any], name: str) -> Row:
     """Return one job with all its columns and `next_allowed_at` (see `add_next_allowed`). Raises NotFound."""
-    return add_next_allowed(require_row(conn, name, first_row(conn, "job_show", {"name": name})))
+    return without_times(show_planned_job(conn, name))
+
+
+def show_planned_job(conn: Connection[Any], name: str) -> Row:
+    """Return one job as `show_job` does, with what its slots depend on. Raises NotFound.
+
+    That is `calendar_times`, the times of its calendar (None without one), and `shifts`.
+    """
+    (job,) = add_times_of_calendars(conn, [require_row(conn, name, first_row(conn, "job_show", {"name": name}))])
+    return add_next_allowed(job)
+
+
+def without_times(job: Row) -> Row:
+    """Return the row without what only its planning needs."""
+    return {column: value for column, value in job.items() if column not in ("calendar_times", "shifts")}
 
 
 def add_next_allowed(job: Row) -> Row:
-    """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded date."""
+    """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded time."""
     return job | {"next_allowed_at": next_allowed(job)}
 
 

@@ -29,14 +29,22 @@ def set_slots(conn: Connection[Any], backfill_id: int, slots: int) -> None:
     conn.execute(sql("backfill_count"), {"id": backfill_id, "slots": slots})
 
 
-def insert_runs(conn: Connection[Any], backfill: Row, slots: Sequence[datetime]) -> int:
-    """Insert the runs of these slots of a backfill; return how many are new."""
-    return len(fetch(conn, "backfill_insert", values_of(backfill) | {"slots": list(slots)})) if slots else 0
+def insert_runs(
+    conn: Connection[Any], backfill: Row, slots: Sequence[datetime], starts: Sequence[datetime | None],
+    nominals: Sequence[datetime | None],
+) -> int:  # fmt: skip
+    """Insert the runs of these slots of a backfill; return how many are new.
+
+    `starts`: the slot before each; `nominals`: where the schedule has each one that a calendar has shifted.
+    """
+    values = {"slots": list(slots), "starts": list(starts), "nominals": list(nominals)}
+    return len(fetch(conn, "backfill_insert", values_of(backfill) | values)) if slots else 0
 
 
-def rerun(conn: Connection[Any], backfill: Row, ids: Sequence[int | None]) -> int:
-    """Revive these ended runs for a backfill; return how many were revived."""
-    return len(fetch(conn, "backfill_rerun", values_of(backfill) | {"ids": list(ids)})) if ids else 0
+def rerun(conn: Connection[Any], backfill: Row, ids: Sequence[int | None], starts: Sequence[datetime | None]) -> int:
+    """Revive these ended runs for a backfill; return how many were revived. `starts`: the slot before that of each."""
+    values = {"ids": list(ids), "starts": list(starts)}
+    return len(fetch(conn, "backfill_rerun", values_of(backfill) | values)) if ids else 0
 
 
 def values_of(backfill: Row) -> dict[str, Any]:

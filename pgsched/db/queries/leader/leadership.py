@@ -159,6 +159,7 @@ class DueWork:
     `waiting`: runs wait that only the end of another run can release
     `silent`: a worker sent no heartbeat for a lease, so that claims may have expired
     `passed_over`: stretches of slots are to be recorded
+    `calendars`: calendars have changed
     `backfills`: backfills are open
     `limited`: runs wait for limits alone
     `unapplied`: limits were changed and are to be applied
@@ -173,6 +174,7 @@ class DueWork:
     waiting: bool
     silent: bool
     passed_over: bool
+    calendars: bool
     backfills: bool
     limited: bool
     unapplied: bool

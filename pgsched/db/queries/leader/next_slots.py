@@ -13,13 +13,23 @@ from pgsched.db.statements import sql
 
 
 class Wanting(NamedTuple):
-    """A job whose next slots are to be computed: `next_slots_wanting`. `after_at`: they lie after this."""
+    """A job whose next slots are to be computed: `next_slots_wanting`.
+
+    `after_at`: they lie after this
+    `calendar`, `on_excluded`, `shifts`, `excluded`: as in core/planning/job_schedule.py
+    `mark`: by which excluded times its slots are shifted; None: by none
+    """
 
     id: int
     schedule: str
     timezone: str
     anchor_at: datetime
     after_at: datetime
+    calendar: str | None = None
+    on_excluded: str = "skip"
+    shifts: dict[str, Any] | None = None
+    excluded: list[Any] | None = None
+    mark: str | None = None
 
 
 class Kept(NamedTuple):
@@ -27,11 +37,13 @@ class Kept(NamedTuple):
 
     `offsets`: what its zone is ahead of UTC at each slot, in seconds.
     `refresh_at`: when further ones are to be computed; None: there are none.
+    `nominals`: where the schedule has the slots that a calendar has shifted, None for the others; empty: for all.
     """
 
     slots: Sequence[datetime]
     offsets: Sequence[int]
     refresh_at: datetime | None
+    nominals: Sequence[datetime | None] = ()
 
 
 def list_wanting(conn: Connection[Any], job_ids: Iterable[int], rules: str, ahead_s: float) -> list[Wanting]:
@@ -60,6 +72,8 @@ def keep(conn: Connection[Any], jobs: Sequence[tuple[Wanting, Kept]], rules: str
         "slots": literal(literal(one.slots) for one in kept),
         "offsets": literal(plain(one.offsets) for one in kept),
         "refresh_ats": literal(one.refresh_at for one in kept),
+        "nominals": literal(literal(one.nominals) for one in kept),
+        "excludeds": literal(job.mark for job in wanting),
         "rules": rules,
     }
     conn.execute(sql("next_slots_keep"), values)

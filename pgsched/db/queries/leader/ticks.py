@@ -28,7 +28,7 @@ class Due(NamedTuple):
     `now`: the one instant at which the whole batch is decided
     `mark`: the job's slots lie after this instant; None: it runs once and was not decided yet
     `anchor`: where the schedule began, if its slots count from there
-    `dated`: the job has excluded dates
+    `dated`: the job has excluded dates of its own, or a calendar shifts its slots
     `shape`: jobs of the same shape have the same schedule and policies
     """
 
@@ -44,6 +44,7 @@ class Planned(NamedTuple):
     """A job's next slot as it was planned: `plans_look` in sql/ticks.sql.
 
     `mark`: the job's slots lie after this instant; `schedule`: None where no time zone affects the next slot.
+    `shifted`: a calendar may shift the next slot
     """
 
     id: int
@@ -51,6 +52,7 @@ class Planned(NamedTuple):
     timezone: str
     mark: datetime
     next_run_at: datetime
+    shifted: bool = False
 
 
 class Known(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 from pgsched.core.model import Row
 from pgsched.db.arrays import plain
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import rows
 
 
@@ -28,8 +29,8 @@ def between(conn: Connection[Any], job_id: int, from_at: datetime, until_at: dat
 
 
 def next_of_jobs(conn: Connection[Any], n: int) -> list[Row]:
-    """Return the `n` jobs whose next slots come first."""
-    return rows(conn, "slots_next", {"n": n})
+    """Return the `n` jobs whose next slots come first, each with the times of its calendar."""
+    return add_times_of_calendars(conn, rows(conn, "slots_next", {"n": n}))
 
 
 def jobs_in_order(conn: Connection[Any], job_id: int, after: Iterable[int], n: int) -> list[Row]:

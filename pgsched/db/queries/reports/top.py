@@ -6,6 +6,7 @@ from typing import Any
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.db.rows import rows
 
 
@@ -24,7 +25,7 @@ def list_configured_queues(conn: Connection[Any]) -> list[Row]:
 
 def list_urgent_jobs(conn: Connection[Any], n: int, find: str | None) -> list[Row]:
     """Return the `n` jobs that need attention first, or those with the text `find` in their names."""
-    return rows(conn, "jobs_of_interest", {"n": n, "find": find})
+    return add_times_of_calendars(conn, rows(conn, "jobs_of_interest", {"n": n, "find": find}))
 
 
 def failing(conn: Connection[Any], n: int, deep: int) -> list[Row]:

@@ -19,12 +19,15 @@ from pgsched.core import policies
 from pgsched.core.input_values import json_arguments, parse_age_or_instant
 from pgsched.core.model import Kind, Row
 from pgsched.core.payload import json_value
+from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
 from pgsched.core.schedule import preview as previews
-from pgsched.core.schedule.calendar import INSTANT, calendar
+from pgsched.core.schedule.calendar import INSTANT
 from pgsched.core.schedule.cron import parse
 from pgsched.core.schedule.describe import describe
+from pgsched.core.schedule.shifting_days import STEPS
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.jobs import declarations, jobs
+from pgsched.db.queries.jobs.shared_calendars import add_times_of_calendars
 from pgsched.errors import InputError, NotFound
 from pgsched.services.jobs import job_changes
 from pgsched.services.jobs.order import neighbours
@@ -66,7 +69,7 @@ TASK_FIELDS = (
     Field("description", long=True),
 )
 SCHEDULE_FIELDS = (
-    Field("schedule", "0 2 * * *, @every 90s, @daily; empty: once"),
+    Field("schedule", "0 2 * * *, @every 90s, @daily; several with ; between them; empty: once"),
     Field("timezone", "IANA name", default="UTC"),
     Field("run_at", "once, at this instant"),
     Field("starts_at", "the first slot there can be"),
@@ -74,6 +77,8 @@ SCHEDULE_FIELDS = (
     Field("max_runs", "no slot after so many runs"),
     Field("jitter", "spread the starts over this long", default="0 seconds"),
     Field("delete_after_run", tick=True),
+    Field("calendar", "the name of a shared calendar, whose times are excluded"),
+    Field("on_excluded", choices=policies.ON_EXCLUDED, default="skip"),
     Field("after_jobs", "names of jobs, one a line: a slot waits for their runs of the same slot", long=True),
 )
 SLOT_FIELDS = (
@@ -298,12 +303,22 @@ def preview_schedule(request: Request, conn: Connection[Any]) -> dict[str, Any]:
     if parsed.fixed_delay:
         return {"sentence": describe(parsed), "notes": ["its slots depend on when runs end"]}
     name = field_text(request, "job")
-    dates = calendar(jobs.show_job(conn, name)["excluded"] if name else None, zone)
-    since = max(now, begin - INSTANT) if begin else now
-    fires = [replace(one, excluded=dates.excluded(one.at)) for one in previews.next_slots(parsed, since, SHOWN)
-             if end is None or one.at <= end]  # fmt: skip
+    shown = field_text(request, "calendar"), field_text(request, "on_excluded") or "skip"
+    job = excluding_job(conn, name, *shown) | {
+        "schedule": schedule, "timezone": zone, "anchor_at": max(now, begin or now), "shifts": None
+    }  # fmt: skip
+    dates, since = job_calendar(job), max(now, begin - INSTANT) if begin else now
+    coming = previews.next_slots(whole_schedule(job), since, SHOWN)
+    fires = [replace(one, excluded=dates.excluded(one.at)) for one in coming if end is None or one.at <= end]
     sentence = describe(parsed)
     return {"sentence": sentence if zone in sentence else f"{sentence} ({zone})", "fires": fires}
+
+
+def excluding_job(conn: Connection[Any], name: str | None, calendar: str | None, on_excluded: str) -> Row:
+    """Return what a job of this name excludes with the calendar and the policy in the form."""
+    own = jobs.show_job(conn, name)["excluded"] if name else None
+    given = {"excluded": own, "calendar": calendar, "on_excluded": on_excluded if on_excluded in STEPS else "skip"}
+    return add_times_of_calendars(conn, [given])[0]
 
 
 def field_instant(request: Request, name: str) -> datetime | None:

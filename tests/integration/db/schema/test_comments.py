@@ -15,7 +15,7 @@ DOCS = ROOT / "docs" / "reference"
 ROW = re.compile(r"^\| `(\w+)`[^|]*\| (.*) \|$", re.MULTILINE)
 NAME = re.compile(r"`(\w+)`")
 # tables of which other programs may write every column (sql.md), except those in OWN
-WRITTEN = ("job_calendars", "queues", "limits", "pauses", "retention")
+WRITTEN = ("job_calendars", "calendars", "calendar_times", "queues", "limits", "pauses", "retention")
 OWN = {"queues": {"applied_at", "limited"}, "limits": {"applied_at"}, "retention": {"name"}}
 COMMENT = """
 SELECT c.relname::text, a.attname::text, col_description(c.oid, a.attnum) FROM pg_class c

@@ -10,8 +10,10 @@ import pytest
 
 from pgsched.core.planning import plan, shared_plan
 from pgsched.core.planning.catchup import decide
-from pgsched.core.planning.plan import catch_up_policy, decide_job, parse_schedule, plan_on_time
+from pgsched.core.planning.job_schedule import job_schedule
+from pgsched.core.planning.plan import catch_up_policy, decide_job, plan_on_time
 from pgsched.core.planning.shared_plan import NOTHING, Shape
+from pgsched.core.planning.slot_intervals import add_intervals
 from tests.support.simulation.simulate import BASE
 
 NOW = datetime(2026, 11, 1, 6, 30, 0, 250_000, tzinfo=UTC)
@@ -66,10 +68,11 @@ def test_plan_on_time_equals_decide_unless_a_slot_is_late(expression: str) -> No
                     misfire_after=timedelta(seconds=misfire_after),
                     start_deadline=None if start_deadline is None else timedelta(seconds=start_deadline),
                     decided_until=NOW - rng.choice([60, 1200]) * rng.random() * timedelta(seconds=1))  # fmt: skip
-        schedule = parse_schedule(row)
+        schedule = job_schedule(row)
         quick = plan_on_time(row, schedule, row["decided_until"])
-        thorough = decide(schedule, row["decided_until"], NOW, catch_up_policy(row), row["ends_at"])
-        late = any(decision.reason for decision in thorough[0])
+        found, *marks = decide(schedule, row["decided_until"], NOW, catch_up_policy(row), row["ends_at"])
+        thorough = (add_intervals(schedule, row["decided_until"], found), *marks)
+        late = any(decision.reason for decision in found)
         assert quick == (None if late else thorough)
 
 

@@ -1,0 +1,60 @@
+-- Several cron expressions in one schedule, as in pgsched/core/schedule/grammar.py: change both or neither.
+
+-- What is wrong with one expression, as "field: reason"; NULL when nothing is.
+CREATE FUNCTION pgsched.schedule_part_error(expression text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+DECLARE
+    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
+    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    reason text;
+BEGIN
+    IF words[1] LIKE '@%' THEN
+        RETURN pgsched.schedule_macro_error(words);
+    ELSIF words[1] ~* '^(cron_)?tz=' THEN
+        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
+    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
+        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    END IF;
+    FOR i IN 1 .. cardinality(words) LOOP
+        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
+    RETURN reason;
+END $$;
+
+-- What is wrong with a schedule, as "field: reason"; NULL when nothing is.
+CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
+DECLARE
+    most constant integer := 20;
+    parts text[];
+    part text;
+    first_word text;
+    reason text;
+BEGIN
+    IF length(expression) > 512 THEN
+        RETURN 'schedule: longer than 512 characters';
+    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN 'schedule: only printable ASCII is accepted';
+    ELSIF strpos(expression, ';') = 0 THEN
+        RETURN pgsched.schedule_part_error(expression);
+    END IF;
+    parts := string_to_array(expression, ';');
+    IF cardinality(parts) > most THEN
+        RETURN format('schedule: %s expressions, at most %s are allowed', cardinality(parts), most);
+    END IF;
+    FOREACH part IN ARRAY parts LOOP
+        part := btrim(part, E' \t');
+        first_word := lower(substring(part FROM '^[^ \t]*') COLLATE "C");
+        IF part = '' THEN
+            RETURN 'schedule: an expression beside ";" is empty';
+        ELSIF first_word IN ('@every', '@after') THEN
+            RETURN format('schedule: %s stands alone, without ";"', first_word);
+        END IF;
+        reason := pgsched.schedule_part_error(part);
+        IF reason IS NOT NULL THEN
+            RETURN format('%s (in "%s")', reason, part);
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;

@@ -1,0 +1,78 @@
+-- Slots that were due but undecided when a job was edited or resumed end as missed where they came before the pause
+-- (nobody decided them in time), and as skipped where they fell into it. They lie behind the mark, which only decisions
+-- move: the leader, who alone can read schedules, turns the stretch into one row (leader/passed_over.py). (LANGUAGE sql:
+-- a function of one line costs as much as all of this.)
+CREATE OR REPLACE FUNCTION pgsched.pass_over(j pgsched.jobs, moment timestamptz, edited boolean) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, s.after_at, s.until_at, s.state, s.reason ||
+        CASE WHEN edited AND (j.paused OR j.error IS NOT NULL) THEN format('; then %s was edited', what) ELSE '' END,
+        j.calendar, j.on_excluded, j.shifts
+    FROM (SELECT
+        greatest(j.decided_until, j.starts_at - interval '1 microsecond',
+                 CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END) AS begun,
+        least(moment, j.ends_at, CASE WHEN j.schedule IS NULL AND j.run_at <= moment THEN j.run_at END) AS ended,
+        CASE WHEN j.paused THEN coalesce(j.paused_at, '-infinity') - interval '1 microsecond'
+             ELSE 'infinity' END AS paused_from,
+        format('%s by %s%s', pgsched.utc(j.paused_at), j.paused_by, coalesce(': ' || j.paused_reason, '')) AS pause,
+        CASE WHEN j.schedule IS NULL THEN 'run_at' ELSE 'the schedule' END AS what
+    ) x CROSS JOIN LATERAL (VALUES
+        (begun, least(ended, paused_from), 'missed',
+         CASE WHEN j.error IS NOT NULL THEN format('the job was in error since %s: %s', pgsched.utc(j.error_at), j.error)
+              WHEN j.paused THEN 'not decided before the job was paused at ' || pause
+              ELSE what || ' was edited before this slot was decided' END),
+        (greatest(begun, paused_from), ended, 'skipped', 'paused since ' || pause)
+    ) s(after_at, until_at, state, reason)
+    WHERE (j.next_run_at <= moment OR j.error IS NOT NULL) AND s.after_at < s.until_at
+$$;
+
+-- Slots between a job's end and the edit that puts the end off: they were none until that edit, and are passed over by
+-- it. Returns whether the job goes on; one that is still at its end has no such slots.
+CREATE OR REPLACE FUNCTION pgsched.pass_over_end(j pgsched.jobs, edited pgsched.jobs, moment timestamptz) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    used_up boolean := coalesce(j.run_count >= j.max_runs, false);
+    begun timestamptz := greatest(j.decided_until, j.starts_at - interval '1 microsecond');
+    ended timestamptz := CASE WHEN used_up THEN begun ELSE greatest(begun, j.ends_at) END;
+    until timestamptz := least(moment, edited.ends_at);
+BEGIN
+    IF j.run_count >= edited.max_runs OR edited.ends_at <= ended THEN
+        RETURN false;
+    END IF;
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
+    SELECT j.id, j.schedule, j.timezone, j.anchor_at, ended, until, 'skipped',
+        format('the job had ended: its %s; it was extended at %s',
+               CASE WHEN used_up THEN format('max_runs was %s', j.max_runs)
+                    ELSE 'ends_at was ' || pgsched.utc(j.ends_at) END, pgsched.utc(moment)),
+        j.calendar, j.on_excluded, j.shifts
+    WHERE ended < until;
+    RETURN true;
+END $$;
+
+-- Slots of a new schedule that lie ahead, but not behind the mark: the clock has stepped back, and what lies before the
+-- mark is not decided twice.
+CREATE OR REPLACE FUNCTION pgsched.pass_over_ahead(edited pgsched.jobs, moment timestamptz) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
+    SELECT edited.id, edited.schedule, edited.timezone, edited.anchor_at, s.after_at, s.until_at, 'skipped',
+        format('the schedule was edited at %s while the clock stood before %s, until which slots are decided',
+               pgsched.utc(moment), pgsched.utc(edited.decided_until)),
+        edited.calendar, edited.on_excluded, edited.shifts
+    FROM (SELECT greatest(moment, edited.starts_at - interval '1 microsecond') AS after_at,
+                 least(edited.decided_until, edited.ends_at) AS until_at) s
+    WHERE s.after_at < s.until_at
+$$;
+
+-- Excluded dates put off the slots of @after, and shift those of a job with another on_excluded than skip: such jobs are
+-- planned anew. Other slots stay where they are, and whether one is excluded is asked when it is due.
+CREATE OR REPLACE FUNCTION pgsched.job_calendars_after() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE pgsched.jobs SET next_run_at = clock_timestamp()
+    WHERE id IN (OLD.job_id, NEW.job_id) AND (schedule IS NOT NULL OR on_excluded <> 'skip') AND next_run_at > clock_timestamp();
+    PERFORM pgsched.notify('pgsched_leader', 'jobs');
+    RETURN NULL;
+END $$;

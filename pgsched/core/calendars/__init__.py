@@ -1,0 +1,1 @@
+"""Times of shared calendars: as people type them, and as iCalendar files have them."""

@@ -1,0 +1,66 @@
+"""To which times of which days slots can move: what a calendar leaves open of a day.
+
+Parts of days are wall clocks. A wall clock in a gap stands for the end of the gap, so it is open if that instant is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from pgsched.core.schedule import zones
+from pgsched.core.schedule.calendar import Calendar
+from pgsched.core.schedule.wall_times import WHOLE_DAY_US, Walls, intersect, join, subtract
+
+DAY, MICROSECOND = timedelta(days=1), timedelta(microseconds=1)
+LOOK_AROUND = 31  # days by which a slot is shifted at most
+# What becomes of a slot at an excluded time (jobs.on_excluded), as days by which it moves at a time.
+STEPS = {"skip": 0, "next_business_day": 1, "previous": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftingDays:
+    """What a calendar leaves open.
+
+    `step`: days by which a slot moves at a time: 1, -1, or 0 where nothing is shifted any more.
+    """
+
+    calendar: Calendar
+    step: int
+    tz: ZoneInfo
+
+    def excluded(self, day: date) -> Walls:
+        """Return the excluded parts of a day."""
+        return join((window.begins, window.ends) for window in self.calendar.windows(day))
+
+    def closed(self, day: date) -> Walls:
+        """Return the parts of a day to which no slot can move."""
+        found = self.excluded(day)
+        for change in zones.gaps_of_year(self.tz, day.year):
+            if change.before.date() <= day <= change.after.date():
+                begins, ends = max(since(day, change.before), 0), min(since(day, change.after), WHOLE_DAY_US)
+                closed = self.calendar.excluded(change.at) is not None
+                found = join([*found, (begins, ends)]) if closed else subtract(found, [(begins, ends)])
+        return found
+
+    def stuck(self, day: date, walls: Walls, days: int = LOOK_AROUND) -> Walls:
+        """Return those parts of a day that are closed on each of the next days, in the direction of `step`."""
+        for n in range(1, days + 1):
+            if not walls:
+                break
+            walls = intersect(walls, self.closed(day + n * self.step * DAY))
+        return walls
+
+    def reached(self, day: date, instant: datetime) -> int:
+        """Return how much of a day has been reached by an instant, in microseconds since midnight."""
+        return min(max(since(day, zones.last_wall_reached(self.tz, instant)) + 1, 0), WHOLE_DAY_US)
+
+    def day_of(self, instant: datetime) -> date:
+        """Return the date of an instant in the zone."""
+        return zones.wall_clock_at(self.tz, instant).date()
+
+
+def since(day: date, naive: datetime) -> int:
+    """Return how far a wall clock lies behind the midnight of a day, in microseconds; negative before it."""
+    return (naive - datetime.combine(day, time())) // MICROSECOND
