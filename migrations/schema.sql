@@ -114,6 +114,8 @@ CREATE TABLE pgsched.backfills (
     cancelled_by text,
     finished_at timestamp with time zone,
     error text,
+    together bigint,
+    after_backfill bigint,
     CONSTRAINT backfills_pkey PRIMARY KEY (id),
     CONSTRAINT backfills_max_active CHECK (max_active >= 1 AND max_active <= 1000),
     CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'all'::text])),
@@ -1239,6 +1241,31 @@ BEGIN
     RETURN new_id;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamp with time zone, to_at timestamp with time zone, mode text DEFAULT 'missing'::text, max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    one_job text;
+    new_id bigint;
+    made bigint[] := '{}';
+BEGIN
+    IF array_ndims(backfill_in_order.jobs) > 1 OR coalesce(cardinality(backfill_in_order.jobs), 0) NOT BETWEEN 1 AND 200
+       OR cardinality(backfill_in_order.jobs) <> (SELECT count(DISTINCT j.name) FROM unnest(backfill_in_order.jobs) j(name)) THEN
+        PERFORM pgsched.raise_bad_value('jobs: expected the names of 1-200 jobs, each one once', 'backfills');
+    END IF;
+    FOREACH one_job IN ARRAY backfill_in_order.jobs LOOP
+        new_id := pgsched.backfill(one_job, backfill_in_order.from_at, backfill_in_order.to_at, backfill_in_order.mode,
+            backfill_in_order.max_active, backfill_in_order.reverse, backfill_in_order.priority);
+        UPDATE pgsched.backfills b SET together = coalesce(made[1], new_id), after_backfill = made[cardinality(made)]
+        WHERE b.id = new_id AND cardinality(backfill_in_order.jobs) > 1;
+        made := made || new_id;
+    END LOOP;
+    RETURN made;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.backfills_refuse_instants()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1604,29 +1631,33 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     b pgsched.backfills;
+    whole bigint;
+    done text;
     author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
 BEGIN
     IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
         PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
     END IF;
+    SELECT o.together INTO whole FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;
     PERFORM pgsched.refuse_others(format('backfill %s', o.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = o.job_id))
-    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;  -- before it is locked (45_control.sql)
-    -- the leader holds this row while it starts runs: none can be born after the loop below has looked
-    SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
-    IF b.id IS NULL THEN
-        RETURN NULL;
-    END IF;
-    PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
-    IF b.finished_at IS NOT NULL THEN
-        RETURN CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END;
-    END IF;
-    PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
-        jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
-    UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
-        cancelled_by = author WHERE id = b.id;
-    PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
-    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
-    RETURN 'cancelled';
+    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id OR o.together = whole;  -- before any is locked (45_control.sql)
+    -- the leader holds such a row while it starts runs: none can be born after the loop below has looked
+    FOR b IN SELECT * FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id OR o.together = whole
+             ORDER BY o.id FOR UPDATE LOOP
+        PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
+        IF b.finished_at IS NOT NULL THEN
+            done := coalesce(done, CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END);
+            CONTINUE;
+        END IF;
+        done := 'cancelled';
+        PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
+            jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
+        UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
+            cancelled_by = author WHERE id = b.id;
+        PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
+        FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
+    END LOOP;
+    RETURN done;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.canonical_json(value jsonb)
@@ -2741,6 +2772,7 @@ CREATE OR REPLACE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timest
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT coalesce(pgsched.job_options(j), '{}') || jsonb_build_object('after_jobs', j.after_jobs)
+        || CASE WHEN j.after_match <> 'same' THEN jsonb_build_object('after_match', j.after_match) ELSE '{}' END
         || CASE WHEN starts_at > clock_timestamp() THEN jsonb_build_object('not_before', starts_at) ELSE '{}' END
         || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
 $function$;
@@ -3671,10 +3703,13 @@ CREATE OR REPLACE FUNCTION pgsched.job_options(j pgsched.jobs)
  LANGUAGE sql
  IMMUTABLE
 AS $function$
-    SELECT CASE WHEN j.kind IN ('command', 'shell') AND
-                     (j.success_codes <> '{0}' OR j.retry_codes IS NOT NULL OR j.dead_codes IS NOT NULL)
+    SELECT CASE
+        WHEN j.kind IN ('command', 'shell') AND
+             (j.success_codes <> '{0}' OR j.retry_codes IS NOT NULL OR j.dead_codes IS NOT NULL)
         THEN jsonb_build_object('success_codes', j.success_codes, 'retry_codes', j.retry_codes,
-                                'dead_codes', j.dead_codes) END
+                                'dead_codes', j.dead_codes)
+             || CASE WHEN j.ping_url IS NULL THEN '{}' ELSE jsonb_build_object('ping_url', j.ping_url) END
+        WHEN j.ping_url IS NOT NULL THEN jsonb_build_object('ping_url', j.ping_url) END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.job_stands(j pgsched.jobs)
@@ -3849,6 +3884,52 @@ BEGIN
             greatest(NEW.decided_until, clock_timestamp(), pgsched.newest_slot(NEW.id)));
     END IF;
     RETURN NEW;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_in_order(job text, upstream boolean, downstream boolean)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    most constant integer := 200;
+    first_id bigint := (pgsched.job_named(jobs_in_order.job)).id;
+    found bigint[] := ARRAY[first_id];
+    border bigint[];
+    way text;
+    placed bigint[] := '{}';
+    ready bigint[];
+BEGIN
+    FOREACH way IN ARRAY ARRAY['up', 'down'] LOOP
+        border := CASE WHEN CASE way WHEN 'up' THEN jobs_in_order.upstream ELSE jobs_in_order.downstream END
+                       THEN ARRAY[first_id] ELSE '{}' END;
+        WHILE cardinality(border) > 0 LOOP
+            border := ARRAY(
+                SELECT j.id FROM pgsched.jobs j WHERE j.id <> ALL (found) AND CASE way
+                    WHEN 'up' THEN j.id IN (SELECT unnest(o.after_jobs) FROM pgsched.jobs o WHERE o.id = ANY (border))
+                    ELSE j.after_jobs && border END
+                LIMIT most);
+            found := found || border;
+            IF cardinality(found) > most THEN
+                PERFORM pgsched.raise_bad_value(format('job: more than %s jobs are before or behind "%s": start their'
+                    ' backfills in parts', most, jobs_in_order.job), 'backfills');
+            END IF;
+        END LOOP;
+    END LOOP;
+    WHILE cardinality(placed) < cardinality(found) LOOP
+        ready := ARRAY(
+            SELECT j.id FROM pgsched.jobs j WHERE j.id = ANY (found) AND j.id <> ALL (placed)
+                AND NOT EXISTS (SELECT FROM unnest(j.after_jobs) a(id) WHERE a.id = ANY (found) AND a.id <> ALL (placed))
+            ORDER BY j.name);
+        IF ready = '{}' THEN
+            PERFORM pgsched.raise_bad_value('job: its jobs wait for each other (after_jobs)', 'backfills');
+        END IF;
+        placed := placed || ready;
+    END LOOP;
+    RETURN ARRAY(SELECT j.name FROM unnest(placed) WITH ORDINALITY p(id, place) JOIN pgsched.jobs j ON j.id = p.id
+                 ORDER BY p.place);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.jobs_notify()
@@ -6407,10 +6488,17 @@ AS $function$
         WHEN jsonb_path_exists(options, 'strict $.**{201}') THEN 'options: nested more than 200 deep'
         WHEN options ?| '{after_jobs,overlap}' AND NOT pgsched.may_lead() THEN
             'options: after_jobs and overlap are set by pgsched itself'
+        WHEN options ?| '{after_match,ping_url}' AND NOT pgsched.may_lead() THEN
+            'options: after_match and ping_url are set by pgsched itself'
         WHEN options ? 'after_jobs' AND (jsonb_typeof(options -> 'after_jobs') <> 'array' OR jsonb_array_length(
                 CASE jsonb_typeof(options -> 'after_jobs') WHEN 'array' THEN options -> 'after_jobs' ELSE '[]' END)
                 <> (SELECT count(*) FROM pgsched.after_jobs_of(options))) THEN
             'options: after_jobs is no array of the numbers of jobs'
+        WHEN options ? 'after_match' AND coalesce(options ->> 'after_match' NOT IN ('latest', 'since_last'), true) THEN
+            'options: after_match is neither latest nor since_last'
+        WHEN options ? 'ping_url' AND (jsonb_typeof(options -> 'ping_url') <> 'string'
+                                       OR pgsched.http_url_error(options ->> 'ping_url') IS NOT NULL) THEN
+            'options: ping_url is no URL'
         WHEN options ? 'not_before' AND NOT marked AND NOT pgsched.may_lead() THEN
             'options: not_before is set by pgsched itself'
         WHEN options ? 'not_before' AND coalesce(pgsched.not_before_of(options) NOT BETWEEN '1970-01-01 00:00Z'
@@ -8012,10 +8100,12 @@ AS $function$
             FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id LEFT JOIN pgsched.jobs j ON j.id = p.job_id
             WHERE r.available_at >= '8998-01-01 00:00Z' AND d.run_id = r.id AND d.state = 'open'
             UNION ALL
-            SELECT 2, a.job_id, 'the same slot of ' || coalesce(j.name, 'job ' || a.job_id)
+            SELECT 2, a.job_id, CASE r.options ->> 'after_match' WHEN 'latest' THEN 'the newest slot of '
+                WHEN 'since_last' THEN 'a success of ' ELSE 'the same slot of ' END || coalesce(j.name, 'job ' || a.job_id)
             FROM pgsched.after_jobs_of(r.options) a(job_id) LEFT JOIN pgsched.jobs j ON j.id = a.job_id
             WHERE r.available_at = '8998-01-01 00:00Z'
-                AND NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = a.job_id AND o.scheduled_at = r.scheduled_at)
+                AND (r.options ? 'after_match'
+                     OR NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = a.job_id AND o.scheduled_at = r.scheduled_at))
             UNION ALL  -- the job's own open runs, where its policy holds this one
             SELECT 3, o.id, format('run %s (%s, slot %s)', o.id, o.state, pgsched.utc(o.scheduled_at))
             FROM (SELECT q.id, q.state, q.scheduled_at, q.origin FROM pgsched.runs q
@@ -8239,6 +8329,8 @@ COMMENT ON COLUMN pgsched.audit.name IS 'Which one.';
 COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]}, else what was made, taken away or asked for.';
 COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session acted, as a login of pgsched_console or of the owner of this table said; null: nobody was named.';
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
+COMMENT ON COLUMN pgsched.backfills.together IS 'The first of the backfills that were requested together. NULL: it was requested alone.';
+COMMENT ON COLUMN pgsched.backfills.after_backfill IS 'It begins when this backfill has ended.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
 COMMENT ON COLUMN pgsched.calendar_times.calendar IS 'The calendar.';
@@ -8505,6 +8597,7 @@ COMMENT ON COLUMN pgsched.workers.releases IS 'The release of each of its tasks,
 COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
 COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this database is of that fleet.';
 COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/reference/jobs.md.';
+COMMENT ON FUNCTION pgsched.backfill_in_order(text[],timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Backfills of several jobs as one thing, one after the other. Returns their ids.';
 COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
 COMMENT ON FUNCTION pgsched.check_args(text,jsonb) IS 'Whether these arguments fit the task: fits is null where that cannot be said; problem gives the reason.';
@@ -8521,6 +8614,7 @@ COMMENT ON FUNCTION pgsched.item_get(text,uuid,uuid,interval,integer,integer,boo
 COMMENT ON FUNCTION pgsched.item_give_back(bigint,uuid,interval,text) IS 'The holder of an item puts it back into the line. False: it is not held any more.';
 COMMENT ON FUNCTION pgsched.item_put(text,jsonb,integer,interval) IS 'Puts an item into a queue; returns its id.';
 COMMENT ON FUNCTION pgsched.job_status(text,integer) IS 'One row for each job: its next slot, its newest run, how many runs are open, how many in a row failed.';
+COMMENT ON FUNCTION pgsched.jobs_in_order(text,boolean,boolean) IS 'The names of the jobs before and behind a job (after_jobs), each one behind those that it waits for.';
 COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
 COMMENT ON FUNCTION pgsched.preview(text,integer) IS 'The next slots of a job, at most 10: when, in the job''s zone, and what is known of each.';
 COMMENT ON FUNCTION pgsched.recent_runs(text,integer) IS 'The newest runs, at most 1,000: of a job by slot, or all that the caller may see.';

@@ -146,6 +146,7 @@ ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.reset_mark(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.backfill(text, timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.backfill_in_order(text[], timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
 ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz, timestamptz, interval) SECURITY DEFINER;
 ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;

@@ -46,6 +46,12 @@ ALTER TABLE pgsched.runs
     ADD COLUMN interval_start timestamptz,
     ADD COLUMN nominal_at timestamptz;
 
+-- Backfills that were requested together (pgsched.backfill_in_order): the first one of them, and the one before, which has to
+-- end first.
+ALTER TABLE pgsched.backfills
+    ADD COLUMN together bigint,
+    ADD COLUMN after_backfill bigint;
+
 -- What was declared in a file (pgsched apply), by the name of its owner: only that is changed or pruned with the file.
 CREATE TABLE pgsched.file_entries (
     owner       text NOT NULL,

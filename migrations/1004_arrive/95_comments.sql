@@ -21,3 +21,7 @@ COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, su
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
 COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
+COMMENT ON COLUMN pgsched.backfills.together IS 'The first of the backfills that were requested together. NULL: it was requested alone.';
+COMMENT ON COLUMN pgsched.backfills.after_backfill IS 'It begins when this backfill has ended.';
+COMMENT ON FUNCTION pgsched.jobs_in_order(text, boolean, boolean) IS 'The names of the jobs before and behind a job (after_jobs), each one behind those that it waits for.';
+COMMENT ON FUNCTION pgsched.backfill_in_order(text[], timestamptz, timestamptz, text, integer, boolean, integer) IS 'Backfills of several jobs as one thing, one after the other. Returns their ids.';

@@ -59,7 +59,7 @@ LEADER = {
     "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
-    "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
+    "dependencies_slots": "runs_waiting runs_slot runs_open_of_job jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
@@ -119,7 +119,8 @@ LEADER = {
 # Statements for which no run waits: a person, a page, a command or a start-up sends them. Each has its own name here:
 # a prefix would also excuse a hot statement whose name begins so.
 ASKED = (
-    "alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
+    "backfill_jobs dependencies_left"
+    " alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
     " backfill_rerun backfill_show calendar_add calendar_list calendar_remove catalog_aggregates catalog_comments"
     " catalog_functions catalog_grants catalog_indexes catalog_references catalog_sequences catalog_tables"
     " catalog_triggers catalog_views check_fleet check_grants check_roles check_server declare_defaults declare_holder"
@@ -150,6 +151,7 @@ ASKED = (
 # hashes the edges if there are no statistics.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
+    " backfill_add_in_order"
     " declare_try_lock now flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_at_more enqueue_full"
