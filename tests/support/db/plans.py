@@ -59,7 +59,7 @@ LEADER = {
     "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
-    "dependencies_slots": "runs_waiting runs_slot runs_open_of_job jobs_pkey",
+    "dependencies_slots": "runs_waiting runs_slot runs_slot|runs_open_of_job jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
