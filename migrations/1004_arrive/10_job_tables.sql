@@ -38,7 +38,9 @@ ALTER TABLE pgsched.jobs
     ADD COLUMN after_match text NOT NULL DEFAULT 'same',
     ADD COLUMN pause_after_failures integer,
     ADD COLUMN finish_by interval,
-    ADD COLUMN ping_url text;
+    ADD COLUMN ping_url text,
+    ADD COLUMN alert_to text[],
+    ADD COLUMN resumed_at timestamptz;  -- pause_after_failures counts runs that ended after this
 
 -- Where the interval of a slot begins: at the slot before it. nominal_at: where the schedule has the slot, if a calendar has
 -- shifted it.

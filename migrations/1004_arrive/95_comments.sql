@@ -25,3 +25,17 @@ COMMENT ON COLUMN pgsched.backfills.together IS 'The first of the backfills that
 COMMENT ON COLUMN pgsched.backfills.after_backfill IS 'It begins when this backfill has ended.';
 COMMENT ON FUNCTION pgsched.jobs_in_order(text, boolean, boolean) IS 'The names of the jobs before and behind a job (after_jobs), each one behind those that it waits for.';
 COMMENT ON FUNCTION pgsched.backfill_in_order(text[], timestamptz, timestamptz, text, integer, boolean, integer) IS 'Backfills of several jobs as one thing, one after the other. Returns their ids.';
+COMMENT ON COLUMN pgsched.jobs.alert_to IS 'Names of sinks (pgsched worker --alert-apprise) that get its alerts. NULL: all of them.';
+COMMENT ON COLUMN pgsched.jobs.resumed_at IS 'When it was last resumed. Kept by pgsched.';
+COMMENT ON TABLE pgsched.alert_defaults IS 'What is watched where a job does not say it itself. One row: UPDATE it.';
+COMMENT ON COLUMN pgsched.alert_defaults.alert_after_failures IS 'As jobs.alert_after_failures. NULL: not watched.';
+COMMENT ON COLUMN pgsched.alert_defaults.max_lateness IS 'As jobs.max_lateness.';
+COMMENT ON COLUMN pgsched.alert_defaults.max_duration IS 'As jobs.max_duration.';
+COMMENT ON COLUMN pgsched.alert_defaults.expect_every IS 'As jobs.expect_every.';
+COMMENT ON COLUMN pgsched.alert_defaults.finish_by IS 'As jobs.finish_by.';
+COMMENT ON COLUMN pgsched.alert_defaults.alert_to IS 'As jobs.alert_to.';
+COMMENT ON COLUMN pgsched.alert_defaults.dead_runs IS 'An alert is open while so many runs without a job ended dead within dead_runs_within.';
+COMMENT ON COLUMN pgsched.alert_defaults.dead_runs_within IS 'The time for dead_runs.';
+COMMENT ON COLUMN pgsched.alerts.alert_to IS 'Names of the sinks that get it. NULL: all.';
+COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, unfinished, paused, dead_runs, no_leader or test.';
+COMMENT ON FUNCTION pgsched.pause_failing(integer) IS 'Pauses jobs by their pause_after_failures. The leader calls it.';

@@ -99,6 +99,8 @@ jobs = Table(
     Column("pause_after_failures", Integer),
     Column("finish_by", INTERVAL),
     Column("ping_url", Text),
+    Column("alert_to", ARRAY(Text)),
+    Column("resumed_at", Instant),
     UniqueConstraint("name", name="jobs_name_key"),
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
     partial("jobs_done_once", "id", where="delete_after_run AND schedule IS NULL AND next_run_at IS NULL"),
@@ -111,6 +113,7 @@ jobs = Table(
         where="alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL"
         " OR expect_every IS NOT NULL OR finish_by IS NOT NULL",
     ),
+    partial("jobs_pausing", "id", where="pause_after_failures IS NOT NULL AND NOT paused"),
 )
 
 job_calendars = Table(

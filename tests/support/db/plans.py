@@ -113,13 +113,15 @@ LEADER = {
     "slots_next": None,
     "runs_open_by_state": None,
     "workers_alive": None,
-    "alert_look": "jobs_watched*",
-    "alert_check": "jobs_watched[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey rollups_of_job",
+    "alert_look": "jobs_watched* jobs_pausing*",
+    "alert_check": "jobs_watched[] jobs_pkey[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey"
+    " rollups_of_job",
+    "alert_dead_runs": "runs_attention[]",
 }
 # Statements for which no run waits: a person, a page, a command or a start-up sends them. Each has its own name here:
 # a prefix would also excuse a hot statement whose name begins so.
 ASKED = (
-    "backfill_jobs dependencies_left"
+    "backfill_jobs dependencies_left alert_defaults job_monitored"
     " alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
     " backfill_rerun backfill_show calendar_add calendar_list calendar_remove catalog_aggregates catalog_comments"
     " catalog_functions catalog_grants catalog_indexes catalog_references catalog_sequences catalog_tables"
@@ -151,7 +153,7 @@ ASKED = (
 # hashes the edges if there are no statistics.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
-    " backfill_add_in_order"
+    " backfill_add_in_order alert_pause"
     " declare_try_lock now flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_at_more enqueue_full"

@@ -132,6 +132,11 @@ def show_job(conn: Connection[Any], name: str) -> Row:
     return add_next_allowed(require_row(conn, name, first_row(conn, "job_show", {"name": name})))
 
 
+def monitored_job(conn: Connection[Any], job_id: int) -> Row | None:
+    """Return what a monitor outside has to know of a job: `job_monitored` in sql/jobs.sql; None: there is none."""
+    return first_row(conn, "job_monitored", {"id": job_id})
+
+
 def add_next_allowed(job: Row) -> Row:
     """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded date."""
     return job | {"next_allowed_at": next_allowed(job)}
