@@ -56,6 +56,13 @@ class Retried:
     waits_for: list[int]
     left: list[Row]
 
+    @property
+    def words(self) -> str:
+        """What became of it, as the end of a sentence about the run; for pages and screens."""
+        named = ", ".join(str(run["id"]) for run in self.left[:5]) + (" and others" if len(self.left) > 5 else "")
+        stays = f"; what waited for it stays as it is: {named}" if self.left else ""
+        return f"is {self.state} again{stays}"
+
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:

@@ -130,6 +130,7 @@ def test_a_bare_retry_says_which_runs_stay_as_they_are(db: psycopg.Connection) -
     assert states(db, child, grandchild, anyway) == ["cancelled", "cancelled", "queued"]
     done = changes.retry(db, parent)
     assert [run["id"] for run in done.left] == [child, grandchild]
+    assert done.words == f"is queued again; what waited for it stays as it is: {child}, {grandchild}"
     assert changes.retry(db, child).left == [{"id": grandchild, "task": "t", "state": "cancelled", "job": None}], (
         "a child that is revived alone leaves its own behind"
     )
