@@ -17,6 +17,22 @@ CREATE SEQUENCE pgsched.told_at MINVALUE 0 MAXVALUE 9223372036854775807 START 0;
 
 -- tables
 
+CREATE TABLE pgsched.alert_defaults (
+    name text NOT NULL DEFAULT 'everything'::text,
+    alert_after_failures integer,
+    max_lateness interval,
+    max_duration interval,
+    expect_every interval,
+    finish_by interval,
+    alert_to text[],
+    dead_runs integer,
+    dead_runs_within interval NOT NULL DEFAULT '01:00:00'::interval,
+    CONSTRAINT alert_defaults_pkey PRIMARY KEY (name),
+    CONSTRAINT alert_defaults_dead_runs_check CHECK (dead_runs >= 1 AND dead_runs <= 10000),
+    CONSTRAINT alert_defaults_dead_runs_within_check CHECK (dead_runs_within >= '00:00:01'::interval AND dead_runs_within <= '31 days'::interval),
+    CONSTRAINT alert_defaults_name_check CHECK (name = 'everything'::text)
+);
+
 CREATE TABLE pgsched.alert_deliveries (
     alert_id bigint NOT NULL,
     event text NOT NULL,
@@ -39,8 +55,9 @@ CREATE TABLE pgsched.alerts (
     details text NOT NULL,
     run_id bigint,
     recovery text,
+    alert_to text[],
     CONSTRAINT alerts_pkey PRIMARY KEY (id),
-    CONSTRAINT alerts_kind_check CHECK (kind = ANY (ARRAY['failures'::text, 'lateness'::text, 'duration'::text, 'silence'::text, 'no_leader'::text, 'test'::text]))
+    CONSTRAINT alerts_kind_check CHECK (kind = ANY (ARRAY['failures'::text, 'lateness'::text, 'duration'::text, 'silence'::text, 'unfinished'::text, 'paused'::text, 'dead_runs'::text, 'no_leader'::text, 'test'::text]))
 );
 
 CREATE TABLE pgsched.archived_runs (
@@ -114,6 +131,8 @@ CREATE TABLE pgsched.backfills (
     cancelled_by text,
     finished_at timestamp with time zone,
     error text,
+    together bigint,
+    after_backfill bigint,
     CONSTRAINT backfills_pkey PRIMARY KEY (id),
     CONSTRAINT backfills_max_active CHECK (max_active >= 1 AND max_active <= 1000),
     CONSTRAINT backfills_mode CHECK (mode = ANY (ARRAY['missing'::text, 'failed'::text, 'all'::text])),
@@ -308,6 +327,8 @@ CREATE TABLE pgsched.jobs (
     pause_after_failures integer,
     finish_by interval,
     ping_url text,
+    alert_to text[],
+    resumed_at timestamp with time zone,
     shifts jsonb,
     CONSTRAINT jobs_pkey PRIMARY KEY (id),
     CONSTRAINT jobs_name_key UNIQUE (name),
@@ -836,6 +857,25 @@ AS $function$
     FROM (SELECT CASE WHEN octet_length(right(prefix, 1)) = 1 OR getdatabaseencoding() = 'UTF8' THEN ascii(right(prefix, 1)) ELSE 1114111 END) AS c(code)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.alert_defaults_refuse()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    problem text := coalesce(
+        pgsched.bad_targets('alert_to', NEW.alert_to),
+        CASE WHEN NEW.dead_runs IS NOT NULL THEN pgsched.out_of_range('dead_runs', NEW.dead_runs, 1, 10000) END,
+        CASE WHEN NEW.dead_runs_within IS NULL THEN 'dead_runs_within: must not be null'
+             WHEN NEW.dead_runs_within NOT BETWEEN '1 second' AND '31 days' THEN
+                 format('dead_runs_within: %s is out of range 1 second-31 days', NEW.dead_runs_within) END);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
+    END IF;
+    RETURN NEW;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.alerts_notify()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1265,6 +1305,31 @@ BEGIN
     RETURN new_id;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.backfill_in_order(jobs text[], from_at timestamp with time zone, to_at timestamp with time zone, mode text DEFAULT 'missing'::text, max_active integer DEFAULT 1, reverse boolean DEFAULT false, priority integer DEFAULT 9)
+ RETURNS bigint[]
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    one_job text;
+    new_id bigint;
+    made bigint[] := '{}';
+BEGIN
+    IF array_ndims(backfill_in_order.jobs) > 1 OR coalesce(cardinality(backfill_in_order.jobs), 0) NOT BETWEEN 1 AND 200
+       OR cardinality(backfill_in_order.jobs) <> (SELECT count(DISTINCT j.name) FROM unnest(backfill_in_order.jobs) j(name)) THEN
+        PERFORM pgsched.raise_bad_value('jobs: expected the names of 1-200 jobs, each one once', 'backfills');
+    END IF;
+    FOREACH one_job IN ARRAY backfill_in_order.jobs LOOP
+        new_id := pgsched.backfill(one_job, backfill_in_order.from_at, backfill_in_order.to_at, backfill_in_order.mode,
+            backfill_in_order.max_active, backfill_in_order.reverse, backfill_in_order.priority);
+        UPDATE pgsched.backfills b SET together = coalesce(made[1], new_id), after_backfill = made[cardinality(made)]
+        WHERE b.id = new_id AND cardinality(backfill_in_order.jobs) > 1;
+        made := made || new_id;
+    END LOOP;
+    RETURN made;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.backfills_refuse_instants()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1363,6 +1428,20 @@ AS $function$
         WHEN cardinality(tags) > 0 THEN (
             SELECT problem FROM unnest(tags) t(tag), pgsched.bad_text('tags', tag, 200) problem
             WHERE problem IS NOT NULL LIMIT 1)
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.bad_targets(field text, names text[])
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN array_ndims(names) > 1 THEN format('%s: must be a plain list', field)
+        WHEN cardinality(names) > 20 THEN format('%s: %s names, at most 20 are allowed', field, cardinality(names))
+        ELSE (SELECT format('%s: "%s" is no name of 1-63 characters a-z, 0-9, - and _', field, left(n.name, 60))
+              FROM unnest(names) n(name) WHERE (n.name ~ '^[a-z0-9_-]{1,63}$') IS NOT TRUE LIMIT 1)
     END
 $function$;
 
@@ -1737,29 +1816,33 @@ AS $function$
 #variable_conflict use_column
 DECLARE
     b pgsched.backfills;
+    whole bigint;
+    done text;
     author text := format('%s%s', session_user, coalesce(': ' || cancel_backfill.why, ''));
 BEGIN
     IF length(why) > 9000 THEN  -- with some words more, it is the reason of each run (cancel)
         PERFORM pgsched.raise_bad_value(pgsched.bad_length('why', why, 9000), 'backfills');
     END IF;
+    SELECT o.together INTO whole FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;
     PERFORM pgsched.refuse_others(format('backfill %s', o.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = o.job_id))
-    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id;  -- before it is locked (45_control.sql)
-    -- the leader holds this row while it starts runs: none can be born after the loop below has looked
-    SELECT * INTO b FROM pgsched.backfills WHERE id = cancel_backfill.backfill_id FOR UPDATE;
-    IF b.id IS NULL THEN
-        RETURN NULL;
-    END IF;
-    PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
-    IF b.finished_at IS NOT NULL THEN
-        RETURN CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END;
-    END IF;
-    PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
-        jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
-    UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
-        cancelled_by = author WHERE id = b.id;
-    PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
-    FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
-    RETURN 'cancelled';
+    FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id OR o.together = whole;  -- before any is locked (45_control.sql)
+    -- the leader holds such a row while it starts runs: none can be born after the loop below has looked
+    FOR b IN SELECT * FROM pgsched.backfills o WHERE o.id = cancel_backfill.backfill_id OR o.together = whole
+             ORDER BY o.id FOR UPDATE LOOP
+        PERFORM pgsched.refuse_others(format('backfill %s', b.id), (SELECT j.owner FROM pgsched.jobs j WHERE j.id = b.job_id));
+        IF b.finished_at IS NOT NULL THEN
+            done := coalesce(done, CASE WHEN b.cancelled_at IS NULL THEN 'finished' ELSE 'cancelled' END);
+            CONTINUE;
+        END IF;
+        done := 'cancelled';
+        PERFORM pgsched.note('cancelled', 'backfill', b.id::text,
+            jsonb_build_object('job', b.job, 'why', left(cancel_backfill.why, 1000)));
+        UPDATE pgsched.backfills SET cancelled_at = clock_timestamp(), finished_at = clock_timestamp(),
+            cancelled_by = author WHERE id = b.id;
+        PERFORM pgsched.cancel(r.id, format('backfill %s was cancelled%s', b.id, coalesce(': ' || cancel_backfill.why, '')))
+        FROM (SELECT id FROM pgsched.runs WHERE backfill_id = b.id AND phase < 3 /* open */ ORDER BY id) r;
+    END LOOP;
+    RETURN done;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.canonical_json(value jsonb)
@@ -2330,6 +2413,7 @@ BEGIN
         j.paused_by := NULL;
         j.paused_reason := NULL;
         j.resume_from := 'now';
+        j.resumed_at := CASE WHEN was.paused THEN moment ELSE was.resumed_at END;
     END IF;
     RETURN j;
 END $function$;
@@ -2955,6 +3039,7 @@ CREATE OR REPLACE FUNCTION pgsched.held_options(j pgsched.jobs, starts_at timest
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT coalesce(pgsched.job_options(j), '{}') || jsonb_build_object('after_jobs', j.after_jobs)
+        || CASE WHEN j.after_match <> 'same' THEN jsonb_build_object('after_match', j.after_match) ELSE '{}' END
         || CASE WHEN starts_at > clock_timestamp() THEN jsonb_build_object('not_before', starts_at) ELSE '{}' END
         || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
 $function$;
@@ -3863,7 +3948,8 @@ AS $function$
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
             pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
         CASE WHEN j.ping_url IS NOT NULL THEN
-            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END
+            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
+        pgsched.bad_targets('alert_to', j.alert_to)
     )
 $function$;
 
@@ -3888,10 +3974,13 @@ CREATE OR REPLACE FUNCTION pgsched.job_options(j pgsched.jobs)
  LANGUAGE sql
  IMMUTABLE
 AS $function$
-    SELECT CASE WHEN j.kind IN ('command', 'shell') AND
-                     (j.success_codes <> '{0}' OR j.retry_codes IS NOT NULL OR j.dead_codes IS NOT NULL)
+    SELECT CASE
+        WHEN j.kind IN ('command', 'shell') AND
+             (j.success_codes <> '{0}' OR j.retry_codes IS NOT NULL OR j.dead_codes IS NOT NULL)
         THEN jsonb_build_object('success_codes', j.success_codes, 'retry_codes', j.retry_codes,
-                                'dead_codes', j.dead_codes) END
+                                'dead_codes', j.dead_codes)
+             || CASE WHEN j.ping_url IS NULL THEN '{}' ELSE jsonb_build_object('ping_url', j.ping_url) END
+        WHEN j.ping_url IS NOT NULL THEN jsonb_build_object('ping_url', j.ping_url) END
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.job_stands(j pgsched.jobs)
@@ -4070,6 +4159,52 @@ BEGIN
     RETURN NEW;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.jobs_in_order(job text, upstream boolean, downstream boolean)
+ RETURNS text[]
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    most constant integer := 200;
+    first_id bigint := (pgsched.job_named(jobs_in_order.job)).id;
+    found bigint[] := ARRAY[first_id];
+    border bigint[];
+    way text;
+    placed bigint[] := '{}';
+    ready bigint[];
+BEGIN
+    FOREACH way IN ARRAY ARRAY['up', 'down'] LOOP
+        border := CASE WHEN CASE way WHEN 'up' THEN jobs_in_order.upstream ELSE jobs_in_order.downstream END
+                       THEN ARRAY[first_id] ELSE '{}' END;
+        WHILE cardinality(border) > 0 LOOP
+            border := ARRAY(
+                SELECT j.id FROM pgsched.jobs j WHERE j.id <> ALL (found) AND CASE way
+                    WHEN 'up' THEN j.id IN (SELECT unnest(o.after_jobs) FROM pgsched.jobs o WHERE o.id = ANY (border))
+                    ELSE j.after_jobs && border END
+                LIMIT most);
+            found := found || border;
+            IF cardinality(found) > most THEN
+                PERFORM pgsched.raise_bad_value(format('job: more than %s jobs are before or behind "%s": start their'
+                    ' backfills in parts', most, jobs_in_order.job), 'backfills');
+            END IF;
+        END LOOP;
+    END LOOP;
+    WHILE cardinality(placed) < cardinality(found) LOOP
+        ready := ARRAY(
+            SELECT j.id FROM pgsched.jobs j WHERE j.id = ANY (found) AND j.id <> ALL (placed)
+                AND NOT EXISTS (SELECT FROM unnest(j.after_jobs) a(id) WHERE a.id = ANY (found) AND a.id <> ALL (placed))
+            ORDER BY j.name);
+        IF ready = '{}' THEN
+            PERFORM pgsched.raise_bad_value('job: its jobs wait for each other (after_jobs)', 'backfills');
+        END IF;
+        placed := placed || ready;
+    END LOOP;
+    RETURN ARRAY(SELECT j.name FROM unnest(placed) WITH ORDINALITY p(id, place) JOIN pgsched.jobs j ON j.id = p.id
+                 ORDER BY p.place);
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.jobs_notify()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -4112,14 +4247,14 @@ AS $function$
 DECLARE
     problem text := coalesce(
         CASE WHEN NEW.alert_after_failures IS NOT NULL THEN
-            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
-        pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
-        pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
-        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'),
-        pgsched.bad_interval('finish_by', NEW.finish_by, '1 second'));
+            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 0, 1000) END,
+        pgsched.bad_interval('max_lateness', nullif(NEW.max_lateness, '0'), '1 second'),
+        pgsched.bad_interval('max_duration', nullif(NEW.max_duration, '0'), '1 second'),
+        pgsched.bad_interval('expect_every', nullif(NEW.expect_every, '0'), '1 second'),
+        pgsched.bad_interval('finish_by', nullif(NEW.finish_by, '0'), '1 second'));
 BEGIN
     IF problem IS NOT NULL THEN
-        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
     END IF;
     RETURN NEW;
 END $function$;
@@ -5823,6 +5958,47 @@ BEGIN
     RETURN true;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.pause_failing(n integer)
+ RETURNS TABLE(id bigint, job text, reason text)
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+#variable_conflict use_column
+DECLARE
+    j record;
+BEGIN
+    PERFORM set_config('pgsched.watches', 'on', true);  -- for pgsched.audit_alerts: the pause itself is in the audit
+    FOR j IN
+        SELECT o.id, o.name, o.alert_to, f.run_id, format('%s of its runs in a row failed (pause_after_failures), the last,'
+            ' run %s, with: %s', o.pause_after_failures, f.run_id, left(f.error, 1000)) AS why
+        FROM pgsched.jobs o CROSS JOIN LATERAL (
+            SELECT count(*) FILTER (WHERE e.state = 'dead') AS dead, (array_agg(e.id ORDER BY e.scheduled_at DESC))[1] AS run_id,
+                (array_agg(coalesce(e.error, e.reason) ORDER BY e.scheduled_at DESC))[1] AS error
+            FROM (
+                SELECT s.* FROM (
+                    SELECT r.id, r.state, r.scheduled_at, r.finished_at, r.error, r.reason, r.origin FROM pgsched.runs r
+                    WHERE r.job_id = o.id ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
+                WHERE s.state IN ('succeeded', 'dead') AND s.origin <> 'backfill'
+                    AND s.finished_at > coalesce(o.resumed_at, '-infinity') LIMIT o.pause_after_failures) e) f
+        WHERE o.pause_after_failures IS NOT NULL AND NOT o.paused AND f.dead = o.pause_after_failures
+        ORDER BY o.id LIMIT n FOR NO KEY UPDATE OF o SKIP LOCKED
+    LOOP
+        BEGIN
+            UPDATE pgsched.jobs o SET paused = true, paused_by = 'pgsched', paused_reason = j.why WHERE o.id = j.id;
+            INSERT INTO pgsched.alerts (job_id, job, kind, run_id, details, alert_to)
+            SELECT j.id, j.name, 'paused', j.run_id, 'it has paused itself: ' || j.why, coalesce(j.alert_to, (
+                SELECT d.alert_to FROM pgsched.alert_defaults d))
+            ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING;
+        EXCEPTION WHEN OTHERS THEN
+            CONTINUE;
+        END;
+        pause_failing.id := j.id;
+        pause_failing.job := j.name;
+        pause_failing.reason := j.why;
+        RETURN NEXT;
+    END LOOP;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.pauses_notify()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -6658,10 +6834,17 @@ AS $function$
         WHEN jsonb_path_exists(options, 'strict $.**{201}') THEN 'options: nested more than 200 deep'
         WHEN options ?| '{after_jobs,overlap}' AND NOT pgsched.may_lead() THEN
             'options: after_jobs and overlap are set by pgsched itself'
+        WHEN options ?| '{after_match,ping_url}' AND NOT pgsched.may_lead() THEN
+            'options: after_match and ping_url are set by pgsched itself'
         WHEN options ? 'after_jobs' AND (jsonb_typeof(options -> 'after_jobs') <> 'array' OR jsonb_array_length(
                 CASE jsonb_typeof(options -> 'after_jobs') WHEN 'array' THEN options -> 'after_jobs' ELSE '[]' END)
                 <> (SELECT count(*) FROM pgsched.after_jobs_of(options))) THEN
             'options: after_jobs is no array of the numbers of jobs'
+        WHEN options ? 'after_match' AND coalesce(options ->> 'after_match' NOT IN ('latest', 'since_last'), true) THEN
+            'options: after_match is neither latest nor since_last'
+        WHEN options ? 'ping_url' AND (jsonb_typeof(options -> 'ping_url') <> 'string'
+                                       OR pgsched.http_url_error(options ->> 'ping_url') IS NOT NULL) THEN
+            'options: ping_url is no URL'
         WHEN options ? 'not_before' AND NOT marked AND NOT pgsched.may_lead() THEN
             'options: not_before is set by pgsched itself'
         WHEN options ? 'not_before' AND coalesce(pgsched.not_before_of(options) NOT BETWEEN '1970-01-01 00:00Z'
@@ -8311,10 +8494,12 @@ AS $function$
             FROM pgsched.dependencies d JOIN pgsched.runs p ON p.id = d.parent_id LEFT JOIN pgsched.jobs j ON j.id = p.job_id
             WHERE r.available_at >= '8998-01-01 00:00Z' AND d.run_id = r.id AND d.state = 'open'
             UNION ALL
-            SELECT 2, a.job_id, 'the same slot of ' || coalesce(j.name, 'job ' || a.job_id)
+            SELECT 2, a.job_id, CASE r.options ->> 'after_match' WHEN 'latest' THEN 'the newest slot of '
+                WHEN 'since_last' THEN 'a success of ' ELSE 'the same slot of ' END || coalesce(j.name, 'job ' || a.job_id)
             FROM pgsched.after_jobs_of(r.options) a(job_id) LEFT JOIN pgsched.jobs j ON j.id = a.job_id
             WHERE r.available_at = '8998-01-01 00:00Z'
-                AND NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = a.job_id AND o.scheduled_at = r.scheduled_at)
+                AND (r.options ? 'after_match'
+                     OR NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = a.job_id AND o.scheduled_at = r.scheduled_at))
             UNION ALL  -- the job's own open runs, where its policy holds this one
             SELECT 3, o.id, format('run %s (%s, slot %s)', o.id, o.state, pgsched.utc(o.scheduled_at))
             FROM (SELECT q.id, q.state, q.scheduled_at, q.origin FROM pgsched.runs q
@@ -8391,6 +8576,7 @@ CREATE INDEX jobs_done_once ON pgsched.jobs USING btree (id) WHERE delete_after_
 CREATE INDEX jobs_due ON pgsched.jobs USING btree (next_run_at) WHERE NOT paused AND next_run_at IS NOT NULL;
 CREATE INDEX jobs_in_error ON pgsched.jobs USING btree (id) WHERE error IS NOT NULL;
 CREATE INDEX jobs_keep ON pgsched.jobs USING btree (id) WHERE keep IS NOT NULL;
+CREATE INDEX jobs_pausing ON pgsched.jobs USING btree (id) WHERE pause_after_failures IS NOT NULL AND NOT paused;
 CREATE INDEX jobs_watched ON pgsched.jobs USING btree (id) WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL OR expect_every IS NOT NULL OR finish_by IS NOT NULL;
 CREATE INDEX kept_keys_expires_at ON pgsched.kept_keys USING btree (expires_at);
 CREATE INDEX kept_keys_met ON pgsched.kept_keys USING btree (run_id) WHERE met;
@@ -8428,6 +8614,9 @@ CREATE INDEX workers_stopped ON pgsched.workers USING btree (stopped_at) WHERE s
 
 -- triggers
 
+CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE ON pgsched.alert_defaults FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_refuse_watch();
+CREATE TRIGGER b_refuse BEFORE INSERT OR UPDATE ON pgsched.alert_defaults FOR EACH ROW EXECUTE FUNCTION pgsched.alert_defaults_refuse();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.alert_defaults FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('alert');
 CREATE TRIGGER a_notify_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.alerts_notify();
 CREATE TRIGGER a_notify_update AFTER UPDATE OF closed_at ON pgsched.alerts FOR EACH ROW WHEN (old.closed_at IS NULL AND new.closed_at IS NOT NULL) EXECUTE FUNCTION pgsched.alerts_notify();
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.alerts FOR EACH ROW EXECUTE FUNCTION pgsched.audit_alerts();
@@ -8453,7 +8642,7 @@ CREATE TRIGGER b_most AFTER INSERT ON pgsched.job_calendars REFERENCING NEW TABL
 CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_calendars();
 CREATE TRIGGER a_check_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_insert();
-CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
+CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason, resume_from, declared_by, description, owner, created_at, updated_at, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url, alert_to ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 CREATE TRIGGER a_refuse_keep BEFORE INSERT OR UPDATE OF keep ON pgsched.jobs FOR EACH ROW WHEN (new.keep IS NOT NULL) EXECUTE FUNCTION pgsched.refuse_keep();
 CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every, finish_by ON pgsched.jobs FOR EACH ROW WHEN (new.alert_after_failures IS NOT NULL OR new.max_lateness IS NOT NULL OR new.max_duration IS NOT NULL OR new.expect_every IS NOT NULL OR new.finish_by IS NOT NULL) EXECUTE FUNCTION pgsched.jobs_refuse_watch();
 CREATE TRIGGER b_high_water_mark BEFORE UPDATE OF decided_until ON pgsched.jobs FOR EACH ROW WHEN (new.decided_until < old.decided_until) EXECUTE FUNCTION pgsched.jobs_high_water_mark();
@@ -8466,7 +8655,7 @@ CREATE TRIGGER e_refuse_unstarted AFTER INSERT OR UPDATE OF schedule, jitter, ov
 CREATE TRIGGER e_rekey AFTER UPDATE OF concurrency_key, concurrency_limit ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_rekey();
 CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_gone();
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.jobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_added();
-CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
+CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url, alert_to ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
 CREATE TRIGGER z_after_jobs_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
@@ -8519,16 +8708,26 @@ GRANT SELECT ON SEQUENCE pgsched.told_at TO PUBLIC;
 -- comments
 
 COMMENT ON SCHEMA pgsched IS 'pgsched: scheduler and work queue. What other programs may use: docs/reference/sql.md.';
+COMMENT ON TABLE pgsched.alert_defaults IS 'What is watched where a job does not say it itself. One row: UPDATE it.';
+COMMENT ON COLUMN pgsched.alert_defaults.alert_after_failures IS 'As jobs.alert_after_failures. NULL: not watched.';
+COMMENT ON COLUMN pgsched.alert_defaults.max_lateness IS 'As jobs.max_lateness.';
+COMMENT ON COLUMN pgsched.alert_defaults.max_duration IS 'As jobs.max_duration.';
+COMMENT ON COLUMN pgsched.alert_defaults.expect_every IS 'As jobs.expect_every.';
+COMMENT ON COLUMN pgsched.alert_defaults.finish_by IS 'As jobs.finish_by.';
+COMMENT ON COLUMN pgsched.alert_defaults.alert_to IS 'As jobs.alert_to.';
+COMMENT ON COLUMN pgsched.alert_defaults.dead_runs IS 'An alert is open while so many runs without a job ended dead within dead_runs_within.';
+COMMENT ON COLUMN pgsched.alert_defaults.dead_runs_within IS 'The time for dead_runs.';
 COMMENT ON TABLE pgsched.alert_deliveries IS 'pgsched''s own: who has been told of an alert.';
 COMMENT ON TABLE pgsched.alerts IS 'One row for each incident: docs/how-to/alerts.md. Read only.';
 COMMENT ON COLUMN pgsched.alerts.id IS 'Given by the database.';
 COMMENT ON COLUMN pgsched.alerts.job IS 'The job''s name; NULL: the whole system.';
-COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, no_leader or test.';
+COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, unfinished, paused, dead_runs, no_leader or test.';
 COMMENT ON COLUMN pgsched.alerts.opened_at IS 'Since when.';
 COMMENT ON COLUMN pgsched.alerts.closed_at IS 'Until when; NULL: it is open.';
 COMMENT ON COLUMN pgsched.alerts.details IS 'What was found.';
 COMMENT ON COLUMN pgsched.alerts.run_id IS 'The run that gave rise to it.';
 COMMENT ON COLUMN pgsched.alerts.recovery IS 'Why it was closed.';
+COMMENT ON COLUMN pgsched.alerts.alert_to IS 'Names of the sinks that get it. NULL: all.';
 COMMENT ON TABLE pgsched.archived_runs IS 'Pruned runs, if retention.archive is set. Nothing in pgsched reads it: move or empty it as you like.';
 COMMENT ON COLUMN pgsched.archived_runs.outside_name IS 'The name of this run outside of the database: run_id may come again.';
 COMMENT ON SEQUENCE pgsched.asleep_until IS 'pgsched''s own: until when a worker may be asleep (ms since 1970); made anew by rebuild_flags().';
@@ -8551,6 +8750,8 @@ COMMENT ON COLUMN pgsched.audit.name IS 'Which one.';
 COMMENT ON COLUMN pgsched.audit.change IS 'Of an edit {column: [before, after]}, else what was made, taken away or asked for.';
 COMMENT ON COLUMN pgsched.audit.for_user IS 'The person for whom the session acted, as a login of pgsched_console or of the owner of this table said; null: nobody was named.';
 COMMENT ON TABLE pgsched.backfills IS 'pgsched''s own: made by pgsched.backfill, and worked on by the leader.';
+COMMENT ON COLUMN pgsched.backfills.together IS 'The first of the backfills that were requested together. NULL: it was requested alone.';
+COMMENT ON COLUMN pgsched.backfills.after_backfill IS 'It begins when this backfill has ended.';
 COMMENT ON TABLE pgsched.buckets IS 'pgsched''s own: what rate limits have left.';
 COMMENT ON TABLE pgsched.calendar_times IS 'What a calendar excludes. INSERT, UPDATE and DELETE rows.';
 COMMENT ON COLUMN pgsched.calendar_times.id IS 'Its number: `pgsched calendar remove --id`.';
@@ -8662,6 +8863,8 @@ COMMENT ON COLUMN pgsched.jobs.after_match IS 'Which runs of after_jobs a slot w
 COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself when so many of its runs in a row ended dead.';
 COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
 COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
+COMMENT ON COLUMN pgsched.jobs.alert_to IS 'Names of sinks (pgsched worker --alert-apprise) that get its alerts. NULL: all of them.';
+COMMENT ON COLUMN pgsched.jobs.resumed_at IS 'When it was last resumed. Kept by pgsched.';
 COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';
 COMMENT ON TABLE pgsched.kept_keys IS 'pgsched''s own: keys that outlive the run they stand for.';
 COMMENT ON TABLE pgsched.leader IS 'pgsched''s own: one row a term; the newest leads.';
@@ -8823,6 +9026,7 @@ COMMENT ON COLUMN pgsched.workers.releases IS 'The release of each of its tasks,
 COMMENT ON FUNCTION pgsched.assert_claim(bigint,uuid) IS 'Fails with 55000 if the attempt no longer owns its run; else holds ownership until the transaction ends.';
 COMMENT ON FUNCTION pgsched.assert_fleet(uuid) IS 'Fails with PS409 unless this database is of that fleet.';
 COMMENT ON FUNCTION pgsched.backfill(text,timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Runs the slots of a job in [from_at, to_at) once more. Returns the backfill''s id: docs/reference/jobs.md.';
+COMMENT ON FUNCTION pgsched.backfill_in_order(text[],timestamp with time zone,timestamp with time zone,text,integer,boolean,integer) IS 'Backfills of several jobs as one thing, one after the other. Returns their ids.';
 COMMENT ON FUNCTION pgsched.cancel(bigint,text) IS 'Cancels a run. Returns cancelled, requested (its worker was asked), the state in which it had ended, or NULL: no such run.';
 COMMENT ON FUNCTION pgsched.cancel_backfill(bigint,text) IS 'Ends a backfill. Returns cancelled, finished (it was over), or NULL: no such backfill.';
 COMMENT ON FUNCTION pgsched.check_args(text,jsonb) IS 'Whether these arguments fit the task: fits is null where that cannot be said; problem gives the reason.';
@@ -8840,7 +9044,9 @@ COMMENT ON FUNCTION pgsched.item_get(text,uuid,uuid,interval,integer,integer,boo
 COMMENT ON FUNCTION pgsched.item_give_back(bigint,uuid,interval,text) IS 'The holder of an item puts it back into the line. False: it is not held any more.';
 COMMENT ON FUNCTION pgsched.item_put(text,jsonb,integer,interval) IS 'Puts an item into a queue; returns its id.';
 COMMENT ON FUNCTION pgsched.job_status(text,integer) IS 'One row for each job: its next slot, its newest run, how many runs are open, how many in a row failed.';
+COMMENT ON FUNCTION pgsched.jobs_in_order(text,boolean,boolean) IS 'The names of the jobs before and behind a job (after_jobs), each one behind those that it waits for.';
 COMMENT ON FUNCTION pgsched.outside_name(bigint,timestamp with time zone,integer) IS 'A name that no other database, and no other thing with this number, has: database, number, microsecond, reruns.';
+COMMENT ON FUNCTION pgsched.pause_failing(integer) IS 'Pauses jobs by their pause_after_failures. The leader calls it.';
 COMMENT ON FUNCTION pgsched.preview(text,integer) IS 'The next slots of a job, at most 10: when, in the job''s zone, and what is known of each.';
 COMMENT ON FUNCTION pgsched.recent_runs(text,integer) IS 'The newest runs, at most 1,000: of a job by slot, or all that the caller may see.';
 COMMENT ON FUNCTION pgsched.remove_calendar_times(text,bigint[]) IS 'Removes times of a calendar; returns how many.';

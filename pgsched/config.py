@@ -32,6 +32,7 @@ ENVIRONMENT = {
     "PGSCHED_LOG_BYTES": "bytes of output that a worker keeps of an attempt",
     "PGSCHED_ALERT_WEBHOOK": "URL to which alerts are sent",
     "PGSCHED_ALERT_COMMAND": "program that is started for alerts",
+    "PGSCHED_ALERT_APPRISE_NAME": "URL of apprise to which alerts are sent, under this name: mailto://..., slack://...",
     "PGSCHED_WEB_TOKEN": "token that lets people into the console",
     "PGSCHED_WEB_READER_TOKEN": "token of people who may only look at it",
     "PGSCHED_WEB_PRODUCER_TOKEN": "token of programs that only make and read runs by the HTTP API",
@@ -45,6 +46,7 @@ WITHDRAW_AFTER_S = 600.0  # for declared jobs; longer than the 5 minutes that Ku
 PROGRAMS = frozenset({"command", "shell"})  # values of core.model.Kind: settings import no module above them
 SQL_DSN = "PGSCHED_SQL_DSN_"
 SQL_LOGIN = "PGSCHED_SQL_LOGIN"
+APPRISE = "PGSCHED_ALERT_APPRISE_"
 # libpq's variables that say where the database is. Others (PGPASSWORD and so on) are read by libpq itself.
 LIBPQ = {
     "PGSERVICE": "service",
@@ -55,7 +57,7 @@ LIBPQ = {
     "PGUSER": "user",
 }
 REQUIRED_ANY_OF_LIBPQ = ("PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE")
-SQL_DSN_NAME = re.compile("[a-z0-9_-]{1,63}")
+SQL_DSN_NAME = TARGET_NAME = re.compile("[a-z0-9_-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class WorkerSettings:
     grace_s: float = 25.0
     settle_wait_s: float = 0.003
     leader: bool = True
-    http_allow: tuple[str, ...] = ()  # addresses that HTTP jobs may reach although they are not public
+    http_allow: tuple[str, ...] = ()  # addresses that HTTP jobs and pings may reach although they are not public
     sql_dsns: Mapping[str, str] = field(default_factory=dict, repr=False)  # DSNs by name, with passwords
     sql_login: str | None = field(default=None, repr=False)  # login for SQL jobs' statements; None: the worker's own
     sql_as_worker: bool = False  # use the worker's own login, also where roles are in force
@@ -83,6 +85,7 @@ class WorkerSettings:
     metrics: str | None = None  # address at which metrics are served, and health with them
     health: str | None = None  # address at which health is served
     otel: bool = False  # set up OpenTelemetry's SDK by its environment variables
+    pings: bool = True  # tell the ping_url of jobs of their starts and ends
 
     def __post_init__(self) -> None:
         require("concurrency", self.concurrency, 1, 10_000)
@@ -94,10 +97,11 @@ class WorkerSettings:
         require("log bytes", self.log_bytes, 0, 1 << 30)
         require("max runs", 1 if self.max_runs is None else self.max_runs, 1, 1_000_000_000)
         require("max memory", 1 if self.max_memory_mb is None else self.max_memory_mb, 1, 1 << 24)
-        if self.http_allow and "http" not in self.allow:
+        if self.http_allow and not (self.pings or "http" in self.allow):
             raise InputError(
-                "http-allow: this worker runs no http jobs: start it with --allow http as well", "http-allow"
-            )
+                "http-allow: this worker runs no http jobs and sends no pings: start it with --allow http, or without"
+                " --no-pings", "http-allow"
+            )  # fmt: skip
         if self.run_as is not None and not PROGRAMS & self.allow:
             raise InputError("run-as: this worker runs no programs: allow command or shell as well", "run-as")
         if self.sql_as_worker and "sql" not in self.allow:
@@ -128,17 +132,40 @@ class LeaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """The sinks to which this process delivers alerts, besides its log. Both fields may hold secrets."""
+    """The sinks to which this process delivers alerts, besides its log. All fields may hold secrets.
+
+    `targets`: URLs of apprise by name. Jobs name them (`alert_to`).
+    """
 
     webhooks: tuple[str, ...] = field(default=(), repr=False)
     commands: tuple[str, ...] = field(default=(), repr=False)
+    targets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def find_alerts(environ: Mapping[str, str] | None = None) -> AlertSettings:
-    """Return where a process sends alerts, from PGSCHED_ALERT_WEBHOOK and PGSCHED_ALERT_COMMAND."""
+    """Return where a process sends alerts, from the variables PGSCHED_ALERT_... Raises InputError."""
     env = hidden_environment.environ() if environ is None else environ
     command = env.get("PGSCHED_ALERT_COMMAND")
-    return AlertSettings(tuple(env.get("PGSCHED_ALERT_WEBHOOK", "").split()), (command,) if command else ())
+    urls = tuple(env.get("PGSCHED_ALERT_WEBHOOK", "").split())
+    return AlertSettings(urls, (command,) if command else (), find_targets((), env))
+
+
+def find_targets(flags: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the named sinks: PGSCHED_ALERT_APPRISE_NAME of the environment, then each flag NAME=URL.
+
+    Raises InputError, which never shows a URL.
+    """
+    env = hidden_environment.environ() if environ is None else environ
+    found = {key[len(APPRISE) :].lower(): url for key, url in env.items() if key.startswith(APPRISE) and url}
+    for flag in flags:
+        name, sign, url = flag.partition("=")
+        if not sign or not url or "/" in name:
+            raise InputError("alert-apprise: expected NAME=URL", "alert-apprise")
+        found[name] = url
+    for name in found:
+        if not TARGET_NAME.fullmatch(name):
+            raise InputError("alert-apprise: a name has lower-case letters, digits, - and _", "alert-apprise")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,18 +4,37 @@
 
 -- name: alert_check
 -- open an incident for each problem of the next watched jobs, and close the incidents that are over. An open incident
--- stays as it is: a second leader or worker that finds the same problem opens none.
+-- stays as it is: a second leader or worker that finds the same problem opens none. What a job does not say itself,
+-- alert_defaults does: then all jobs are watched. Those that only decide their slots (mode shadow) are not.
 -- params: after bigint (a job's id), n int (of jobs)
 -- returns: (what: opened or closed, id, job, kind, details; last_id bigint: where to continue, null: at the end). At
 --          least one row, with a null `what`
 -- locks: the rows of those incidents
-WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIALIZED (
-    SELECT j.* FROM pgsched.jobs j
-    WHERE (j.alert_after_failures IS NOT NULL OR j.max_lateness IS NOT NULL OR j.max_duration IS NOT NULL
-           OR j.expect_every IS NOT NULL) AND j.id > %(after)s
-    ORDER BY j.id LIMIT %(n)s
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIALIZED (
+    SELECT d.*, num_nonnulls(d.alert_after_failures, d.max_lateness, d.max_duration, d.expect_every, d.finish_by) > 0 AS is_set
+    FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true
+), chosen AS MATERIALIZED (
+    SELECT * FROM (
+        -- two scans, of which one is not made: an OR would read all jobs where no default is set
+        (SELECT j.* FROM pgsched.jobs j
+         WHERE (j.alert_after_failures IS NOT NULL OR j.max_lateness IS NOT NULL OR j.max_duration IS NOT NULL
+                OR j.expect_every IS NOT NULL OR j.finish_by IS NOT NULL) AND j.id > %(after)s
+           AND NOT (SELECT is_set FROM general)
+         ORDER BY j.id LIMIT %(n)s)
+        UNION ALL
+        (SELECT j.* FROM pgsched.jobs j WHERE j.id > %(after)s AND (SELECT is_set FROM general)
+         ORDER BY j.id LIMIT %(n)s)) either
+), watched AS MATERIALIZED (
+    SELECT j.id, j.name, j.created_at, j.next_run_at, j.jitter, j.after_jobs, j.error, j.error_at, j.paused, j.paused_at,
+        j.paused_by, coalesce(j.alert_to, g.alert_to) AS alert_to,
+        nullif(coalesce(j.alert_after_failures, g.alert_after_failures), 0) AS alert_after_failures,
+        nullif(coalesce(j.max_lateness, g.max_lateness), '0') AS max_lateness,
+        nullif(coalesce(j.max_duration, g.max_duration), '0') AS max_duration,
+        nullif(coalesce(j.expect_every, g.expect_every), '0') AS expect_every,
+        nullif(coalesce(j.finish_by, g.finish_by), '0') AS finish_by
+    FROM chosen j CROSS JOIN general g WHERE j.mode <> 'shadow'
 ), reach AS (
-    SELECT CASE WHEN count(*) < %(n)s THEN NULL ELSE max(id) END AS last_id FROM watched
+    SELECT CASE WHEN count(*) < %(n)s THEN NULL ELSE max(id) END AS last_id FROM chosen
 ), failed AS (
     SELECT w.id AS job_id, w.name AS job, 'failures' AS kind, f.run_id,
         format('%%s of its runs in a row failed, the last with: %%s', w.alert_after_failures, left(f.error, 1000)) AS details
@@ -91,11 +110,39 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
       -- one that has had its last slot is expected no more
       AND (w.paused OR w.error IS NOT NULL OR w.next_run_at IS NOT NULL
            OR EXISTS (SELECT FROM pgsched.runs r WHERE r.job_id = w.id AND r.phase < 3 /* open */))
+), unfinished AS (
+    SELECT w.id, w.name, 'unfinished', f.id, f.details FROM watched w, clock CROSS JOIN LATERAL (
+        SELECT NULL::bigint AS id, format('the slot of %%s is not decided yet', date_trunc('second', w.next_run_at)) AS details
+        WHERE NOT w.paused AND w.next_run_at < clock.now - w.finish_by
+        UNION ALL
+        SELECT NULL, format('no slot is decided any more: %%s', left(w.error, 1000))
+        WHERE NOT w.paused AND w.error IS NOT NULL AND w.error_at < clock.now - w.finish_by
+        UNION ALL (
+            SELECT o.id, format('the slot of %%s has not succeeded within %%s: it is %%s', o.scheduled_at, w.finish_by, o.state)
+            FROM (SELECT r.id, r.scheduled_at, r.state, r.origin, r.reruns FROM pgsched.runs r
+                  WHERE r.job_id = w.id AND r.phase < 3 /* open */ OFFSET 0) o
+            WHERE o.origin = 'schedule' AND o.reruns IS NULL AND o.scheduled_at < clock.now - w.finish_by
+            ORDER BY o.scheduled_at LIMIT 1)
+        UNION ALL (
+            SELECT e.id, format('the slot of %%s has not succeeded within %%s: it is %%s', e.scheduled_at, w.finish_by,
+                                concat_ws(': ', e.state, left(e.reason, 500)))
+            FROM (SELECT s.* FROM (
+                      SELECT r.id, r.state, r.scheduled_at, r.reason, r.origin FROM pgsched.runs r WHERE r.job_id = w.id
+                      ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 2000) s
+                  WHERE s.origin <> 'manual' AND (s.state = 'succeeded' OR s.scheduled_at < clock.now - w.finish_by)
+                    -- a slot that was skipped by intention (a pause, a calendar) is expected from nobody
+                    AND (s.state = 'skipped' AND s.reason !~ '^(dependency|after_jobs|overlap): ') IS NOT TRUE
+                  LIMIT 1) e
+            WHERE e.state <> 'succeeded')
+        LIMIT 1) f
+    WHERE w.finish_by IS NOT NULL
 ), wrong AS MATERIALIZED (
-    SELECT * FROM failed UNION ALL SELECT * FROM late UNION ALL SELECT * FROM long UNION ALL SELECT * FROM silent
+    SELECT p.*, w.alert_to FROM (
+        SELECT * FROM failed UNION ALL SELECT * FROM late UNION ALL SELECT * FROM long UNION ALL SELECT * FROM silent
+        UNION ALL SELECT * FROM unfinished) p JOIN watched w ON w.id = p.job_id
 ), opened AS (
-    INSERT INTO pgsched.alerts AS a (job_id, job, kind, run_id, details)
-    SELECT job_id, job, kind, run_id, details FROM wrong
+    INSERT INTO pgsched.alerts AS a (job_id, job, kind, run_id, details, alert_to)
+    SELECT job_id, job, kind, run_id, details, alert_to FROM wrong
     WHERE NOT EXISTS (SELECT FROM pgsched.alerts o WHERE o.job_id = wrong.job_id AND o.kind = wrong.kind AND o.closed_at IS NULL)
       AND set_config('pgsched.watches', 'on', true) IS NOT NULL  -- for pgsched.audit_alerts, as everywhere below
     ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING
@@ -103,18 +150,28 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
 ), over AS MATERIALIZED (
     SELECT a.id, CASE
             WHEN j.id IS NULL THEN 'the job was deleted'
+            WHEN a.kind = 'paused' THEN 'it was resumed'
             WHEN w.watched IS NOT TRUE THEN 'it is watched no more'
             WHEN a.kind = 'failures' THEN 'a run succeeded' WHEN a.kind = 'lateness' THEN 'it is on time again'
-            WHEN a.kind = 'duration' THEN 'it ends in time again' ELSE 'it has succeeded, or is expected no more' END AS recovery
-    FROM pgsched.alerts a LEFT JOIN pgsched.jobs j ON j.id = a.job_id
-    CROSS JOIN LATERAL (SELECT CASE a.kind WHEN 'failures' THEN j.alert_after_failures IS NOT NULL
-            WHEN 'lateness' THEN j.max_lateness IS NOT NULL WHEN 'duration' THEN j.max_duration IS NOT NULL
-            ELSE j.expect_every IS NOT NULL END AS watched) w
-    WHERE a.closed_at IS NULL AND a.kind IN ('failures', 'lateness', 'duration', 'silence') AND a.job_id > %(after)s
+            WHEN a.kind = 'duration' THEN 'it ends in time again'
+            WHEN a.kind = 'unfinished' THEN 'a slot has succeeded'
+            ELSE 'it has succeeded, or is expected no more' END AS recovery
+    FROM pgsched.alerts a LEFT JOIN pgsched.jobs j ON j.id = a.job_id CROSS JOIN general g
+    CROSS JOIN LATERAL (SELECT CASE a.kind
+            WHEN 'paused' THEN true
+            WHEN 'failures' THEN coalesce(j.alert_after_failures, g.alert_after_failures) > 0
+            WHEN 'lateness' THEN coalesce(j.max_lateness, g.max_lateness) > '0'
+            WHEN 'duration' THEN coalesce(j.max_duration, g.max_duration) > '0'
+            WHEN 'unfinished' THEN coalesce(j.finish_by, g.finish_by) > '0'
+            ELSE coalesce(j.expect_every, g.expect_every) > '0' END
+            AND (a.kind = 'paused' OR j.mode <> 'shadow') IS TRUE AS watched) w
+    WHERE a.closed_at IS NULL AND a.kind IN ('failures', 'lateness', 'duration', 'silence', 'unfinished', 'paused')
+      AND a.job_id > %(after)s
       AND a.job_id <= coalesce((SELECT last_id FROM reach), 9223372036854775807)
       AND NOT EXISTS (SELECT FROM wrong w WHERE w.job_id = a.job_id AND w.kind = a.kind)
       -- that it is not seen is not enough: the rows may have gone, or the run is being tried again
-      AND (j.id IS NULL OR NOT w.watched OR CASE a.kind
+      AND (j.id IS NULL OR w.watched IS NOT TRUE OR CASE a.kind
+          WHEN 'paused' THEN NOT j.paused
           WHEN 'failures' THEN coalesce((
               SELECT s.state = 'succeeded' AND s.id >= coalesce(a.run_id, 0) FROM (
                   SELECT r.id, r.state, r.origin FROM pgsched.runs r WHERE r.job_id = a.job_id
@@ -131,6 +188,57 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
 )
 SELECT e.*, (SELECT last_id FROM reach) AS last_id FROM (
     SELECT * FROM opened UNION ALL SELECT * FROM closed UNION ALL SELECT NULL, NULL, NULL, NULL, NULL) e
+
+
+-- name: alert_dead_runs
+-- open the incident about runs without a job that ended dead (alert_defaults.dead_runs), or close it. Of the newest
+-- 10,000 that ended badly.
+-- params: none
+-- returns: what: opened or closed; null: neither
+-- locks: that incident
+WITH general AS MATERIALIZED (
+    SELECT d.dead_runs, d.dead_runs_within, d.alert_to FROM (SELECT) one LEFT JOIN pgsched.alert_defaults d ON true
+), dead AS MATERIALIZED (
+    SELECT r.id, r.queue, r.task, r.error, r.finished_at FROM (
+        SELECT o.id, o.queue, o.task, o.kind, o.job_id, o.state, coalesce(o.error, o.reason) AS error, o.finished_at FROM pgsched.runs o
+        WHERE o.phase = 4 /* dead or missed */ AND o.finished_at > (SELECT clock_timestamp() - dead_runs_within FROM general)
+        ORDER BY o.finished_at DESC LIMIT 10000) r
+    WHERE r.job_id IS NULL AND r.state = 'dead' AND (SELECT dead_runs FROM general) IS NOT NULL
+), grouped AS (
+    SELECT format('%%s of %%s in queue %%s', count(*), left(task, 100), left(queue, 100)) AS words, count(*) AS n
+    FROM dead GROUP BY queue, task ORDER BY count(*) DESC, queue, task LIMIT 5
+), wrong AS MATERIALIZED (
+    SELECT d.n, l.id AS run_id, format('%%s runs without a job died within %%s: %%s%%s; the last, run %%s, with: %%s', d.n, g.dead_runs_within,
+        (SELECT string_agg(words, ', ' ORDER BY n DESC, words) FROM grouped),
+        CASE WHEN d.n > (SELECT sum(n) FROM grouped) THEN ', and others' ELSE '' END, l.id, left(l.error, 500)) AS details
+    FROM general g CROSS JOIN (SELECT count(*) AS n FROM dead) d
+    CROSS JOIN LATERAL (SELECT id, error FROM dead ORDER BY finished_at DESC, id DESC LIMIT 1) l
+    WHERE d.n >= g.dead_runs
+), opened AS (
+    INSERT INTO pgsched.alerts (job_id, kind, run_id, details, alert_to)
+    SELECT 0, 'dead_runs', w.run_id, w.details, g.alert_to FROM wrong w CROSS JOIN general g
+    WHERE set_config('pgsched.watches', 'on', true) IS NOT NULL
+    ON CONFLICT (job_id, kind) WHERE closed_at IS NULL DO NOTHING RETURNING 'opened' AS what
+), closed AS (
+    UPDATE pgsched.alerts SET closed_at = clock_timestamp(), recovery = CASE WHEN g.dead_runs IS NULL
+        THEN 'it is watched no more' ELSE format('fewer than %%s died within %%s', g.dead_runs, g.dead_runs_within) END
+    FROM general g WHERE NOT EXISTS (SELECT FROM wrong)
+      AND id = ANY (ARRAY(SELECT id FROM pgsched.alerts WHERE job_id = 0 AND kind = 'dead_runs' AND closed_at IS NULL
+                          FOR UPDATE SKIP LOCKED))
+      AND set_config('pgsched.watches', 'on', true) IS NOT NULL
+    RETURNING 'closed' AS what
+)
+SELECT (SELECT what FROM opened UNION ALL SELECT what FROM closed) AS what
+
+
+-- name: alert_defaults
+-- return what is watched where a job does not say it itself.
+-- params: none
+-- returns: one row: alert_after_failures, max_lateness, max_duration, expect_every, finish_by, alert_to, dead_runs,
+--          dead_runs_within
+-- locks: none
+SELECT alert_after_failures, max_lateness, max_duration, expect_every, finish_by, alert_to, dead_runs, dead_runs_within
+FROM pgsched.alert_defaults
 
 
 -- name: alert_led
@@ -167,11 +275,17 @@ ORDER BY a.id DESC LIMIT %(n)s
 -- name: alert_look
 -- check whether there is anything to watch, or to deliver.
 -- params: none
--- returns: (watched boolean: jobs are watched or incidents open; pending boolean: a delivery is due)
+-- returns: (watched boolean: jobs are watched or incidents open; pausing boolean: jobs may pause themselves; dead_runs
+--          boolean: runs without a job are watched; pending boolean: a delivery is due)
 -- locks: none
 SELECT EXISTS (SELECT FROM pgsched.jobs WHERE alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL
-               OR max_duration IS NOT NULL OR expect_every IS NOT NULL)
-        OR EXISTS (SELECT FROM pgsched.alerts WHERE closed_at IS NULL) AS watched,
+               OR max_duration IS NOT NULL OR expect_every IS NOT NULL OR finish_by IS NOT NULL)
+        OR EXISTS (SELECT FROM pgsched.alerts WHERE closed_at IS NULL)
+        OR EXISTS (SELECT FROM pgsched.alert_defaults d
+                   WHERE num_nonnulls(d.alert_after_failures, d.max_lateness, d.max_duration, d.expect_every, d.finish_by) > 0) AS watched,
+    EXISTS (SELECT FROM pgsched.jobs WHERE pause_after_failures IS NOT NULL AND NOT paused) AS pausing,
+    EXISTS (SELECT FROM pgsched.alert_defaults WHERE dead_runs IS NOT NULL)
+        OR EXISTS (SELECT FROM pgsched.alerts WHERE job_id = 0 AND kind = 'dead_runs' AND closed_at IS NULL) AS dead_runs,
     EXISTS (SELECT FROM pgsched.alert_deliveries WHERE delivered_at IS NULL AND next_at <= clock_timestamp())
         -- every process has the sink `log`: an alert without its row there was delivered nowhere
         OR EXISTS (SELECT FROM pgsched.alerts a
@@ -206,7 +320,7 @@ SELECT EXISTS (SELECT FROM missing) AS missing, EXISTS (SELECT FROM opened) AS o
 -- record the deliveries that these sinks are to get: of each incident that is open or was closed within the last hour;
 -- and for a day after the incident's end where a delivery of it exists already. A delivery that was not taken for an
 -- hour belongs to a sink that no process here has any more. It is not tried (next_at infinity) until a process has that
--- sink again.
+-- sink again. A sink with a name of its own (apprise NAME) gets only what is for all, or for that name.
 -- params: sinks text[]
 -- returns: nothing
 -- locks: those rows, skipping those that other transactions take
@@ -234,7 +348,16 @@ WHERE (a.closed_at IS NULL OR a.closed_at > clock_timestamp() - interval '1 hour
        OR a.closed_at > clock_timestamp() - interval '1 day' AND EXISTS (
            SELECT FROM pgsched.alert_deliveries o WHERE o.alert_id = a.id AND o.sink = s.sink))
   AND (e.event = 'opened' OR a.closed_at IS NOT NULL)
+  AND (a.alert_to IS NULL OR NOT starts_with(s.sink, 'apprise ') OR substr(s.sink, 9) = ANY (a.alert_to))
 ON CONFLICT DO NOTHING
+
+
+-- name: alert_pause
+-- pause the jobs whose newest runs all failed (jobs.pause_after_failures).
+-- params: n int (of jobs)
+-- returns: (id, job, reason) of each
+-- locks: those jobs, skipping locked ones; their incidents
+SELECT id, job, reason FROM pgsched.pause_failing(%(n)s)
 
 
 -- name: alert_take

@@ -11,6 +11,16 @@ SELECT pgsched.backfill(%(job)s::text, %(from_at)s::timestamptz, %(to_at)s::time
     %(max_active)s::integer, %(reverse)s::boolean, %(priority)s::integer) AS id
 
 
+-- name: backfill_add_in_order
+-- request backfills of several jobs, one after the other, and notify the leader.
+-- params: jobs text[] (in this order), from_at, to_at timestamptz, mode text, max_active int, reverse boolean, priority
+--         int
+-- returns: ids bigint[]
+-- locks: none beyond the new rows
+SELECT pgsched.backfill_in_order(%(jobs)s::text[], %(from_at)s::timestamptz, %(to_at)s::timestamptz, %(mode)s::text,
+    %(max_active)s::integer, %(reverse)s::boolean, %(priority)s::integer) AS ids
+
+
 -- name: backfill_advance
 -- record how far a backfill is; finished, or failed if there is an error.
 -- params: id bigint, cursor_at timestamptz (null: unchanged), considered, started int, finished boolean, error text
@@ -48,19 +58,22 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 
 
 -- name: backfill_insert
--- make runs for slots that have no row yet, with the job's current settings. The high-water mark does not change.
+-- make runs for slots that have no row yet, with the job's current settings. The high-water mark does not change. Runs of
+-- a job with after_jobs wait for the slots of those jobs, as slots of the schedule do.
 -- params: id bigint (of the backfill), job_id bigint, priority smallint, slots timestamptz[]; parallel to them starts
 --         timestamptz[] (the slot before each) and nominals timestamptz[] (where the schedule has a shifted one, or null)
 -- returns: id of each new row
 -- locks: FOR KEY SHARE on the job: a deletion sees the new rows, or they are not made. Fails at once if another
 --        transaction deletes or renames the job; the batch is tried again
-INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
-    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key,
-    interval_start, nominal_at)
-SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
+INSERT INTO pgsched.runs (job_id, scheduled_at, state, available_at, backfill_id, priority, origin, queue, kind, task,
+    args, owner, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags,
+    concurrency_key, interval_start, nominal_at)
+SELECT j.id, s.slot, CASE WHEN j.after_jobs <> '{}' THEN 'waiting' ELSE 'queued' END,
+    CASE WHEN j.after_jobs <> '{}' THEN '8998-01-01 00:00Z' ELSE clock_timestamp() END, %(id)s, %(priority)s,
+    'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
     j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-    pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
-    s.start, s.nominal
+    CASE WHEN j.after_jobs <> '{}' THEN pgsched.held_options(j, s.slot, false) ELSE pgsched.job_options(j) END, j.tags,
+    pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), s.start, s.nominal
 FROM unnest(%(slots)s::timestamptz[], %(starts)s::timestamptz[], %(nominals)s::timestamptz[]) WITH ORDINALITY
     AS s(slot, start, nominal, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
 ORDER BY s.n FOR KEY SHARE OF j NOWAIT
@@ -68,9 +81,18 @@ ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
 RETURNING id
 
 
+-- name: backfill_jobs
+-- return the names of the jobs before and behind a job (jobs.after_jobs), each one behind those that it waits for.
+-- params: job text, upstream, downstream boolean
+-- returns: jobs text[], the job is one of them
+-- locks: none
+SELECT pgsched.jobs_in_order(%(job)s::text, %(upstream)s::boolean, %(downstream)s::boolean) AS jobs
+
+
 -- name: backfill_open
 -- lock some open backfills that can go on now: they have no open runs, or fewer than max_active and slots are left. A
--- backfill that only waits for its last runs is not among them, and takes no other's turn. Backfills take turns.
+-- backfill that only waits for its last runs is not among them, and takes no other's turn. Backfills take turns. One that
+-- was requested together with others (pgsched.backfill_in_order) begins when the one before it has ended.
 -- params: n int, look int (look at the next `look` open backfills), after bigint (the id that was looked at last),
 --         aside bigint[] as text (backfills to leave out)
 -- returns: (last: the last id that was looked at, null: there are no others; id (null: none can go on), and the columns
@@ -95,6 +117,8 @@ SELECT l.last, o.* FROM looked l LEFT JOIN LATERAL (
     ) r
     WHERE b.id = ANY (ARRAY(SELECT id FROM next)) AND b.finished_at IS NULL AND b.id <> ALL (%(aside)s::text::bigint[])
       AND (r.active = 0 OR r.active < b.max_active AND coalesce(b.considered < b.slots, true))
+      AND (b.after_backfill IS NULL OR (SELECT p.finished_at IS NULL FROM pgsched.backfills p
+                                        WHERE p.id = b.after_backfill) IS NOT TRUE)
     ORDER BY b.id <= %(after)s, b.id LIMIT %(n)s
     FOR UPDATE OF b SKIP LOCKED
 ) o ON true
@@ -103,13 +127,14 @@ ORDER BY o.id <= %(after)s, o.id
 
 -- name: backfill_rerun
 -- run ended runs of slots again, with the job's current settings: the same rows, with further attempts. A success that
--- is repeated leaves its attempt as evidence, as every other attempt does.
+-- is repeated leaves its attempt as evidence, as every other attempt does. Runs of a job with after_jobs wait for the
+-- slots of those jobs anew.
 -- params: id bigint (of the backfill), job_id bigint, priority smallint, ids bigint[]; starts timestamptz[]: parallel to
 --         them, the slot before each, as a run that stood for several slots is repeated for its own alone
 -- returns: id of each run that is queued again
--- locks: those runs, and FOR KEY SHARE on the job against its deletion. Fails at once if another transaction has locked
---        one: the leader has other duties, and the batch is tried again. A run that was revived in the meantime is left
---        alone.
+-- locks: those runs and their edges, and FOR KEY SHARE on the job against its deletion. Fails at once if another
+--        transaction has locked one: the leader has other duties, and the batch is tried again. A run that was revived
+--        in the meantime is left alone.
 WITH old AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.finished_at, r.worker_id
     FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id
@@ -121,12 +146,19 @@ WITH old AS MATERIALIZED (
     FROM old o LEFT JOIN pgsched.workers w ON w.id = o.worker_id
     WHERE o.state = 'succeeded' AND o.token IS NOT NULL
     ON CONFLICT (run_id, token) DO NOTHING
+), edges AS (
+    DELETE FROM pgsched.dependencies d WHERE d.run_id = ANY (ARRAY(SELECT id FROM old))
+        AND (SELECT j.after_jobs <> '{}' FROM pgsched.jobs j WHERE j.id = %(job_id)s)
 ), again AS (
     UPDATE pgsched.runs r SET
-        state = pgsched.back_in_line('queued', coalesce(j.queue, o.queue, 'default'), o.key), concurrency_key = o.key,
-        ready_at = clock_timestamp(),
+        state = CASE WHEN o.waits THEN 'waiting'
+            ELSE pgsched.back_in_line('queued', coalesce(j.queue, o.queue, 'default'), o.key) END, concurrency_key = o.key,
+        ready_at = CASE WHEN NOT o.waits THEN clock_timestamp() END,
+        -- a run that has started waits for no other one
+        started_at = CASE WHEN NOT o.waits THEN r.started_at END,
         finished_at = NULL, token = NULL, lease_until = NULL,
-        available_at = clock_timestamp(), reruns = coalesce(r.reruns, 0) + 1, crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
+        available_at = CASE WHEN o.waits THEN '8998-01-01 00:00Z' ELSE clock_timestamp() END,
+        reruns = coalesce(r.reruns, 0) + 1, crashes = 0, cancel_requested_at = NULL, cancel_reason = NULL, reason = NULL,
         expires_at = NULL, held_until = NULL, result = NULL, backfill_id = %(id)s, origin = 'backfill',
         priority = %(priority)s,
         max_attempts = least(1000, r.attempt + coalesce(j.max_attempts, o.max_attempts, 3)),
@@ -137,7 +169,8 @@ WITH old AS MATERIALIZED (
         backoff_base = coalesce(j.backoff_base, make_interval(secs => (o.more ->> 'backoff_base')::float8)),
         backoff_max = coalesce(j.backoff_max, make_interval(secs => (o.more ->> 'backoff_max')::float8)),
         backoff_jitter = coalesce(j.backoff_jitter, (o.more ->> 'backoff_jitter')::float8),
-        options = pgsched.job_options(j), tags = coalesce(j.tags, o.tags),
+        options = CASE WHEN o.waits THEN pgsched.held_options(j, r.scheduled_at, false) ELSE pgsched.job_options(j) END,
+        tags = coalesce(j.tags, o.tags),
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,
@@ -146,7 +179,7 @@ WITH old AS MATERIALIZED (
         interval_start = coalesce((SELECT s.start FROM unnest(%(ids)s::bigint[], %(starts)s::timestamptz[]) s(id, start)
                                    WHERE s.id = r.id), r.interval_start)
     FROM old JOIN pgsched.jobs j ON j.id = %(job_id)s CROSS JOIN LATERAL (
-        SELECT t.*, pgsched.limited_key(j.task, t.more, coalesce(
+        SELECT t.*, coalesce(j.after_jobs <> '{}', false) AS waits, pgsched.limited_key(j.task, t.more, coalesce(
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args),
             pgsched.run_key(NULL, t.concurrency_key, NULL, j.args))) AS key
         FROM pgsched.task_options(CASE j.kind WHEN 'task' THEN j.task END) t
@@ -194,7 +227,7 @@ WHERE r.covers_until >= ends.first
 --          leader
 -- locks: none
 SELECT b.id, b.job_id, b.job, b.schedule, b.timezone, b.from_at, b.to_at, b.mode, b.max_active, b.reverse, b.priority,
-    b.slots, b.considered, b.started, b.cursor_at, b.requested_by, b.created_at, b.cancelled_at, b.cancelled_by,
+    b.together, b.after_backfill, b.slots, b.considered, b.started, b.cursor_at, b.requested_by, b.created_at, b.cancelled_at, b.cancelled_by,
     b.finished_at, b.error,
     CASE WHEN b.error IS NOT NULL THEN 'failed' WHEN b.cancelled_at IS NOT NULL THEN 'cancelled'
          WHEN b.finished_at IS NOT NULL THEN 'finished' ELSE 'running' END AS state,

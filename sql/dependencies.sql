@@ -40,7 +40,7 @@ WITH RECURSIVE asked AS MATERIALIZED (
 ), ready AS (
     UPDATE pgsched.runs r SET
         options = CASE jsonb_typeof(r.options) WHEN 'object'
-                  THEN nullif(r.options - '{not_before,overlap,after_jobs}'::text[], '{}') END,
+                  THEN nullif(r.options - '{not_before,overlap,after_jobs,after_match}'::text[], '{}') END,
         available_at = greatest(clock_timestamp(), f.not_before),
         state = CASE WHEN f.overlap THEN 'waiting' WHEN f.later THEN 'scheduled' WHEN f.limited THEN 'waiting'
                      ELSE 'queued' END,
@@ -291,6 +291,28 @@ SELECT run_id AS last, coalesce((SELECT max(l.parent_id) FROM looked l WHERE l.r
 FROM reached
 
 
+-- name: dependencies_left
+-- return the runs that ended because one of these runs did not succeed, and would stay so if only these are revived.
+-- params: ids bigint[], n int
+-- returns: (id, task, state, job: its name or null), the oldest first; at most n
+-- locks: none
+WITH RECURSIVE given AS MATERIALIZED (
+    SELECT id FROM unnest(%(ids)s::text::bigint[]) AS g(id)
+), below AS (
+    SELECT d.run_id AS id FROM given CROSS JOIN LATERAL (
+        SELECT e.run_id FROM pgsched.dependencies e WHERE e.parent_id = given.id AND e.state <> 'met' OFFSET 0) d
+    UNION
+    SELECT d.run_id FROM below CROSS JOIN LATERAL (
+        SELECT e.run_id FROM pgsched.dependencies e WHERE e.parent_id = below.id AND e.state <> 'met' OFFSET 0) d
+)
+SELECT r.id, r.task, r.state, j.name AS job
+FROM (SELECT id FROM below EXCEPT SELECT id FROM given) b CROSS JOIN LATERAL (
+    SELECT * FROM pgsched.runs o WHERE o.id = b.id AND o.phase >= 3 /* ended */ OFFSET 0) r
+LEFT JOIN pgsched.jobs j ON j.id = r.job_id
+WHERE r.state IN ('skipped', 'cancelled') AND starts_with(r.reason, 'dependency: run ')
+ORDER BY r.id LIMIT %(n)s
+
+
 -- name: dependencies_look
 -- check whether there is anything to do for runs that wait for others, so that a round without any costs one statement.
 -- params: none
@@ -307,15 +329,21 @@ SELECT EXISTS (SELECT FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_
 
 
 -- name: dependencies_no_slot
--- skip slots that wait for a slot that will never exist.
+-- skip slots that wait for a slot that will never exist; a run of a backfill is cancelled.
 -- params: parallel arrays ids bigint[], job_ids bigint[]: the job without such a slot (0: the jobs wait in a circle;
 --         -1: there is no job)
 -- returns: nothing; the number of rows says how many
 -- locks: those runs
-UPDATE pgsched.runs r SET state = 'skipped', finished_at = clock_timestamp(), available_at = clock_timestamp(),
+UPDATE pgsched.runs r SET state = CASE r.origin WHEN 'schedule' THEN 'skipped' ELSE 'cancelled' END,
+    finished_at = clock_timestamp(), available_at = clock_timestamp(),
     reason = CASE WHEN g.job_id < 0 THEN 'after_jobs: it names no job whose slots this one could wait for'
         WHEN g.job_id = 0 THEN 'after_jobs: its jobs wait for each other'
         WHEN j.id IS NULL THEN format('after_jobs: job %%s is gone', g.job_id)
+        WHEN r.options ->> 'after_match' = 'latest' THEN format('after_jobs: job "%%s" has no slot until this one', j.name)
+        WHEN r.options ->> 'after_match' = 'since_last' THEN
+            format('after_jobs: job "%%s" has not succeeded since the slot before this one', j.name)
+        WHEN r.origin = 'backfill' THEN format('after_jobs: job "%%s" has no run of this slot: it has no such slot, or its'
+            ' history was pruned (then start the backfill with --with-upstream)', j.name)
         ELSE format('after_jobs: job "%%s" has no such slot', j.name) END
 FROM unnest(%(ids)s::text::bigint[], %(job_ids)s::text::bigint[]) AS g(id, job_id)
 LEFT JOIN pgsched.jobs j ON j.id = g.job_id
@@ -428,8 +456,11 @@ RETURNING id
 
 
 -- name: dependencies_slots
--- return slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as far as
--- these exist. A run that stands for a stretch of slots stands for each of them.
+-- return slots that wait for slots of other jobs (jobs.after_jobs), with the runs that they wait for, as far as these
+-- exist. A run that stands for a stretch of slots stands for each of them. Which slots: see jobs.after_match. `latest`:
+-- the newest one until this slot. `since_last`: the newest one after the slot before this one (among the newest 2,000)
+-- that has succeeded; while there is none, the slot waits as long as one of them is unfinished. Runs that a person made
+-- are no slots.
 -- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
 --         to leave out)
 -- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is deleted
@@ -437,27 +468,53 @@ RETURNING id
 --          their slot)
 -- locks: row locks on the waiting slots, skipping locked ones
 WITH held AS MATERIALIZED (
-    SELECT id, scheduled_at AS slot, options FROM pgsched.runs
+    SELECT id, job_id, scheduled_at AS slot, options, interval_start FROM pgsched.runs
     WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND available_at = '8998-01-01 00:00Z' AND id > %(after)s
       AND id <> ALL (%(aside)s::text::bigint[])
     ORDER BY available_at, id LIMIT %(n)s FOR NO KEY UPDATE SKIP LOCKED
+), dated AS MATERIALIZED (
+    SELECT h.id, h.slot, h.options, h.options ->> 'after_match' AS match, CASE h.options ->> 'after_match'
+        WHEN 'since_last' THEN coalesce(h.interval_start, (
+            SELECT greatest(p.scheduled_at, CASE WHEN p.covers_until < h.slot THEN p.covers_until END)
+            FROM pgsched.runs p WHERE p.job_id = h.job_id AND p.scheduled_at < h.slot AND p.origin <> 'manual'
+            ORDER BY p.job_id DESC, p.scheduled_at DESC LIMIT 1), '-infinity') END AS since
+    FROM held h
 ), wanted AS MATERIALIZED (
-    SELECT h.id, h.slot, a.job_id, coalesce(
-        (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at = h.slot),
-        (SELECT r.id FROM (
-            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at < h.slot
-             ORDER BY b.scheduled_at DESC LIMIT 1)
-            UNION ALL
-            (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at > h.slot
-             ORDER BY b.scheduled_at LIMIT 1)) r
-         WHERE h.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) AS parent_id
-    FROM held h LEFT JOIN LATERAL pgsched.after_jobs_of(h.options) AS a(job_id) ON true
-), judged AS (
+    SELECT d.id, d.slot, d.match, d.since, a.job_id, CASE d.match
+        WHEN 'latest' THEN coalesce(
+            (SELECT r.id FROM (SELECT b.id, b.covers_from FROM pgsched.runs b
+                               WHERE b.job_id = a.job_id AND b.scheduled_at > d.slot
+                               ORDER BY b.job_id, b.scheduled_at LIMIT 1) r WHERE r.covers_from <= d.slot),
+            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at <= d.slot
+                AND r.origin <> 'manual' ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT 1))
+        WHEN 'since_last' THEN (
+            SELECT r.id FROM (SELECT b.id, b.state FROM pgsched.runs b
+                              WHERE b.job_id = a.job_id AND b.scheduled_at > d.since AND b.scheduled_at <= d.slot
+                              ORDER BY b.job_id DESC, b.scheduled_at DESC LIMIT 2000) r
+            WHERE r.state = 'succeeded' LIMIT 1)
+        ELSE coalesce(
+            (SELECT r.id FROM pgsched.runs r WHERE r.job_id = a.job_id AND r.scheduled_at = d.slot),
+            (SELECT r.id FROM (
+                (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at < d.slot
+                 ORDER BY b.scheduled_at DESC LIMIT 1)
+                UNION ALL
+                (SELECT * FROM pgsched.runs b WHERE b.job_id = a.job_id AND b.scheduled_at > d.slot
+                 ORDER BY b.scheduled_at LIMIT 1)) r
+             WHERE d.slot BETWEEN r.covers_from AND r.covers_until LIMIT 1)) END AS found_id
+    FROM dated d LEFT JOIN LATERAL pgsched.after_jobs_of(d.options) AS a(job_id) ON true
+), decided AS (
     -- a next_run_at that has passed says only that the job is to be planned
-    SELECT w.*, w.parent_id IS NULL AND coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
+    SELECT w.*, coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
         OR j.next_run_at > greatest(w.slot, clock_timestamp())
-        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS missing
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS decided
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
+), judged AS (
+    SELECT d.id, d.job_id, p.parent_id, p.parent_id IS NULL AND d.decided AND NOT (d.match IS NOT DISTINCT FROM 'since_last'
+        AND EXISTS (SELECT FROM (SELECT scheduled_at FROM pgsched.runs WHERE job_id = d.job_id AND phase < 3 /* open */
+                                 OFFSET 0) o WHERE o.scheduled_at > d.since AND o.scheduled_at <= d.slot)) AS missing
+    -- the newest slot until this one is known only when all of them are decided
+    FROM decided d CROSS JOIN LATERAL (
+        SELECT CASE WHEN d.match IS DISTINCT FROM 'latest' OR d.decided THEN d.found_id END) p(parent_id)
 )
 SELECT id AS run_id, coalesce(array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), '{}') AS parents,
     CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided

@@ -43,7 +43,8 @@ SELECT NULL, NULL, coalesce(j.name, 'job ' || a.job_id)
 FROM pgsched.runs r CROSS JOIN LATERAL pgsched.after_jobs_of(r.options) AS a(job_id)
 LEFT JOIN pgsched.jobs j ON j.id = a.job_id
 WHERE r.id = %(id)s AND r.available_at = '8998-01-01 00:00Z'
-  AND NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at = r.scheduled_at)
+  AND (r.options ? 'after_match'
+       OR NOT EXISTS (SELECT FROM pgsched.runs o WHERE o.job_id = j.id AND o.scheduled_at = r.scheduled_at))
 ORDER BY 1 NULLS LAST, 3 LIMIT 100
 
 

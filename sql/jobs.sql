@@ -75,6 +75,21 @@ FROM pgsched.jobs j WHERE j.name = %(name)s
 UPDATE pgsched.jobs SET paused = false, resume_from = %(resume_from)s WHERE name = %(name)s RETURNING name
 
 
+-- name: job_monitored
+-- return what a monitor of a job outside has to know, with the defaults of alerts.
+-- params: id bigint
+-- returns: (name, schedule, timezone, paused, alert_after_failures, max_lateness_s, max_duration_s: of an attempt, or
+--          until a slot has succeeded), or no row
+-- locks: none
+SELECT j.name, j.schedule, j.timezone, j.paused,
+    nullif(coalesce(j.alert_after_failures, d.alert_after_failures), 0) AS alert_after_failures,
+    extract(epoch FROM nullif(coalesce(j.max_lateness, d.max_lateness), '0'))::float8 AS max_lateness_s,
+    extract(epoch FROM coalesce(nullif(coalesce(j.max_duration, d.max_duration), '0'), j.timeout,
+                                nullif(coalesce(j.finish_by, d.finish_by), '0')))::float8 AS max_duration_s
+FROM pgsched.jobs j LEFT JOIN pgsched.alert_defaults d ON true
+WHERE j.id = %(id)s
+
+
 -- name: job_show
 -- return one job with all its columns. decided_until is null if nothing was decided yet (-infinity); queue, priority
 -- and max_attempts are null if the job's task decides.
@@ -86,7 +101,7 @@ SELECT id, name, description, kind, task, args, queue, priority, tags, schedule,
     catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max,
     backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, keep,
     alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
-    pause_after_failures, ping_url, shifts, paused,
+    pause_after_failures, ping_url, alert_to, resumed_at, shifts, paused,
     paused_at, paused_by, paused_reason, declared_by, owner, created_at, updated_at, anchor_at,
     nullif(decided_until, '-infinity') AS decided_until, next_run_at, run_count, error, error_at,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)

@@ -146,6 +146,7 @@ ALTER FUNCTION pgsched.cancel_backfill(bigint, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.trigger(text, jsonb, text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.reset_mark(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.backfill(text, timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
+ALTER FUNCTION pgsched.backfill_in_order(text[], timestamptz, timestamptz, text, integer, boolean, integer) SECURITY DEFINER;
 ALTER FUNCTION pgsched.meet_run(bigint, text, text, jsonb, timestamptz, timestamptz, interval) SECURITY DEFINER;
 ALTER FUNCTION pgsched.run_of_key(text) SECURITY DEFINER;
 ALTER FUNCTION pgsched.set_tags(bigint, text[]) SECURITY DEFINER;
@@ -236,6 +237,10 @@ REVOKE EXECUTE ON FUNCTION pgsched.item_put(text, jsonb, integer, interval),
         pgsched.item_give_back(bigint, uuid, interval, text), pgsched.item_extend(bigint, uuid),
         pgsched.item_leave(text, uuid, uuid)
     FROM pgsched_viewer;  -- who reads all tokens
+-- It pauses jobs, of all owners, by their own column and their runs. Nobody but the leader calls it.
+ALTER FUNCTION pgsched.pause_failing(integer) SECURITY DEFINER;
+REVOKE EXECUTE ON FUNCTION pgsched.pause_failing(integer)
+    FROM pgsched_worker, pgsched_producer, pgsched_operator, pgsched_viewer;
 -- They end sessions that nobody renews, and delete names that nobody uses. What they end and delete depends on the clock only.
 ALTER FUNCTION pgsched.sweep_sessions(integer, name, bigint[]) SECURITY DEFINER;
 ALTER FUNCTION pgsched.prune_locks(text, integer) SECURITY DEFINER;
@@ -296,14 +301,14 @@ GRANT INSERT (name, description, kind, task, args, queue, priority, tags, schedu
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
         after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
-        pause_after_failures, ping_url),
+        pause_after_failures, ping_url, alert_to),
     UPDATE (name, description, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at,
         ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up,
         max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base,
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit,
         after_jobs, paused, paused_by, paused_reason, resume_from, owner, keep, alert_after_failures,
         max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match,
-        pause_after_failures, ping_url)
+        pause_after_failures, ping_url, alert_to)
     ON pgsched.jobs TO pgsched_producer, pgsched_operator;
 -- state: the row policy limits which one a new run may have
 GRANT INSERT (task, args, kind, queue, priority, available_at, unique_key, idempotency_key, concurrency_key, max_attempts,
@@ -330,6 +335,8 @@ GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken 
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
 -- without how long the audit is kept
 GRANT UPDATE (keep, archive, keep_minutes, keep_hours) ON pgsched.retention TO pgsched_operator;
+GRANT UPDATE (alert_after_failures, max_lateness, max_duration, expect_every, finish_by, alert_to, dead_runs, dead_runs_within)
+    ON pgsched.alert_defaults TO pgsched_operator;
 GRANT INSERT (job_id, kind, details), UPDATE (closed_at, recovery) ON pgsched.alerts TO pgsched_operator;  -- a test
 GRANT UPDATE (drain_asked_at, drain_asked_by) ON pgsched.workers TO pgsched_operator;
 
@@ -344,7 +351,7 @@ GRANT INSERT, UPDATE (stream, chunk), DELETE ON pgsched.run_logs TO pgsched_work
 GRANT SELECT, INSERT, UPDATE ON pgsched.workers TO pgsched_worker;
 GRANT SELECT ON pgsched.tasks TO pgsched_worker;
 -- if there is no leader, workers check jobs for problems
-GRANT SELECT ON pgsched.rollups TO pgsched_worker;
+GRANT SELECT ON pgsched.rollups, pgsched.alert_defaults TO pgsched_worker;
 GRANT SELECT, INSERT, UPDATE ON pgsched.alerts, pgsched.alert_deliveries TO pgsched_worker;
 
 -- ---- the leader

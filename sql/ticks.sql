@@ -32,19 +32,22 @@ SELECT (SELECT count(*) FROM admitted) AS done, (SELECT id FROM due LIMIT 1) AS 
 
 -- name: admit_waiting
 -- start, per job, the oldest run that a policy keeps waiting once no other run of the job is open, unless it may not
--- start any more. A run that has started once may always. A backfill's runs keep no other run waiting. A limited run
--- waits for its limits from then on, and counts as open; retry_within no longer applies to it.
+-- start any more. A run that has started once may always. A backfill's runs keep no other run waiting, nor do runs that
+-- were retried and wait for other runs. A limited run waits for its limits from then on, and counts as open;
+-- retry_within no longer applies to it.
 -- params: n int, aside bigint[] as text (runs to leave out), act boolean (false: only return the first)
 -- returns: done bigint: how many; first bigint: one of them
 -- locks: row locks on those runs, skipping locked ones
 WITH RECURSIVE oldest AS (
     -- one probe of the index a job, not one row of it for each held run: a job may have a hundred thousand of them
     (SELECT job_id, id FROM pgsched.runs WHERE phase = 0 /* waiting */ AND ready_at IS NULL AND job_id IS NOT NULL
+         AND (available_at < '8998-01-01 00:00Z' OR origin <> 'backfill' AND reruns IS NULL)
      ORDER BY job_id, scheduled_at, id LIMIT 1)
     UNION ALL
     SELECT next.job_id, next.id FROM oldest CROSS JOIN LATERAL (
         SELECT r.job_id, r.id FROM pgsched.runs r WHERE r.phase = 0 /* waiting */ AND r.ready_at IS NULL
             AND r.job_id > oldest.job_id
+            AND (r.available_at < '8998-01-01 00:00Z' OR r.origin <> 'backfill' AND r.reruns IS NULL)
         ORDER BY r.job_id, r.scheduled_at, r.id LIMIT 1
     ) next
 ), unblocked AS MATERIALIZED (
@@ -256,6 +259,7 @@ UPDATE pgsched.jobs j SET next_run_at = clock_timestamp() WHERE j.id = ANY (ARRA
 SELECT EXISTS (
     SELECT FROM pgsched.runs r
     WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 /* open */ AND r.origin <> 'backfill'
+      AND (r.reruns IS NULL OR r.phase > 0 OR r.ready_at IS NOT NULL)  -- as in tick_open
       AND r.scheduled_at IS DISTINCT FROM %(at)s::timestamptz
 ) AS crossed
 
@@ -374,10 +378,10 @@ WITH guard AS (
         coalesce(j.queue, h.queue), coalesce(j.priority, h.priority), j.kind, j.task, j.args, 'schedule', j.owner,
         coalesce(j.max_attempts, h.max_attempts),
         j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-        -- null for other kinds. The job is read again here: a whole-row reference to j would copy every job
+        -- null for other kinds without ping_url. The job is read again here: a whole-row reference to j would copy every job
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting')
              THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
-             WHEN j.kind IN ('command', 'shell')
+             WHEN j.kind IN ('command', 'shell') OR j.ping_url IS NOT NULL
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
@@ -424,17 +428,19 @@ CROSS JOIN LATERAL (VALUES (coalesce(r.covers_from, r.scheduled_at), coalesce(r.
 
 -- name: tick_open
 -- count the unfinished runs of jobs that tick_due has locked. This is a statement of its own, so that it sees what
--- pgsched.trigger committed under the lock before. Backfills do not count.
+-- pgsched.trigger committed under the lock before. Backfills do not count, nor runs that were retried and wait for other
+-- runs again: nobody knows how long.
 -- params: job_ids bigint[]
--- returns: (job_id, open, held, in_turn, newest) of the jobs that have any. held: runs that a policy keeps waiting, not
---          those that wait only for limits. in_turn: late slots that are caught up one after another, which do not
---          count as held
+-- returns: (job_id, open, held, in_turn, retried, newest) of the jobs that have any. held: runs that a policy keeps
+--          waiting, not those that wait only for limits. in_turn: late slots that are caught up one after another, which
+--          do not count as held. retried: how many of the open ones were retried
 -- locks: none
-SELECT r.job_id, count(*) AS open,
+SELECT r.job_id, count(*) AS open, count(r.reruns) AS retried,
     count(*) FILTER (WHERE r.state = 'waiting' AND r.ready_at IS NULL AND NOT pgsched.waits_in_turn(r.reason)) AS held,
     count(*) FILTER (WHERE r.state = 'waiting' AND pgsched.waits_in_turn(r.reason)) AS in_turn, max(r.id) AS newest
 FROM pgsched.runs r
 WHERE r.job_id = ANY(%(job_ids)s::bigint[]) AND r.phase < 3 /* open */ AND r.origin <> 'backfill'
+  AND (r.reruns IS NULL OR r.phase > 0 OR r.ready_at IS NOT NULL)
 GROUP BY r.job_id
 
 
@@ -451,8 +457,8 @@ WITH open AS MATERIALIZED (
     SELECT r.id, r.job_id, s.terminate
     FROM unnest(%(job_ids)s::bigint[], %(terminates)s::boolean[]) AS s(job_id, terminate)
     CROSS JOIN LATERAL (  -- each job looked up in the index, whatever the statistics say
-        SELECT id, job_id FROM pgsched.runs WHERE job_id = s.job_id AND phase < 3 /* open */
-            AND origin <> 'backfill' OFFSET 0) r
+        SELECT id, job_id FROM pgsched.runs o WHERE o.job_id = s.job_id AND o.phase < 3 /* open */
+            AND o.origin <> 'backfill' AND (o.reruns IS NULL OR o.phase > 0 OR o.ready_at IS NOT NULL) OFFSET 0) r
 ), locked AS MATERIALIZED (
     SELECT r.id, r.state, r.token, r.attempt, r.started_at, r.worker_id
     FROM open JOIN pgsched.runs r ON r.id = open.id

@@ -43,6 +43,8 @@ ALTER TABLE pgsched.jobs
     ADD COLUMN pause_after_failures integer,
     ADD COLUMN finish_by interval,
     ADD COLUMN ping_url text,
+    ADD COLUMN alert_to text[],
+    ADD COLUMN resumed_at timestamptz,  -- pause_after_failures counts runs that ended after this
     ADD COLUMN shifts jsonb;
 CREATE INDEX jobs_calendar ON pgsched.jobs (calendar, id) WHERE calendar IS NOT NULL;
 
@@ -63,6 +65,12 @@ ALTER TABLE pgsched.next_slots
 ALTER TABLE pgsched.runs
     ADD COLUMN interval_start timestamptz,
     ADD COLUMN nominal_at timestamptz;
+
+-- Backfills that were requested together (pgsched.backfill_in_order): the first one of them, and the one before, which has to
+-- end first.
+ALTER TABLE pgsched.backfills
+    ADD COLUMN together bigint,
+    ADD COLUMN after_backfill bigint;
 
 -- What was declared in a file (pgsched apply), by the name of its owner: only that is changed or pruned with the file.
 CREATE TABLE pgsched.file_entries (

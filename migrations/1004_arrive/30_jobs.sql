@@ -1,3 +1,14 @@
+-- What is wrong with a list of named sinks (jobs.alert_to). The names are those of the processes' own settings.
+CREATE FUNCTION pgsched.bad_targets(field text, names text[]) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN array_ndims(names) > 1 THEN format('%s: must be a plain list', field)
+        WHEN cardinality(names) > 20 THEN format('%s: %s names, at most 20 are allowed', field, cardinality(names))
+        ELSE (SELECT format('%s: "%s" is no name of 1-63 characters a-z, 0-9, - and _', field, left(n.name, 60))
+              FROM unnest(names) n(name) WHERE (n.name ~ '^[a-z0-9_-]{1,63}$') IS NOT TRUE LIMIT 1)
+    END
+$$;
+
 -- What is wrong with a job that a person wrote, the first thing found; what the database itself keeps is not asked.
 CREATE OR REPLACE FUNCTION pgsched.job_error(j pgsched.jobs) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -71,25 +82,60 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.pause_after_failures IS NOT NULL THEN
             pgsched.out_of_range('pause_after_failures', j.pause_after_failures, 1, 1000) END,
         CASE WHEN j.ping_url IS NOT NULL THEN
-            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END
+            replace(pgsched.http_url_error(j.ping_url), 'task:', 'ping_url:') END,
+        pgsched.bad_targets('alert_to', j.alert_to)
     )
 $$;
 
+-- 0 is allowed: that one is not watched, whatever the defaults say.
 CREATE OR REPLACE FUNCTION pgsched.jobs_refuse_watch() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     problem text := coalesce(
         CASE WHEN NEW.alert_after_failures IS NOT NULL THEN
-            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 1, 1000) END,
-        pgsched.bad_interval('max_lateness', NEW.max_lateness, '1 second'),
-        pgsched.bad_interval('max_duration', NEW.max_duration, '1 second'),
-        pgsched.bad_interval('expect_every', NEW.expect_every, '1 second'),
-        pgsched.bad_interval('finish_by', NEW.finish_by, '1 second'));
+            pgsched.out_of_range('alert_after_failures', NEW.alert_after_failures, 0, 1000) END,
+        pgsched.bad_interval('max_lateness', nullif(NEW.max_lateness, '0'), '1 second'),
+        pgsched.bad_interval('max_duration', nullif(NEW.max_duration, '0'), '1 second'),
+        pgsched.bad_interval('expect_every', nullif(NEW.expect_every, '0'), '1 second'),
+        pgsched.bad_interval('finish_by', nullif(NEW.finish_by, '0'), '1 second'));
 BEGIN
     IF problem IS NOT NULL THEN
-        PERFORM pgsched.raise_bad_value(problem, 'jobs');
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
     END IF;
     RETURN NEW;
+END $$;
+
+CREATE FUNCTION pgsched.alert_defaults_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    problem text := coalesce(
+        pgsched.bad_targets('alert_to', NEW.alert_to),
+        CASE WHEN NEW.dead_runs IS NOT NULL THEN pgsched.out_of_range('dead_runs', NEW.dead_runs, 1, 10000) END,
+        CASE WHEN NEW.dead_runs_within IS NULL THEN 'dead_runs_within: must not be null'
+             WHEN NEW.dead_runs_within NOT BETWEEN '1 second' AND '31 days' THEN
+                 format('dead_runs_within: %s is out of range 1 second-31 days', NEW.dead_runs_within) END);
+BEGIN
+    IF problem IS NOT NULL THEN
+        PERFORM pgsched.raise_bad_value(problem, TG_TABLE_NAME);
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- A job that is resumed begins its count of failures anew (pgsched.pause_failing).
+CREATE OR REPLACE FUNCTION pgsched.edit_pause(was pgsched.jobs, j pgsched.jobs, moment timestamptz) RETURNS pgsched.jobs
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF j.paused THEN
+        j.paused_at := CASE WHEN was.paused THEN was.paused_at ELSE moment END;
+        j.paused_by := coalesce(j.paused_by, CASE WHEN was.paused THEN was.paused_by END, session_user);
+    ELSE
+        j.paused_at := NULL;
+        j.paused_by := NULL;
+        j.paused_reason := NULL;
+        j.resume_from := 'now';
+        j.resumed_at := CASE WHEN was.paused THEN moment ELSE was.resumed_at END;
+    END IF;
+    RETURN j;
 END $$;
 
 CREATE OR REPLACE FUNCTION pgsched.jobs_before_insert() RETURNS trigger

@@ -7,7 +7,7 @@ CREATE TRIGGER a_check_update BEFORE UPDATE OF id, name, kind, task, args, queue
         dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_at, paused_by, paused_reason,
         resume_from, declared_by, description, owner, created_at, updated_at,
         keep, alert_after_failures, max_lateness, max_duration, expect_every,
-    finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url
+    finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url, alert_to
     ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_before_update();
 DROP TRIGGER a_refuse_watch ON pgsched.jobs;
 CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE OF alert_after_failures, max_lateness, max_duration, expect_every, finish_by
@@ -25,5 +25,12 @@ CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, pri
         backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs,
         paused, paused_by, paused_reason, resume_from, declared_by, description, owner,
         keep, alert_after_failures, max_lateness, max_duration, expect_every,
-    finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url
+    finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url, alert_to
     ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
+
+CREATE TRIGGER a_refuse_watch BEFORE INSERT OR UPDATE ON pgsched.alert_defaults
+    FOR EACH ROW EXECUTE FUNCTION pgsched.jobs_refuse_watch();
+CREATE TRIGGER b_refuse BEFORE INSERT OR UPDATE ON pgsched.alert_defaults
+    FOR EACH ROW EXECUTE FUNCTION pgsched.alert_defaults_refuse();
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE ON pgsched.alert_defaults
+    FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('alert');

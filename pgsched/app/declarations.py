@@ -7,6 +7,7 @@ parts of the declaration itself (name, task, schedule, timezone, args) are not a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -161,7 +162,37 @@ def jobs_named(name: str, value: Any) -> list[str]:
     return found
 
 
+def zero_or(check: Check) -> Check:
+    """Return a check that also takes 0, which means: not watched, whatever the defaults say."""
+
+    def either(name: str, value: Any) -> Any:
+        return check(name, value) if value or isinstance(value, bool) else duration(0)(name, value)
+
+    return either
+
+
+def url(name: str, value: Any) -> str:
+    """Check for a text that begins as a URL of http; the database checks the rest."""
+    found: str = text(8192)(name, value)
+    if not found.lower().startswith(("http://", "https://")):
+        raise InputError(f"{name}: a URL must begin with http:// or https://", name)
+    return found
+
+
+def targets(name: str, value: Any) -> list[str]:
+    """Check for a list of at most 20 names of sinks."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{name}: expected a list of names, got {value!r}", name)
+    if len(value) > 20:
+        raise InputError(f"{name}: {len(value)} names, at most 20 are allowed", name)
+    for item in value:
+        if not TARGET.fullmatch(item):
+            raise InputError(f'{name}: "{item[:60]}" is no name of 1-63 characters a-z, 0-9, - and _', name)
+    return list(value)
+
+
 LABEL = text(200)
+TARGET = re.compile("[a-z0-9_-]{1,63}")
 OUTCOMES = ("succeeded", "dead", "cancelled", "skipped", "missed", "any")
 
 
@@ -213,12 +244,17 @@ class JobKeywords(TypedDict, total=False):
     concurrency_key: str | None
     concurrency_limit: int | None
     after_jobs: list[str] | tuple[str, ...] | set[str] | frozenset[str] | None
+    after_match: Literal["same", "latest", "since_last"] | None
     paused: bool | None
     keep: Duration | Mapping[str, Duration] | None
     alert_after_failures: int | None
     max_lateness: Duration | None
     max_duration: Duration | None
     expect_every: Duration | None
+    finish_by: Duration | None
+    pause_after_failures: int | None
+    alert_to: list[str] | tuple[str, ...] | None
+    ping_url: str | None
 
 
 POLICIES: dict[str, Check] = {
@@ -251,12 +287,17 @@ POLICIES: dict[str, Check] = {
     "concurrency_key": text(200),
     "concurrency_limit": integer(0, 1_000_000),
     "after_jobs": jobs_named,
+    "after_match": one_of(*policies.AFTER_MATCH),
     "paused": boolean,
     "keep": keep_intervals,
-    "alert_after_failures": integer(1, 1000),
-    "max_lateness": duration(1),
-    "max_duration": duration(1),
-    "expect_every": duration(1),
+    "alert_after_failures": integer(0, 1000),
+    "max_lateness": zero_or(duration(1)),
+    "max_duration": zero_or(duration(1)),
+    "expect_every": zero_or(duration(1)),
+    "finish_by": zero_or(duration(1)),
+    "pause_after_failures": integer(1, 1000),
+    "alert_to": targets,
+    "ping_url": url,
 }
 
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from pgsched.cli import MAY_HOLD_SECRETS
-from pgsched.config import SQL_DSN, SQL_LOGIN
+from pgsched.config import APPRISE, SQL_DSN, SQL_LOGIN
 from pgsched.log import redact
 
 CONNECTION_OPTIONS = {"--dsn": "PGSCHED_DSN", "--sql-login": SQL_LOGIN}  # moved only if the value has a password
@@ -57,6 +57,9 @@ def move_secrets(args: Sequence[str], environ: Mapping[str, str]) -> tuple[list[
             before = moved.get(SECRET_OPTIONS[flag])
             moved[SECRET_OPTIONS[flag]] = f"{before} {value}" if before and flag == "--alert-webhook" else value
             continue
+        if flag == "--alert-apprise" and (variable := variable_of_target(value)) is not None:
+            moved[variable] = value.partition("=")[2]
+            continue
         name = variable_of_option(flag, value)
         if redact(value) == value or name is None:
             kept += [arg] if equals else [arg, value]
@@ -74,3 +77,9 @@ def variable_of_option(flag: str, value: str) -> str | None:
         return CONNECTION_OPTIONS.get(flag)
     name = value.partition("=")[0]
     return SQL_DSN + name.upper() if name.replace("_", "").isalnum() and name == name.lower() else None
+
+
+def variable_of_target(value: str) -> str | None:
+    """Return the environment variable that stands for `--alert-apprise NAME=URL`; None if there is none."""
+    name, sign, url = value.partition("=")
+    return APPRISE + name.upper() if sign and url and name.replace("_", "").isalnum() and name == name.lower() else None

@@ -26,6 +26,8 @@ CATCH_UP = ("latest", "skip", "earliest", "all")
 ON_EXCLUDED = ("skip", "next_business_day", "previous")
 # How the wait between attempts grows.
 BACKOFF = ("exponential", "linear", "fixed")
+# Which slots of the jobs that a job waits for a slot needs.
+AFTER_MATCH = ("same", "latest", "since_last")
 # What happens to a run when a run that it waits for does not succeed.
 ON_FAILURE = ("cancel", "run_anyway", "wait")
 # What a second enqueue with the same unique key does.

@@ -1,14 +1,17 @@
-"""Test of alerting: deliver a test alert to the sinks, and report the result of each delivery."""
+"""Alerts: what is watched by default; and a test, which delivers an alert to the sinks and reports the results."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from pgsched.config import AlertSettings
+from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.leader import alerts
 from pgsched.db.queries.reports.live import database_now
+from pgsched.errors import InputError
 from pgsched.leader.alerting.sinks import configured_sinks, deliver
 
 PATIENCE_S = 30.0
@@ -21,7 +24,7 @@ def send_test_alert(conn: Connection[Any], settings: AlertSettings) -> list[dict
 
     Returns one row per delivery: (sink, event, delivered_at, error).
     """
-    if settings.webhooks or settings.commands:
+    if settings.webhooks or settings.commands or settings.targets:
         return deliver_test_from_here(conn, settings)
     return deliver_test_by_leader(conn)
 
@@ -71,3 +74,21 @@ def wait_for_deliveries(conn: Connection[Any], alert_id: int | None, event: str)
         if now > until or (seen_at is not None and now > seen_at + OTHERS_S):
             return bool(deliveries)
         time.sleep(LOOK_S)
+
+
+def defaults(conn: Connection[Any]) -> Row:
+    """Return what is watched where a job does not say it itself."""
+    return alerts.show_defaults(conn)
+
+
+def change_defaults(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
+    """Change what is watched where a job does not say it itself; return all of it. Raises InputError.
+
+    `values`: by column; None: not watched.
+    """
+    if not values:
+        raise InputError("nothing to set: give at least one field")
+    for name in values:
+        if name not in alerts.DEFAULTS:
+            raise InputError(f"{name}: is not one of {', '.join(alerts.DEFAULTS)}", name)
+    return alerts.change_defaults(conn, values)

@@ -193,7 +193,7 @@ def cancel(conn: Connection[Any], change: Change) -> str:
 
 def retry(conn: Connection[Any], change: Change) -> str:
     """Retry a run."""
-    return f"run {change.key} is {changes.retry(conn, int(change.key)).state} again"
+    return f"run {change.key} {changes.retry(conn, int(change.key)).words}"
 
 
 def pause_job(conn: Connection[Any], change: Change) -> str:

@@ -33,6 +33,8 @@ from pgsched.worker import shutdown
 from pgsched.worker.alerts import alerting
 from pgsched.worker.ending import WorkerEnd
 from pgsched.worker.observers.events import NO_EVENTS
+from pgsched.worker.observers.job_events import JobEvents, JobListener
+from pgsched.worker.observers.pings import Pings
 from pgsched.worker.process_endpoint import ProcessEndpoints
 from pgsched.worker.together import report_as_one, work_together
 from pgsched.worker.watching.memory_limit import check_memory
@@ -211,7 +213,7 @@ def make_workers(settings: Settings, apps: Sequence[AppBase], observed: ProcessE
     if len(apps) > 1 and Kind.TASK not in settings.worker.allow:
         raise InputError("allow: several apps need the kind task: add --allow task", "allow")
     tasks_only = replace(
-        settings.worker, allow=frozenset({Kind.TASK}), http_allow=(), run_as=None, sql_as_worker=False, sql_login=None
+        settings.worker, allow=frozenset({Kind.TASK}), run_as=None, sql_as_worker=False, sql_login=None
     )
     for number, app in enumerate(apps[1:], 2):
         others = replace(settings, worker=tasks_only)
@@ -257,8 +259,14 @@ def make_worker(
         jobs=app.declared_jobs if app is not None and declares else None,
         releases=releases(app.tasks.values()) if app is not None and declares and Kind.TASK in chosen else None,
     )
-    events = NO_EVENTS if observed is None or observed.worker_meter is None else observed.worker_meter
-    return Worker(settings.dsn, mine, chosen, registration, journal, events)
+    meter = NO_EVENTS if observed is None or observed.worker_meter is None else observed.worker_meter
+    listeners: list[JobListener] = [Pings(mine.http_allow)] if mine.pings else []
+    if app is not None:
+        listeners += [make(settings.dsn) for make in app.hooks.job_listeners]
+    events = JobEvents(meter, listeners)
+    worker = Worker(settings.dsn, mine, chosen, registration, journal, events)
+    events.attach(worker.runner)
+    return worker
 
 
 def run_leader(settings: Settings) -> None:

@@ -66,6 +66,7 @@ REFUSED = {
     "node_read": "node_read('hers/n')",
     "node_set": "node_set('hers/n', '2')",
     "backfill": "backfill('hers', now() - interval '2 days', now() - interval '1 day')",
+    "backfill_in_order": "backfill_in_order(ARRAY['hers'], now() - interval '2 days', now() - interval '1 day')",
     "cancel": "cancel({run})",
     "cancel_backfill": "cancel_backfill({backfill})",
     "meet_run": "meet_run({run}, 'replace', 't', '{{}}', now())",

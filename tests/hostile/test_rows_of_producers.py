@@ -31,6 +31,8 @@ MARKED = [
     ("'8999-01-01 00:00Z'", "'{\"not_before\": null}'", "options: not_before"),
     ("'8999-01-01 00:00Z'", "'{\"overlap\": true}'", "options: after_jobs and overlap"),
     ("now()", "'{\"after_jobs\": []}'", "options: after_jobs and overlap"),
+    ("now()", '\'{"after_match": "latest"}\'', "options: after_match and ping_url"),
+    ("now()", '\'{"ping_url": "https://example.com"}\'', "options: after_match and ping_url"),
     ("now()", '\'{"not_before": "2026-01-01T00:00:00Z"}\'', "options: not_before"),
     ("now()", "(repeat('[', 300) || repeat(']', 300))::jsonb", "options: must be a JSON object"),
     ("now()", "('{\"a\":' || repeat('[', 300) || repeat(']', 300) || '}')::jsonb", "options: nested"),

@@ -6,11 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from pgsched.cli.commands.worker import Command, Webhook, alert_settings
+from pgsched.cli.commands.worker import Apprise, Command, Webhook, alert_settings
 from pgsched.cli.common import Dsn, Json, session
 from pgsched.cli.once import ViewGroup
-from pgsched.cli.output.printing import print_json, print_table
+from pgsched.cli.output.printing import print_fields, print_json, print_table
 from pgsched.core.wording import format_age
+
+DEFAULTS = (
+    "alert_after_failures", "max_lateness", "max_duration", "expect_every", "finish_by", "alert_to", "dead_runs",
+    "dead_runs_within",
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -18,6 +23,7 @@ def register(app: typer.Typer) -> None:
     noun = typer.Typer(cls=ViewGroup, rich_markup_mode=None)
     noun.callback(invoke_without_command=True)(alerts)
     noun.command("test")(test)
+    noun.command("defaults")(defaults)
     app.add_typer(noun, name="alerts", help=alerts.__doc__)
 
 
@@ -75,6 +81,7 @@ def describe_alert(one: dict[str, Any]) -> str:
 def test(
     alert_webhook: Webhook = None,
     alert_command: Command = None,
+    alert_apprise: Apprise = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -87,7 +94,7 @@ def test(
     from pgsched.services.alerts import send_test_alert
 
     with session(dsn) as conn:
-        deliveries = send_test_alert(conn, alert_settings(alert_webhook, alert_command))
+        deliveries = send_test_alert(conn, alert_settings(alert_webhook, alert_command, alert_apprise))
     if json:
         print_json({"told": deliveries})
     else:
@@ -98,3 +105,39 @@ def test(
         print_table(("SINK", "EVENT", "OUTCOME"), lines, "no sink got it: is a leader running?", wrap=True)
     if not deliveries or any(one["delivered_at"] is None for one in deliveries):
         raise typer.Exit(1)
+
+
+def defaults(
+    alert_after_failures: Annotated[str | None, typer.Option(metavar="N", help="As of a job.")] = None,
+    max_lateness: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
+    max_duration: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
+    expect_every: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
+    finish_by: Annotated[str | None, typer.Option(metavar="INTERVAL", help="As of a job.")] = None,
+    alert_to: Annotated[str | None, typer.Option(metavar="NAMES", help="As of a job: names, with commas.")] = None,
+    dead_runs: Annotated[
+        str | None, typer.Option(metavar="N", help="Alert while so many runs without a job ended dead.")
+    ] = None,
+    dead_runs_within: Annotated[
+        str | None, typer.Option(metavar="INTERVAL", help="Within this time. Default: 1 hour.")
+    ] = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Show or set what is watched where a job does not say it itself. An empty value: nothing.
+
+    \b
+    Example:
+      pgsched alerts defaults
+      pgsched alerts defaults --alert-after-failures 3 --finish-by '6 hours' --dead-runs 20
+      pgsched alerts defaults --finish-by ''
+    """
+    from pgsched.services import alerts as services
+
+    given = locals()
+    found = {name: given[name] for name in DEFAULTS if given[name] is not None}
+    values: dict[str, Any] = {name: text.strip() or None for name, text in found.items()}
+    if names := values.get("alert_to"):
+        values["alert_to"] = [name.strip() for name in names.split(",")]
+    with session(dsn) as conn:
+        shown = services.change_defaults(conn, values) if values else services.defaults(conn)
+    print_json(shown) if json else print_fields(shown)

@@ -20,7 +20,8 @@ from pgsched.core.wording import format_age
 
 if TYPE_CHECKING:
     from pgsched.db.connection.connect import Connection
-    from pgsched.services.jobs.backfilling import BackfillPreview
+    from pgsched.db.queries.jobs.backfills import Request
+    from pgsched.services.jobs.backfilling import BackfillPreview, Together
 
 Id = Annotated[int, typer.Argument(metavar="ID", help="The backfill's id, as `backfill list` shows it.")]
 EXAMPLE = """\b
@@ -57,6 +58,12 @@ def start(
     max_active: Annotated[int, typer.Option(help="At most so many unfinished at a time.", min=1, max=1000)] = 1,
     reverse: Annotated[bool, typer.Option("--reverse", help="The newest slot first.")] = False,
     priority: Annotated[int, typer.Option(help="Of its runs: 0-9, lower first.", min=0, max=9)] = 9,
+    with_downstream: Annotated[
+        bool, typer.Option("--with-downstream", help="Also the jobs that wait for it (after_jobs), behind it.")
+    ] = False,
+    with_upstream: Annotated[
+        bool, typer.Option("--with-upstream", help="Also the jobs that it waits for (after_jobs), before it.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List every slot and its decision; do nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Watch it until it ends.")] = True,
     dsn: Dsn = None,
@@ -64,17 +71,21 @@ def start(
 ) -> None:
     """Run a job for its past slots in [A, B).
 
-    The leader does it, so it goes on when this command is interrupted. Exit code 1 if a run did not succeed.
+    The leader does it, so it goes on when this command is interrupted. Exit code 1 if a run did not succeed. With other
+    jobs, each begins when the one before it has ended; `cancel` ends all of them.
 
     \b
     Example:
       pgsched backfill start nightly --from 2026-05-01 --to 2026-06-01 --mode failed --max-active 4
+      pgsched backfill start load --from 2026-05-01 --to 2026-05-08 --with-downstream --dry-run
     """
     from pgsched.db.queries.jobs.backfills import Request
     from pgsched.services.jobs import backfilling
 
     request = Request(fix_zone("from", begin), fix_zone("to", end), mode, max_active, reverse, priority)
     with session(dsn) as conn:
+        if others := backfilling.Together(with_upstream, with_downstream):
+            return start_together(conn, job, request, others, dry_run=dry_run, wait=wait, json=json)
         if dry_run:
             return print_preview(backfilling.preview(conn, job, request), json)
         added = backfilling.start(conn, job, request)
@@ -84,6 +95,54 @@ def start(
     if wait and not all_succeeded(found):
         raise typer.Exit(1)
     return None
+
+
+def start_together(
+    conn: Connection[Any], job: str, request: Request, others: Together, *, dry_run: bool, wait: bool, json: bool
+) -> None:
+    """Do as `start`, for several jobs."""
+    from pgsched.services.jobs import backfilling
+
+    if dry_run:
+        return print_previews(*backfilling.preview_together(conn, job, request, others), json)
+    added = backfilling.start_together(conn, job, request, others)
+    print_left_out(added.left_out)
+    found = [show_bar(conn, one, json) for one in added.backfills] if wait else added.backfills
+    if json:
+        print_json({"backfills": found, "left_out": added.left_out})
+    else:
+        for one in found:
+            print(describe_backfill(one))
+    if wait and not all(map(all_succeeded, found)):
+        raise typer.Exit(1)
+    return None
+
+
+def print_previews(previews: list[BackfillPreview], left_out: dict[str, str], json: bool) -> None:
+    """Print every slot of every job, in the order in which the backfills would be done."""
+    print_left_out(left_out)
+    if json:
+        listed = [
+            {"job": one.range.job["name"], "from": one.range.start, "to": one.range.end, "slots": one.range.slots,
+             "undecided_from": one.range.undecided_from, "choices": [asdict(choice) for choice in one.choices]}
+            for one in previews
+        ]  # fmt: skip
+        return print_json({"backfills": listed, "left_out": left_out})
+    lines = [
+        [format_cell(one.range.job["name"]), format_cell(choice.slot), choice.action, choice.reason]
+        for one in previews
+        for choice in one.choices
+    ]
+    print_table(["JOB", "SLOT", "DECISION", "BECAUSE"], lines)
+    asked = sum(line[2] != "leave" for line in lines)
+    print(f"{asked} of {len(lines)} slots of {len(previews)} jobs would run, one job after the other")
+    return None
+
+
+def print_left_out(left_out: dict[str, str]) -> None:
+    """Print a note on stderr for each job that has no part in the backfill, and why."""
+    for name, why in left_out.items():
+        print_note(f"job {format_cell(name)} is left out: {why}")
 
 
 def print_preview(foreseen: BackfillPreview, json: bool) -> None:
@@ -202,6 +261,8 @@ def cancel(
     json: Json = False,
 ) -> None:
     """Cancel a backfill as one thing. Its unstarted runs are cancelled, its running ones asked to stop.
+
+    Backfills that were started together with it are cancelled, too.
 
     \b
     Example:

@@ -22,7 +22,9 @@ JsonLog = Annotated[bool, typer.Option("--json", help="Log lines as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")]
 LEASE = "Seconds for which a claim is believed without a heartbeat."
 ALLOW = "Kinds this worker may run: task,command,shell,sql,http (repeatable). Default: task."
-HTTP_ALLOW = "HTTP jobs may go to this host, host:port, address or CIDR although it is not public (repeatable)."
+HTTP_ALLOW = (
+    "HTTP jobs and pings may go to this host, host:port, address or CIDR although it is not public (repeatable)."
+)
 PROCESSES = "Start this many workers and keep them there: one that ends is replaced."
 RELOAD = "Start anew when a .py or .toml file below the current folder changes: for development."
 MAX_RUNS = "End after so many runs; under --processes a new worker takes over."
@@ -41,12 +43,15 @@ METRICS = "Serve metrics for Prometheus, and health: :9464, 127.0.0.1:9464 or [:
 HEALTH = "Serve only /healthz and /readyz at this address."
 WEBHOOK = "Send alerts to this URL, by POST (repeatable). Every machine that may lead needs it."
 COMMAND = "Run this program for each alert, with the alert as JSON on its standard input."
+APPRISE = "Send alerts to this URL of apprise, under a name that jobs use in alert_to (repeatable)."
+PINGS = "Tell the ping_url of jobs of their starts and ends."
 OTEL = "Set up OpenTelemetry as its OTEL_* variables say, unless the app does."
 POLL = "Seconds between polls for work when no notification comes; up to twice that when idle."
 REAP = "Seconds between checks for expired claims."
 
 Webhook = Annotated[list[str] | None, typer.Option(help=WEBHOOK, metavar="URL", envvar="PGSCHED_ALERT_WEBHOOK")]
 Command = Annotated[str | None, typer.Option(help=COMMAND, metavar="CMD", envvar="PGSCHED_ALERT_COMMAND")]
+Apprise = Annotated[list[str] | None, typer.Option(help=APPRISE, metavar="NAME=URL")]
 
 OTHER_WORDS = {"python": Kind.TASK}  # other words that --allow takes
 
@@ -85,9 +90,11 @@ def worker(
     log_bytes: Annotated[int, typer.Option(help=LOG_BYTES, envvar="PGSCHED_LOG_BYTES")] = 1 << 20,
     metrics: Annotated[str | None, typer.Option(help=METRICS, metavar="[HOST]:PORT")] = None,
     health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
+    pings: Annotated[bool, typer.Option("--pings/--no-pings", help=PINGS)] = True,
     otel: Annotated[bool, typer.Option("--otel", help=OTEL, envvar="PGSCHED_OTEL")] = False,
     alert_webhook: Webhook = None,
     alert_command: Command = None,
+    alert_apprise: Apprise = None,
     json: JsonLog = False,
     quiet: Quiet = False,
 ) -> None:
@@ -140,6 +147,7 @@ def worker(
         metrics=metrics,
         health=health,
         otel=otel,
+        pings=pings,
     )
     if Kind.SQL not in allowed:
         refuse_sql_options({"sql-dsn": sql_dsn, "sql-login": sql_login})
@@ -156,9 +164,8 @@ def worker(
 
     apps = import_apps(app or ())
     with migrated_database(dsn, next((one.dsn for one in apps if one.dsn is not None), None)) as address:
-        whole = Settings(
-            address, settings, LeaderSettings(reap_every_s=reap_every), alert_settings(alert_webhook, alert_command)
-        )
+        alerts = alert_settings(alert_webhook, alert_command, alert_apprise)
+        whole = Settings(address, settings, LeaderSettings(reap_every_s=reap_every), alerts)
         run_worker(whole, apps, line=link)
     return None
 
@@ -220,6 +227,7 @@ def leader(
     health: Annotated[str | None, typer.Option(help=HEALTH, metavar="[HOST]:PORT")] = None,
     alert_webhook: Webhook = None,
     alert_command: Command = None,
+    alert_apprise: Apprise = None,
     json: JsonLog = False,
     quiet: Quiet = False,
 ) -> None:
@@ -237,22 +245,22 @@ def leader(
     configure_log(json, quiet)
     with migrated_database(dsn) as address:
         shown = WorkerSettings(metrics=metrics, health=health)
-        alerts = alert_settings(alert_webhook, alert_command)
+        alerts = alert_settings(alert_webhook, alert_command, alert_apprise)
         run_leader(Settings(address, shown, LeaderSettings(reap_every_s=reap_every), alerts))
 
 
-def alert_settings(webhooks: list[str] | None, command: str | None) -> AlertSettings:
+def alert_settings(webhooks: list[str] | None, command: str | None, named: list[str] | None = None) -> AlertSettings:
     """Return where this process sends alerts.
 
     A worker under a parent may get PGSCHED_ALERT_WEBHOOK only after its command line was read, so that variable is read
     here again.
-    Raises InputError for a webhook or command that cannot be used.
+    Raises InputError for a webhook, a command or a URL of apprise that cannot be used.
     """
-    from pgsched.config import AlertSettings
+    from pgsched.config import AlertSettings, find_targets
     from pgsched.leader.alerting.sinks import configured_sinks
 
     urls = webhooks or os.environ.get("PGSCHED_ALERT_WEBHOOK", "").split()
-    settings = AlertSettings(tuple(urls), (command,) if command else ())
+    settings = AlertSettings(tuple(urls), (command,) if command else (), find_targets(named or ()))
     configured_sinks(settings)
     return settings
 

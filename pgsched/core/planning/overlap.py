@@ -4,7 +4,8 @@ Pure. Queued, running, retrying and waiting runs are all unfinished. The policie
 
 - `allow`: start anyway.
 - `skip`, the default, as in Kubernetes' Forbid: the slot does not run. With `retry_within`, the oldest such slot waits
-  instead, and newer ones are skipped.
+  instead, and newer ones are skipped. Where a person has retried all earlier runs, one slot waits too: a retry of an
+  old slot must not cost a new one.
 - `buffer_one`, `buffer_all`: the slot waits; admission releases waiting slots one at a time.
 - `replace`, `terminate`: end the earlier runs; `replace` asks them to stop, `terminate` ends them at once.
 
@@ -28,12 +29,14 @@ class UnfinishedRuns(NamedTuple):
     `waiting`: how many of them wait under an overlap policy.
     `newest_id`: id of the newest; None: it has no row yet.
     `in_turn`: how many wait because late slots are caught up one after the other.
+    `retried`: how many of them had ended, and were revived.
     """
 
     open: int
     waiting: int
     newest_id: int | None = None
     in_turn: int = 0
+    retried: int = 0
 
 
 class Verdict(NamedTuple):
@@ -71,6 +74,8 @@ def decide(
     if policy == "terminate":
         return Verdict("queued", ends_others=True)
     if policy == "skip":
+        if unfinished.retried == unfinished.open:
+            return Verdict("waiting", reason)
         # Only one slot waits: with this policy, many slots must not start together when the old run ends.
         waits = retries and unfinished.waiting == 0
         return Verdict("waiting", reason, retries=True) if waits else Verdict("skipped", reason)

@@ -7,7 +7,7 @@ The job's row is what `tick_terms` in sql/ticks.sql returns, with these addition
 
 - `now`: the instant of the decision
 - `decided_until`: the undecided slots lie after this: the mark, or the instant before the job's start
-- `open`, `held`, `newest`, `in_turn`: its unfinished runs
+- `open`, `held`, `newest`, `in_turn`, `retried`: its unfinished runs
 
 Of a job whose slots a calendar shifts, the result also says which nominal slots are decided (`Advance.shifts`).
 """
@@ -94,7 +94,7 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
     decisions, decided_until, next_at = planned or plan(job)
     if known:
         decisions = without_known_rows(job, decisions, known)
-    unfinished = UnfinishedRuns(job["open"], job["held"], job["newest"], job["in_turn"])
+    unfinished = UnfinishedRuns(job["open"], job["held"], job["newest"], job["in_turn"], job.get("retried", 0))
     rows: list[SlotRow] = []
     reached: datetime | None = None
     runs = replaces_from = 0
@@ -171,7 +171,11 @@ def unfinished_after(unfinished: UnfinishedRuns, verdict: Verdict) -> Unfinished
     born_open = verdict.state != "skipped"
     waits, in_turn = verdict.state == "waiting", unfinished.in_turn + verdict.in_turn
     return UnfinishedRuns(
-        unfinished.open + born_open, unfinished.waiting + waits - verdict.in_turn, unfinished.newest_id, in_turn
+        unfinished.open + born_open,
+        unfinished.waiting + waits - verdict.in_turn,
+        unfinished.newest_id,
+        in_turn,
+        unfinished.retried,
     )
 
 

@@ -65,6 +65,8 @@ backfills = Table(
     Column("cancelled_by", Text),
     Column("finished_at", Instant),
     Column("error", Text),
+    Column("together", BigInteger),
+    Column("after_backfill", BigInteger),
     partial("backfills_open", "id", where="finished_at IS NULL"),
 )
 

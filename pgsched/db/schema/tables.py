@@ -100,6 +100,8 @@ jobs = Table(
     Column("finish_by", INTERVAL),
     Column("ping_url", Text),
     Column("shifts", JSONB),
+    Column("alert_to", ARRAY(Text)),
+    Column("resumed_at", Instant),
     UniqueConstraint("name", name="jobs_name_key"),
     partial("jobs_calendar", "calendar", "id", where="calendar IS NOT NULL"),
     partial("jobs_due", "next_run_at", where="NOT paused AND next_run_at IS NOT NULL"),
@@ -113,6 +115,7 @@ jobs = Table(
         where="alert_after_failures IS NOT NULL OR max_lateness IS NOT NULL OR max_duration IS NOT NULL"
         " OR expect_every IS NOT NULL OR finish_by IS NOT NULL",
     ),
+    partial("jobs_pausing", "id", where="pause_after_failures IS NOT NULL AND NOT paused"),
 )
 
 job_calendars = Table(

@@ -20,6 +20,20 @@ retention = Table(
     need("keep_audit", INTERVAL),
 )
 
+alert_defaults = Table(
+    "alert_defaults",
+    metadata,
+    key("name", Text),
+    Column("alert_after_failures", Integer),
+    Column("max_lateness", INTERVAL),
+    Column("max_duration", INTERVAL),
+    Column("expect_every", INTERVAL),
+    Column("finish_by", INTERVAL),
+    Column("alert_to", ARRAY(Text)),
+    Column("dead_runs", Integer),
+    need("dead_runs_within", INTERVAL),
+)
+
 archived_runs = Table(
     "archived_runs",
     metadata,
@@ -100,6 +114,7 @@ alerts = Table(
     need("details", Text),
     Column("run_id", BigInteger),
     Column("recovery", Text),
+    Column("alert_to", ARRAY(Text)),
     partial("alerts_open", "job_id", "kind", where="closed_at IS NULL", unique=True),
     Index("alerts_of_job", "job_id", "id"),
     partial("alerts_closed", "closed_at", where="closed_at IS NOT NULL"),

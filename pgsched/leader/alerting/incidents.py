@@ -42,23 +42,36 @@ class IncidentWatch:
 
         `leads`: this process leads, so an incident about a missing leader is over.
         """
-        watched, pending = alerts.has_alert_work(conn)
-        if pending or self._begins:
+        work = alerts.look_for_work(conn)
+        if work.pending or self._begins:
             self._nudge()
         self._begins = False
-        if not watched:
+        if not (work.watched or work.dead_runs or (work.pausing and leads)):
             self._after = 0
             return UNWATCHED_S
-        began = time.monotonic()
+        began, changed = time.monotonic(), False
         with begin() as proved:
+            if not self._after:
+                changed = self._look_once(proved, work, leads=leads)
             found = alerts.check_watched_jobs(proved, self._after, self._jobs)
-            if leads and not self._after:
-                alerts.close_no_leader(proved)
         self._after = found.last_id or 0
         self._pace(time.monotonic() - began)
-        if found.changes:
+        if found.changes or changed:
             self._nudge()
         return EVERY_S if found.last_id is None else 0.0
+
+    def _look_once(self, conn: Connection[Any], work: alerts.AlertWork, *, leads: bool) -> bool:
+        """Do what a round does once, before it looks at jobs; return whether an incident was opened or closed.
+
+        Only the leader pauses jobs, because the others have no right to.
+        """
+        changed = work.dead_runs and alerts.watch_dead_runs(conn) is not None
+        if leads:
+            for job in alerts.pause_failing_jobs(conn) if work.pausing else ():
+                logger.warning("a job has paused itself", job=job["job"], reason=job["reason"])
+                changed = True
+            alerts.close_no_leader(conn)
+        return changed
 
     def _pace(self, took_s: float) -> None:
         """Adapt the number of jobs to the time of the last look: the leader has other duties."""

@@ -46,6 +46,41 @@ def start(conn: Connection[Any], job: str, request: Request) -> Row:
     return backfills.add_backfill(conn, job, request)
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Which jobs have part in a backfill besides its own."""
+
+    upstream: bool = False
+    downstream: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there may be others."""
+        return self.upstream or self.downstream
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Backfills of several jobs as one thing, in their order; `left_out`: why other jobs have no part, by name."""
+
+    backfills: list[Row]
+    left_out: dict[str, str]
+
+
+def preview_together(
+    conn: Connection[Any], job: str, request: Request, others: Together
+) -> tuple[list[BackfillPreview], dict[str, str]]:
+    """Return the preview of each job's part, in their order, and why other jobs have none. Raises InputError."""
+    plan = backfills.plan_in_order(conn, job, request, upstream=others.upstream, downstream=others.downstream)
+    previews = [BackfillPreview(one, backfills.preview_range(conn, one, request)) for one in plan.ranges]
+    return previews, plan.left_out
+
+
+def start_together(conn: Connection[Any], job: str, request: Request, others: Together) -> Several:
+    """Ask the leader for backfills of a job and of those before or behind it, in their order. Raises InputError."""
+    plan = backfills.plan_in_order(conn, job, request, upstream=others.upstream, downstream=others.downstream)
+    return Several(backfills.add_in_order(conn, plan, request), plan.left_out)
+
+
 def watch(
     conn: Connection[Any], backfill_id: int, note: Callable[[str], object], every_s: float = EVERY_S
 ) -> Iterator[Row]:

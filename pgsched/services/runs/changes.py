@@ -46,11 +46,22 @@ VERBS = {verb.name: verb for verb in (RETRY, CANCEL)}
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A run that was revived: its new state, and the runs that it waits for again."""
+    """A run that was revived: its new state, and the runs that it waits for again.
+
+    `left`: runs that ended because of it, and stay as they are.
+    """
 
     id: int
     state: str
     waits_for: list[int]
+    left: list[Row]
+
+    @property
+    def words(self) -> str:
+        """What became of it, as the end of a sentence about the run; for pages and screens."""
+        named = ", ".join(str(run["id"]) for run in self.left[:5]) + (" and others" if len(self.left) > 5 else "")
+        stays = f"; what waited for it stays as it is: {named}" if self.left else ""
+        return f"is {self.state} again{stays}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,8 @@ def retry(conn: Connection[Any], run_id: int, *, now: bool = False) -> Retried:
     `now`: start it even if the runs that it waited for have failed or are not finished.
     """
     state = runs.retry(conn, run_id, now)
-    return Retried(run_id, state, graphs.waits_for(conn, run_id) if state == State.WAITING else [])
+    parents = graphs.waits_for(conn, run_id) if state == State.WAITING else []
+    return Retried(run_id, state, parents, graphs.left_behind(conn, [run_id]))
 
 
 def cancel(conn: Connection[Any], run_id: int, reason: str | None = None) -> Cancelled:
@@ -216,6 +228,11 @@ def change(conn: Connection[Any], choice: Choice, *, reason: str | None = None, 
     if choice.verb is RETRY:
         return Changed(runs.retry_many(conn, choice.ids, choice.states, now))
     return Changed(runs.cancel_many(conn, choice.ids, reason, choice.states))
+
+
+def left_behind(conn: Connection[Any], done: Changed, n: int = 100) -> list[Row]:
+    """Return up to `n` runs that ended because of these runs, and stay as they are although these were revived."""
+    return graphs.left_behind(conn, [row["id"] for row in done.rows if row["skipped"] is None], n)
 
 
 # ---- a graph of runs

@@ -156,7 +156,8 @@ POLICIES = (
     "start_deadline", "calendar", "on_excluded", "max_attempts", "timeout", "kill_after", "backoff", "backoff_base",
     "backoff_max", "backoff_jitter", "jitter", "starts_at", "ends_at", "max_runs", "run_count", "concurrency_key",
     "concurrency_limit", "success_codes", "retry_codes", "dead_codes", "delete_after_run",
-    "alert_after_failures", "max_lateness", "max_duration", "expect_every", "keep",
+    "alert_after_failures", "max_lateness", "max_duration", "expect_every", "finish_by", "alert_to",
+    "pause_after_failures", "keep",
 )  # fmt: skip
 
 

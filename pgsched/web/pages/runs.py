@@ -138,7 +138,7 @@ def log(request: Request, conn: Connection[Any]) -> Response:
 def retry(request: Request, conn: Connection[Any]) -> Redirect:
     """Revive the run."""
     run_id = request.path_params["id"]
-    return return_to_button(request, f"Run {run_id} is {changes.retry(conn, run_id).state} again.")
+    return return_to_button(request, f"Run {run_id} {changes.retry(conn, run_id).words}.")
 
 
 def cancel(request: Request, conn: Connection[Any]) -> Redirect:

@@ -132,9 +132,11 @@ class InlineAttempts:
             log.ATTEMPT.set(claim)  # stays set until the next attempt: after a reset the context is slow to compare
             batch.claim, batch.context_before = claim, contextvars.copy_context()
             args = claim.args
-            if claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names:
+            if (claim.task is not name or claim.kind is not kind or type(args) is not dict or args.keys() != names
+                    or claim.job_id is not None):  # fmt: skip
                 handler = self.handler_of(claim)  # nearly always the same handler as before
-                name, kind = claim.task, claim.kind
+                # one run of a job may be observed, and the next one not (worker/observers/job_events.py)
+                name, kind = None if claim.job_id is not None else claim.task, claim.kind
                 names = None if handler is None else frozenset(args)
                 run_name, decode = (None, None) if handler is None else (handler.run_name, handler.decode)
             if decode is not None and (args := decode(args)) is None:

@@ -130,3 +130,34 @@ def test_an_invalid_alert_sink_stops_the_start_with_one_line(pgsched: Call, args
     for verb in ("worker", "leader"):
         found = pgsched(verb, *args)
         assert (found.code, said in found.err, found.err.count("\n")) == (2, True, 1), found.err
+
+
+def test_the_defaults_are_shown_and_set(pgsched: Call, db: psycopg.Connection) -> None:
+    said = pgsched(
+        "alerts", "defaults", "--finish-by", "6 hours", "--dead-runs", "20", "--alert-to", "mail, ops", "--json"
+    )
+    assert {name: said.json[name] for name in ("dead_runs", "alert_to", "max_lateness")} == {
+        "dead_runs": 20, "alert_to": ["mail", "ops"], "max_lateness": None,
+    }  # fmt: skip
+    assert db.execute("SELECT finish_by::text, dead_runs_within::text FROM pgsched.alert_defaults").fetchall() == [
+        ("06:00:00", "01:00:00")
+    ]
+    pgsched("alerts", "defaults", "--finish-by", "", "--alert-to", "")
+    assert db.execute("SELECT finish_by, alert_to, dead_runs FROM pgsched.alert_defaults").fetchall() == [
+        (None, None, 20)
+    ]
+    assert pgsched("alerts", "defaults").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--dead-runs", "0"), "dead_runs: 0 is out of range"),
+        (("--max-lateness", "soon"), "soon"),
+        (("--alert-to", "mailto://me@example.com"), "alert_to: "),
+    ],
+)
+def test_wrong_defaults_are_refused_by_the_command(pgsched: Call, options: tuple[str, ...], said: str) -> None:
+    done = pgsched("alerts", "defaults", *options)
+    assert done.code == 2
+    assert said in done.err

@@ -133,3 +133,40 @@ def test_a_waiting_run_names_the_runs_it_waits_for(pgsched: Cli, db: psycopg.Con
     assert pgsched("run", "show", str(b), "--json").json["waits_for"] == [a]
     (line,) = [line for line in pgsched("run", "list").out.splitlines() if line.split()[0] == str(b)]
     assert " ago " in line, "since it was created: it has no time at which it starts"
+
+
+def test_a_bare_retry_names_what_stays(pgsched: Cli, db: psycopg.Connection) -> None:
+    a, b, c, d, e = diamond(db)
+    end(db, a, "dead")
+    end(db, e, "succeeded")
+    said = pgsched("run", "retry", str(a))
+    assert said.out == f"run {a} is queued again\n"
+    assert said.err == (
+        f"note: what waited for it stays cancelled: {b} (load), {c} (check), {d} (report); pgsched run retry --tree {a}"
+        " revives all\n"
+    )
+    end(db, a, "dead")
+    assert pgsched("run", "retry", str(a), "--json").json == {"id": a, "state": "queued", "left": [b, c, d]}
+    end(db, a, "dead")
+    said = pgsched("run", "retry", "--task", "extract")
+    assert "stays cancelled" in said.err
+    end(db, a, "dead")
+    assert pgsched("run", "retry", str(a), str(b), str(c), str(d)).err == "", "they are all revived"
+
+
+def test_backfills_of_several_jobs_are_listed_and_started(pgsched: Cli, db: psycopg.Connection) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task) VALUES ('load', '0 0 * * *', 't')")
+    db.execute("INSERT INTO pgsched.jobs (name, schedule, task, after_jobs)"
+               " SELECT 'report', '0 0 * * *', 't', ARRAY[id] FROM pgsched.jobs")  # fmt: skip
+    db.execute("INSERT INTO pgsched.jobs (name, task, after_jobs) SELECT 'once', 't', ARRAY[id] FROM pgsched.jobs"
+               " WHERE name = 'report'")  # fmt: skip
+    asked = ("backfill", "start", "load", "--from", "2026-05-01", "--to", "2026-05-03", "--with-downstream")
+    said = pgsched(*asked, "--dry-run")
+    assert [line.split()[0] for line in said.out.splitlines()] == ["JOB", "load", "load", "report", "report", "4"]
+    assert said.err.startswith("note: job once is left out: job once has no schedule")
+    found = pgsched(*asked, "--dry-run", "--json").json
+    assert [one["job"] for one in found["backfills"]] == ["load", "report"]
+    started = pgsched(*asked, "--no-wait", "--json").json["backfills"]
+    assert [(one["job"], one["slots"], one["after_backfill"]) for one in started] == [
+        ("load", 2, None), ("report", 2, started[0]["id"]),
+    ]  # fmt: skip

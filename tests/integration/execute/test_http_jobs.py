@@ -172,10 +172,13 @@ def test_a_stopped_worker_aborts_its_request_and_hands_the_run_back(
 
 
 def test_http_allow_without_the_kind_http_ends_the_worker_with_an_error(dsn: str) -> None:
-    command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--http-allow", "10.0.0.1"]
+    command = [sys.executable, "-m", "pgsched", "worker", "--dsn", dsn, "--no-pings", "--http-allow", "10.0.0.1"]
     for more in ([], ["--allow", "sql,shell"], ["--processes", "2"]):
         done = subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=60)
-        said = "error: http-allow: this worker runs no http jobs: start it with --allow http as well"
+        said = (
+            "error: http-allow: this worker runs no http jobs and sends no pings: start it with --allow http, or"
+            " without --no-pings"
+        )
         assert (done.returncode, done.stderr.splitlines()[-1]) == (2, said)
 
 

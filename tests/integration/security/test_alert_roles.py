@@ -40,7 +40,7 @@ def test_workers_and_leaders_can_check_jobs_and_deliver_alerts(
     slot(db, mine, 1, "dead")
     slot(db, mine, 0.5, "running")
     conn = logins.connect(who)
-    assert alerts.has_alert_work(conn)[0]
+    assert alerts.look_for_work(conn).watched
     assert alerts.open_no_leader(conn, 15)
     assert {row["kind"] for row in alerts.check_watched_jobs(conn, 0).changes} == {"failures", "duration"}
     alerts.add_deliveries(conn, ["log"])

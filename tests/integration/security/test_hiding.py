@@ -34,6 +34,8 @@ HOOK = "https://hooks.example/T0/hunter2"
         (["worker", "--sql-dsn", f"dwh={DSN}"], ["worker", "--sql-dsn", "dwh"], {"PGSCHED_SQL_DSN_DWH": DSN}),
         (["worker", "--sql-login", DSN], ["worker"], {"PGSCHED_SQL_LOGIN": DSN}),
         (["worker", "--alert-webhook", HOOK, "--json"], ["worker", "--json"], {"PGSCHED_ALERT_WEBHOOK": HOOK}),
+        (["worker", "--alert-apprise", f"ops={HOOK}", "--alert-apprise=mail_2=mailto://me", "--json"],
+         ["worker", "--json"], {"PGSCHED_ALERT_APPRISE_OPS": HOOK, "PGSCHED_ALERT_APPRISE_MAIL_2": "mailto://me"}),
         (["leader", f"--alert-webhook={HOOK}", "--alert-webhook", "http://h"], ["leader"],
          {"PGSCHED_ALERT_WEBHOOK": f"{HOOK} http://h"}),
         (["web", "--password-hash", "scrypt$32768$8$1$a$b"], ["web"],

@@ -59,7 +59,7 @@ LEADER = {
     "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
-    "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
+    "dependencies_slots": "runs_waiting runs_slot runs_slot|runs_open_of_job jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
@@ -118,13 +118,16 @@ LEADER = {
     "slots_next": None,
     "runs_open_by_state": None,
     "workers_alive": None,
-    "alert_look": "jobs_watched*",
-    "alert_check": "jobs_watched[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey rollups_of_job",
+    "alert_look": "jobs_watched* jobs_pausing*",
+    "alert_check": "jobs_watched[] jobs_pkey[] runs_slot runs_open_of_job runs_pkey attempts_pkey jobs_pkey"
+    " rollups_of_job",
+    "alert_dead_runs": "runs_attention[]",
 }
 # Statements for which no run waits: a person, a page, a command or a start-up sends them. Each has its own name here:
 # a prefix would also excuse a hot statement whose name begins so.
 ASKED = (
-    "alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
+    "backfill_jobs dependencies_left alert_defaults job_monitored"
+    " alert_list alert_test audit_acting_for audit_list backfill_calendar backfill_cancel backfill_count"
     " backfill_rerun backfill_show calendar_add calendar_list calendar_remove calendars_add calendars_delete"
     " calendars_describe calendars_list calendars_make calendars_remove calendars_rows calendars_users"
     " catalog_aggregates catalog_comments"
@@ -157,6 +160,7 @@ ASKED = (
 # hashes the edges if there are no statistics.)
 FEW = (
     "alert_led alert_no_leader alert_owed alert_take alert_told backfill_add backfill_advance clock"
+    " backfill_add_in_order alert_pause"
     " declare_try_lock now flags_may_rebuild flags_rebuild identity_missing identity_make lost_note"
     " leader_candidates"
     " dependencies_add dependencies_release dependencies_runs enqueue enqueue_at enqueue_at_more enqueue_full"

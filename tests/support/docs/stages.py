@@ -319,6 +319,8 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/lock-a-job.md": Stage(names=locking, after=written_totals,
                                        sql="CREATE TABLE totals (day date, cents bigint)"),
     "docs/how-to/monitoring.md": Stage(files=MYPROJECT),
+    "docs/how-to/notify.md": Stage(sql=NIGHTLY, names=lambda play: {
+        "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),

@@ -17,6 +17,7 @@ from pgsched.cli.commands.job.options import (
     CatchUp,
     Expect,
     Failures,
+    FinishBy,
     Jitter,
     Keep,
     Kind,
@@ -25,6 +26,7 @@ from pgsched.cli.commands.job.options import (
     Longest,
     Name,
     Overlap,
+    PauseAfter,
     Priority,
     QueueName,
     RunAt,
@@ -44,7 +46,8 @@ from pgsched.core.policies import apply_preset
 from pgsched.core.wording import shorten
 
 NEW = ("kind", "task", "schedule", "timezone", "queue", "run_at", "overlap", "catch_up", "max_attempts", "timeout",
-       "alert_after_failures", "max_lateness", "max_duration", "expect_every")  # fmt: skip
+       "alert_after_failures", "max_lateness", "max_duration", "expect_every", "finish_by",
+       "pause_after_failures")  # fmt: skip
 DRY_RUN_SLOTS = 5
 
 
@@ -82,6 +85,8 @@ def add(
     max_lateness: Lateness = None,
     max_duration: Longest = None,
     expect_every: Expect = None,
+    finish_by: FinishBy = None,
+    pause_after_failures: PauseAfter = None,
     paused: Annotated[bool, typer.Option("--paused", help="Create it paused.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what it would be, and when it would run.")
@@ -134,6 +139,8 @@ def update(
     max_lateness: Lateness = None,
     max_duration: Longest = None,
     expect_every: Expect = None,
+    finish_by: FinishBy = None,
+    pause_after_failures: PauseAfter = None,
     assignments: Set = None,
     dsn: Dsn = None,
     json: Json = False,

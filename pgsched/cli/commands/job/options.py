@@ -37,3 +37,7 @@ Failures = Annotated[str | None, typer.Option(metavar="N", help="Alert after so 
 Lateness = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when a slot starts later than this.")]
 Longest = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when an attempt takes longer.")]
 Expect = Annotated[str | None, typer.Option(metavar="INTERVAL", help="Alert when it has not succeeded for so long.")]
+FinishBy = Annotated[
+    str | None, typer.Option(metavar="INTERVAL", help="Alert when a slot has not succeeded so long after its time.")
+]
+PauseAfter = Annotated[str | None, typer.Option(metavar="N", help="Pause it after so many runs in a row that failed.")]

@@ -16,11 +16,13 @@ import typer
 from pgsched.cli.commands.run import options
 from pgsched.cli.commands.run.tree import change_graph as change_tree
 from pgsched.cli.common import Dsn, Json, session
+from pgsched.cli.messages import print_note
 from pgsched.cli.output.printing import print_json
 from pgsched.control_characters import escape_controls
 from pgsched.errors import InputError
 
 if TYPE_CHECKING:
+    from pgsched.core.model import Row
     from pgsched.db.connection.connect import Connection
     from pgsched.db.queries.runs.run_filter import Filter
     from pgsched.services.runs.changes import Changed, Choice, Verb
@@ -95,12 +97,26 @@ def retry_one(conn: Connection[Any], run_id: int, now: bool, json: bool) -> None
     done = changes.retry(conn, run_id, now=now)
     parents = done.waits_for
     if json:
-        return print_json({"id": run_id, "state": done.state, **({"waits_for": parents} if parents else {})})
+        more_fields = {"waits_for": parents, "left": [run["id"] for run in done.left]}
+        return print_json({"id": run_id, "state": done.state} | {k: v for k, v in more_fields.items() if v})
     more = f" and {len(parents) - SHOWN} more" if len(parents) > SHOWN else ""
     named = ", ".join(map(str, parents[:SHOWN])) + more
     words = f" for run{'s' * (len(parents) > 1)} {named}; --now starts it without" if parents else ""
     print(f"run {run_id} is {done.state} again{words}")
+    print_left_behind(done.left, run_id)
     return None
+
+
+def print_left_behind(left: list[Row], run_id: int) -> None:
+    """Print on stderr which runs that ended because of others were not revived with them.
+
+    `run_id`: of one of these others.
+    """
+    if left:
+        named = ", ".join(f"{run['id']} ({run['job'] or run['task']})"[:80] for run in left[:SHOWN])
+        more = " and more" if len(left) > SHOWN else ""
+        states = "/".join(sorted({run["state"] for run in left}))
+        print_note(f"what waited for it stays {states}: {named}{more}; pgsched run retry --tree {run_id} revives all")
 
 
 def cancel(
@@ -203,6 +219,7 @@ class BulkChange:
             print_json({self.verb.participle: done.count, "skipped": len(done.left), "runs": done.rows})
         else:
             self.tell(done)
+            self.tell_left_behind(done)
         if done.left and self.run_ids is not None:
             raise typer.Exit(1)
 
@@ -212,6 +229,14 @@ class BulkChange:
         for why, ids in done.reasons:
             more = f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else ""
             print(f"left alone: {', '.join(map(str, ids[:SHOWN]))}{more}: {escape_controls(why)}")
+
+    def tell_left_behind(self, done: Changed) -> None:
+        """Print which runs that waited for the revived ones were not revived."""
+        from pgsched.services.runs import changes
+
+        if self.verb is changes.RETRY and done.count:
+            left = changes.left_behind(self.conn, done, SHOWN + 1)
+            print_left_behind(left, next(row["id"] for row in done.rows if row["skipped"] is None))
 
     def show(self, choice: Choice) -> None:
         """Print the number of runs and the first of them."""

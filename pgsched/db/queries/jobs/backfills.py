@@ -7,7 +7,7 @@ each slot is decided in one place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -58,6 +58,7 @@ class Range:
     `job`: the job's row, as `jobs.show` returns it
     `schedule`: the job's parsed schedule
     `start`, `end`: the requested range, cut off behind the last decided slot
+    `asked_end`: its end before that
     `slots`: how many slots lie in it
     `undecided_from`: where the range was cut off, because later slots are not decided yet; None if it was not
     """
@@ -68,6 +69,7 @@ class Range:
     end: datetime
     slots: int
     undecided_from: datetime | None
+    asked_end: datetime
 
 
 def add_backfill(conn: Connection[Any], name: str, request: Request) -> Row:
@@ -84,6 +86,62 @@ def add_backfill(conn: Connection[Any], name: str, request: Request) -> Row:
     assert added is not None
     # the new row has no count of slots: the leader counts them itself
     return show_backfill(conn, added["id"]) | {"slots": found.slots, "undecided_from": found.undecided_from}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Backfills of several jobs as one thing, for one range of time.
+
+    `ranges`: of each job, in the order in which they are done; the jobs that a job waits for come before it
+    `left_out`: why the other jobs have no part in it, by name
+    """
+
+    ranges: list[Range]
+    left_out: dict[str, str]
+
+
+def plan_in_order(conn: Connection[Any], name: str, request: Request, *, upstream: bool, downstream: bool) -> Plan:
+    """Plan the backfill of a job with the jobs that it waits for (`upstream`), and that wait for it (`downstream`).
+
+    A range that is given in wall-clock time is read in the time zone of the job `name`, for all of them. Other jobs
+    without a decided slot in it are left out. Raises InputError where the job itself has none, and NotFound.
+    """
+    job = jobs.show_planned_job(conn, name)
+    first = resolve_range(job, request)
+    tz = zones.zone(job["timezone"])
+    start = backfill.parse_local_instant("from", request.start, tz)
+    end = backfill.parse_local_instant("to", request.end, tz)
+    whole = replace(request, start=start.isoformat(), end=end.isoformat())
+    found = Plan([], {})
+    asked = {"job": name, "upstream": upstream, "downstream": downstream}
+    for other in first_value(conn, "backfill_jobs", asked):
+        try:
+            found.ranges.append(first if other == name else resolve_range(jobs.show_planned_job(conn, other), whole))
+        except (InputError, NotFound) as error:
+            found.left_out[other] = str(error)
+    return found
+
+
+def add_in_order(conn: Connection[Any], plan: Plan, request: Request) -> list[Row]:
+    """Add the backfills of a plan, one after the other; return them as `add_backfill` does."""
+    values = {
+        **{"jobs": [one.job["name"] for one in plan.ranges], "mode": request.mode, "reverse": request.reverse},
+        **{"from_at": min(one.start for one in plan.ranges), "to_at": max(one.asked_end for one in plan.ranges)},
+        **{"max_active": request.max_active, "priority": request.priority},
+    }
+    ids = first_value(conn, "backfill_add_in_order", values)
+    return [
+        show_backfill(conn, new_id) | {"slots": one.slots, "undecided_from": one.undecided_from}
+        for new_id, one in zip(ids, plan.ranges, strict=True)
+    ]
+
+
+def first_value(conn: Connection[Any], statement: str, values: dict[str, Any]) -> list[Any]:
+    """Return the only value that a statement returns, an array."""
+    row = first_row(conn, statement, values)
+    assert row is not None
+    (found,) = row.values()
+    return list(found)
 
 
 def resolve_range(job: Row, request: Request) -> Range:
@@ -115,7 +173,7 @@ def resolve_range(job: Row, request: Request) -> Range:
             f"{job['schedule']} ({job['timezone']}) is decided until {format_instant(decided)}{later}"
         )
     further = cut < end and next(schedule.between(cut - INSTANT, end - INSTANT), None) is not None
-    return Range(job, schedule, start, cut, found, cut if further else None)
+    return Range(job, schedule, start, cut, found, cut if further else None, end)
 
 
 def format_instant(instant: datetime) -> str:
@@ -126,13 +184,18 @@ def format_instant(instant: datetime) -> str:
 def preview_backfill(conn: Connection[Any], name: str, request: Request) -> tuple[Range, list[Choice]]:
     """Return the range of a request, and what would happen to each of its slots now. Nothing is written."""
     found = resolve_range(jobs.show_planned_job(conn, name), request)
+    return found, preview_range(conn, found, request)
+
+
+def preview_range(conn: Connection[Any], found: Range, request: Request) -> list[Choice]:
+    """Return what would happen to each slot of a range now. Nothing is written."""
     walk = backfill.slots(found.schedule, found.start, found.end, reverse=request.reverse)
     choices: list[Choice] = []
     with raise_explained(), conn.transaction():
         dates = job_calendar(found.job)
         while piece := list(islice(walk, SLOTS_PER_STATEMENT)):
             choices += decide_slots(conn, found.job["id"], request.mode, piece, dates, found.schedule)
-    return found, choices
+    return choices
 
 
 def decide_slots(

@@ -36,7 +36,7 @@ SETTABLE = {
     "paused_by": "text", "resume_from": "text", "keep": "jsonb", "alert_after_failures": "integer",
     "max_lateness": "interval", "max_duration": "interval", "expect_every": "interval", "finish_by": "interval",
     "mode": "text", "calendar": "text", "on_excluded": "text", "after_match": "text",
-    "pause_after_failures": "integer", "ping_url": "text",
+    "pause_after_failures": "integer", "ping_url": "text", "alert_to": "text[]",
 }  # fmt: skip
 
 # A value is none of the column's type, or of a type that has no cast to it.

@@ -148,6 +148,11 @@ def without_times(job: Row) -> Row:
     return {column: value for column, value in job.items() if column not in ("calendar_times", "shifts")}
 
 
+def monitored_job(conn: Connection[Any], job_id: int) -> Row | None:
+    """Return what a monitor outside has to know of a job: `job_monitored` in sql/jobs.sql; None: there is none."""
+    return first_row(conn, "job_monitored", {"id": job_id})
+
+
 def add_next_allowed(job: Row) -> Row:
     """Return the row with `next_allowed_at`: the job's next slot that falls on no excluded time."""
     return job | {"next_allowed_at": next_allowed(job)}

@@ -8,18 +8,26 @@ is a row of its own. Any process that has the sink makes the delivery, and it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from psycopg import sql as composing
 
 from pgsched.core.model import Row
 from pgsched.db.connection.connect import Connection
-from pgsched.db.rows import fetch, first_row, rows
+from pgsched.db.rows import fetch, fetch_as, first_row, rows
 from pgsched.db.statements import sql
 
 JOBS = 200  # checked by one statement
 LEASE_S = 60.0  # longer than a delivery may last
 LONGEST_PAUSE_S = 300.0  # between two tries of a delivery
+# column of alert_defaults -> the PostgreSQL type that its text is read as
+DEFAULTS = {
+    "alert_after_failures": "integer", "max_lateness": "interval", "max_duration": "interval",
+    "expect_every": "interval", "finish_by": "interval", "alert_to": "text[]", "dead_runs": "integer",
+    "dead_runs_within": "interval",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +42,57 @@ class CheckResult:
     last_id: int | None
 
 
-def has_alert_work(conn: Connection[Any]) -> tuple[bool, bool]:
-    """Check whether jobs are watched or incidents open, and whether a delivery is due."""
-    (row,) = fetch(conn, "alert_look")
-    return bool(row["watched"]), bool(row["pending"])
+class AlertWork(NamedTuple):
+    """What there is to do: `alert_look` in sql/alerts.sql.
+
+    `watched`: jobs are watched or incidents open
+    `pausing`: jobs may pause themselves
+    `dead_runs`: runs without a job are watched
+    `pending`: a delivery is due
+    """
+
+    watched: bool
+    pausing: bool
+    dead_runs: bool
+    pending: bool
+
+
+def look_for_work(conn: Connection[Any]) -> AlertWork:
+    """Return what there is to do."""
+    (found,) = fetch_as(conn, AlertWork, "alert_look", {})
+    return found
+
+
+def pause_failing_jobs(conn: Connection[Any], n: int = JOBS) -> list[Row]:
+    """Pause up to `n` jobs whose newest runs all failed; return (id, job, reason) of each."""
+    return fetch(conn, "alert_pause", {"n": n})
+
+
+def watch_dead_runs(conn: Connection[Any]) -> str | None:
+    """Open or close the incident about dead runs without a job; return `opened` or `closed`, None if neither."""
+    (row,) = fetch(conn, "alert_dead_runs")
+    return None if row["what"] is None else str(row["what"])
+
+
+def show_defaults(conn: Connection[Any]) -> Row:
+    """Return what is watched where a job does not say it itself; all None where nothing is."""
+    return first_row(conn, "alert_defaults") or dict.fromkeys(DEFAULTS)
+
+
+def change_defaults(conn: Connection[Any], values: Mapping[str, Any]) -> Row:
+    """Change what is watched where a job does not say it itself (the columns in DEFAULTS); return all of it.
+
+    Raises InputError.
+    """
+    parts = [
+        composing.SQL("{} = {}::{}").format(
+            composing.Identifier(name), composing.Placeholder(name), composing.SQL(DEFAULTS[name])
+        )
+        for name in values
+    ]
+    text = composing.SQL("UPDATE pgsched.alert_defaults SET {} RETURNING name").format(composing.SQL(", ").join(parts))
+    rows(conn, text, dict(values))
+    return show_defaults(conn)
 
 
 def check_watched_jobs(conn: Connection[Any], after: int, n: int = JOBS) -> CheckResult:

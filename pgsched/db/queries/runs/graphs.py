@@ -5,9 +5,11 @@ Invariant: a graph is all runs that edges connect, whichever program made them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pgsched.core.model import Row
+from pgsched.db.arrays import literal
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.runs.runs import CANCELLED, cancel_many, checked, unknown
 from pgsched.db.rows import rows
@@ -33,6 +35,11 @@ def cancel_graph(conn: Connection[Any], run_id: int, reason: str | None = None) 
     ids = [run["id"] for run in list_graph(conn, run_id) if run["state"] in CANCELLED]
     # Children before parents: the end of a parent releases a child that runs whatever became of the parent.
     return cancel_many(conn, ids[::-1], reason, CANCELLED)
+
+
+def left_behind(conn: Connection[Any], run_ids: Iterable[int], n: int = 100) -> list[Row]:
+    """Return up to `n` runs that ended because of these runs, and do not come back with them: `dependencies_left`."""
+    return rows(conn, "dependencies_left", {"ids": literal(run_ids), "n": n})
 
 
 def waits_for(conn: Connection[Any], run_id: int) -> list[int]:

@@ -80,6 +80,7 @@ SCHEDULE_FIELDS = (
     Field("calendar", "the name of a shared calendar, whose times are excluded"),
     Field("on_excluded", choices=policies.ON_EXCLUDED, default="skip"),
     Field("after_jobs", "names of jobs, one a line: a slot waits for their runs of the same slot", long=True),
+    Field("after_match", choices=policies.AFTER_MATCH, default="same"),
 )
 SLOT_FIELDS = (
     Field("overlap", choices=policies.OVERLAP, default="skip"),
@@ -115,6 +116,10 @@ ALERT_FIELDS = (
     Field("max_lateness", "from the slot to the start: 10 minutes"),
     Field("max_duration", "of one attempt"),
     Field("expect_every", "a success, paused or not: 26 hours"),
+    Field("finish_by", "a slot has succeeded so long after its time: 4 hours"),
+    Field("pause_after_failures", "so many runs in a row: the job pauses itself"),
+    Field("alert_to", "names of sinks, with commas; empty: all of them"),
+    Field("ping_url", "is told of each start, success and failure"),
     Field("keep", "its ended runs: dead=90d, any=7d; empty: as its queue says, or everything else"),
 )
 GROUPS = {
@@ -126,7 +131,7 @@ GROUPS = {
     "Alerts and retention": ALERT_FIELDS,
 }
 FIELDS = {field.name: field for group in GROUPS.values() for field in group}
-LISTS = ("tags", "success_codes", "retry_codes", "dead_codes")
+LISTS = ("tags", "success_codes", "retry_codes", "dead_codes", "alert_to")
 
 
 def new(request: Request, conn: Connection[Any]) -> View:

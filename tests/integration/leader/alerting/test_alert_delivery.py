@@ -39,7 +39,7 @@ def incidents(db: psycopg.Connection, n: int) -> None:
 
 
 def pending(db: psycopg.Connection) -> bool:
-    return alerts.has_alert_work(db)[1]
+    return alerts.look_for_work(db).pending
 
 
 def grow_old(db: psycopg.Connection, hours: int) -> None:

@@ -2,66 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from pgsched import App, InputError
 from pgsched.db.queries.jobs.declarations import declare
-from pgsched.db.queries.leader import retention, ticks
+from pgsched.db.queries.leader import retention
 from pgsched.db.queries.runs import dependencies
-from pgsched.leader.dependents import decide_dependencies
 from pgsched.leader.ticker import tick
 from pgsched.services.jobs.explain import explain_slot
 from tests.support.db.pruning import prune
 from tests.support.db.setting import Aside, Open, cut, put_back, wait_until_blocked
-
-
-def add_job(db: psycopg.Connection, name: str, *after: str, schedule: str = "@every 1s", **columns: Any) -> int:
-    given = {"overlap": "allow", **columns}
-    names = "".join(f", {column}" for column in given)
-    row = db.execute(
-        f"INSERT INTO pgsched.jobs (name, schedule, task, after_jobs{names}) VALUES (%s, %s, 't',"
-        f" (SELECT array_agg(id) FROM pgsched.jobs WHERE name = ANY (%s)){', %s' * len(given)}) RETURNING id",
-        [name, schedule, list(after), *given.values()],
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def decide(db: psycopg.Connection, seconds: int = 1) -> None:
-    """Decide the slots of the last seconds of every job."""
-    put_back(db, seconds)
-    lead(db)
-
-
-def lead(db: psycopg.Connection) -> None:
-    """Decide due slots and dependencies, and admit runs, three times."""
-    for _ in range(3):
-        with db.transaction():
-            tick(db, 5000)
-            decide_dependencies(db, 5000)
-            ticks.admit(db, 5000)
-
-
-def runs(db: psycopg.Connection, name: str) -> list[tuple[Any, ...]]:
-    """Return (state, reason) of the slots of a job, the oldest first."""
-    return db.execute(
-        "SELECT r.state, r.reason FROM pgsched.runs r JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s"
-        " ORDER BY r.scheduled_at",
-        [name],
-    ).fetchall()
-
-
-def end(db: psycopg.Connection, name: str, state: str = "succeeded") -> None:
-    """End the oldest unfinished slot of a job, and let the leader work."""
-    db.execute(
-        "UPDATE pgsched.runs SET state = %s, finished_at = now() WHERE id = (SELECT r.id FROM pgsched.runs r"
-        " JOIN pgsched.jobs j ON j.id = r.job_id WHERE j.name = %s AND r.phase < 3 ORDER BY r.scheduled_at LIMIT 1)",
-        [state, name],
-    )
-    lead(db)
+from tests.support.planning.after_jobs import add_job, decide, end, lead, runs
 
 
 def test_a_slot_starts_when_the_same_slot_of_the_other_jobs_has_succeeded(db: psycopg.Connection) -> None:

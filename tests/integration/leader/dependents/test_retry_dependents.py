@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from pgsched.services.runs import changes
 from tests.support.db.dependencies import add, admit, end, states
 from tests.support.db.setting import Open
 
@@ -117,3 +118,22 @@ def test_a_retried_run_that_failed_by_itself_starts_at_once(db: psycopg.Connecti
     end(db, b, state="dead")
     retry(db, a)
     assert retry(db, b) == "queued", "it has been let go once; --tree runs it after its parent again"
+
+
+def test_a_bare_retry_says_which_runs_stay_as_they_are(db: psycopg.Connection) -> None:
+    parent = add(db)
+    child = add(db, parent)
+    grandchild = add(db, child)
+    anyway = add(db, parent, on_failure="run_anyway")
+    end(db, parent, state="dead")
+    admit(db)
+    assert states(db, child, grandchild, anyway) == ["cancelled", "cancelled", "queued"]
+    done = changes.retry(db, parent)
+    assert [run["id"] for run in done.left] == [child, grandchild]
+    assert done.words == f"is queued again; what waited for it stays as it is: {child}, {grandchild}"
+    assert changes.retry(db, child).left == [{"id": grandchild, "task": "t", "state": "cancelled", "job": None}], (
+        "a child that is revived alone leaves its own behind"
+    )
+    end(db, parent, state="dead")
+    many = changes.change(db, changes.choose(db, changes.RETRY, [parent, grandchild]))
+    assert [run["id"] for run in changes.left_behind(db, many)] == []
