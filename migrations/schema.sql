@@ -2745,6 +2745,159 @@ AS $function$
         || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.hinted_days(word text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN word = ANY ('{weekday,weekdays}') THEN '1-5'
+        WHEN word = ANY ('{weekend,weekends}') THEN '0,6'
+        WHEN word = 'tues' THEN '2'
+        WHEN word = 'thurs' THEN '4'
+        ELSE (SELECT (d.n - 1)::text FROM unnest('{sunday,monday,tuesday,wednesday,thursday,friday,saturday}'::text[])
+              WITH ORDINALITY d(name, n) WHERE word IN (d.name, d.name || 's', left(d.name, 3)))
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_interval(unit text, count integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN unit = 'minute' AND count = 1 THEN '* * * * *'
+        WHEN unit = 'hour' AND count = 1 THEN '0 * * * *'
+        WHEN unit = 'minute' AND 60 % count = 0 AND count < 60 THEN format('*/%s * * * *', count)
+        WHEN unit = 'hour' AND 24 % count = 0 AND count < 24 THEN format('0 */%s * * *', count)
+        ELSE format('@every %s%s', count, left(unit, 1))
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_schedule(words text[])
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    word text;
+    part text[];
+    number integer;  -- may be an hour, or the count of the next unit
+    hour integer;
+    minute integer;
+    half text;
+    hours integer[] := '{}';
+    minutes integer[] := '{}';
+    unit text;
+    count integer;
+    days text[] := '{}';
+    dates text[] := '{}';
+    clock text;
+BEGIN
+    FOREACH word IN ARRAY words || ''::text LOOP  -- the last word is none: it takes the number that is left over
+        word := lower(word COLLATE "C");
+        half := NULL;
+        hour := NULL;
+        CONTINUE WHEN word = ANY ('{a,an,and,at,each,every,in,of,on,o''clock,run,runs,the}');
+        IF pgsched.hinted_unit(word) IS NOT NULL THEN
+            CONTINUE WHEN cardinality(dates) > 0 AND pgsched.hinted_unit(word) = 'day' AND number IS NULL;
+            IF unit IS NOT NULL OR number = 0 THEN
+                RETURN NULL;
+            END IF;
+            unit := pgsched.hinted_unit(word);
+            count := number;
+            number := NULL;
+            CONTINUE;
+        END IF;
+        IF number IS NOT NULL THEN
+            hour := number;
+            minute := 0;
+            number := NULL;
+            IF word IN ('am', 'pm') THEN
+                half := word;
+            ELSIF hour > 23 THEN
+                RETURN NULL;
+            ELSE
+                hours := hours || hour;
+                minutes := minutes || 0;
+                hour := NULL;
+            END IF;
+        END IF;
+        IF half IS NOT NULL OR word = '' THEN
+            NULL;
+        ELSIF pgsched.hinted_days(word) IS NOT NULL THEN
+            days := days || pgsched.hinted_days(word);
+        ELSIF word IN ('noon', 'midnight') THEN
+            hour := CASE word WHEN 'noon' THEN 12 ELSE 0 END;
+            minute := 0;
+        ELSIF word IN ('first', 'last') THEN
+            dates := dates || CASE word WHEN 'first' THEN '1' ELSE 'L' END;
+        ELSIF word ~ '^[0-9]{1,2}(st|nd|rd|th)$' THEN
+            dates := dates || left(word, -2)::integer::text;
+            IF left(word, -2)::integer NOT BETWEEN 1 AND 31 THEN
+                RETURN NULL;
+            END IF;
+        ELSIF word ~ '^[0-9]{1,3}$' THEN
+            number := word;
+        ELSE
+            part := regexp_match(word, '^([0-9]{1,2})(:([0-9]{2}))?(am|pm)?$');
+            IF part IS NULL THEN
+                RETURN NULL;
+            END IF;
+            hour := part[1];
+            minute := coalesce(part[3], '0');
+            half := part[4];
+        END IF;
+        IF half IS NOT NULL THEN
+            IF hour NOT BETWEEN 1 AND 12 THEN
+                RETURN NULL;
+            END IF;
+            hour := hour % 12 + CASE half WHEN 'pm' THEN 12 ELSE 0 END;
+        END IF;
+        IF hour IS NOT NULL THEN
+            IF hour > 23 OR minute > 59 THEN
+                RETURN NULL;
+            END IF;
+            hours := hours || hour;
+            minutes := minutes || minute;
+        END IF;
+    END LOOP;
+    IF (SELECT count(DISTINCT m) FROM unnest(minutes) m) > 1 THEN
+        RETURN NULL;
+    END IF;
+    clock := CASE WHEN cardinality(hours) = 0 THEN '0 0' ELSE format('%s %s', minutes[1],
+        (SELECT string_agg(h::text, ',' ORDER BY h) FROM (SELECT DISTINCT h FROM unnest(hours) h) d)) END;
+    IF cardinality(dates) > 0 OR unit = 'month' THEN
+        RETURN CASE WHEN cardinality(days) = 0 AND count IS NULL AND coalesce(unit, 'month') = 'month'
+            THEN format('%s %s * *', clock, coalesce(nullif(array_to_string(dates, ','), ''), '1')) END;
+    ELSIF cardinality(days) > 0 OR unit = 'week' THEN
+        RETURN CASE WHEN count IS NULL AND coalesce(unit, 'week') = 'week'
+            THEN format('%s * * %s', clock, coalesce(nullif(array_to_string(days, ','), ''), '0')) END;
+    ELSIF unit IS NULL OR unit = 'day' AND coalesce(count, 1) = 1 THEN
+        RETURN CASE WHEN cardinality(hours) > 0 OR unit IS NOT NULL THEN clock || ' * * *' END;
+    END IF;
+    RETURN CASE WHEN cardinality(hours) = 0 THEN pgsched.hinted_interval(unit, coalesce(count, 1)) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_unit(word text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN word = ANY ('{s,sec,secs,second,seconds}') THEN 'second'
+        WHEN word = ANY ('{m,min,mins,minute,minutes}') THEN 'minute'
+        WHEN word = ANY ('{h,hr,hrs,hour,hours,hourly}') THEN 'hour'
+        WHEN word = ANY ('{d,day,days,daily,everyday}') THEN 'day'
+        WHEN word = ANY ('{week,weeks,weekly}') THEN 'week'
+        WHEN word = ANY ('{month,months,monthly}') THEN 'month'
+    END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.hold_back(run_id bigint, after bigint[], after_any bigint[], on_failure text)
  RETURNS void
  LANGUAGE plpgsql
@@ -6666,33 +6819,12 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text)
  RETURNS text
- LANGUAGE plpgsql
+ LANGUAGE sql
  IMMUTABLE STRICT
  SET search_path TO 'pg_catalog', 'pg_temp'
- SET standard_conforming_strings TO 'on'
 AS $function$
-DECLARE
-    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
-    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
-    reason text;
-BEGIN
-    IF length(expression) > 512 THEN
-        RETURN 'schedule: longer than 512 characters';
-    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
-        RETURN 'schedule: only printable ASCII is accepted';
-    ELSIF words[1] LIKE '@%' THEN
-        RETURN pgsched.schedule_macro_error(words);
-    ELSIF words[1] ~* '^(cron_)?tz=' THEN
-        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
-    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
-        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
-    END IF;
-    FOR i IN 1 .. cardinality(words) LOOP
-        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
-        EXIT WHEN reason IS NOT NULL;
-    END LOOP;
-    RETURN reason;
-END $function$;
+    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_field_error(field text, entry text)
  RETURNS text
@@ -6718,6 +6850,39 @@ BEGIN
         EXIT WHEN reason IS NOT NULL;
     END LOOP;
     RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_hint(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    is_zone constant text := '^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]+)+|utc|gmt|UTC|GMT)$';
+    words text[];
+    zone text;
+    rest text;
+    meant text;
+BEGIN
+    IF length(expression) > 512 OR expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN '';
+    END IF;
+    words := regexp_split_to_array(btrim(expression, E' \t,'), '[ \t,]+');
+    IF words[cardinality(words)] ~ is_zone THEN
+        zone := words[cardinality(words)];
+        words := words[:cardinality(words) - 1];
+    END IF;
+    IF cardinality(words) = 0 OR zone IS NOT NULL AND words[cardinality(words)] ~ is_zone THEN
+        RETURN '';
+    ELSIF zone IS NOT NULL THEN
+        rest := btrim(left(rtrim(expression, E' \t,'), -length(zone)), E' \t');
+        meant := CASE WHEN pgsched.schedule_refusal(rest) IS NULL THEN regexp_replace(rest, '[ \t]+', ' ', 'g') END;
+    END IF;
+    meant := coalesce(meant, pgsched.hinted_schedule(words));
+    RETURN CASE WHEN meant IS NULL THEN ''
+        WHEN zone IS NULL THEN format('; did you mean %s?', meant)
+        ELSE format('; did you mean %s with timezone %s?', meant, CASE WHEN length(zone) = 3 THEN upper(zone) ELSE zone END) END;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_interval_error(typed text)
@@ -6752,14 +6917,16 @@ DECLARE
 BEGIN
     IF field = 'day of month' AND item ~* '^lw?$' THEN
         RETURN NULL;
-    ELSIF field = 'day of month' AND item ~* '^[0-9]+w$' THEN
-        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    ELSIF field = 'day of month' AND item ~* '^([0-9]+w|w[0-9]+)$' THEN
+        RETURN pgsched.schedule_value_error(field, btrim(item, 'wW'));
     ELSIF field = 'day of week' AND item ~* '^[0-9a-z]+#' THEN
         reason := pgsched.schedule_value_error(field, split_part(item, '#', 1));
         IF reason IS NULL AND item !~ '^[^#]+#0*[1-5]$' THEN
             reason := format('%s: "%s" needs a number from 1 to 5 after #', field, item);
         END IF;
         RETURN reason;
+    ELSIF field = 'day of week' AND item ~* '^l[0-9]+$' THEN
+        RETURN pgsched.schedule_value_error(field, substr(item, 2));
     ELSIF field = 'day of week' AND item ~* '^([0-9]+|[a-z]{3})l$' THEN
         RETURN pgsched.schedule_value_error(field, left(item, -1));
     END IF;
@@ -6826,6 +6993,35 @@ BEGIN
     IF reason IS NULL AND first_value > last_value AND NOT (field = 'day of week' AND last_value = 0) THEN
         reason := format('%s: range %s-%s runs backwards', field, low, high);
     END IF;
+    RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_refusal(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
+    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    reason text;
+BEGIN
+    IF length(expression) > 512 THEN
+        RETURN 'schedule: longer than 512 characters';
+    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN 'schedule: only printable ASCII is accepted';
+    ELSIF words[1] LIKE '@%' THEN
+        RETURN pgsched.schedule_macro_error(words);
+    ELSIF words[1] ~* '^(cron_)?tz=' THEN
+        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
+    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
+        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    END IF;
+    FOR i IN 1 .. cardinality(words) LOOP
+        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
     RETURN reason;
 END $function$;
 

@@ -1,0 +1,57 @@
+-- The schedule grammar of pgsched/core/schedule/grammar.py, word for word: the same texts are accepted, and the rest is
+-- refused with the same words. Only "never fires" is left to the program. Change both or neither.
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_item_error(field text, item text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reason text;
+BEGIN
+    IF field = 'day of month' AND item ~* '^lw?$' THEN
+        RETURN NULL;
+    ELSIF field = 'day of month' AND item ~* '^([0-9]+w|w[0-9]+)$' THEN
+        RETURN pgsched.schedule_value_error(field, btrim(item, 'wW'));
+    ELSIF field = 'day of week' AND item ~* '^[0-9a-z]+#' THEN
+        reason := pgsched.schedule_value_error(field, split_part(item, '#', 1));
+        IF reason IS NULL AND item !~ '^[^#]+#0*[1-5]$' THEN
+            reason := format('%s: "%s" needs a number from 1 to 5 after #', field, item);
+        END IF;
+        RETURN reason;
+    ELSIF field = 'day of week' AND item ~* '^l[0-9]+$' THEN
+        RETURN pgsched.schedule_value_error(field, substr(item, 2));
+    ELSIF field = 'day of week' AND item ~* '^([0-9]+|[a-z]{3})l$' THEN
+        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    END IF;
+    RETURN pgsched.schedule_numbers_error(field, item);
+END $$;
+
+-- What is wrong with a schedule, as "field: reason", without a hint; NULL when nothing is.
+CREATE FUNCTION pgsched.schedule_refusal(expression text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    words text[] := regexp_split_to_array(btrim(expression, E' \t'), '[ \t]+');
+    fields text[] := ARRAY['second', 'minute', 'hour', 'day of month', 'month', 'day of week'];
+    reason text;
+BEGIN
+    IF length(expression) > 512 THEN
+        RETURN 'schedule: longer than 512 characters';
+    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN 'schedule: only printable ASCII is accepted';
+    ELSIF words[1] LIKE '@%' THEN
+        RETURN pgsched.schedule_macro_error(words);
+    ELSIF words[1] ~* '^(cron_)?tz=' THEN
+        RETURN format('schedule: "%s" is not supported, set timezone instead', words[1]);
+    ELSIF words[1] = '' OR cardinality(words) NOT IN (5, 6) THEN
+        RETURN format('schedule: expected 5 or 6 fields, got %s', cardinality(array_remove(words, '')));
+    END IF;
+    FOR i IN 1 .. cardinality(words) LOOP
+        reason := pgsched.schedule_field_error(fields[6 - cardinality(words) + i], words[i]);
+        EXIT WHEN reason IS NOT NULL;
+    END LOOP;
+    RETURN reason;
+END $$;
+
+-- What is wrong with a schedule, as "field: reason", with a hint where one can be guessed; NULL when nothing is.
+CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
+$$;
