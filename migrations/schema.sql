@@ -3847,6 +3847,16 @@ AS $function$
              ELSE 'its schedule has no more slots' END), '')
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.job_state(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error' WHEN j.next_run_at IS NULL THEN 'done'
+                WHEN j.mode = 'shadow' THEN 'shadow' ELSE 'active' END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_status(job text DEFAULT NULL::text, n integer DEFAULT 1000)
  RETURNS TABLE(name text, state text, paused_by text, paused_reason text, next_slot timestamp with time zone, last_run bigint, last_slot timestamp with time zone, last_state text, late interval, running bigint, queued bigint, failures bigint, error text)
  LANGUAGE plpgsql
@@ -3861,9 +3871,7 @@ DECLARE
 BEGIN
     PERFORM pgsched.refuse_many(job_status.n, 10000);
     RETURN QUERY
-    SELECT j.name, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
-                        WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END,
-        j.paused_by, j.paused_reason, pgsched.next_slot(j), last.id, last.scheduled_at, last.state,
+    SELECT j.name, pgsched.job_state(j), j.paused_by, j.paused_reason, pgsched.next_slot(j), last.id, last.scheduled_at, last.state,
         CASE WHEN last.origin = 'schedule' THEN pgsched.first_start(last.id, last.started_at) - last.scheduled_at END,
         open.running, open.queued, failed.n, j.error
     FROM (SELECT o.* FROM pgsched.jobs o WHERE o.name >= coalesce(named, '')
@@ -3976,6 +3984,7 @@ CREATE OR REPLACE FUNCTION pgsched.jobs_before_update()
 AS $function$
 DECLARE
     moment timestamptz := clock_timestamp();
+    was pgsched.jobs := OLD;
     resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
 BEGIN
     NEW := pgsched.edit_allowed(OLD, NEW);
@@ -3983,10 +3992,15 @@ BEGIN
     NEW.created_at := OLD.created_at;
     NEW.updated_at := moment;
     NEW := pgsched.edit_pause(OLD, NEW, moment);
-    IF NEW.schedule IS NULL THEN
-        RETURN pgsched.edit_once(OLD, NEW, moment, resumed);
+    IF OLD.mode = 'shadow' AND NEW.mode = 'run' AND NOT OLD.paused THEN
+        was := pgsched.leave_shadow(OLD, moment);
+        NEW.decided_until := was.decided_until;
+        NEW.next_run_at := was.next_run_at;
     END IF;
-    RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(was, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(was, NEW, moment, resumed);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.jobs_high_water_mark()
@@ -4291,7 +4305,8 @@ CREATE OR REPLACE FUNCTION pgsched.known_slots(j pgsched.jobs)
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT s.slot, s.east, pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
+    SELECT s.slot, s.east, coalesce(pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date),
+        CASE WHEN j.mode = 'shadow' THEN 'shadow' END)
     FROM (
         SELECT u.slot, make_interval(secs => u.seconds) AS east
         FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets) u(slot, seconds)
@@ -4513,6 +4528,26 @@ BEGIN
         PERFORM pgsched.lock_leave(one, p.place) FROM pgsched.lock_places p WHERE p.lock = one AND p.session = ANY (sessions);
         PERFORM pgsched.lock_settle(one);
     END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.leave_shadow(j pgsched.jobs, moment timestamp with time zone)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    begun timestamptz := greatest(j.decided_until, j.starts_at - interval '1 microsecond',
+        CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END);
+    ended timestamptz := least(moment, j.ends_at, CASE WHEN j.schedule IS NULL THEN j.run_at END);
+BEGIN
+    IF j.next_run_at IS NULL OR j.next_run_at > moment OR begun >= ended THEN
+        RETURN j;
+    END IF;
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason)
+    VALUES (j.id, j.schedule, j.timezone, j.anchor_at, begun, ended, 'skipped', 'shadow');
+    j.decided_until := ended;
+    j.next_run_at := CASE WHEN j.schedule IS NOT NULL THEN moment END;
+    RETURN j;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer, OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)

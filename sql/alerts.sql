@@ -4,7 +4,7 @@
 
 -- name: alert_check
 -- open an incident for each problem of the next watched jobs, and close the incidents that are over. An open incident
--- stays as it is: a second leader or worker that finds the same problem opens none.
+-- stays as it is: a second leader or worker that finds the same problem opens none. Of jobs in mode shadow nothing is told.
 -- params: after bigint (a job's id), n int (of jobs)
 -- returns: (what: opened or closed, id, job, kind, details; last_id bigint: where to continue, null: at the end). At
 --          least one row, with a null `what`
@@ -12,7 +12,7 @@
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIALIZED (
     SELECT j.* FROM pgsched.jobs j
     WHERE (j.alert_after_failures IS NOT NULL OR j.max_lateness IS NOT NULL OR j.max_duration IS NOT NULL
-           OR j.expect_every IS NOT NULL) AND j.id > %(after)s
+           OR j.expect_every IS NOT NULL) AND j.mode = 'run' AND j.id > %(after)s
     ORDER BY j.id LIMIT %(n)s
 ), reach AS (
     SELECT CASE WHEN count(*) < %(n)s THEN NULL ELSE max(id) END AS last_id FROM watched
@@ -103,13 +103,14 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), watched AS MATERIA
 ), over AS MATERIALIZED (
     SELECT a.id, CASE
             WHEN j.id IS NULL THEN 'the job was deleted'
+            WHEN j.mode <> 'run' THEN 'the job is in mode ' || j.mode
             WHEN w.watched IS NOT TRUE THEN 'it is watched no more'
             WHEN a.kind = 'failures' THEN 'a run succeeded' WHEN a.kind = 'lateness' THEN 'it is on time again'
             WHEN a.kind = 'duration' THEN 'it ends in time again' ELSE 'it has succeeded, or is expected no more' END AS recovery
     FROM pgsched.alerts a LEFT JOIN pgsched.jobs j ON j.id = a.job_id
     CROSS JOIN LATERAL (SELECT CASE a.kind WHEN 'failures' THEN j.alert_after_failures IS NOT NULL
             WHEN 'lateness' THEN j.max_lateness IS NOT NULL WHEN 'duration' THEN j.max_duration IS NOT NULL
-            ELSE j.expect_every IS NOT NULL END AS watched) w
+            ELSE j.expect_every IS NOT NULL END AND j.mode = 'run' AS watched) w
     WHERE a.closed_at IS NULL AND a.kind IN ('failures', 'lateness', 'duration', 'silence') AND a.job_id > %(after)s
       AND a.job_id <= coalesce((SELECT last_id FROM reach), 9223372036854775807)
       AND NOT EXISTS (SELECT FROM wrong w WHERE w.job_id = a.job_id AND w.kind = a.kind)

@@ -322,6 +322,15 @@ LEFT JOIN pgsched.jobs j ON j.id = g.job_id
 WHERE r.id = g.id AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01 00:00Z'
 
 
+-- name: dependencies_none
+-- let slots go on that wait for no other job's slot, as runs whose last edge was met.
+-- params: ids bigint[]
+-- returns: nothing; the number of rows says how many
+-- locks: those runs
+UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z'
+WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01 00:00Z'
+
+
 -- name: dependencies_parents
 -- return the runs that a run waited for, with their results.
 -- params: id bigint
@@ -429,10 +438,11 @@ RETURNING id
 
 -- name: dependencies_slots
 -- return slots that wait for the slots of other jobs (jobs.after_jobs), with the runs that they wait for, as far as
--- these exist. A run that stands for a stretch of slots stands for each of them.
+-- these exist. A run that stands for a stretch of slots stands for each of them. A job in mode shadow is not waited for:
+-- neither where its slot has no row, nor where that row was skipped, nor where it was decided in mode shadow.
 -- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
 --         to leave out)
--- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is deleted
+-- returns: (run_id, parents bigint[]: none where all its jobs are in mode shadow; missing bigint: a job that has no such slot and will not have it, or is deleted
 --          (-1: the run waits for no job, or is no slot); undecided bigint: how many of the jobs have yet to decide
 --          their slot)
 -- locks: row locks on the waiting slots, skipping locked ones
@@ -456,12 +466,19 @@ WITH held AS MATERIALIZED (
     -- a next_run_at that has passed says only that the job is to be planned
     SELECT w.*, w.parent_id IS NULL AND coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
         OR j.next_run_at > greatest(w.slot, clock_timestamp())
-        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS missing
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS missing,
+        coalesce(CASE WHEN w.parent_id IS NULL THEN j.mode = 'shadow' ELSE (
+            SELECT p.state = 'skipped' AND starts_with(p.reason, 'shadow')
+                OR p.state IN ('skipped', 'missed') AND j.mode = 'shadow'
+            FROM pgsched.runs p WHERE p.id = w.parent_id) END, false) AS shadow
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
+), given AS (
+    SELECT id, CASE WHEN NOT shadow THEN parent_id END AS parent_id, job_id, missing AND NOT shadow AS missing, shadow FROM judged
 )
 SELECT id AS run_id, coalesce(array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), '{}') AS parents,
-    CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided
-FROM judged GROUP BY id
+    CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing,
+    count(*) FILTER (WHERE parent_id IS NULL AND NOT missing AND NOT shadow) AS undecided
+FROM given GROUP BY id
 
 
 -- name: dependencies_tree

@@ -266,7 +266,7 @@ SELECT j.id, (SELECT now FROM clock) AS now,
     EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS dated,
     ROW(j.schedule, j.timezone, j.run_at, j.ends_at, j.max_runs, CASE WHEN j.max_runs IS NOT NULL THEN j.run_count END,
         j.jitter, j.overlap, j.max_buffer, j.retry_within, j.misfire_after, j.catch_up, j.max_catch_up,
-        j.catch_up_window, j.start_deadline)::text AS shape
+        j.catch_up_window, j.start_deadline, nullif(j.mode, 'run'))::text AS shape
 FROM pgsched.jobs j
 -- a sub-select and no join: only so is it where the scan of the index ends, and what is not due is not read
 WHERE NOT j.paused AND j.next_run_at <= (SELECT now FROM clock)
@@ -472,7 +472,7 @@ SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) 
 -- locks: none
 SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
     j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
-    j.retry_within,
+    j.retry_within, j.mode,
     -- asked first, for next to no job has any
     CASE WHEN (SELECT true FROM pgsched.job_calendars d WHERE d.job_id = j.id LIMIT 1) THEN (
         SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM (

@@ -88,3 +88,26 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    was pgsched.jobs := OLD;
+    resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
+BEGIN
+    NEW := pgsched.edit_allowed(OLD, NEW);
+    NEW.id := OLD.id;
+    NEW.created_at := OLD.created_at;
+    NEW.updated_at := moment;
+    NEW := pgsched.edit_pause(OLD, NEW, moment);
+    IF OLD.mode = 'shadow' AND NEW.mode = 'run' AND NOT OLD.paused THEN
+        was := pgsched.leave_shadow(OLD, moment);
+        NEW.decided_until := was.decided_until;
+        NEW.next_run_at := was.next_run_at;
+    END IF;
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(was, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(was, NEW, moment, resumed);
+END $$;

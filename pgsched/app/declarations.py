@@ -212,6 +212,7 @@ class JobKeywords(TypedDict, total=False):
     concurrency_limit: int | None
     after_jobs: list[str] | tuple[str, ...] | set[str] | frozenset[str] | None
     paused: bool | None
+    mode: Literal["run", "shadow"] | None
     keep: Duration | Mapping[str, Duration] | None
     alert_after_failures: int | None
     max_lateness: Duration | None
@@ -248,6 +249,7 @@ POLICIES: dict[str, Check] = {
     "concurrency_limit": integer(0, 1_000_000),
     "after_jobs": jobs_named,
     "paused": boolean,
+    "mode": one_of(*policies.MODES),
     "keep": keep_intervals,
     "alert_after_failures": integer(1, 1000),
     "max_lateness": duration(1),

@@ -24,6 +24,8 @@ OVERLAP = ("allow", "skip", "buffer_one", "buffer_all", "replace", "terminate")
 CATCH_UP = ("latest", "skip", "earliest", "all")
 # How the wait between attempts grows.
 BACKOFF = ("exponential", "linear", "fixed")
+# Whether slots of a job become runs, or are only recorded ("shadow").
+MODES = ("run", "shadow")
 # What happens to a run when a run that it waits for does not succeed.
 ON_FAILURE = ("cancel", "run_anyway", "wait")
 # What a second enqueue with the same unique key does.

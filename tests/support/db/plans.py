@@ -61,6 +61,7 @@ LEADER = {
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
     "dependencies_slots": "runs_waiting runs_slot jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
+    "dependencies_none": "runs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
     "reap": "runs_pkey attempts_pkey",

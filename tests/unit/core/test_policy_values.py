@@ -15,7 +15,12 @@ from pgsched.db.statements import folder
 from pgsched.errors import InputError
 from pgsched.web.pages.forms import job_form
 
-COLUMNS = {"overlap": policies.OVERLAP, "catch_up": policies.CATCH_UP, "backoff": policies.BACKOFF}
+COLUMNS = {
+    "overlap": policies.OVERLAP,
+    "catch_up": policies.CATCH_UP,
+    "backoff": policies.BACKOFF,
+    "mode": policies.MODES,
+}
 OPTIONS = {"on_failure": policies.ON_FAILURE, "on_conflict": policies.ON_CONFLICT}
 
 
