@@ -622,6 +622,7 @@ CREATE TABLE pgsched.runs (
     awaited boolean,
     interval_start timestamp with time zone,
     nominal_at timestamp with time zone,
+    slot_zone text,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
     CONSTRAINT runs_state CHECK (
@@ -3741,6 +3742,7 @@ AS $function$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
+        pgsched.slot_token_error(j.kind, j.task, j.args),
         CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
         CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
         pgsched.timezone_error(j.timezone),
@@ -5355,6 +5357,15 @@ CREATE OR REPLACE FUNCTION pgsched.my_roles()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT array_agg(rolname) FROM pg_roles WHERE pg_has_role(oid, 'MEMBER')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.name_of_job(id bigint)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT j.name FROM pgsched.jobs j WHERE j.id = name_of_job.id
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.newest_slot(job_id bigint)
@@ -7351,6 +7362,21 @@ AS $function$
             regexp_split_to_table(btrim(pgsched.listed_timezones(r.region), E' \n'), '\s+') z(place) ORDER BY r.rank, z.place))
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
+                  given.field, left(token[1], 60))
+    FROM (VALUES (1, 'task', task), (2, 'args', args::text)) given(place, field, words)
+    CROSS JOIN LATERAL regexp_matches(
+        CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END, '[{]slot:([^{}]+)[}]', 'g') token
+    WHERE kind IN ('command', 'shell', 'http') AND token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
+    ORDER BY given.place LIMIT 1
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.slots(job text, since timestamp with time zone, until timestamp with time zone DEFAULT now(), n integer DEFAULT 1000)
  RETURNS TABLE(first_slot timestamp with time zone, last_slot timestamp with time zone, slots bigint, state text, run bigint, reason text)
  LANGUAGE plpgsql
@@ -7416,6 +7442,10 @@ AS $function$
         WHEN jsonb_typeof(args) = 'array' AND args <> '[]' THEN 'args: a sql job takes a JSON object'
         WHEN args ? 'dsn' AND (jsonb_typeof(args -> 'dsn') <> 'string' OR args ->> 'dsn' !~ '^[a-z0-9_-]{1,63}$') THEN
             'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
+        WHEN EXISTS (SELECT FROM jsonb_object_keys(CASE jsonb_typeof(args) WHEN 'object' THEN args ELSE '{}' END) k
+                     WHERE starts_with(k, 'pgsched_')) THEN
+            (SELECT format('args.%s: names that begin with pgsched_ are set by pgsched itself', left(min(k), 60))
+             FROM jsonb_object_keys(args) k WHERE starts_with(k, 'pgsched_'))
     END
 $function$;
 
@@ -7984,11 +8014,11 @@ BEGIN
     LOOP
         INSERT INTO pgsched.runs (job_id, scheduled_at, state, reason, finished_at, queue, priority, kind, task, args,
             origin, owner, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter,
-            options, tags, concurrency_key)
+            options, tags, slot_zone, concurrency_key)
         VALUES (j.id, clock_timestamp(), born_state, why, CASE born_state WHEN 'skipped' THEN clock_timestamp() END,
             j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual', j.owner, j.max_attempts,
             j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-            pgsched.job_options(j), j.tags,
+            pgsched.job_options(j), j.tags, nullif(j.timezone, 'UTC'),
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, coalesce(trigger.args, j.args)))
         ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
         RETURNING id INTO new_id;
@@ -8694,6 +8724,7 @@ COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again 
 COMMENT ON COLUMN pgsched.runs.keep IS 'How long it is kept once it has ended. NULL: what its job, its queue or the settings say.';
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
+COMMENT ON COLUMN pgsched.runs.slot_zone IS 'The time zone of its job when the run was made. NULL: UTC, or not a slot.';
 COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases; a process renews its session.';
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';

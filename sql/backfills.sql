@@ -52,10 +52,11 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 -- locks: FOR KEY SHARE on the job: a deletion sees the new rows, or they are not made. Fails at once if another
 --        transaction deletes or renames the job; the batch is tried again
 INSERT INTO pgsched.runs (job_id, scheduled_at, backfill_id, priority, origin, queue, kind, task, args, owner,
-    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key)
+    max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags, slot_zone,
+    concurrency_key)
 SELECT j.id, s.slot, %(id)s, %(priority)s, 'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
     j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-    pgsched.job_options(j), j.tags, pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)
+    pgsched.job_options(j), j.tags, nullif(j.timezone, 'UTC'), pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args)
 FROM unnest(%(slots)s::timestamptz[]) WITH ORDINALITY AS s(slot, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
 ORDER BY s.n FOR KEY SHARE OF j NOWAIT
 ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
@@ -130,7 +131,7 @@ WITH old AS MATERIALIZED (
         backoff_base = coalesce(j.backoff_base, make_interval(secs => (o.more ->> 'backoff_base')::float8)),
         backoff_max = coalesce(j.backoff_max, make_interval(secs => (o.more ->> 'backoff_max')::float8)),
         backoff_jitter = coalesce(j.backoff_jitter, (o.more ->> 'backoff_jitter')::float8),
-        options = pgsched.job_options(j), tags = coalesce(j.tags, o.tags),
+        options = pgsched.job_options(j), tags = coalesce(j.tags, o.tags), slot_zone = nullif(j.timezone, 'UTC'),
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,

@@ -341,7 +341,7 @@ WITH guard AS (
 ), made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
         covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
-        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked)
+        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, slot_zone, concurrency_key, checked)
     SELECT j.id, s.slot,
         -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
@@ -357,6 +357,7 @@ WITH guard AS (
              THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
              WHEN j.kind IN ('command', 'shell')
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
+        nullif(j.timezone, 'UTC'),
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
         CASE WHEN s.state = 'queued' AND j.kind = 'task' AND h.queue IS NOT NULL AND coalesce(j.after_jobs, '{}') = '{}'

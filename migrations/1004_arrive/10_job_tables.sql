@@ -41,10 +41,11 @@ ALTER TABLE pgsched.jobs
     ADD COLUMN ping_url text;
 
 -- Where the interval of a slot begins: at the slot before it. nominal_at: where the schedule has the slot, if a calendar has
--- shifted it.
+-- shifted it. slot_zone: the time zone of the job when the run was made; null is UTC, so that most rows need no place for it.
 ALTER TABLE pgsched.runs
     ADD COLUMN interval_start timestamptz,
-    ADD COLUMN nominal_at timestamptz;
+    ADD COLUMN nominal_at timestamptz,
+    ADD COLUMN slot_zone text;
 
 -- What was declared in a file (pgsched apply), by the name of its owner: only that is changed or pruned with the file.
 CREATE TABLE pgsched.file_entries (

@@ -10,6 +10,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
+        pgsched.slot_token_error(j.kind, j.task, j.args),
         CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
         CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
         pgsched.timezone_error(j.timezone),
