@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import psycopg
 import pytest
 
+from pgsched.app.declarations import JobDeclaration
 from pgsched.core.schedule.preview import preview_job
 from pgsched.db.queries.jobs import jobs
+from pgsched.db.queries.jobs.declarations import declare
 from pgsched.db.queries.leader import ticks
 from pgsched.leader.dependents import decide_dependencies
 from pgsched.leader.ticker import tick
@@ -141,6 +145,15 @@ def test_each_change_is_in_the_audit(db: psycopg.Connection) -> None:
         "SELECT action, change -> 'mode' FROM pgsched.audit WHERE change ? 'mode' ORDER BY id"
     ).fetchall()
     assert changes[-2:] == [("changed", ["run", "shadow"]), ("changed", ["shadow", "run"])]
+
+
+def test_code_that_declares_no_mode_leaves_it_to_operators(db: psycopg.Connection) -> None:
+    plain = JobDeclaration("a", "t", "@daily")
+    declare(db, [plain], "shop")
+    jobs.set_mode(db, "a", "shadow")
+    assert declare(db, [plain], "shop") == {"a": "unchanged"}
+    assert jobs.show_job(db, "a")["mode"] == "shadow"
+    assert declare(db, [replace(plain, policies={"mode": "run"})], "shop") == {"a": "updated"}
 
 
 def test_a_person_may_still_run_it(db: psycopg.Connection) -> None:
