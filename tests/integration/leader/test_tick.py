@@ -177,6 +177,7 @@ OTHERWISE: dict[str, Any] = {
     "schedule": "*/7 * * * *", "timezone": "Asia/Kolkata", "ends_at": "2100-01-01Z", "max_runs": 99,
     "jitter": "3 seconds", "overlap": "allow", "max_buffer": 7, "misfire_after": "2 hours", "catch_up": "all",
     "max_catch_up": 3, "catch_up_window": "3 days", "start_deadline": "1 hour", "retry_within": "1 hour",
+    "mode": "shadow",
 }  # fmt: skip
 # columns that matter to a decision but are not part of the shape: read with it, or separately
 BESIDE = {"id", "excluded", "anchor_at", "starts_at", "run_count", "run_at"}
