@@ -2771,8 +2771,8 @@ AS $function$
     SELECT CASE
         WHEN unit = 'minute' AND count = 1 THEN '* * * * *'
         WHEN unit = 'hour' AND count = 1 THEN '0 * * * *'
-        WHEN unit = 'minute' AND 60 % count = 0 AND count < 60 THEN format('*/%s * * * *', count)
-        WHEN unit = 'hour' AND 24 % count = 0 AND count < 24 THEN format('0 */%s * * *', count)
+        WHEN unit = 'minute' AND 60 % nullif(count, 0) = 0 AND count < 60 THEN format('*/%s * * * *', count)
+        WHEN unit = 'hour' AND 24 % nullif(count, 0) = 0 AND count < 24 THEN format('0 */%s * * *', count)
         ELSE format('@every %s%s', count, left(unit, 1))
     END
 $function$;
@@ -2798,8 +2798,10 @@ DECLARE
     dates text[] := '{}';
     clock text;
 BEGIN
-    FOREACH word IN ARRAY words || ''::text LOOP  -- the last word is none: it takes the number that is left over
-        word := lower(word COLLATE "C");
+    -- the last word is none: it takes the number that is left over
+    FOR word IN SELECT lower(w.typed COLLATE "C") FROM (
+                    SELECT u.typed, u.n FROM unnest(words) WITH ORDINALITY u(typed, n) UNION ALL SELECT '', NULL) w
+                ORDER BY w.n NULLS LAST LOOP
         half := NULL;
         hour := NULL;
         CONTINUE WHEN word = ANY ('{a,an,and,at,each,every,in,of,on,o''clock,run,runs,the}');

@@ -33,10 +33,7 @@ GZIP = b"\x1f\x8b"
 def register(app: typer.Typer) -> None:
     """Add the noun and its verb to the command line."""
     noun = typer.Typer(
-        help="Compare jobs in mode shadow with another scheduler's log.\n\n\b\nExample:\n"
-        "  pgsched shadow report --log /var/log/cron.log",
-        no_args_is_help=True,
-        rich_markup_mode=None,
+        help="Compare jobs in mode shadow with another scheduler's log.", no_args_is_help=True, rich_markup_mode=None
     )
     noun.callback()(lambda: None)  # one verb alone would be no verb
     noun.command("report")(report)
