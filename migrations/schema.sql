@@ -651,6 +651,7 @@ CREATE TABLE pgsched.runs (
     awaited boolean,
     interval_start timestamp with time zone,
     nominal_at timestamp with time zone,
+    slot_zone text,
     CONSTRAINT runs_pkey PRIMARY KEY (id),
     CONSTRAINT runs_result_size CHECK (result IS NULL OR pg_column_size(result) <= 1048576),
     CONSTRAINT runs_state CHECK (
@@ -3044,6 +3045,161 @@ AS $function$
         || CASE WHEN overlap THEN '{"overlap": true}'::jsonb ELSE '{}' END
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.hinted_days(word text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN word = ANY ('{weekday,weekdays}') THEN '1-5'
+        WHEN word = ANY ('{weekend,weekends}') THEN '0,6'
+        WHEN word = 'tues' THEN '2'
+        WHEN word = 'thurs' THEN '4'
+        ELSE (SELECT (d.n - 1)::text FROM unnest('{sunday,monday,tuesday,wednesday,thursday,friday,saturday}'::text[])
+              WITH ORDINALITY d(name, n) WHERE word IN (d.name, d.name || 's', left(d.name, 3)))
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_interval(unit text, count integer)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN unit = 'minute' AND count = 1 THEN '* * * * *'
+        WHEN unit = 'hour' AND count = 1 THEN '0 * * * *'
+        WHEN unit = 'minute' AND 60 % nullif(count, 0) = 0 AND count < 60 THEN format('*/%s * * * *', count)
+        WHEN unit = 'hour' AND 24 % nullif(count, 0) = 0 AND count < 24 THEN format('0 */%s * * *', count)
+        ELSE format('@every %s%s', count, left(unit, 1))
+    END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_schedule(words text[])
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    word text;
+    part text[];
+    number integer;  -- may be an hour, or the count of the next unit
+    hour integer;
+    minute integer;
+    half text;
+    hours integer[] := '{}';
+    minutes integer[] := '{}';
+    unit text;
+    count integer;
+    days text[] := '{}';
+    dates text[] := '{}';
+    clock text;
+BEGIN
+    -- the last word is none: it takes the number that is left over
+    FOR word IN SELECT lower(w.typed COLLATE "C") FROM (
+                    SELECT u.typed, u.n FROM unnest(words) WITH ORDINALITY u(typed, n) UNION ALL SELECT '', NULL) w
+                ORDER BY w.n NULLS LAST LOOP
+        half := NULL;
+        hour := NULL;
+        CONTINUE WHEN word = ANY ('{a,an,and,at,each,every,in,of,on,o''clock,run,runs,the}');
+        IF pgsched.hinted_unit(word) IS NOT NULL THEN
+            CONTINUE WHEN cardinality(dates) > 0 AND pgsched.hinted_unit(word) = 'day' AND number IS NULL;
+            IF unit IS NOT NULL OR number = 0 THEN
+                RETURN NULL;
+            END IF;
+            unit := pgsched.hinted_unit(word);
+            count := number;
+            number := NULL;
+            CONTINUE;
+        END IF;
+        IF number IS NOT NULL THEN
+            hour := number;
+            minute := 0;
+            number := NULL;
+            IF word IN ('am', 'pm') THEN
+                half := word;
+            ELSIF hour > 23 THEN
+                RETURN NULL;
+            ELSE
+                hours := hours || hour;
+                minutes := minutes || 0;
+                hour := NULL;
+            END IF;
+        END IF;
+        IF half IS NOT NULL OR word = '' THEN
+            NULL;
+        ELSIF pgsched.hinted_days(word) IS NOT NULL THEN
+            days := days || pgsched.hinted_days(word);
+        ELSIF word IN ('noon', 'midnight') THEN
+            hour := CASE word WHEN 'noon' THEN 12 ELSE 0 END;
+            minute := 0;
+        ELSIF word IN ('first', 'last') THEN
+            dates := dates || CASE word WHEN 'first' THEN '1' ELSE 'L' END;
+        ELSIF word ~ '^[0-9]{1,2}(st|nd|rd|th)$' THEN
+            dates := dates || left(word, -2)::integer::text;
+            IF left(word, -2)::integer NOT BETWEEN 1 AND 31 THEN
+                RETURN NULL;
+            END IF;
+        ELSIF word ~ '^[0-9]{1,3}$' THEN
+            number := word;
+        ELSE
+            part := regexp_match(word, '^([0-9]{1,2})(:([0-9]{2}))?(am|pm)?$');
+            IF part IS NULL THEN
+                RETURN NULL;
+            END IF;
+            hour := part[1];
+            minute := coalesce(part[3], '0');
+            half := part[4];
+        END IF;
+        IF half IS NOT NULL THEN
+            IF hour NOT BETWEEN 1 AND 12 THEN
+                RETURN NULL;
+            END IF;
+            hour := hour % 12 + CASE half WHEN 'pm' THEN 12 ELSE 0 END;
+        END IF;
+        IF hour IS NOT NULL THEN
+            IF hour > 23 OR minute > 59 THEN
+                RETURN NULL;
+            END IF;
+            hours := hours || hour;
+            minutes := minutes || minute;
+        END IF;
+    END LOOP;
+    IF (SELECT count(DISTINCT m) FROM unnest(minutes) m) > 1 THEN
+        RETURN NULL;
+    END IF;
+    clock := CASE WHEN cardinality(hours) = 0 THEN '0 0' ELSE format('%s %s', minutes[1],
+        (SELECT string_agg(h::text, ',' ORDER BY h) FROM (SELECT DISTINCT h FROM unnest(hours) h) d)) END;
+    IF cardinality(dates) > 0 OR unit = 'month' THEN
+        RETURN CASE WHEN cardinality(days) = 0 AND count IS NULL AND coalesce(unit, 'month') = 'month'
+            THEN format('%s %s * *', clock, coalesce(nullif(array_to_string(dates, ','), ''), '1')) END;
+    ELSIF cardinality(days) > 0 OR unit = 'week' THEN
+        RETURN CASE WHEN count IS NULL AND coalesce(unit, 'week') = 'week'
+            THEN format('%s * * %s', clock, coalesce(nullif(array_to_string(days, ','), ''), '0')) END;
+    ELSIF unit IS NULL OR unit = 'day' AND coalesce(count, 1) = 1 THEN
+        RETURN CASE WHEN cardinality(hours) > 0 OR unit IS NOT NULL THEN clock || ' * * *' END;
+    END IF;
+    RETURN CASE WHEN cardinality(hours) = 0 THEN pgsched.hinted_interval(unit, coalesce(count, 1)) END;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.hinted_unit(word text)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE
+        WHEN word = ANY ('{s,sec,secs,second,seconds}') THEN 'second'
+        WHEN word = ANY ('{m,min,mins,minute,minutes}') THEN 'minute'
+        WHEN word = ANY ('{h,hr,hrs,hour,hours,hourly}') THEN 'hour'
+        WHEN word = ANY ('{d,day,days,daily,everyday}') THEN 'day'
+        WHEN word = ANY ('{week,weeks,weekly}') THEN 'week'
+        WHEN word = ANY ('{month,months,monthly}') THEN 'month'
+    END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.hold_back(run_id bigint, after bigint[], after_any bigint[], on_failure text)
  RETURNS void
  LANGUAGE plpgsql
@@ -3887,6 +4043,7 @@ AS $function$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
+        pgsched.slot_token_error(j.kind, j.task, j.args),
         CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
         CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
         pgsched.timezone_error(j.timezone),
@@ -4000,6 +4157,16 @@ AS $function$
              ELSE 'its schedule has no more slots' END), '')
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.job_state(j pgsched.jobs)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error' WHEN j.next_run_at IS NULL THEN 'done'
+                WHEN j.mode = 'shadow' THEN 'shadow' ELSE 'active' END
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.job_status(job text DEFAULT NULL::text, n integer DEFAULT 1000)
  RETURNS TABLE(name text, state text, paused_by text, paused_reason text, next_slot timestamp with time zone, last_run bigint, last_slot timestamp with time zone, last_state text, late interval, running bigint, queued bigint, failures bigint, error text)
  LANGUAGE plpgsql
@@ -4014,9 +4181,7 @@ DECLARE
 BEGIN
     PERFORM pgsched.refuse_many(job_status.n, 10000);
     RETURN QUERY
-    SELECT j.name, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
-                        WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END,
-        j.paused_by, j.paused_reason, pgsched.next_slot(j), last.id, last.scheduled_at, last.state,
+    SELECT j.name, pgsched.job_state(j), j.paused_by, j.paused_reason, pgsched.next_slot(j), last.id, last.scheduled_at, last.state,
         CASE WHEN last.origin = 'schedule' THEN pgsched.first_start(last.id, last.started_at) - last.scheduled_at END,
         open.running, open.queued, failed.n, j.error
     FROM (SELECT o.* FROM pgsched.jobs o WHERE o.name >= coalesce(named, '')
@@ -4131,6 +4296,7 @@ CREATE OR REPLACE FUNCTION pgsched.jobs_before_update()
 AS $function$
 DECLARE
     moment timestamptz := clock_timestamp();
+    was pgsched.jobs := OLD;
     resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
 BEGIN
     NEW := pgsched.edit_allowed(OLD, NEW);
@@ -4138,10 +4304,15 @@ BEGIN
     NEW.created_at := OLD.created_at;
     NEW.updated_at := moment;
     NEW := pgsched.edit_pause(OLD, NEW, moment);
-    IF NEW.schedule IS NULL THEN
-        RETURN pgsched.edit_once(OLD, NEW, moment, resumed);
+    IF OLD.mode = 'shadow' AND NEW.mode = 'run' AND NOT OLD.paused THEN
+        was := pgsched.leave_shadow(OLD, moment);
+        NEW.decided_until := was.decided_until;
+        NEW.next_run_at := was.next_run_at;
     END IF;
-    RETURN pgsched.edit_schedule(OLD, NEW, moment, resumed);
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(was, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(was, NEW, moment, resumed);
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.jobs_high_water_mark()
@@ -4719,6 +4890,28 @@ BEGIN
         PERFORM pgsched.lock_leave(one, p.place) FROM pgsched.lock_places p WHERE p.lock = one AND p.session = ANY (sessions);
         PERFORM pgsched.lock_settle(one);
     END LOOP;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.leave_shadow(j pgsched.jobs, moment timestamp with time zone)
+ RETURNS pgsched.jobs
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    begun timestamptz := greatest(j.decided_until, j.starts_at - interval '1 microsecond',
+        CASE WHEN j.schedule IS NULL THEN j.run_at - interval '1 microsecond' END);
+    ended timestamptz := least(moment, j.ends_at, CASE WHEN j.schedule IS NULL THEN j.run_at END);
+BEGIN
+    IF j.next_run_at IS NULL OR j.next_run_at > moment OR begun >= ended THEN
+        RETURN j;
+    END IF;
+    INSERT INTO pgsched.passed_over (job_id, schedule, timezone, anchor_at, after_at, until_at, state, reason,
+        calendar, on_excluded, shifts)
+    VALUES (j.id, j.schedule, j.timezone, j.anchor_at, begun, ended, 'skipped', 'shadow',
+        j.calendar, j.on_excluded, j.shifts);
+    j.decided_until := ended;
+    j.next_run_at := CASE WHEN j.schedule IS NOT NULL THEN moment END;
+    RETURN j;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.limit_of(key text, OUT name text, OUT concurrency integer, OUT rate integer, OUT period_s double precision, OUT burst integer, OUT ordered boolean, OUT weight integer)
@@ -5527,6 +5720,15 @@ CREATE OR REPLACE FUNCTION pgsched.my_roles()
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
     SELECT array_agg(rolname) FROM pg_roles WHERE pg_has_role(oid, 'MEMBER')
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.name_of_job(id bigint)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT j.name FROM pgsched.jobs j WHERE j.id = name_of_job.id
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.newest_slot(job_id bigint)
@@ -7100,44 +7302,12 @@ END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text)
  RETURNS text
- LANGUAGE plpgsql
+ LANGUAGE sql
  IMMUTABLE STRICT
  SET search_path TO 'pg_catalog', 'pg_temp'
- SET standard_conforming_strings TO 'on'
 AS $function$
-DECLARE
-    most constant integer := 20;
-    parts text[];
-    part text;
-    first_word text;
-    reason text;
-BEGIN
-    IF length(expression) > 512 THEN
-        RETURN 'schedule: longer than 512 characters';
-    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
-        RETURN 'schedule: only printable ASCII is accepted';
-    ELSIF strpos(expression, ';') = 0 THEN
-        RETURN pgsched.schedule_part_error(expression);
-    END IF;
-    parts := string_to_array(expression, ';');
-    IF cardinality(parts) > most THEN
-        RETURN format('schedule: %s expressions, at most %s are allowed', cardinality(parts), most);
-    END IF;
-    FOREACH part IN ARRAY parts LOOP
-        part := btrim(part, E' \t');
-        first_word := lower(substring(part FROM '^[^ \t]*') COLLATE "C");
-        IF part = '' THEN
-            RETURN 'schedule: an expression beside ";" is empty';
-        ELSIF first_word IN ('@every', '@after') THEN
-            RETURN format('schedule: %s stands alone, without ";"', first_word);
-        END IF;
-        reason := pgsched.schedule_part_error(part);
-        IF reason IS NOT NULL THEN
-            RETURN format('%s (in "%s")', reason, part);
-        END IF;
-    END LOOP;
-    RETURN NULL;
-END $function$;
+    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
+$function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_field_error(field text, entry text)
  RETURNS text
@@ -7163,6 +7333,39 @@ BEGIN
         EXIT WHEN reason IS NOT NULL;
     END LOOP;
     RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_hint(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+DECLARE
+    is_zone constant text := '^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z][A-Za-z0-9_+-]+)+|utc|gmt|UTC|GMT)$';
+    words text[];
+    zone text;
+    rest text;
+    meant text;
+BEGIN
+    IF length(expression) > 512 OR expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN '';
+    END IF;
+    words := regexp_split_to_array(btrim(expression, E' \t,'), '[ \t,]+');
+    IF words[cardinality(words)] ~ is_zone THEN
+        zone := words[cardinality(words)];
+        words := words[:cardinality(words) - 1];
+    END IF;
+    IF cardinality(words) = 0 OR zone IS NOT NULL AND words[cardinality(words)] ~ is_zone THEN
+        RETURN '';
+    ELSIF zone IS NOT NULL THEN
+        rest := btrim(left(rtrim(expression, E' \t,'), -length(zone)), E' \t');
+        meant := CASE WHEN pgsched.schedule_refusal(rest) IS NULL THEN regexp_replace(rest, '[ \t]+', ' ', 'g') END;
+    END IF;
+    meant := coalesce(meant, pgsched.hinted_schedule(words));
+    RETURN CASE WHEN meant IS NULL THEN ''
+        WHEN zone IS NULL THEN format('; did you mean %s?', meant)
+        ELSE format('; did you mean %s with timezone %s?', meant, CASE WHEN length(zone) = 3 THEN upper(zone) ELSE zone END) END;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_interval_error(typed text)
@@ -7197,14 +7400,16 @@ DECLARE
 BEGIN
     IF field = 'day of month' AND item ~* '^lw?$' THEN
         RETURN NULL;
-    ELSIF field = 'day of month' AND item ~* '^[0-9]+w$' THEN
-        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    ELSIF field = 'day of month' AND item ~* '^([0-9]+w|w[0-9]+)$' THEN
+        RETURN pgsched.schedule_value_error(field, btrim(item, 'wW'));
     ELSIF field = 'day of week' AND item ~* '^[0-9a-z]+#' THEN
         reason := pgsched.schedule_value_error(field, split_part(item, '#', 1));
         IF reason IS NULL AND item !~ '^[^#]+#0*[1-5]$' THEN
             reason := format('%s: "%s" needs a number from 1 to 5 after #', field, item);
         END IF;
         RETURN reason;
+    ELSIF field = 'day of week' AND item ~* '^l[0-9]+$' THEN
+        RETURN pgsched.schedule_value_error(field, substr(item, 2));
     ELSIF field = 'day of week' AND item ~* '^([0-9]+|[a-z]{3})l$' THEN
         RETURN pgsched.schedule_value_error(field, left(item, -1));
     END IF;
@@ -7298,6 +7503,47 @@ BEGIN
         reason := format('%s: range %s-%s runs backwards', field, low, high);
     END IF;
     RETURN reason;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_refusal(expression text)
+ RETURNS text
+ LANGUAGE plpgsql
+ IMMUTABLE STRICT
+ SET search_path TO 'pg_catalog', 'pg_temp'
+ SET standard_conforming_strings TO 'on'
+AS $function$
+DECLARE
+    most constant integer := 20;
+    parts text[];
+    part text;
+    first_word text;
+    reason text;
+BEGIN
+    IF length(expression) > 512 THEN
+        RETURN 'schedule: longer than 512 characters';
+    ELSIF expression COLLATE "C" !~ '^[\x20-\x7e\t]*$' THEN
+        RETURN 'schedule: only printable ASCII is accepted';
+    ELSIF strpos(expression, ';') = 0 THEN
+        RETURN pgsched.schedule_part_error(expression);
+    END IF;
+    parts := string_to_array(expression, ';');
+    IF cardinality(parts) > most THEN
+        RETURN format('schedule: %s expressions, at most %s are allowed', cardinality(parts), most);
+    END IF;
+    FOREACH part IN ARRAY parts LOOP
+        part := btrim(part, E' \t');
+        first_word := lower(substring(part FROM '^[^ \t]*') COLLATE "C");
+        IF part = '' THEN
+            RETURN 'schedule: an expression beside ";" is empty';
+        ELSIF first_word IN ('@every', '@after') THEN
+            RETURN format('schedule: %s stands alone, without ";"', first_word);
+        END IF;
+        reason := pgsched.schedule_part_error(part);
+        IF reason IS NOT NULL THEN
+            RETURN format('%s (in "%s")', reason, part);
+        END IF;
+    END LOOP;
+    RETURN NULL;
 END $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.schedule_step_error(field text, step text)
@@ -7602,6 +7848,21 @@ AS $function$
             regexp_split_to_table(btrim(pgsched.listed_timezones(r.region), E' \n'), '\s+') z(place) ORDER BY r.rank, z.place))
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb)
+ RETURNS text
+ LANGUAGE sql
+ IMMUTABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
+                  given.field, left(token[1], 60))
+    FROM (VALUES (1, 'task', task), (2, 'args', args::text)) given(place, field, words)
+    CROSS JOIN LATERAL regexp_matches(
+        CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END, '[{]slot:([^{}]+)[}]', 'g') token
+    WHERE kind IN ('command', 'shell', 'http') AND token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
+    ORDER BY given.place LIMIT 1
+$function$;
+
 CREATE OR REPLACE FUNCTION pgsched.slots(job text, since timestamp with time zone, until timestamp with time zone DEFAULT now(), n integer DEFAULT 1000)
  RETURNS TABLE(first_slot timestamp with time zone, last_slot timestamp with time zone, slots bigint, state text, run bigint, reason text)
  LANGUAGE plpgsql
@@ -7667,6 +7928,10 @@ AS $function$
         WHEN jsonb_typeof(args) = 'array' AND args <> '[]' THEN 'args: a sql job takes a JSON object'
         WHEN args ? 'dsn' AND (jsonb_typeof(args -> 'dsn') <> 'string' OR args ->> 'dsn' !~ '^[a-z0-9_-]{1,63}$') THEN
             'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
+        WHEN EXISTS (SELECT FROM jsonb_object_keys(CASE jsonb_typeof(args) WHEN 'object' THEN args ELSE '{}' END) k
+                     WHERE starts_with(k, 'pgsched_')) THEN
+            (SELECT format('args.%s: names that begin with pgsched_ are set by pgsched itself', left(min(k), 60))
+             FROM jsonb_object_keys(args) k WHERE starts_with(k, 'pgsched_'))
     END
 $function$;
 
@@ -8235,11 +8500,11 @@ BEGIN
     LOOP
         INSERT INTO pgsched.runs (job_id, scheduled_at, state, reason, finished_at, queue, priority, kind, task, args,
             origin, owner, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter,
-            options, tags, concurrency_key)
+            options, tags, slot_zone, concurrency_key)
         VALUES (j.id, clock_timestamp(), born_state, why, CASE born_state WHEN 'skipped' THEN clock_timestamp() END,
             j.queue, j.priority, j.kind, j.task, coalesce(trigger.args, j.args), 'manual', j.owner, j.max_attempts,
             j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
-            pgsched.job_options(j), j.tags,
+            pgsched.job_options(j), j.tags, nullif(j.timezone, 'UTC'),
             pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, coalesce(trigger.args, j.args)))
         ON CONFLICT (job_id, scheduled_at) WHERE job_id IS NOT NULL DO NOTHING
         RETURNING id INTO new_id;
@@ -8984,6 +9249,7 @@ COMMENT ON COLUMN pgsched.runs.reruns IS 'How often somebody asked for it again 
 COMMENT ON COLUMN pgsched.runs.keep IS 'How long it is kept once it has ended. NULL: what its job, its queue or the settings say.';
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
+COMMENT ON COLUMN pgsched.runs.slot_zone IS 'The time zone of its job when the run was made. NULL: UTC, or not a slot.';
 COMMENT ON TABLE pgsched.sessions IS 'Processes that hold locks and other leases; a process renews its session.';
 COMMENT ON COLUMN pgsched.sessions.token IS 'Chosen by the process: who knows it, and may act for its owner, uses the session.';
 COMMENT ON COLUMN pgsched.sessions.lease_until IS 'When it ends unless it is renewed before.';

@@ -32,7 +32,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
         nullif(coalesce(j.max_duration, g.max_duration), '0') AS max_duration,
         nullif(coalesce(j.expect_every, g.expect_every), '0') AS expect_every,
         nullif(coalesce(j.finish_by, g.finish_by), '0') AS finish_by
-    FROM chosen j CROSS JOIN general g WHERE j.mode <> 'shadow'
+    FROM chosen j CROSS JOIN general g WHERE j.mode = 'run'
 ), reach AS (
     SELECT CASE WHEN count(*) < %(n)s THEN NULL ELSE max(id) END AS last_id FROM chosen
 ), failed AS (
@@ -151,6 +151,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
     SELECT a.id, CASE
             WHEN j.id IS NULL THEN 'the job was deleted'
             WHEN a.kind = 'paused' THEN 'it was resumed'
+            WHEN j.mode <> 'run' THEN 'the job is in mode ' || j.mode
             WHEN w.watched IS NOT TRUE THEN 'it is watched no more'
             WHEN a.kind = 'failures' THEN 'a run succeeded' WHEN a.kind = 'lateness' THEN 'it is on time again'
             WHEN a.kind = 'duration' THEN 'it ends in time again'
@@ -164,7 +165,7 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), general AS MATERIA
             WHEN 'duration' THEN coalesce(j.max_duration, g.max_duration) > '0'
             WHEN 'unfinished' THEN coalesce(j.finish_by, g.finish_by) > '0'
             ELSE coalesce(j.expect_every, g.expect_every) > '0' END
-            AND (a.kind = 'paused' OR j.mode <> 'shadow') IS TRUE AS watched) w
+            AND (a.kind = 'paused' OR j.mode = 'run') IS TRUE AS watched) w
     WHERE a.closed_at IS NULL AND a.kind IN ('failures', 'lateness', 'duration', 'silence', 'unfinished', 'paused')
       AND a.job_id > %(after)s
       AND a.job_id <= coalesce((SELECT last_id FROM reach), 9223372036854775807)

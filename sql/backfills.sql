@@ -67,13 +67,13 @@ UPDATE pgsched.backfills SET slots = %(slots)s WHERE id = %(id)s
 --        transaction deletes or renames the job; the batch is tried again
 INSERT INTO pgsched.runs (job_id, scheduled_at, state, available_at, backfill_id, priority, origin, queue, kind, task,
     args, owner, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, options, tags,
-    concurrency_key, interval_start, nominal_at)
+    slot_zone, concurrency_key, interval_start, nominal_at)
 SELECT j.id, s.slot, CASE WHEN j.after_jobs <> '{}' THEN 'waiting' ELSE 'queued' END,
     CASE WHEN j.after_jobs <> '{}' THEN '8998-01-01 00:00Z' ELSE clock_timestamp() END, %(id)s, %(priority)s,
     'backfill', j.queue, j.kind, j.task, j.args, j.owner, j.max_attempts,
     j.timeout, j.kill_after, j.backoff, j.backoff_base, j.backoff_max, j.backoff_jitter,
     CASE WHEN j.after_jobs <> '{}' THEN pgsched.held_options(j, s.slot, false) ELSE pgsched.job_options(j) END, j.tags,
-    pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), s.start, s.nominal
+    nullif(j.timezone, 'UTC'), pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args), s.start, s.nominal
 FROM unnest(%(slots)s::timestamptz[], %(starts)s::timestamptz[], %(nominals)s::timestamptz[]) WITH ORDINALITY
     AS s(slot, start, nominal, n) JOIN pgsched.jobs j ON j.id = %(job_id)s
 ORDER BY s.n FOR KEY SHARE OF j NOWAIT
@@ -170,7 +170,7 @@ WITH old AS MATERIALIZED (
         backoff_max = coalesce(j.backoff_max, make_interval(secs => (o.more ->> 'backoff_max')::float8)),
         backoff_jitter = coalesce(j.backoff_jitter, (o.more ->> 'backoff_jitter')::float8),
         options = CASE WHEN o.waits THEN pgsched.held_options(j, r.scheduled_at, false) ELSE pgsched.job_options(j) END,
-        tags = coalesce(j.tags, o.tags),
+        tags = coalesce(j.tags, o.tags), slot_zone = nullif(j.timezone, 'UTC'),
         has_children = (SELECT true FROM pgsched.dependencies d WHERE d.parent_id = r.id AND d.state = 'open' LIMIT 1),
         -- what its row says of the other slots of a stretch stays true of them
         covers_state = CASE WHEN r.covers_from < r.covers_until THEN coalesce(r.covers_state, r.state) END,

@@ -5,11 +5,12 @@
 -- fragment: claim_columns
 -- The columns that a claim returns of a run r. Queue and kind are null if they are the requested queue and `task`,
 -- because otherwise each row's value would have to be read. Its outside name is for executors that send it to other
--- systems.
+-- systems, the job's name for SQL.
 r.id, r.attempt, r.max_attempts, nullif(r.queue, %(queue)s) AS queue, r.priority, nullif(r.kind, 'task') AS kind, r.task,
     r.args, r.job_id, r.scheduled_at, r.available_at::text, r.owner, r.timeout, r.kill_after, r.backoff, r.backoff_base,
     r.backoff_max, r.backoff_jitter, r.options, r.suspect,
-    CASE WHEN r.kind = 'http' OR %(named)s THEN pgsched.outside_name(r.id, r.created_at, r.reruns) END AS outside_name
+    CASE WHEN r.kind = 'http' OR %(named)s THEN pgsched.outside_name(r.id, r.created_at, r.reruns) END AS outside_name,
+    r.interval_start, r.slot_zone, CASE WHEN r.kind = 'sql' AND r.job_id IS NOT NULL THEN pgsched.name_of_job(r.job_id) END AS job
 
 
 -- fragment: claim_found

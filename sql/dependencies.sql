@@ -350,6 +350,15 @@ LEFT JOIN pgsched.jobs j ON j.id = g.job_id
 WHERE r.id = g.id AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01 00:00Z'
 
 
+-- name: dependencies_none
+-- let slots go on that wait for no other job's slot, as runs whose last edge was met.
+-- params: ids bigint[]
+-- returns: nothing; the number of rows says how many
+-- locks: those runs
+UPDATE pgsched.runs r SET available_at = '8999-01-01 00:00Z'
+WHERE r.id = ANY (%(ids)s::text::bigint[]) AND r.phase = 0 /* waiting */ AND r.available_at = '8998-01-01 00:00Z'
+
+
 -- name: dependencies_parents
 -- return the runs that a run waited for, with their results.
 -- params: id bigint
@@ -460,10 +469,11 @@ RETURNING id
 -- exist. A run that stands for a stretch of slots stands for each of them. Which slots: see jobs.after_match. `latest`:
 -- the newest one until this slot. `since_last`: the newest one after the slot before this one (among the newest 2,000)
 -- that has succeeded; while there is none, the slot waits as long as one of them is unfinished. Runs that a person made
--- are no slots.
+-- are no slots. A job in mode shadow is not waited for: neither where its slot has no row, nor where that row was
+-- skipped, nor where it was decided in mode shadow.
 -- params: after bigint (only waiting slots with a greater id), n int (look at this many), aside bigint[] as text (slots
 --         to leave out)
--- returns: (run_id, parents bigint[], missing bigint: a job that has no such slot and will not have it, or is deleted
+-- returns: (run_id, parents bigint[]: none where all its jobs are in mode shadow; missing bigint: a job that has no such slot and will not have it, or is deleted
 --          (-1: the run waits for no job, or is no slot); undecided bigint: how many of the jobs have yet to decide
 --          their slot)
 -- locks: row locks on the waiting slots, skipping locked ones
@@ -506,19 +516,26 @@ WITH held AS MATERIALIZED (
     -- a next_run_at that has passed says only that the job is to be planned
     SELECT w.*, coalesce(j.id IS NULL OR w.slot IS NULL OR j.decided_until >= w.slot
         OR j.next_run_at > greatest(w.slot, clock_timestamp())
-        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS decided
+        OR j.next_run_at IS NULL AND j.error IS NULL AND NOT j.paused, false) AS decided, j.mode
     FROM wanted w LEFT JOIN pgsched.jobs j ON j.id = w.job_id
 ), judged AS (
     SELECT d.id, d.job_id, p.parent_id, p.parent_id IS NULL AND d.decided AND NOT (d.match IS NOT DISTINCT FROM 'since_last'
         AND EXISTS (SELECT FROM (SELECT scheduled_at FROM pgsched.runs WHERE job_id = d.job_id AND phase < 3 /* open */
-                                 OFFSET 0) o WHERE o.scheduled_at > d.since AND o.scheduled_at <= d.slot)) AS missing
+                                 OFFSET 0) o WHERE o.scheduled_at > d.since AND o.scheduled_at <= d.slot)) AS missing,
+        coalesce(CASE WHEN p.parent_id IS NULL THEN d.mode = 'shadow' ELSE (
+            SELECT r.state = 'skipped' AND starts_with(r.reason, 'shadow')
+                OR r.state IN ('skipped', 'missed') AND d.mode = 'shadow'
+            FROM pgsched.runs r WHERE r.id = p.parent_id) END, false) AS shadow
     -- the newest slot until this one is known only when all of them are decided
     FROM decided d CROSS JOIN LATERAL (
         SELECT CASE WHEN d.match IS DISTINCT FROM 'latest' OR d.decided THEN d.found_id END) p(parent_id)
+), given AS (
+    SELECT id, CASE WHEN NOT shadow THEN parent_id END AS parent_id, job_id, missing AND NOT shadow AS missing, shadow FROM judged
 )
 SELECT id AS run_id, coalesce(array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL), '{}') AS parents,
-    CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing, count(*) FILTER (WHERE parent_id IS NULL AND NOT missing) AS undecided
-FROM judged GROUP BY id
+    CASE WHEN bool_or(missing) THEN coalesce(min(job_id) FILTER (WHERE missing), -1) END AS missing,
+    count(*) FILTER (WHERE parent_id IS NULL AND NOT missing AND NOT shadow) AS undecided
+FROM given GROUP BY id
 
 
 -- name: dependencies_tree

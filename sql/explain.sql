@@ -1,4 +1,4 @@
--- The history of a slot, for `explain`.
+-- The history of slots, for `explain` and for `shadow report`.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
@@ -77,3 +77,32 @@ SELECT term, holder, elected_at, resigned_at,
     CASE WHEN resigned_at IS NULL AND seen_at > clock_timestamp() - interval '5 seconds'
          THEN clock_timestamp() ELSE seen_at END AS seen_at
 FROM pgsched.leader WHERE coalesce(resigned_at, seen_at) >= %(since)s ORDER BY term
+
+
+-- name: shadow_jobs
+-- return the jobs whose slots are compared with another scheduler's log.
+-- params: names text[] (null: those in mode shadow), n int
+-- returns: (id, name, kind, task, args, schedule, timezone, anchor_at, jitter, known_until: all slots until then are decided, null: none is;
+--          excluded: the rows of its calendar (from_date, until_date, reason), null without any)
+-- locks: none
+SELECT j.id, j.name, j.kind, j.task, j.args, j.schedule, j.timezone, j.anchor_at, j.jitter,
+    CASE WHEN j.next_run_at > clock_timestamp() AND NOT j.paused THEN clock_timestamp()
+         ELSE nullif(j.decided_until, '-infinity') END AS known_until,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
+     FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded
+FROM pgsched.jobs j
+WHERE CASE WHEN %(names)s::text[] IS NULL THEN j.mode = 'shadow' ELSE j.name = ANY (%(names)s::text[]) END
+ORDER BY j.name LIMIT %(n)s
+
+
+-- name: shadow_slots
+-- return the decided slots of a job that ran, or would have run but for the mode shadow.
+-- params: job_id bigint, after timestamptz (slots behind this), until timestamptz, n int
+-- returns: (scheduled_at, covers_from, covers_until: the slots that the row stands for, null: its own, would_miss: catch-up would not have run
+--          them), by scheduled_at
+-- locks: none
+SELECT r.scheduled_at, r.covers_from, r.covers_until, coalesce(starts_with(r.reason, 'shadow: '), false) AS would_miss
+FROM pgsched.runs r
+WHERE r.job_id = %(job_id)s AND r.scheduled_at > %(after)s AND r.scheduled_at <= %(until)s AND r.origin = 'schedule'
+  AND (r.state NOT IN ('skipped', 'missed') OR r.state = 'skipped' AND starts_with(r.reason, 'shadow'))
+ORDER BY r.scheduled_at LIMIT %(n)s

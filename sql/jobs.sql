@@ -13,16 +13,15 @@ SELECT d.id, %(name)s::text AS name, d.running FROM pgsched.delete_job(%(name)s)
 -- name: job_list
 -- return jobs by name, each with the state of its newest run.
 -- params: after text (the last name of the previous page; null: the first page), queue text, state text (paused, error,
---         done or active; null: any), n int (null: all)
+--         done, shadow or active; null: any), n int (null: all)
 -- returns: one row per job; `excluded`: its own dates (from_date, until_date, reason), null without any
 -- locks: none
 WITH listed AS (
-    SELECT j.*, pgsched.queue_of(j) AS stands_in, CASE WHEN j.paused THEN 'paused' WHEN j.error IS NOT NULL THEN 'error'
-                     WHEN j.next_run_at IS NULL THEN 'done' ELSE 'active' END AS state
+    SELECT j.*, pgsched.queue_of(j) AS stands_in, pgsched.job_state(j) AS state
     FROM pgsched.jobs j
 )
 SELECT j.id, j.name, j.kind, j.task, j.stands_in AS queue, j.schedule, j.timezone, j.run_at, j.ends_at, j.anchor_at, j.updated_at,
-    j.state,
+    j.state, j.mode,
     j.next_run_at, j.run_count, j.error, j.declared_by,
     r.id AS last_run_id, r.state AS last_run_state, r.scheduled_at AS last_run_at,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)

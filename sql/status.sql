@@ -5,10 +5,10 @@
 -- name: jobs_live
 -- return one row per job for a live view, from its runs since a time.
 -- params: since timestamptz, n int
--- returns: (name, kind, schedule, paused, error, next_run_at, ok, failed, open, last_state, p50_s, worst_s): p50_s and
+-- returns: (name, kind, schedule, paused, mode, error, next_run_at, ok, failed, open, last_state, p50_s, worst_s): p50_s and
 --          worst_s are the lateness of first attempts, from the slot to the start of the last attempt
 -- locks: none
-SELECT j.name, j.kind, coalesce(j.schedule, 'once') AS schedule, j.paused, j.error, j.next_run_at,
+SELECT j.name, j.kind, coalesce(j.schedule, 'once') AS schedule, j.paused, j.mode, j.error, j.next_run_at,
     s.ok, s.failed, s.open, s.last_state, s.p50_s, s.worst_s
 FROM pgsched.jobs j CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE r.state = 'succeeded') AS ok,
@@ -120,12 +120,13 @@ SELECT d.*, l.* FROM (
 -- name: jobs_counted
 -- count the jobs. Each is counted once, by the state that job_list gives it: paused first, then in error.
 -- params: none
--- returns: one row: total, paused, broken (in error), planned (with a next slot), overdue_s: how long the oldest
---          undecided slot of a live job has been due (null: none)
+-- returns: one row: total, paused, broken (in error), planned (with a next slot), shadow (planned, but in mode shadow),
+--          overdue_s: how long the oldest undecided slot of a live job has been due (null: none)
 -- locks: none
 SELECT count(*) AS total, count(*) FILTER (WHERE paused) AS paused,
     count(*) FILTER (WHERE NOT paused AND error IS NOT NULL) AS broken,
     count(*) FILTER (WHERE NOT paused AND error IS NULL AND next_run_at IS NOT NULL) AS planned,
+    count(*) FILTER (WHERE NOT paused AND error IS NULL AND next_run_at IS NOT NULL AND mode = 'shadow') AS shadow,
     extract(epoch FROM clock_timestamp() - min(next_run_at) FILTER (
         WHERE NOT paused AND next_run_at < clock_timestamp()))::float8 AS overdue_s
 FROM pgsched.jobs
@@ -144,7 +145,7 @@ FROM pgsched.leader ORDER BY term DESC LIMIT 1
 
 
 -- name: slots_next
--- return the next slots.
+-- return the next slots that are to run, not those of jobs in mode shadow.
 -- params: n int
 -- returns: (name, next_run_at, schedule, timezone, anchor_at, ends_at, now, excluded: the job's own dates as
 --          (from_date, until_date, reason), null without any; calendar, on_excluded, shifts, run_at: the job's)
@@ -152,7 +153,7 @@ FROM pgsched.leader ORDER BY term DESC LIMIT 1
 SELECT j.name, j.next_run_at, j.schedule, j.timezone, j.anchor_at, j.ends_at, clock_timestamp() AS now,
     (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason) ORDER BY c.from_date)
      FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS excluded, j.calendar, j.on_excluded, j.shifts, j.run_at
-FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL ORDER BY j.next_run_at LIMIT %(n)s
+FROM pgsched.jobs j WHERE NOT j.paused AND j.next_run_at IS NOT NULL AND j.mode = 'run' ORDER BY j.next_run_at LIMIT %(n)s
 
 
 -- name: runs_open_by_state

@@ -291,7 +291,7 @@ SELECT j.id, (SELECT now FROM clock) AS now,
     j.on_excluded <> 'skip' OR j.shifts IS NOT NULL OR EXISTS (SELECT FROM pgsched.job_calendars c WHERE c.job_id = j.id) AS dated,
     ROW(j.schedule, j.timezone, j.run_at, j.ends_at, j.max_runs, CASE WHEN j.max_runs IS NOT NULL THEN j.run_count END,
         j.jitter, j.overlap, j.max_buffer, j.retry_within, j.misfire_after, j.catch_up, j.max_catch_up,
-        j.catch_up_window, j.start_deadline, j.calendar)::text AS shape
+        j.catch_up_window, j.start_deadline, j.calendar, nullif(j.mode, 'run'))::text AS shape
 FROM pgsched.jobs j
 -- a sub-select and no join: only so is it where the scan of the index ends, and what is not due is not read
 WHERE NOT j.paused AND j.next_run_at <= (SELECT now FROM clock)
@@ -367,7 +367,8 @@ WITH guard AS (
 ), made AS (
     INSERT INTO pgsched.runs (job_id, scheduled_at, available_at, state, finished_at, expires_at, held_until, reason, covers_from,
         covers_until, covers_count, queue, priority, kind, task, args, origin, owner, max_attempts, timeout, kill_after,
-        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, concurrency_key, checked, interval_start, nominal_at)
+        backoff, backoff_base, backoff_max, backoff_jitter, options, tags, slot_zone, concurrency_key, checked, interval_start,
+        nominal_at)
     SELECT j.id, s.slot,
         -- a batch that is prepared ahead of its instant is claimable when it commits, not scheduled for later
         CASE WHEN j.after_jobs <> '{}' AND s.state IN ('queued', 'waiting') THEN '8998-01-01 00:00Z'
@@ -383,6 +384,7 @@ WITH guard AS (
              THEN (SELECT pgsched.held_options(o, s.starts, s.state = 'waiting') FROM pgsched.jobs o WHERE o.id = j.id)
              WHEN j.kind IN ('command', 'shell') OR j.ping_url IS NOT NULL
              THEN (SELECT pgsched.job_options(o) FROM pgsched.jobs o WHERE o.id = j.id) END, j.tags,
+        nullif(j.timezone, 'UTC'),
         CASE WHEN j.concurrency_key IS NOT NULL OR j.concurrency_limit IS NOT NULL
             THEN pgsched.run_key(j.id, j.concurrency_key, j.concurrency_limit, j.args) END,
         CASE WHEN s.state = 'queued' AND j.kind = 'task' AND h.queue IS NOT NULL AND coalesce(j.after_jobs, '{}') = '{}'
@@ -502,7 +504,7 @@ SELECT busy.job_id, told.notified FROM (SELECT count(*) AS notified FROM woken) 
 -- locks: none
 SELECT j.id, j.schedule, j.timezone, j.anchor_at, j.run_at, j.starts_at, j.ends_at, j.max_runs, j.run_count, j.jitter,
     j.overlap, j.max_buffer, j.misfire_after, j.catch_up, j.max_catch_up, j.catch_up_window, j.start_deadline,
-    j.retry_within, j.calendar, j.on_excluded, j.shifts,
+    j.retry_within, j.mode, j.calendar, j.on_excluded, j.shifts,
     -- asked first, for next to no job has any
     CASE WHEN (SELECT true FROM pgsched.job_calendars d WHERE d.job_id = j.id LIMIT 1) THEN (
         SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM (

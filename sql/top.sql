@@ -21,7 +21,7 @@ FROM (
 -- return the jobs that a person may want to see now: those in error, then by next slot, then paused ones, then finished
 -- ones. Each has its newest slot.
 -- params: n int, find text (a part of the name, ignoring case; null: all)
--- returns: (id, name, schedule, timezone, anchor_at, ends_at, queue, state: error, active, paused or done, error,
+-- returns: (id, name, schedule, timezone, anchor_at, ends_at, queue, state: error, active, shadow, paused or done, error,
 --          next_run_at, run_id, run_state, late_s: from slot to start, of first attempts, took_s, excluded, calendar,
 --          on_excluded, shifts: as in slots_next, run_at, now)
 -- locks: none
@@ -43,7 +43,7 @@ WITH found AS (
        AND (%(find)s::text IS NULL OR strpos(lower(name), lower(%(find)s::text)) > 0) ORDER BY name LIMIT %(n)s)
 )
 SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.ends_at, pgsched.queue_of(j) AS queue,
-    (ARRAY['error', 'active', 'paused', 'done'])[found.place] AS state, j.error, j.next_run_at,
+    pgsched.job_state(j) AS state, j.error, j.next_run_at,
     r.id AS run_id, r.state AS run_state,
     CASE WHEN r.origin = 'schedule' AND r.attempt = 1
          THEN extract(epoch FROM r.started_at - r.scheduled_at)::float8 END AS late_s,

@@ -61,10 +61,11 @@ ALTER TABLE pgsched.next_slots
     ADD COLUMN excluded text;
 
 -- Where the interval of a slot begins: at the slot before it. nominal_at: where the schedule has the slot, if a calendar has
--- shifted it.
+-- shifted it. slot_zone: the time zone of the job when the run was made; null is UTC, so that most rows need no place for it.
 ALTER TABLE pgsched.runs
     ADD COLUMN interval_start timestamptz,
-    ADD COLUMN nominal_at timestamptz;
+    ADD COLUMN nominal_at timestamptz,
+    ADD COLUMN slot_zone text;
 
 -- Backfills that were requested together (pgsched.backfill_in_order): the first one of them, and the one before, which has to
 -- end first.

@@ -1,4 +1,28 @@
--- Several cron expressions in one schedule, as in pgsched/core/schedule/grammar.py: change both or neither.
+-- The schedule grammar of pgsched/core/schedule/grammar.py, word for word: the same texts are accepted, and the rest is
+-- refused with the same words. Only "never fires" is left to the program. Change both or neither.
+
+CREATE OR REPLACE FUNCTION pgsched.schedule_item_error(field text, item text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reason text;
+BEGIN
+    IF field = 'day of month' AND item ~* '^lw?$' THEN
+        RETURN NULL;
+    ELSIF field = 'day of month' AND item ~* '^([0-9]+w|w[0-9]+)$' THEN
+        RETURN pgsched.schedule_value_error(field, btrim(item, 'wW'));
+    ELSIF field = 'day of week' AND item ~* '^[0-9a-z]+#' THEN
+        reason := pgsched.schedule_value_error(field, split_part(item, '#', 1));
+        IF reason IS NULL AND item !~ '^[^#]+#0*[1-5]$' THEN
+            reason := format('%s: "%s" needs a number from 1 to 5 after #', field, item);
+        END IF;
+        RETURN reason;
+    ELSIF field = 'day of week' AND item ~* '^l[0-9]+$' THEN
+        RETURN pgsched.schedule_value_error(field, substr(item, 2));
+    ELSIF field = 'day of week' AND item ~* '^([0-9]+|[a-z]{3})l$' THEN
+        RETURN pgsched.schedule_value_error(field, left(item, -1));
+    END IF;
+    RETURN pgsched.schedule_numbers_error(field, item);
+END $$;
 
 -- What is wrong with one expression, as "field: reason"; NULL when nothing is.
 CREATE FUNCTION pgsched.schedule_part_error(expression text) RETURNS text
@@ -22,8 +46,8 @@ BEGIN
     RETURN reason;
 END $$;
 
--- What is wrong with a schedule, as "field: reason"; NULL when nothing is.
-CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
+-- What is wrong with a schedule, as "field: reason", without a hint; NULL when nothing is.
+CREATE FUNCTION pgsched.schedule_refusal(expression text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 DECLARE
     most constant integer := 20;
@@ -58,3 +82,9 @@ BEGIN
     END LOOP;
     RETURN NULL;
 END $$;
+
+-- What is wrong with a schedule, as "field: reason", with a hint where one can be guessed; NULL when nothing is.
+CREATE OR REPLACE FUNCTION pgsched.schedule_error(expression text) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
+    SELECT r.reason || pgsched.schedule_hint(expression) FROM (SELECT pgsched.schedule_refusal(expression) AS reason) r
+$$;

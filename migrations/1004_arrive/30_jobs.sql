@@ -21,6 +21,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
         CASE WHEN j.kind = 'task' THEN pgsched.bad_text('task', j.task, 200) END,
         CASE WHEN j.kind = 'http' THEN pgsched.http_url_error(j.task) END,
         pgsched.args_error(j.kind, j.args),
+        pgsched.slot_token_error(j.kind, j.task, j.args),
         CASE WHEN j.queue IS NOT NULL THEN pgsched.bad_text('queue', j.queue, 100) END,
         CASE WHEN j.priority IS NOT NULL THEN pgsched.out_of_range('priority', j.priority, 0, 9) END,
         pgsched.timezone_error(j.timezone),
@@ -258,4 +259,27 @@ BEGIN
             CASE WHEN j.on_excluded = 'skip' THEN j.run_at ELSE least(j.run_at, moment) END END;
     END IF;
     RETURN j;
+END $$;
+
+CREATE OR REPLACE FUNCTION pgsched.jobs_before_update() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment timestamptz := clock_timestamp();
+    was pgsched.jobs := OLD;
+    resumed text := CASE WHEN OLD.paused AND NOT NEW.paused THEN NEW.resume_from END;
+BEGIN
+    NEW := pgsched.edit_allowed(OLD, NEW);
+    NEW.id := OLD.id;
+    NEW.created_at := OLD.created_at;
+    NEW.updated_at := moment;
+    NEW := pgsched.edit_pause(OLD, NEW, moment);
+    IF OLD.mode = 'shadow' AND NEW.mode = 'run' AND NOT OLD.paused THEN
+        was := pgsched.leave_shadow(OLD, moment);
+        NEW.decided_until := was.decided_until;
+        NEW.next_run_at := was.next_run_at;
+    END IF;
+    IF NEW.schedule IS NULL THEN
+        RETURN pgsched.edit_once(was, NEW, moment, resumed);
+    END IF;
+    RETURN pgsched.edit_schedule(was, NEW, moment, resumed);
 END $$;

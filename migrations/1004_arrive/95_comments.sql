@@ -22,6 +22,7 @@ COMMENT ON COLUMN pgsched.jobs.pause_after_failures IS 'The job pauses itself wh
 COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has not succeeded by this long after its time.';
 COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
+COMMENT ON COLUMN pgsched.runs.slot_zone IS 'The time zone of its job when the run was made. NULL: UTC, or not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
 COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
 COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';

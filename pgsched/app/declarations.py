@@ -246,6 +246,7 @@ class JobKeywords(TypedDict, total=False):
     after_jobs: list[str] | tuple[str, ...] | set[str] | frozenset[str] | None
     after_match: Literal["same", "latest", "since_last"] | None
     paused: bool | None
+    mode: Literal["run", "shadow"] | None
     keep: Duration | Mapping[str, Duration] | None
     alert_after_failures: int | None
     max_lateness: Duration | None
@@ -289,6 +290,7 @@ POLICIES: dict[str, Check] = {
     "after_jobs": jobs_named,
     "after_match": one_of(*policies.AFTER_MATCH),
     "paused": boolean,
+    "mode": one_of(*policies.MODES),
     "keep": keep_intervals,
     "alert_after_failures": integer(0, 1000),
     "max_lateness": zero_or(duration(1)),

@@ -12,6 +12,7 @@ from uuid import UUID
 from pgsched.app.control import AttemptState
 from pgsched.app.transaction import Transaction
 from pgsched.core import payload
+from pgsched.core.slot_text import Interval, SlotTerms, local_slot
 from pgsched.core.text import format_log_line
 from pgsched.db.connection.connect import aconnect, connect
 from pgsched.db.queries.runs import dependencies, handler_transaction
@@ -30,6 +31,8 @@ class Run:
     `scheduled_at`: the job's slot; None for an ad-hoc run.
     `attempt`: 1 for the first attempt.
     `token`: names this attempt's claim.
+    `interval`: from the slot before to this one; None for an ad-hoc run.
+    `slot_local`: the slot in the job's time zone; None for an ad-hoc run.
     `cancelled`: set when the attempt is to stop. An async handler is cancelled too. A plain one has to look: with
       `run.cancelled.is_set()` or, instead of sleeping, `run.cancelled.wait(seconds)`.
     `task`, `queue`, `max_attempts`: of the run.
@@ -47,6 +50,7 @@ class Run:
     own: AttemptState = field(default_factory=AttemptState, repr=False, compare=False)
     # A Record of execute.output, whose `write` and `progress` take the attempt's output; or None.
     record: Any = field(default=None, repr=False, compare=False)
+    slot_terms: SlotTerms | None = field(default=None, repr=False, compare=False)
 
     def log(self, text: str, **fields: Any) -> None:
         """Add a line to the run's output, followed by `name=value` for each field. `pgsched run logs` shows it."""
@@ -62,6 +66,26 @@ class Run:
         check_progress(done, total)
         if self.record is not None:
             self.record.progress(done, total, note)
+
+    @property
+    def interval(self) -> Interval | None:
+        """Return the time from the slot before this one to this one: `start, end = run.interval`.
+
+        A run that stands for several slots has the interval of all of them. None for an ad-hoc run, and for a run that
+        a person started beside the schedule.
+        """
+        start = None if self.slot_terms is None else self.slot_terms.interval_start
+        return None if start is None or self.scheduled_at is None else Interval(start, self.scheduled_at)
+
+    @property
+    def slot_local(self) -> datetime | None:
+        """Return `scheduled_at` in the job's time zone, or None for an ad-hoc run.
+
+        Raises ScheduleError where this worker's tz database does not know the zone.
+        """
+        if self.scheduled_at is None:
+            return None
+        return local_slot(self.scheduled_at, None if self.slot_terms is None else self.slot_terms.zone)
 
     @property
     def deadline(self) -> float | None:

@@ -48,6 +48,7 @@ MODULES = {
     "commands.prune": ("prune", "retention"),
     "commands.alerts": ("alerts",),
     "commands.explain": ("explain",),
+    "commands.shadow": ("shadow",),
     "commands.database": ("migrate", "check", "psql"),
     "commands.doctor": ("doctor",),
     "commands.audit": ("audit",),

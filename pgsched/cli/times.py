@@ -37,6 +37,11 @@ def choose_zone_of_option(_context: Any, _parameter: Any, value: str | None) -> 
     return value
 
 
+def chosen_zone() -> tzinfo:
+    """Return the zone of this command: UTC if none was given."""
+    return _chosen.get("zone", UTC)
+
+
 def to_zone(instant: datetime) -> datetime:
     """Return the instant as it is shown."""
     return instant.astimezone(_chosen["zone"]) if _chosen else instant
@@ -51,12 +56,12 @@ def localize(text: str) -> str:
 
 def read_moment(option: str, text: str | None) -> datetime | timedelta | None:
     """Return the past instant, or the age, that an option gives. Raises InputError."""
-    return parse_age_or_instant(option, text, _chosen.get("zone", UTC))
+    return parse_age_or_instant(option, text, chosen_zone())
 
 
 def read_instant(option: str, text: str | None, *, ahead: bool = False) -> datetime | None:
     """Return the instant that an option gives: the last such one, or with `ahead` the next. Raises InputError."""
-    return None if text is None else parse_bounded_instant(option, text, _chosen.get("zone", UTC), ahead=ahead)
+    return None if text is None else parse_bounded_instant(option, text, chosen_zone(), ahead=ahead)
 
 
 def fix_zone(option: str, text: str) -> str:

@@ -26,6 +26,7 @@ from pgsched.core.explanations import (
     format_timedelta,
 )
 from pgsched.core.leader_absence import absences
+from pgsched.core.planning.plan import SHADOW, is_shadow
 
 Row = Mapping[str, Any]
 LATE = timedelta(seconds=5)
@@ -223,8 +224,9 @@ def answer_future(facts: SlotFacts) -> Answer | None:
         unless = "unless slots before it are skipped or missed"
         return Answer("max_runs", f"it lies behind the last run, {unless}: {describe_runs_left(facts)}")
     words, texts = describe_obstacles(facts)
-    if facts.excluded is not None:
-        words, texts = [*words, "excluded"], [*texts, f"it will be skipped: {facts.excluded}"]
+    skipped = facts.excluded or (SHADOW if is_shadow(facts.job) else None)
+    if skipped is not None:
+        words, texts = [*words, "excluded" if facts.excluded else SHADOW], [*texts, f"it will be skipped: {skipped}"]
     text = f"it is still to come, in {format_timedelta(facts.slot - facts.now)}"
     return Answer("future", "; but ".join([text, "; and ".join(texts)] if texts else [text]), {"held_up_by": words})
 

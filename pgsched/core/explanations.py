@@ -21,6 +21,7 @@ Seconds = timedelta | float
 REASONS = (
     ("paused since", "paused"),
     ("overlap:", "overlap"),
+    ("shadow", "shadow"),
     ("excluded ", "excluded"),
     ("the schedule was edited", "edited"),
     ("run_at was edited", "edited"),

@@ -167,6 +167,7 @@ class JobCounts:
 
     `broken`: jobs in error.
     `planned`: jobs with a next slot.
+    `shadow`: how many of these are in mode shadow.
     `overdue_s`: for how many seconds the oldest due slot has waited for a leader to decide it; None: no slot is due.
     """
 
@@ -175,6 +176,7 @@ class JobCounts:
     broken: int
     planned: int
     overdue_s: float | None
+    shadow: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,9 @@ class Claim(NamedTuple):
     options: dict[str, Any] | Unreadable | None = None
     suspect: bool | None = None  # a worker died while it held this run, so the run is claimed alone
     outside_name: str | None = None  # the run's name outside the database; None: the run is not sent there
+    interval_start: datetime | None = None  # the slot before this one
+    slot_zone: str | None = None  # the time zone of the slot; None: UTC
+    job: str | None = None  # the job's name, for SQL alone
 
     @property
     def key(self) -> Key:

@@ -28,6 +28,8 @@ ON_EXCLUDED = ("skip", "next_business_day", "previous")
 BACKOFF = ("exponential", "linear", "fixed")
 # Which slots of the jobs that a job waits for a slot needs.
 AFTER_MATCH = ("same", "latest", "since_last")
+# Whether slots of a job become runs, or are only recorded ("shadow").
+MODES = ("run", "shadow")
 # What happens to a run when a run that it waits for does not succeed.
 ON_FAILURE = ("cancel", "run_anyway", "wait")
 # What a second enqueue with the same unique key does.

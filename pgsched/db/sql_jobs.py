@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -62,12 +62,14 @@ class SqlText:
 
     `owner`: None: the login itself.
     `claim`: a run and its token, settled by the same transaction; None where the database does not know the run.
+    `settings`: values of custom settings until the end of the transaction, by their names.
     """
 
     statements: str
     parameters: dict[str, Any]
     owner: str | None
     claim: tuple[int, UUID] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class TransactionEnded(Exception):
@@ -107,6 +109,7 @@ class SqlJob:
             await begin_async(conn)
             self._pid, begun = await transaction_identity(conn)
             await become_owner(conn, text.owner)
+            await set_for_transaction(conn, text.settings)
             rows = await conn.wait(count_rows(conn.pgconn, merge_parameters(conn, text)))
             within = conn.info.transaction_status is pq.TransactionStatus.INTRANS
             if not within or await transaction_identity(conn) != (self._pid, begun):
@@ -169,6 +172,13 @@ async def become_owner(conn: AsyncConnection[Any], owner: str | None, *, local: 
     """Take the owner's rights until the end of the transaction (`local`) or of the session."""
     if owner is not None:
         await conn.execute(BECOME_OWNER, {"owner": owner, "local": local})
+
+
+async def set_for_transaction(conn: AsyncConnection[Any], settings: Mapping[str, str]) -> None:
+    """Set custom settings until the end of the transaction."""
+    if settings:
+        calls = ", ".join(["pg_catalog.set_config(%s, %s, true)"] * len(settings))
+        await conn.execute(f"SELECT {calls}".encode(), [part for pair in settings.items() for part in pair])
 
 
 def merge_parameters(conn: AsyncConnection[Any], text: SqlText) -> bytes:

@@ -5,6 +5,10 @@ Invariant: the transaction commits as a whole or leaves nothing.
 `task` is one or several statements. `args` is an object of named parameters (`%(name)s`, and `%%` for a literal percent
 sign). Without parameters the text is sent unchanged.
 
+A run knows itself: the settings `pgsched.run_id`, `attempt`, `job`, `scheduled_at` and `interval_start` hold for its
+transaction, and the parameters `%(pgsched_run_id)s` and so on have the same values. A text that names one of these has
+parameters, also without `args`.
+
 The key `dsn` of `args` is not a parameter. It names another database, which the worker knows by that name. On that
 database the run has the rights of the worker's login there.
 
@@ -18,6 +22,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 from pgsched.app.signals import format_error
 from pgsched.core.model import Claim, Outcome, Result, Unreadable
@@ -27,6 +33,7 @@ from pgsched.execute.outcomes import refusal_outcome
 from pgsched.execute.output.record import Journal
 from pgsched.telemetry import tracing
 
+RESERVED = "pgsched_"  # parameters that begin with this are set here
 IN_TRANSACTION = "25001"  # "cannot run inside a transaction block"
 
 
@@ -63,9 +70,15 @@ class SqlExecutor:
             return refusal_outcome(
                 f"args.dsn: this worker knows no database {name!r:.80} (--sql-dsn NAME=DSN)", retry=True
             )
+        own = own_values(claim)
+        if taken := next((one for one in parameters if one.startswith(RESERVED)), None):
+            return refusal_outcome(f"args.{taken[:60]}: names that begin with {RESERVED} are set by pgsched itself")
+        if parameters or f"%({RESERVED}" in claim.task:
+            parameters |= {f"{RESERVED}{word}": value for word, value in own.items()}
         notices = self._journal.record(claim)
         fence = (claim.id, claim.token) if self._fenced and name is None else None
-        text = SqlText(f"{claim.task}{trace_comment()}", parameters, claim.owner if name is None else None, fence)
+        owner = claim.owner if name is None else None
+        text = SqlText(f"{claim.task}{trace_comment()}", parameters, owner, fence, texts_of(own))
         dsn = self._dsn if name is None else self._named[name]
         job = SqlJob(dsn, f"sql run {claim.id}", lambda notice: notices.write("log", f"{notice}\n"))
         work = asyncio.create_task(job.run(text))
@@ -84,6 +97,20 @@ class SqlExecutor:
 
     async def close(self) -> None:
         """Do nothing: the executor keeps nothing between runs."""
+
+
+def own_values(claim: Claim) -> dict[str, Any]:
+    """Return what a run knows of itself, by the name of the setting; None: it is no slot."""
+    return {
+        "run_id": claim.id, "attempt": claim.attempt, "job": claim.job, "scheduled_at": claim.scheduled_at,
+        "interval_start": claim.interval_start,
+    }  # fmt: skip
+
+
+def texts_of(own: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values as settings, which are texts; an empty text stands for None."""
+    found = {word: value.isoformat() if isinstance(value, datetime) else value for word, value in own.items()}
+    return {f"pgsched.{word}": "" if value is None else str(value) for word, value in found.items()}
 
 
 def is_hopeless(error: Exception) -> bool:

@@ -8,7 +8,8 @@ run that ends here is an ended parent, too. So the pass goes on until nothing mo
 Watching a run means marking its parents, so that the end of a parent wakes the leader.
 
 A slot that waits for slots of other jobs (jobs.after_jobs) gets those jobs' runs of the same instant as parents. It
-waits while one of the jobs has not decided that slot. It is skipped if one of them has no slot at that instant.
+waits while one of the jobs has not decided that slot. It is skipped if one of them has no slot at that instant. A job
+in mode shadow is not waited for: its work is done elsewhere.
 """
 
 from __future__ import annotations
@@ -210,11 +211,13 @@ def attach_slot_parents(
     slots = dependencies.slots(conn, after, n, set_aside_ids)
     skipped = {slot.run_id: slot.missing for slot in slots if slot.missing is not None}
     whole = [slot for slot in slots if slot.missing is None and not slot.undecided]
-    attached, circle = add_unlocked_slot_edges(conn, whole)
+    free = [slot.run_id for slot in whole if not slot.parents]  # all its jobs are in mode shadow
+    dependencies.wait_for_none(conn, free)
+    attached, circle = add_unlocked_slot_edges(conn, [slot for slot in whole if slot.parents])
     skipped |= dict.fromkeys(circle, CIRCLE)
     dependencies.skip(conn, skipped)
     last = max(slot.run_id for slot in slots) if len(slots) == n else 0
-    return len(skipped) + attached, last
+    return len(skipped) + len(free) + attached, last
 
 
 def add_unlocked_slot_edges(conn: Connection[Any], whole: list[Slot]) -> tuple[int, list[int]]:

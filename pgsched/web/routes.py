@@ -51,6 +51,7 @@ ROUTES: list[BaseRoute] = [
     change_route("/job/backfill/{name:job}", backfills.start),
     change_route("/job/pause/{name:job}", jobs.pause),
     change_route("/job/resume/{name:job}", jobs.resume),
+    change_route("/job/mode/{name:job}", jobs.set_mode),
     page_route("/job/run/{name:job}", run_form.ask_job),
     change_route("/job/run/{name:job}", run_form.run),
     change_route("/job/delete/{name:job}", jobs.delete),

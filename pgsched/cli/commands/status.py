@@ -55,7 +55,8 @@ def print_status(found: Status) -> None:
     if text := describe_pooler(found):
         print(f"pooler      {text}")
     jobs, finished, attention = found.jobs, found.finished, found.attention
-    print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error")
+    shadow = f", {jobs.shadow} in mode shadow" if jobs.shadow else ""
+    print(f"jobs        {jobs.total}, {jobs.paused} paused, {jobs.broken} in error{shadow}")
     minutes = [(m, getattr(finished, f"done_{m}"), format_number(finished.per_s(m))) for m in (1, 5, 15)]
     rates = ", ".join(f"{done} in {m} min ({per_s}/s)" for m, done, per_s in minutes)
     print(f"executed    {rates}")

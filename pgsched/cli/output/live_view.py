@@ -74,6 +74,8 @@ def describe_next_slot(moment: Live, job: dict[str, Any]) -> Text:
         return Text("paused", style="yellow")
     if job["next_run_at"] is None:
         return Text("done", style="dim")
+    if job["mode"] == "shadow":
+        return Text("shadow", style="yellow")
     return Text("in " + format_short_duration(max(0.0, (job["next_run_at"] - moment.now).total_seconds())))
 
 

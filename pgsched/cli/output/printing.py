@@ -23,7 +23,7 @@ from pgsched.core.wording import format_short_duration
 STATES = {
     **dict.fromkeys(("succeeded", "active", "ok", "alive"), "green"),
     **dict.fromkeys(("dead", "missed", "error", "fail", "failed", "crashed", "timed_out"), "red"),
-    **dict.fromkeys(("paused", "cancelled", "skipped", "warn", "waiting"), "yellow"),
+    **dict.fromkeys(("paused", "shadow", "cancelled", "skipped", "warn", "waiting"), "yellow"),
     "running": "cyan",
 }
 WANTED_LAST, MIN_OTHERS = 20, 13  # wanted by the last column, and left to each other column

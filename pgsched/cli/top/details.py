@@ -108,7 +108,8 @@ def join_output(rows: Iterable[Row]) -> str:
 def job_tables(look: Look) -> list[Table]:
     """Return the page of a job: its facts and its newest runs."""
     (found,) = look.rows["job"]
-    state = "paused" if found["paused"] else "error" if found["error"] else "active" if found["next_run_at"] else "done"
+    active = "active" if found["mode"] == "run" else "shadow"
+    state = "paused" if found["paused"] else "error" if found["error"] else active if found["next_run_at"] else "done"
     can = frozenset({"resume" if found["paused"] else "pause"})
     title = Text(f"job {escape_controls(found['name'])}: {state}", f"bold {STATES.get(state, '')}")
     when = (
@@ -123,6 +124,8 @@ def job_tables(look: Look) -> list[Table]:
     if found["paused"]:
         facts.append(fact_item("paused", f"{format_age(found['paused_at'], found['now'])} by {found['paused_by']}"
                           f": {found['paused_reason'] or 'no reason given'}", "yellow"))  # fmt: skip
+    elif state == "shadow":
+        facts.append(fact_item("mode", "shadow: its slots are recorded, and nothing runs", "yellow"))
     elif found["next_allowed_at"]:
         at = found["next_allowed_at"]
         facts.append(fact_item("next", f"{format_cell(at)}  ({format_age(at, found['now'])})"))

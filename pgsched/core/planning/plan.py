@@ -35,6 +35,7 @@ PUNCTUAL = timedelta(seconds=1)  # a slot decided within this time is on time, e
 NEVER_RUN = ("skipped", "missed")
 MOST_OVERTAKEN = 1000
 OVERTAKEN = "the calendar was changed when later slots were decided already"
+SHADOW = "shadow"  # the reason of rows of jobs in mode shadow begins with this
 Job = dict[str, Any]
 INSTANT = timedelta(microseconds=1)
 # The decisions, the new high-water mark (None: unchanged, as there are no decisions), and the next slot.
@@ -103,6 +104,9 @@ def decide_job(job: Job, planned: Plan | None = None, known: Collection[CoveredS
         if used_up(job, runs):
             break
         reached = decision.covers_until or decision.scheduled_at
+        if is_shadow(job):
+            rows.append(row_in_shadow(job, decision))
+            continue
         if decision.verdict != "run":
             rows.append(row_not_run(job, decision))
             continue
@@ -288,6 +292,24 @@ def fixed_delay(job: Job, delay: timedelta) -> Plan:
     late = job["start_deadline"] is not None and now - slot > job["start_deadline"]
     decision = Decision(slot, "missed" if late else "run", TOO_LATE if late else None, None, None, None)
     return [decision], max(slot, mark), now + DELAY_RECHECK
+
+
+def is_shadow(job: Mapping[str, Any]) -> bool:
+    """Check whether slots of the job are only recorded, and nothing runs."""
+    return job.get("mode") == "shadow"
+
+
+def row_in_shadow(job: Job, decision: Decision) -> SlotRow:
+    """Return the row of a slot of a job in mode shadow, which ends no other run and waits for none.
+
+    It says what the catch-up policy decided; what overlap would decide depends on runs that there are not.
+    """
+    if decision.verdict == "skipped":
+        return row_not_run(job, decision)
+    slot = decision.scheduled_at
+    reason = SHADOW if decision.verdict == "run" else f"{SHADOW}: would be missed: {decision.reason}"
+    return SlotRow(slot, "skipped", start_of(job, slot), None, reason, decision.covers_from, decision.covers_until,
+                   decision.covers_count)  # fmt: skip
 
 
 def row_to_run(job: Job, decision: Decision, verdict: Verdict) -> SlotRow:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pgsched.core.planning.intervals import CoveredSlots
 from pgsched.core.planning.job_schedule import job_schedule
-from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, plan
+from pgsched.core.planning.plan import Decided, Job, Plan, decide_job, is_shadow, plan
 from pgsched.core.schedule.base import After, Every
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
@@ -36,7 +36,7 @@ class Shape:
         self.terms = terms
         schedule = None if terms["schedule"] is None else job_schedule(terms)
         self.is_fixed_delay, self.has_own_anchor = isinstance(schedule, After), isinstance(schedule, Every)
-        self.needs_open_runs = self.is_fixed_delay or terms["overlap"] != "allow"
+        self.needs_open_runs = self.is_fixed_delay or (terms["overlap"] != "allow" and not is_shadow(terms))
         self._since, self._before = LAST, FIRST
         self._plan: Plan | None = None
         self._shared_decision: Decided | None = None

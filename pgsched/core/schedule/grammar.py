@@ -2,15 +2,15 @@
 
 Invariant: the cron engine only sees expressions that this grammar accepts, in canonical form.
 
-The grammar is strict on purpose: a typing error is refused with field and reason, and never guessed at. The database
-has the same grammar in `migrations/1000_initial/21_schedules.sql` and `migrations/1004_arrive/21_schedules.sql`;
-always change both.
+The grammar is strict on purpose: a typing error is refused with field and reason, and never guessed at; at most the
+error says what may have been meant (hints.py). The database has the same grammar in
+`migrations/1004_arrive/21_schedules.sql`; always change both.
 
 Several cron expressions may be given, separated by `;`. They are one schedule: the union of their slots. `@every` and
 `@after` stand alone.
 
 `nW` means the weekday nearest to day n inside the month, or nearest to the last day when the month is shorter. So `31W`
-is `LW`.
+is `LW`. `W15` and `L5`, as croniter also writes `15W` and `5L`, mean the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
+from pgsched.core.schedule import hints
 from pgsched.errors import ScheduleError
 
 MAX_LENGTH = 512
@@ -41,9 +42,9 @@ _PRINTABLE = re.compile(r"[\x20-\x7e\t]*")
 _DIGITS = re.compile(r"[0-9]+")
 _ZONE_PREFIX = re.compile(r"(cron_)?tz=")
 _RANDOM = re.compile(r"[hr](\(.*\))?(/.*)?")
-_NEAREST = re.compile(r"([0-9]+)w")
+_NEAREST = re.compile(r"([0-9]+)w|w([0-9]+)")
 _NTH = re.compile(r"([0-9a-z]+)#(.*)")
-_LAST = re.compile(r"([0-9]+|[a-z]{3})l")
+_LAST = re.compile(r"([0-9]+|[a-z]{3})l|l([0-9]+)")
 _DURATION = re.compile(r"(?:([0-9]+)d)?(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+)s)?")
 
 
@@ -105,7 +106,25 @@ class Several:
 
 
 def parse_expression(expression: str) -> Cron | Interval | Several:
-    """Return the canonical form of an expression. Raises ScheduleError."""
+    """Return the canonical form of an expression. Raises ScheduleError, with a hint where one can be guessed."""
+    try:
+        return _parse(expression)
+    except ScheduleError as error:
+        if len(expression) > MAX_LENGTH or not _PRINTABLE.fullmatch(expression):
+            raise
+        hint = hints.find_hint(expression, _is_accepted)
+        raise ScheduleError(str(error.field), error.reason + hint) from None
+
+
+def _is_accepted(expression: str) -> bool:
+    try:
+        _parse(expression)
+    except ScheduleError:
+        return False
+    return True
+
+
+def _parse(expression: str) -> Cron | Interval | Several:
     if len(expression) > MAX_LENGTH:
         raise ScheduleError("schedule", f"longer than {MAX_LENGTH} characters")
     if not _PRINTABLE.fullmatch(expression):
@@ -213,7 +232,8 @@ def _days_of_month(text: str) -> list[str]:
         elif lower == "lw":
             nearest.append("31w")
         elif match := _NEAREST.fullmatch(lower):
-            nearest.append(f"{_value(DAY, item[:-1], match[1])}w")
+            number = match[1] or match[2]
+            nearest.append(f"{_value(DAY, number, number)}w")
         else:
             plain |= _numbers_of(DAY, item)
     text = _text(DAY, plain)
@@ -235,7 +255,8 @@ def _days_of_week(text: str) -> list[str]:
                 raise ScheduleError(WEEKDAY.name, f'"{item}" needs a number from 1 to 5 after #')
             special.append(f"{day}#{int(match[2])}")
         elif match := _LAST.fullmatch(item.lower()):
-            special.append(f"l{_value(WEEKDAY, item[:-1], match[1]) % 7}")
+            typed = item[:-1] if match[1] else item[1:]
+            special.append(f"l{_value(WEEKDAY, typed, typed.lower()) % 7}")
         else:
             plain |= _numbers_of(WEEKDAY, item)
     listed = _text(WEEKDAY, plain)

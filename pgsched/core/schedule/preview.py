@@ -17,7 +17,7 @@ from typing import Any
 
 from pgsched.core.planning import jitter
 from pgsched.core.planning.job_schedule import job_calendar, job_schedule
-from pgsched.core.planning.plan import undecided_after
+from pgsched.core.planning.plan import SHADOW, is_shadow, undecided_after
 from pgsched.core.schedule import grammar, zones
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.describe import describe
@@ -49,7 +49,7 @@ class PreviewSlot:
 
     `dst`: the change of the zone's offset, if there is one within a week of the slot.
     `starts_at`: the slot moved by the job's jitter; None where the slot will be skipped.
-    `excluded`: the excluded date or time for which the slot will be skipped.
+    `excluded`: why the slot will be skipped: its excluded date or time, or "shadow".
     `nominal`: where the schedule has the slot, if a calendar shifts it.
     """
 
@@ -151,7 +151,7 @@ def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[P
         if left == 0 or (job["ends_at"] is not None and fire.at > job["ends_at"]):
             return
         slot = _apply_job(job, fire)
-        left = left - 1 if left is not None and slot.excluded is None else left
+        left = left - 1 if left is not None and slot.excluded is None else left  # a slot that is skipped is no run
         yield slot
 
 
@@ -159,6 +159,8 @@ def _apply_job(job: Mapping[str, Any], fire: PreviewSlot) -> PreviewSlot:
     """Return the slot after applying the job's excluded times and jitter."""
     if excluded := job_calendar(job).excluded(fire.at):
         return replace(fire, starts_at=None, excluded=excluded)
+    if is_shadow(job):
+        return replace(fire, starts_at=None, excluded=SHADOW)
     return replace(fire, starts_at=fire.at + jitter.offset(job["id"], fire.at, job["jitter"]))
 
 
@@ -240,6 +242,8 @@ def _standing(job: Mapping[str, Any]) -> list[str]:
         notes.append(f"paused by {job['paused_by']} since {_utc(job['paused_at'])}{why}; no slots until it is resumed")
     if job["error"] is not None:
         notes.append(f"in error: {job['error']}; no slots until it is changed")
+    if is_shadow(job):
+        notes.append("in mode shadow: its slots are recorded as skipped, and nothing runs")
     return notes
 
 

@@ -187,6 +187,7 @@ runs = Table(
     Column("awaited", Boolean),
     Column("interval_start", Instant),
     Column("nominal_at", Instant),
+    Column("slot_zone", Text),
     partial("runs_slot", "job_id", "scheduled_at", where="job_id IS NOT NULL", unique=True),
     partial("runs_unique_key", "unique_key", where="unique_key IS NOT NULL AND phase < 3", unique=True),
     partial("runs_claim", "queue", "priority", "available_at", "id", where="phase = 2"),

@@ -20,6 +20,7 @@ from pgsched.execute.http.allowlist import AllowList, Forbidden, Resolve, resolv
 from pgsched.execute.http.request import Ask, read_request
 from pgsched.execute.http.response import outcome_of_answer
 from pgsched.execute.outcomes import refusal_outcome
+from pgsched.execute.slot_tokens import fill_slot, is_unknown_zone
 
 
 class HttpExecutor:
@@ -42,9 +43,9 @@ class HttpExecutor:
     async def execute(self, claim: Claim) -> Outcome:
         """Send the request of one claim and return its outcome."""
         try:
-            ask = read_request(claim)
+            ask = read_request(fill_slot(claim))
         except InputError as error:
-            return refusal_outcome(str(error))
+            return refusal_outcome(str(error), retry=is_unknown_zone(error))
         limit_s = ask.connect_timeout_s + ask.read_timeout_s
         try:
             async with asyncio.timeout(limit_s):

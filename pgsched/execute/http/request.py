@@ -86,6 +86,8 @@ def identity_headers(claim: Claim) -> dict[str, str]:
     who = {"Idempotency-Key": key, "X-Pgsched-Run-Id": str(claim.id), "X-Pgsched-Attempt": str(claim.attempt)}
     if claim.scheduled_at is not None:
         who["X-Pgsched-Scheduled-At"] = claim.scheduled_at.isoformat()
+    if claim.interval_start is not None:
+        who["X-Pgsched-Interval-Start"] = claim.interval_start.isoformat()
     return who
 
 

@@ -21,6 +21,7 @@ from pgsched.app.app_location import AppLocation
 from pgsched.app.control import AttemptState, Control
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Outcome, Result
+from pgsched.core.slot_text import SlotTerms
 from pgsched.execute.output.kept_output import Taken
 from pgsched.execute.output.record import STREAMS, Record, progress_to_json
 from pgsched.telemetry import tracing
@@ -62,6 +63,7 @@ def attempt_message(claim: Claim, memory_mb: int | None, own: AttemptState | Non
         "memory_mb": memory_mb,
         "run": [claim.id, claim.job_id, slot and slot.isoformat(), claim.attempt, claim.token.hex],
         "more": [claim.queue, claim.max_attempts],
+        "slot": [claim.interval_start and claim.interval_start.isoformat(), claim.slot_zone],
         "own": None if own is None else [own.seconds_left(), own.dsn],
         "trace": tracing.current_headers(),
     }
@@ -71,9 +73,11 @@ def run_of(message: Message, record: Record, own: AttemptState) -> Run:
     """Return the Run that an attempt's message describes."""
     run_id, job_id, slot, attempt, token = message["run"]
     queue, max_attempts = message["more"]
+    start, zone = message["slot"]
     return Run(
         run_id, job_id, slot and datetime.fromisoformat(slot), attempt, UUID(token),
         task=message["task"], queue=queue, max_attempts=max_attempts, own=own, record=record,
+        slot_terms=None if job_id is None else SlotTerms(start and datetime.fromisoformat(start), zone),
     )  # fmt: skip
 
 

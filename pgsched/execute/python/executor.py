@@ -26,6 +26,7 @@ from pgsched.app.hooks import Hooks, call_catching, in_thread
 from pgsched.app.rules.retrying import RetryRule
 from pgsched.app.run import Run
 from pgsched.core.model import Claim, Key, Kind, Outcome, Result, Unreadable
+from pgsched.core.slot_text import SlotTerms
 from pgsched.db.connection.handler_pool import idle
 from pgsched.db.queries.runs import handler_transaction
 from pgsched.errors import Crashed, TaskError, TimedOut
@@ -264,7 +265,8 @@ def thread_grace_s(claim: Claim, handler: Handler) -> float:
 def run_of(claim: Claim, record: Record | None, own: AttemptState) -> Run:
     """Return the Run that a handler is given for this attempt."""
     return Run(claim.id, claim.job_id, claim.scheduled_at, claim.attempt, claim.token, LazyEvent(),
-               claim.task, claim.queue, claim.max_attempts, own, record)  # fmt: skip
+               claim.task, claim.queue, claim.max_attempts, own, record,
+               None if claim.job_id is None else SlotTerms(claim.interval_start, claim.slot_zone))  # fmt: skip
 
 
 async def _await_and_flag_cancellation(work: Coroutine[Any, Any, Any], run: Run) -> Any:

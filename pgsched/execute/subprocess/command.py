@@ -14,6 +14,7 @@ from pgsched.app.codecs.annotations import describe_mismatch
 from pgsched.core.model import Claim, Outcome, Unreadable
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import refusal_outcome
+from pgsched.execute.slot_tokens import fill_slot, is_unknown_zone
 from pgsched.execute.subprocess.child import Program
 from pgsched.execute.subprocess.program import Processes
 
@@ -31,11 +32,12 @@ class CommandExecutor:
 
     async def execute(self, claim: Claim) -> Outcome:
         """Run the program of one claim to its end."""
-        args = {"argv": claim.args} if isinstance(claim.args, list) else claim.args
         try:
+            claim = fill_slot(claim)
+            args = {"argv": claim.args} if isinstance(claim.args, list) else claim.args
             program = read_program([claim.task], args, tuple(KEYS))
         except InputError as error:
-            return refusal_outcome(str(error))
+            return refusal_outcome(str(error), retry=is_unknown_zone(error))
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:

@@ -99,6 +99,8 @@ def environment(claim: Claim, declared: dict[str, str], account: Account | None 
     run = {"PGSCHED_RUN_ID": str(claim.id), "PGSCHED_ATTEMPT": str(claim.attempt), "PGSCHED_TOKEN": str(claim.token)}
     if claim.scheduled_at is not None:
         run["PGSCHED_SCHEDULED_AT"] = claim.scheduled_at.isoformat()
+    if claim.interval_start is not None:
+        run["PGSCHED_INTERVAL_START"] = claim.interval_start.isoformat()
     inherited = {name: os.environ.get(name, default) for name, default in INHERITED.items()}
     if account is not None:
         inherited |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pgsched.core.model import Claim, Outcome
 from pgsched.errors import InputError
 from pgsched.execute.outcomes import refusal_outcome
+from pgsched.execute.slot_tokens import fill_slot, is_unknown_zone
 from pgsched.execute.subprocess.command import SHELL_KEYS, read_program
 from pgsched.execute.subprocess.program import Processes
 
@@ -27,12 +28,13 @@ class ShellExecutor:
 
     async def execute(self, claim: Claim) -> Outcome:
         """Run the command line of one claim to its end."""
-        # Some clients send an empty array for "no arguments"; the database accepts it as well.
-        args = {} if claim.args == [] else claim.args
         try:
+            claim = fill_slot(claim)
+            # Some clients send an empty array for "no arguments"; the database accepts it as well.
+            args = {} if claim.args == [] else claim.args
             program = read_program([SHELL, "-c", claim.task], args, SHELL_KEYS)
         except InputError as error:
-            return refusal_outcome(str(error))
+            return refusal_outcome(str(error), retry=is_unknown_zone(error))
         return await self._processes.run(program, claim)
 
     async def close(self) -> None:

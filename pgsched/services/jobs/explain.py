@@ -17,7 +17,7 @@ from pgsched.core.explanations import RunContext, describe_unfinished, format_in
 from pgsched.core.model import Kind, Row
 from pgsched.core.planning import backfill
 from pgsched.core.planning.job_schedule import job_calendar, whole_schedule
-from pgsched.core.planning.plan import undecided_after
+from pgsched.core.planning.plan import is_shadow, undecided_after
 from pgsched.core.schedule import zones
 from pgsched.core.schedule.cron import Schedule, parse
 from pgsched.core.schedule.shifted import Shifted
@@ -201,7 +201,7 @@ def is_behind_last_run(job: Row, slot: datetime) -> bool:
 
     At most COUNTED slots are counted.
     """
-    schedule = None if job["max_runs"] is None else parse_schedule(job)
+    schedule = None if job["max_runs"] is None or is_shadow(job) else parse_schedule(job)
     if schedule is None:
         return False
     start, left = undecided_after(job), int(job["max_runs"] - job["run_count"])

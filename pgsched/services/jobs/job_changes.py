@@ -82,6 +82,11 @@ def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     return jobs.resume(conn, name, since)
 
 
+def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
+    """Let slots of a job run (`run`), or only be recorded (`shadow`). Raises InputError or NotFound."""
+    return jobs.set_mode(conn, name, mode)
+
+
 def reset_mark(conn: Connection[Any], name: str) -> Row:
     """Move a high-water mark back that lies ahead of the clock; return (before, mark, now). Raises NotFound."""
     return jobs.reset_mark(conn, name)

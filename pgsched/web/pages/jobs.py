@@ -186,6 +186,14 @@ def resume(request: Request, conn: Connection[Any]) -> Redirect:
     return Redirect(job_url(name), "The job is active again.")
 
 
+def set_mode(request: Request, conn: Connection[Any]) -> Redirect:
+    """Let the job's slots run, or only be recorded."""
+    name = request.path_params["name"]
+    job = job_changes.set_mode(conn, name, field_text(request, "mode") or "run")
+    runs = "The next slot runs." if job["mode"] == "run" else "Its slots are recorded, and nothing runs."
+    return Redirect(job_url(name), runs)
+
+
 def delete(request: Request, conn: Connection[Any]) -> Redirect:
     """Delete the job if its name was typed again."""
     name = request.path_params["name"]

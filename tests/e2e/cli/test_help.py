@@ -47,7 +47,7 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...], pg
     said = pgsched(*path, "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith("Usage: pgsched")
-    assert path in [("job",), ("run",), ("limit",), ("queue",), ("task",)] or "Example:" in said.out
+    assert path in [("job",), ("run",), ("limit",), ("queue",), ("task",), ("shadow",)] or "Example:" in said.out
     assert "Options:\n  -h, --help" in said.out or "Exit codes:" in said.out, "who does something says how it ends"
     assert max(map(len, said.out.splitlines())) <= 100
 

@@ -58,7 +58,7 @@ def test_a_viewer_changes_nothing_and_is_told_so(dsn: str, db: psycopg.Connectio
 
 def test_an_operator_can_make_the_usual_changes(dsn: str, db: psycopg.Connection, run_id: int) -> None:
     changes: dict[str, dict[str, Any]] = {
-        "/job/pause/nightly": {}, "/job/resume/nightly": {},
+        "/job/pause/nightly": {}, "/job/resume/nightly": {}, "/job/mode/nightly": {"mode": "shadow"},
         "/job/run/nightly": {}, f"/runs/{run_id}/cancel": {}, f"/runs/{run_id}/retry": {},
         "/runs/many/do": {"verb": "cancel", "id": [run_id]}, "/queues/save": {"name": "mail", "rate": "1/s"},
         "/limits/save": {"name": "k", "concurrency": "1"}, "/limits/remove": {"name": "k"},

@@ -25,6 +25,7 @@ def test_every_change_is_noted_with_the_person_that_the_proxy_named(
     form = edited(browser, "/job/edit/nightly") | {"description": "hers"}
     changes: dict[str, dict[str, Any]] = {
         "/job/edit/nightly": form, "/job/pause/nightly": {}, "/job/resume/nightly": {},
+        "/job/mode/nightly": {"mode": "shadow"},
         "/job/run/nightly": {}, f"/runs/{run_id}/cancel": {}, f"/runs/{run_id}/retry": {},
         "/runs/many/do": {"verb": "cancel", "id": [run_id]}, "/queues/save": {"name": "mail", "rate": "1/s"},
         "/limits/save": {"name": "k", "concurrency": "1"}, "/limits/remove": {"name": "k"},

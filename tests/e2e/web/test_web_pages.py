@@ -157,6 +157,17 @@ def test_a_job_is_paused_resumed_run_and_deleted(browser: Browser, db: psycopg.C
     assert one(db, "SELECT count(*) FROM pgsched.jobs") == 0
 
 
+def test_a_job_enters_mode_shadow_and_leaves_it(browser: Browser, db: psycopg.Connection) -> None:
+    db.execute(JOB, ["nightly"])
+    assert "Leave mode shadow" not in browser.get("/jobs/nightly").text
+    entered = browser.post("/job/mode/nightly", {"mode": "shadow"}).text
+    assert "Its slots are recorded, and nothing runs." in entered
+    assert "Leave mode shadow" in entered and "will be skipped: shadow" in entered
+    assert '<span class="state shadow">shadow</span>' in browser.get("/jobs?state=shadow").text
+    assert "The next slot runs." in browser.post("/job/mode/nightly", {"mode": "run"}).text
+    assert one(db, "SELECT mode FROM pgsched.jobs") == "run"
+
+
 @pytest.mark.parametrize("name", [".", "..", "~.", "~~..", "a/../b", "~", "..."])
 def test_a_job_has_its_pages_whatever_its_name_is(name: str, browser: Browser, db: psycopg.Connection) -> None:
     """A browser removes the segments `.` and `..` from a path, as urljoin does."""

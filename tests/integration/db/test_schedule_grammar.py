@@ -24,10 +24,18 @@ ITEMS = words(
     "* 0 1 5 7 05 31 59 60 61 99999999999999999999 jan DEC Feb sun MON fri L l LW 15W 32w 0W 5# 5#3 5#03 5#6 FRI#2 8#1 "
     "1#2#3 1#1-5#2 mon#x#1 FRI#2/1#1 1##2 1#2# "
     "5L friL fooL H H/5 H(1-5)/2 R ? */5 */0 */99 5/7 3/1 1-5 5-1 FRI-SUN FRI-MON 5-7 7-7 7-2 SUN-TUE 7-0 0-7 NOV-FEB "
+    "L5 l7 L8 L05 Lfri W15 w1 W32 W0 1W,15W W1,W15 L5,5L W15-16 W "
     "1-5/2 1-5/ 1/2/3 - -5 5- 1--2 1-2-3 , ,1 1, 1,,2 *,5 *5 ** # L-3 1-L L/2 15W/2 1.5 +5 é ٣ @daily"
 )
 INTERVALS = words("90s 1h30m 0s 5m3h 99999d 10000d 10000d1s 1.5h -5s 1h,1m s 1D 000001S 5 ''")
 HEADS = words("@every @EVERY @after @After @daily @Daily @midnight @reboot @fortnightly @ TZ=UTC CRON_TZ=UTC tz=")
+ENGLISH = words(
+    "every each on at the of and in daily hourly weekly monthly everyday day days week weeks month months hour hours "
+    "minute minutes min second seconds s m h d monday Mondays tue Tues wednesday thursday FRI saturday sundays sunday "
+    "weekday weekdays weekend 9am 9 12 12am 12pm 0 24 25 13pm 9:30 09:05 9:30pm 24:00 9:60 am pm noon midnight first "
+    "last 1st 2nd 31st 32nd 0th 15th 15 30 45 60 90 100 1000 o'clock run fortnight * America/New_York Europe/Berlin "
+    "UTC gmt Mon/Tue Mars/X"
+)
 ZONES = words(
     "localtime posix/UTC posix/Europe/Berlin right/Europe/Berlin posixrules CEST PST utc europe/berlin Europe/berlin "
     "EUROPE/BERLIN Mars/Phobos Foo/Bar5 UTC+3 <+03>-3 EST5EDT,M3.2.0,M11.1.0 Etc/GMT+15 Europe Europe/ /Europe/Berlin "
@@ -40,6 +48,10 @@ columns = st.lists(st.one_of(easy, easy, items), min_size=4, max_size=7)
 crons = st.builds(lambda gap, words: gap.join(words), st.sampled_from([" ", "  ", "\t", " \t "]), columns)
 heads = st.builds(
     " ".join, st.tuples(st.sampled_from(HEADS), st.sampled_from(["", *INTERVALS, "* * * * *", "90s 90s"]))
+)
+sentences = st.lists(st.sampled_from(ENGLISH), min_size=1, max_size=6).map(" ".join)
+zoned = st.builds(
+    "{} {}".format, st.one_of(crons, heads, sentences), st.sampled_from(["America/New_York", "utc", "A/b"])
 )
 anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40)
 
@@ -93,7 +105,11 @@ def said_by_database(db: psycopg.Connection, function: str, values: list[str]) -
 
 def test_both_grammars_give_the_same_verdict_on_any_expression(db: psycopg.Connection) -> None:
     @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(st.lists(st.one_of(crons, heads, mutated(), spliced(), several, anything), min_size=1, max_size=20))
+    @given(
+        st.lists(
+            st.one_of(crons, heads, mutated(), spliced(), several, sentences, zoned, anything), min_size=1, max_size=20
+        )
+    )
     def hold(expressions: list[str]) -> None:
         expected = [said_by_program(expression) for expression in expressions]
         found = said_by_database(db, "schedule_error", expressions)

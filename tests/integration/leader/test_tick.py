@@ -178,6 +178,7 @@ OTHERWISE: dict[str, Any] = {
     "jitter": "3 seconds", "overlap": "allow", "max_buffer": 7, "misfire_after": "2 hours", "catch_up": "all",
     "max_catch_up": 3, "catch_up_window": "3 days", "start_deadline": "1 hour", "retry_within": "1 hour",
     "calendar": "office",
+    "mode": "shadow",
 }  # fmt: skip
 # columns that matter to a decision but are not part of the shape: read with it, or separately; a job whose slots a
 # calendar shifts has a shape of its own

@@ -62,6 +62,7 @@ VALUES = {
     "starts_at": "'2027-01-01Z'",
     "ends_at": "'2030-01-01Z'",
     "overlap": "'allow'",
+    "jobs.mode": "'shadow'",
     "max_buffer": "7",
     "catch_up": "'all'",
     "backoff": "'linear'",

@@ -59,8 +59,9 @@ LEADER = {
     "dependencies_watch": "runs_pkey",
     "dependencies_look": "runs_waiting runs_ended_parents*",
     "dependencies_gone": "runs_waiting dependencies_pkey runs_pkey",
-    "dependencies_slots": "runs_waiting runs_slot runs_slot|runs_open_of_job jobs_pkey",
+    "dependencies_slots": "runs_waiting runs_slot runs_slot|runs_open_of_job runs_pkey jobs_pkey",
     "dependencies_no_slot": "runs_pkey jobs_pkey",
+    "dependencies_none": "runs_pkey",
     "runs_expire": "runs_expiring[] runs_held[] runs_pkey jobs_pkey",
     "lease_look": "runs_claim*",
     "reap": "runs_pkey attempts_pkey",
@@ -150,7 +151,8 @@ ASKED = (
     " runs_bad_since runs_ended runs_ended_since"
     " runs_failed_newest runs_failing runs_finished_by_stretch runs_finished_lately runs_hurry runs_live"
     " runs_of_job_newest runs_of_queue runs_open_counted runs_open_of_tasks runs_running_longest"
-    " runs_unfinished_of_task slot_travelled slot_triggered slots_of_job slots_of_job_by_day slots_of_jobs_newest"
+    " runs_unfinished_of_task shadow_jobs shadow_slots"
+    " slot_travelled slot_triggered slots_of_job slots_of_job_by_day slots_of_jobs_newest"
     " succeeded_slots task_check_args tasks_offered time_travel worker_drain worker_start worker_stop"
     " workers_alive_draining workers_gone workers_offering report_counted report_counted_runs report_ended tasks_known"
     " tasks_open_runs tasks_ended_lately task_names task_schema"

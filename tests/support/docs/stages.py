@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -276,6 +277,39 @@ UPDATE pgsched.runs SET state = 'dead', finished_at = now(), error = 'ValueError
 """
 
 
+def cron_log() -> str:
+    """Return a log of cron from the days of a change of the clocks in Berlin."""
+    orders = ((26, (23,)), (27, (5, 11, 17, 23)), (28, (5, 11, 17, 23)), (29, (4, 10, 16, 22)))
+    starts = [(f"{day}T{hour:02}:00:02", "sync-orders --since 10m") for day, hours in orders for hour in hours]
+    starts += [
+        (at, "pg_dump -Fc shop -f /srv/shop.dump")
+        for at in ("27T01:30:01", "28T01:30:01", "29T01:00:01", "30T00:30:01")
+    ]
+    starts += [("26T22:00:00", "cd / && run-parts --report /etc/cron.hourly")]
+    lines = [f"2026-03-{at}+00:00 db CRON[7]: (shop) CMD ({command})\n" for at, command in sorted(starts)]
+    return "".join(lines) + "2026-03-30T01:00:00+00:00 db kernel: still here\n"
+
+
+def kubernetes_jobs() -> str:
+    """Return a listing of three Jobs that a CronJob made."""
+    planned = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+    items = [
+        {"kind": "Job", "metadata": {"name": f"orders-{n}", "namespace": "shop", "uid": str(n),
+         "ownerReferences": [{"kind": "CronJob", "name": "orders"}],
+         "annotations": {planned: f"2026-03-27T{hour:02}:00:00+01:00"}},
+         "status": {"startTime": f"2026-03-27T{hour - 1:02}:00:03Z"}} for n, hour in enumerate((6, 12, 18))
+    ]  # fmt: skip
+    return json.dumps({"kind": "List", "items": items})
+
+
+RUNS_CSV = "name,started_at\ndump,2026-03-27T01:30:01Z\ndump,2026-03-28T01:30:01Z\n"
+SHADOW = {"cron.log": cron_log(), "runs.csv": RUNS_CSV, "jobs.json": kubernetes_jobs()}
+
+
+def after_shadow(play: Play) -> None:
+    is_so(play, "SELECT name, mode FROM pgsched.jobs ORDER BY name", [("dump", "run"), ("orders", "shadow")])
+
+
 def after_testing(play: Play) -> None:
     """Check that the tests of the page have dropped their databases. Other tests on this server make some, too."""
     left = "SELECT datname FROM pg_database WHERE datname ~ '^pgsched_test_[0-9a-f]{12}$'"
@@ -330,6 +364,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/security.md": Stage(alone=True, sql=NIGHTLY),
     "docs/how-to/share-values.md": Stage(names=lambda _: {"measure": lambda: None}),
     "docs/how-to/testing.md": Stage(after=after_testing),
+    "docs/how-to/try-beside.md": Stage(files=SHADOW, after=after_shadow),
     # The exporter that the page shows needs an extra package and a collector.
     "docs/how-to/tracing.md": Stage(files=MYPROJECT, apart=True, put={
         "OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317": "OTEL_TRACES_EXPORTER=console"}),

@@ -116,7 +116,7 @@ def month_days(rng: Random, days: list[datetime]) -> tuple[str, OnDay]:
         elif kind == 1:
             items.append((rng.choice(("LW", "lw")), lambda d: is_nearest(d, 31)))
         elif kind == 2:
-            items.append((f"{n}{rng.choice('Ww')}", lambda d, n=n: is_nearest(d, n)))
+            items.append((rng.choice((f"{n}W", f"{n}w", f"W{n}")), lambda d, n=n: is_nearest(d, n)))
         else:
             text, values = item(rng, Column(1, 31, tuple(day.day for day in days)))
             items.append((text, lambda d, values=values: d.day in values))

@@ -17,7 +17,7 @@ from pgsched.web.pages.forms import job_form
 
 COLUMNS = {
     "overlap": policies.OVERLAP, "catch_up": policies.CATCH_UP, "backoff": policies.BACKOFF,
-    "on_excluded": policies.ON_EXCLUDED,
+    "on_excluded": policies.ON_EXCLUDED, "mode": policies.MODES,
 }  # fmt: skip
 OPTIONS = {"on_failure": policies.ON_FAILURE, "on_conflict": policies.ON_CONFLICT}
 

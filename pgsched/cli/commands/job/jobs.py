@@ -54,9 +54,11 @@ DRY_RUN_SLOTS = 5
 def register(app: typer.Typer) -> None:
     """Add the noun and its verbs to the command line."""
     noun = typer.Typer(
-        help="Jobs: add, list, show, update, pause, resume, run, delete.", no_args_is_help=True, rich_markup_mode=None
+        help="Jobs: add, list, show, update, pause, resume, mode, run, delete.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
     )
-    for verb in (add, show, update, pause, resume, delete):
+    for verb in (add, show, update, pause, resume, mode, delete):
         noun.command()(verb)
     noun.command("reset-mark")(reset_mark)
     noun.command("list")(list_jobs)
@@ -176,7 +178,9 @@ def report_change(job: dict[str, Any], what: str, json: bool, notes: Iterable[st
     )
     print(
         f"{what} job {format_cell(job['name'])}: {job['kind']} {shorten(format_cell(job['task']), 60)},"
-        f" {format_cell(when)}" + (", paused" if job["paused"] else "")
+        f" {format_cell(when)}"
+        + (", paused" if job["paused"] else "")
+        + (", shadow" if job["mode"] == "shadow" else "")
     )
     return None
 
@@ -238,6 +242,29 @@ def resume(
     with session(dsn) as conn:
         job = job_changes.resume(conn, name, since)
     print_json(job) if json else print(f"job {format_cell(name)} is active")
+
+
+def mode(
+    name: Name,
+    mode: Annotated[str, typer.Argument(metavar="run|shadow", help="shadow: slots are recorded, and nothing runs.")],
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Let a job's slots run, or only record them while another scheduler runs the work.
+
+    In mode shadow each slot becomes a row `skipped` with the reason shadow; runs that exist go on. With `run`, slots
+    up to now stay skipped, and the next one runs. `pgsched shadow report` compares them with the other scheduler's log.
+
+    \b
+    Example:
+      pgsched job mode nightly shadow
+    """
+    from pgsched.services.jobs import job_changes
+
+    with session(dsn) as conn:
+        job = job_changes.set_mode(conn, name, mode)
+    what = "runs its slots" if job["mode"] == "run" else "is in mode shadow: its slots are recorded, and nothing runs"
+    print_json(job) if json else print(f"job {format_cell(name)} {what}")
 
 
 def reset_mark(name: Name, dsn: Dsn = None, json: Json = False) -> None:

@@ -16,7 +16,7 @@ from pgsched.core.wording import format_age
 
 def list_jobs(
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
-    state: Annotated[str | None, typer.Option(help="active, paused, error or done.")] = None,
+    state: Annotated[str | None, typer.Option(help="active, paused, error, done or shadow.")] = None,
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=100_000)] = 200,
     after: Annotated[str | None, typer.Option(help="The next page: names after this one.")] = None,
     dsn: Dsn = None,
@@ -47,8 +47,8 @@ def list_jobs(
 
 
 def next_slot(job: dict[str, Any]) -> datetime | None:
-    """Return the next slot that will run; None for a paused job."""
-    return None if job["state"] == "paused" else job["next_allowed_at"]
+    """Return the next slot that will run; None for a paused job, and for one in mode shadow."""
+    return None if job["state"] in ("paused", "shadow") else job["next_allowed_at"]
 
 
 def show(name: Name, dsn: Dsn = None, json: Json = False) -> None:

@@ -22,8 +22,8 @@ from pgsched.db.queries.jobs.job_columns import SETTABLE, explain_refusal, ident
 from pgsched.db.rows import first_row, rows, value
 from pgsched.errors import InputError, LockTimeout
 
-# An operator may pause a declared job: a declaration changes these columns only if it sets them itself.
-LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from")
+# What an operator may change of a declared job: a declaration changes these columns only if it sets them itself.
+LEFT_TO_OPERATORS = ("paused", "paused_reason", "paused_by", "resume_from", "mode")
 UPSERT = composing.SQL("""
 INSERT INTO pgsched.jobs AS j ({columns}, declared_by) VALUES ({values}, %(declared_by)s)
 ON CONFLICT (name) DO UPDATE SET ({columns}) = ROW({excluded})

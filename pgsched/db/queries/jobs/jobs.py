@@ -27,7 +27,7 @@ __all__ = [
     "trigger", "update",
 ]  # fmt: skip
 
-STATES = ("active", "paused", "error", "done")
+STATES = ("active", "paused", "error", "done", "shadow")
 INSERT = composing.SQL("INSERT INTO pgsched.jobs ({columns}) VALUES ({values}) RETURNING name")
 UPDATE = composing.SQL("UPDATE pgsched.jobs SET ({columns}) = ROW({values}) WHERE name = {name} RETURNING name")
 
@@ -90,6 +90,11 @@ def resume(conn: Connection[Any], name: str, since: str = "now") -> Row:
     return require_row(conn, name, first_row(conn, "job_resume", {"name": name, "resume_from": since})) and show_job(
         conn, name
     )
+
+
+def set_mode(conn: Connection[Any], name: str, mode: str) -> Row:
+    """Let slots of a job run, or only be recorded (`shadow`); return the job. Raises InputError, NotFound."""
+    return update(conn, name, {"mode": mode})
 
 
 def reset_mark(conn: Connection[Any], name: str) -> Row:

@@ -109,9 +109,10 @@ def claims_of(token: UUID, columns: tuple[str, ...], rows: Sequence[Row], asked:
         claims.size += size
         claims += [
             make(Claim, (run, token, attempt, most, queue or asked, priority, kind or TASK, one_of(task, task), args,
-                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options, bad, name))
+                         job, slot, at, owner, timeout, kill_after, backoff, base, longest, jitter, options, bad, name,
+                         begin, zone, job_name))
             for (run, attempt, most, queue, priority, kind, task, _, job, slot, at, owner, timeout, kill_after, backoff,
-                 base, longest, jitter, _, bad, name), args, options
+                 base, longest, jitter, _, bad, name, begin, zone, job_name), args, options
             in zip(part, every_args, every_options, strict=True)
         ]  # fmt: skip
     claims.sort(key=ORDER)  # RETURNING has no order, but the rows nearly always come in this one

@@ -215,6 +215,12 @@ def skip(conn: Connection[Any], slots: dict[int, int]) -> None:
         conn.execute(sql("dependencies_no_slot"), values)
 
 
+def wait_for_none(conn: Connection[Any], run_ids: Sequence[int]) -> None:
+    """Let slots go on that wait for no other job's slot."""
+    if run_ids:
+        conn.execute(sql("dependencies_none"), {"ids": literal(run_ids)})
+
+
 @contextmanager
 def short_lock_timeout(conn: Connection[Any]) -> Iterator[None]:
     """Open a savepoint in which a statement that waits longer than WAIT for a lock fails (LOCKED)."""

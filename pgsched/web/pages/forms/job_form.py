@@ -83,6 +83,7 @@ SCHEDULE_FIELDS = (
     Field("after_match", choices=policies.AFTER_MATCH, default="same"),
 )
 SLOT_FIELDS = (
+    Field("mode", "shadow: slots are recorded, and nothing runs", choices=policies.MODES, default="run"),
     Field("overlap", choices=policies.OVERLAP, default="skip"),
     Field("max_buffer", default="100"),
     Field("retry_within", "a slot that overlap skips may start until then"),

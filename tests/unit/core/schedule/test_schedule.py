@@ -46,6 +46,10 @@ def refusal(expression: str, zone: str = "UTC") -> str:
         ("05 00 * * *", "5 0 * * *"),
         (" 0\t0  * * *  ", "0 0 * * *"),
         ("0 0 31W * *", "0 0 LW * *"),
+        ("0 0 W15 * *", "0 0 15W * *"),  # as croniter spells it, too
+        ("0 0 1W,w15 * *", "0 0 15W,1W * *"),
+        ("0 0 * * L5", "0 0 * * 5L"),
+        ("0 0 * * l7,MON", "0 0 * * MON,SUNL"),
         ("@yearly", "0 0 1 1 *"),
         ("@Monthly", "0 0 1 * *"),
         ("@WEEKLY", "0 0 * * 0"),

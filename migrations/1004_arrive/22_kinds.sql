@@ -1,0 +1,33 @@
+-- What each kind of job takes.
+
+CREATE OR REPLACE FUNCTION pgsched.sql_args_error(args jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE
+        WHEN jsonb_typeof(args) = 'array' AND args <> '[]' THEN 'args: a sql job takes a JSON object'
+        WHEN args ? 'dsn' AND (jsonb_typeof(args -> 'dsn') <> 'string' OR args ->> 'dsn' !~ '^[a-z0-9_-]{1,63}$') THEN
+            'args.dsn: expected the name of a database that workers know (--sql-dsn): lower-case letters, digits, - and _'
+        WHEN EXISTS (SELECT FROM jsonb_object_keys(CASE jsonb_typeof(args) WHEN 'object' THEN args ELSE '{}' END) k
+                     WHERE starts_with(k, 'pgsched_')) THEN
+            (SELECT format('args.%s: names that begin with pgsched_ are set by pgsched itself', left(min(k), 60))
+             FROM jsonb_object_keys(args) k WHERE starts_with(k, 'pgsched_'))
+    END
+$$;
+
+-- What is wrong with a token such as {slot:%Y-%m-%d} in the task or the arguments of a command, a shell line or a request;
+-- null: nothing. pgsched/core/slot_text.py refuses the same tokens in the same words.
+CREATE FUNCTION pgsched.slot_token_error(kind text, task text, args jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%s: {slot:%s}: after %%, one of these is known: a A b B d f G H I j m M p S u U V w W y Y z Z %%',
+                  given.field, left(token[1], 60))
+    FROM (VALUES (1, 'task', task), (2, 'args', args::text)) given(place, field, words)
+    CROSS JOIN LATERAL regexp_matches(
+        CASE WHEN strpos(given.words, '{slot:') > 0 THEN given.words ELSE '' END, '[{]slot:([^{}]+)[}]', 'g') token
+    WHERE kind IN ('command', 'shell', 'http') AND token[1] !~ '^([^%]|%[aAbBdfGHIjmMpSuUVwWyYzZ%])*$'
+    ORDER BY given.place LIMIT 1
+$$;
+
+-- The name of a job; null: it is gone.
+CREATE FUNCTION pgsched.name_of_job(id bigint) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT j.name FROM pgsched.jobs j WHERE j.id = name_of_job.id
+$$;
