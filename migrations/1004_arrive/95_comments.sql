@@ -20,4 +20,12 @@ COMMENT ON COLUMN pgsched.jobs.finish_by IS 'An alert is open while a slot has n
 COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, success and failure.';
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
-COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
+COMMENT ON TABLE pgsched.file_owners IS 'Owners of files of jobs (pgsched apply --owner).';
+COMMENT ON COLUMN pgsched.file_owners.name IS 'What --owner says.';
+COMMENT ON COLUMN pgsched.file_owners.role IS 'The role that used the name first. Who may not act for it may not use the name.';
+COMMENT ON COLUMN pgsched.file_owners.applied_at IS 'When an apply changed something last.';
+COMMENT ON TABLE pgsched.file_entries IS 'What files of jobs declare (pgsched apply). No other file changes it.';
+COMMENT ON COLUMN pgsched.file_entries.owner IS 'The owner of the file.';
+COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts.';
+COMMENT ON COLUMN pgsched.file_entries.name IS 'Its name. Of a pause what and name, of retention "everything".';
+COMMENT ON COLUMN pgsched.file_entries.declared_at IS 'When the file began to declare it.';

@@ -44,8 +44,14 @@ INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, t
 INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
+INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another');
+INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
 """
-WHERE = {"jobs": "WHERE name = 'j'", "pauses": "WHERE name = 'p'"}  # for tables with several rows
+WHERE = {
+    "jobs": "WHERE name = 'j'",
+    "pauses": "WHERE name = 'p'",
+    "file_owners": "WHERE name = 'f'",
+}  # for tables with several rows
 # Values that differ from those in ROWS: by column here, by type in TYPES.
 VALUES = {
     "kind": "'command'",
@@ -67,6 +73,7 @@ VALUES = {
     "keep": '\'{"any": "9 days"}\'',
     "priority": "7",
     "owner": "current_user",
+    "file_entries.owner": "'another'",
     "what": "'queue'",
     "on_full": "'shed_oldest'",
     "rate_burst": "9",
@@ -105,6 +112,7 @@ NOT_CHANGES = {
     ("queues", "applied_at"),
     ("pauses", "waits_for"),
     ("queues", "limited"),
+    ("file_owners", "applied_at"),
 }
 INSERTS = {
     "jobs": "(name, task) VALUES ('new', 't')",
@@ -113,6 +121,8 @@ INSERTS = {
     "limits": "(name, concurrency) VALUES ('new', 1)",
     "pauses": "(what, name) VALUES ('task', 'new')",
     "alerts": "(job_id, kind, details) VALUES (0, 'test', 'd')",
+    "file_owners": "(name) VALUES ('new')",
+    "file_entries": "(owner, what, name) VALUES ('f', 'queue', 'q')",
 }
 # The arguments for each function that changes something.
 CALLS = {
