@@ -5112,6 +5112,21 @@ AS $function$
     FROM pgsched.caller() AS c(name)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.may_declare(what text, name text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF what = 'job' THEN
+        RETURN EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = may_declare.name AND j.owner = ANY (pgsched.my_roles()));
+    ELSIF what = 'calendar' THEN  -- a query of its own: not every role may read calendars
+        RETURN EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = may_declare.name AND c.owner = ANY (pgsched.my_roles()));
+    END IF;
+    RETURN false;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.may_lead()
  RETURNS boolean
  LANGUAGE sql

@@ -439,7 +439,4 @@ CREATE POLICY pgsched_own ON pgsched.file_entries TO pgsched_producer
                      WHERE o.role = current_user OR o.role = ANY ((SELECT pgsched.my_roles())::name[])))
     WITH CHECK (owner IN (SELECT o.name FROM pgsched.file_owners o
                           WHERE o.role = current_user OR o.role = ANY ((SELECT pgsched.my_roles())::name[]))
-                AND (what = 'job' AND EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = file_entries.name
-                         AND (j.owner = current_user OR j.owner = ANY ((SELECT pgsched.my_roles())::name[])))
-                     OR what = 'calendar' AND EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = file_entries.name
-                         AND (c.owner = current_user OR c.owner = ANY ((SELECT pgsched.my_roles())::name[])))));
+                AND pgsched.may_declare(what, name));

@@ -9,6 +9,18 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                      AND pg_has_role(r.oid, o.oid, 'MEMBER'))
 $$;
 
+-- Check whether the caller may declare an object with a file: jobs and calendars of its own. Operators need not ask.
+CREATE FUNCTION pgsched.may_declare(what text, name text) RETURNS boolean
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF what = 'job' THEN
+        RETURN EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = may_declare.name AND j.owner = ANY (pgsched.my_roles()));
+    ELSIF what = 'calendar' THEN  -- a query of its own: not every role may read calendars
+        RETURN EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = may_declare.name AND c.owner = ANY (pgsched.my_roles()));
+    END IF;
+    RETURN false;
+END $$;
+
 -- The entry of an object goes with it: else the next owner of the name would find it declared by another one's file. The
 -- entry of a job that has deleted itself stays, so that an apply does not make it again.
 CREATE FUNCTION pgsched.file_entries_of_jobs() RETURNS trigger

@@ -94,7 +94,9 @@ def compare(file: JobsFile, state: State, owner: str, *, prune: bool = False, ad
             changes.append(change)
         elif state.owners.get(entry.key) != owner:
             unowned.append(entry.key)
+    kinds = list(What)
     others = [key for key, found in state.owners.items() if found == owner and key not in file.entries]
+    others.sort(key=lambda key: (kinds.index(key[0]), key[1]))
     here = [key for key in others if _exists(key, state)]
     if prune:
         changes += [Change(Action.REMOVE, key, _reset(key, state), stored=state.stored[key]) for key in here]

@@ -7,7 +7,7 @@ batches of a thousand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pgsched.core.jobs_file.difference import Action, Change, Difference
@@ -16,8 +16,8 @@ from pgsched.core.jobs_file.model.entries import JobsFile, Key, defaults_of, des
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import job_rows, setting_rows, stored
 from pgsched.db.queries.reports.live import database_now
-from pgsched.errors import NotOwned, PgschedError
-from pgsched.services.jobs_file.planning import Options, Report, check_owner, find_difference, job_row, no_report
+from pgsched.errors import NotOwned, NotPermitted, PgschedError
+from pgsched.services.jobs_file.planning import Options, Report, find_difference, job_row, no_report
 
 BATCH = 1000  # jobs of one statement
 WRITTEN = (Action.ADD, Action.CHANGE)
@@ -51,6 +51,15 @@ def apply(
             write(conn, difference, options.adopt, report)
             stored.mark_applied(conn, owner)
     return difference
+
+
+def check_owner(found: Mapping[str, Any] | None, owner: str) -> None:
+    """Raise NotPermitted where the name of an owner belongs to a role that the caller may not act for."""
+    if found is not None and not found["allowed"]:
+        raise NotPermitted(
+            f'owner: "{owner}" belongs to role {found["role"]}, which this role may not act for: use another name'
+            " (--owner)"
+        )
 
 
 def find_drift(conn: Connection[Any], file: JobsFile, options: Options) -> Difference:
@@ -98,10 +107,12 @@ def write(conn: Connection[Any], difference: Difference, adopt: bool, report: Re
     remove(conn, [one.key for one in changes if one.action is Action.REMOVE], report)
     keys = [(str(what), name) for what, name in (one.key for one in changes if one.adopts)]
     setting_rows.add_entries(conn, difference.owner, keys, adopt)
-    gone = [*difference.gone, *(one.key for one in changes if one.action is Action.REMOVE)]
-    setting_rows.drop_entries(
-        conn, difference.owner, [(str(what), name) for what, name in gone if what not in {What.JOB, What.CALENDAR}]
-    )
+    # the entries of jobs and calendars that are removed here are gone with them
+    removed = [
+        one.key for one in changes if one.action is Action.REMOVE and one.key[0] not in {What.JOB, What.CALENDAR}
+    ]
+    gone = [(str(what), name) for what, name in (*difference.gone, *removed)]
+    setting_rows.drop_entries(conn, difference.owner, gone)
     report("writing jobs", total, total)
 
 

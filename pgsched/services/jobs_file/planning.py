@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,6 @@ from pgsched.core.jobs_file.model.loading import load
 from pgsched.core.jobs_file.texts.reading import read_document
 from pgsched.db.connection.connect import Connection
 from pgsched.db.queries.files import stored
-from pgsched.errors import NotPermitted
 from pgsched.services.jobs_file.state import read_state
 
 Report = Callable[[str, int, int], None]  # what is done now, how much of it, of how much
@@ -116,23 +115,17 @@ def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[s
 def find_difference(conn: Connection[Any], file: JobsFile, options: Options, now: datetime) -> tuple[Difference, State]:
     """Return the difference, and the state that it was found in.
 
-    Raises NotPermitted for an owner that is another role's, and InputError for values that the database would refuse.
+    Raises InputError for values that the database would refuse.
     """
     owner = options.owner_of(file)
-    check_owner(stored.owner_of_name(conn, owner), owner)
+    role = stored.owner_of_name(conn, owner)
     state = read_state(conn, file, owner, now)
     difference = compare(file, state, owner, prune=options.prune, adopt=options.adopt)
     check_values(conn, file, difference)
+    if role is not None and not role["allowed"]:
+        remark = f'owner "{owner}" belongs to role {role["role"]}: this role may not apply the file'
+        difference = replace(difference, remarks=(remark, *difference.remarks))
     return difference, state
-
-
-def check_owner(found: Mapping[str, Any] | None, owner: str) -> None:
-    """Raise NotPermitted where the name of an owner belongs to a role that the caller may not act for."""
-    if found is not None and not found["allowed"]:
-        raise NotPermitted(
-            f'owner: "{owner}" belongs to role {found["role"]}, which this role may not act for: use another name'
-            " (--owner)"
-        )
 
 
 def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) -> None:

@@ -44,6 +44,7 @@ INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, t
 INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
+INSERT INTO pgsched.calendars (name) VALUES ('another');
 INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another');
 INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
 """
@@ -100,6 +101,10 @@ VALUES = {
     "paused": "true",
     "delete_after_run": "true, schedule = NULL, run_at = '2030-01-01Z'",
     "applied_at": "NULL",
+    "mode": "'shadow'",
+    "on_excluded": "'previous'",
+    "after_match": "'latest'",
+    "ping_url": "'https://example.com/'",
 }
 TYPES = {
     "text": "'another'", "integer": "7", "smallint": "7", "boolean": "true", "interval": "'2 hours'", "bigint": "7",

@@ -183,7 +183,7 @@ def test_a_plan_writes_nothing(db: psycopg.Connection[Any]) -> None:
     found = plan(db, file_of(EXAMPLE), OPS)
     assert len(found.difference.of(Action.ADD)) == 7
     assert [len(found.slots[key].new) for key in found.slots] == [5, 5, 1]
-    assert [len(clocks) for clocks in found.clocks.values()] == [2]
+    assert found.clocks == {}  # no slot lies in an hour that is skipped or comes twice
     for table in ("jobs", "queues", "calendars", "file_owners", "audit"):
         assert column(db, f"SELECT count(*) FROM pgsched.{table}") == [0]
 
@@ -215,11 +215,18 @@ def waits(db: psycopg.Connection[Any]) -> bool:
 Open = Callable[..., psycopg.Connection[Any]]
 
 
+def begun(connect: Open) -> psycopg.Connection[Any]:
+    """Return a connection with a transaction, in which an apply is only a part of it."""
+    conn = connect()
+    conn.execute("BEGIN")
+    return conn
+
+
 def test_the_second_of_two_applies_waits_and_compares_anew(
     db: psycopg.Connection[Any], dsn: str, connect: Open
 ) -> None:
     apply(db, "jobs: {a: {task: t}}")
-    first, ended = connect(autocommit=False), list[Any]()
+    first, ended = begun(connect), list[Any]()
     apply(first, "jobs: {a: {task: u}, b: {task: u}}")
     second = start_apply(dsn, file_of("jobs: {a: {task: v}}"), ended, prune=True)
     wait_until(lambda: waits(db), what="the second apply to wait for the first")
@@ -237,7 +244,7 @@ def test_without_its_lock_two_applies_would_mix(
     cut(monkeypatch, "file_owner_lock", "FOR NO KEY UPDATE")
     # this one locks the row too, but not before the end
     cut(monkeypatch, "file_owner_applied", "clock_timestamp() WHERE", "NULL WHERE false AND")
-    first, ended = connect(autocommit=False), list[Any]()
+    first, ended = begun(connect), list[Any]()
     apply(first, "jobs: {a: {task: t}, b: {task: u}}")
     start_apply(dsn, file_of("jobs: {a: {task: v}}"), ended, prune=True).join(30)
     assert actions(ended[0]) == ["change a"]
@@ -246,7 +253,7 @@ def test_without_its_lock_two_applies_would_mix(
 
 
 def test_two_first_applies_take_turns_too(db: psycopg.Connection[Any], dsn: str, connect: Open) -> None:
-    first, ended = connect(autocommit=False), list[Any]()
+    first, ended = begun(connect), list[Any]()
     apply(first, "jobs: {a: {task: t}}")
     second = start_apply(dsn, file_of("jobs: {a: {task: t}}"), ended)
     wait_until(lambda: waits(db), what="the second apply to wait for the first")
@@ -256,7 +263,7 @@ def test_two_first_applies_take_turns_too(db: psycopg.Connection[Any], dsn: str,
 
 
 def test_owners_that_add_the_same_job_do_not_both_get_it(db: psycopg.Connection[Any], dsn: str, connect: Open) -> None:
-    first, ended = connect(autocommit=False), list[Any]()
+    first, ended = begun(connect), list[Any]()
     apply(first, "jobs: {a: {task: t}, b: {task: t}}")
     second = start_apply(dsn, file_of("jobs: {c: {task: u}, b: {task: u}}"), ended, owner="dev")
     wait_until(lambda: waits(db), what="the second apply to wait for the first")
@@ -272,7 +279,7 @@ def test_an_apply_that_waits_too_long_says_so(
     from pgsched.db.queries.files import stored
 
     monkeypatch.setattr(stored, "TURN_WAIT", "50ms")
-    first, ended = connect(autocommit=False), list[Any]()
+    first, ended = begun(connect), list[Any]()
     apply(first, "jobs: {a: {task: t}}")
     start_apply(dsn, file_of("jobs: {a: {task: u}}"), ended).join(30)
     assert isinstance(ended[0], LockTimeout)
@@ -301,7 +308,8 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(
 ) -> None:
     def text(jobs: int, task: str) -> str:
         return "jobs:\n" + "".join(
-            f"  n{n}: {{task: {task}, schedule: '{n % 60} 2 * * *', after: [{f'n{n - 1}' if n % 7 else ''}],"
+            f"  n{jobs}-{n}: {{task: {task}, schedule: '{n % 60} 2 * * *', after:"
+            f" [{f'n{jobs}-{n - 1}' if n % 7 else ''}],"
             f" excluded_dates: [2026-12-2{n % 9}]}}\n" for n in range(jobs))  # fmt: skip
 
     counting, counts = Counting(db, monkeypatch), []
@@ -314,4 +322,4 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_jobs(
         plan(db, file_of(text(jobs_of_file, "v")), Options(owner=f"o{jobs_of_file}"))
         counts.append(counting.count)
     assert counts[:3] == counts[3:]
-    assert max(counts) <= 25
+    assert max(counts) <= 30
