@@ -30,6 +30,7 @@ from bench.measures.drain import drain
 from bench.measures.every_second import every_second
 from bench.measures.history import Asked, history
 from bench.measures.idle import idle
+from bench.measures.jobs_file import jobs_file
 from bench.measures.latency import RATE, latency, latency_sql
 from bench.measures.limits import limits
 from bench.measures.piles.many_queues import many_queues
@@ -219,6 +220,10 @@ def run_size(on: Server, given: argparse.Namespace) -> list[Result]:
     return [sizes(on, given.n or (200 if given.quick else 10_000))]
 
 
+def run_jobs_file(on: Server, given: argparse.Namespace) -> list[Result]:
+    return [jobs_file(on, 200, 1) if given.quick else jobs_file(on, given.n or 5000, given.rounds)]
+
+
 MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]] = {
     "drain": run_drain,
     "costs": run_costs,
@@ -242,6 +247,7 @@ MEASUREMENTS: dict[str, Callable[[Server, argparse.Namespace], Iterable[Result]]
     "console": run_console,
     "schedules": run_schedules,
     "size": run_size,
+    "jobs-file": run_jobs_file,
 }
 
 

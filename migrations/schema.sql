@@ -105,7 +105,7 @@ CREATE TABLE pgsched.audit (
     change jsonb,
     for_user text,
     CONSTRAINT audit_pkey PRIMARY KEY (id),
-    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text, 'calendar'::text]))
+    CONSTRAINT audit_what_check CHECK (what = ANY (ARRAY['job'::text, 'run'::text, 'backfill'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'retention'::text, 'worker'::text, 'alert'::text, 'key'::text, 'task'::text, 'lock'::text, 'names'::text, 'database'::text, 'file'::text]))
 );
 
 CREATE TABLE pgsched.backfills (
@@ -203,8 +203,15 @@ CREATE TABLE pgsched.file_entries (
     declared_at timestamp with time zone NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT file_entries_pkey PRIMARY KEY (what, name),
     CONSTRAINT file_entries_name CHECK (length(name) <= 500),
-    CONSTRAINT file_entries_owner CHECK (length(owner) >= 1 AND length(owner) <= 200),
     CONSTRAINT file_entries_what CHECK (what = ANY (ARRAY['job'::text, 'queue'::text, 'limit'::text, 'pause'::text, 'calendar'::text, 'retention'::text, 'alerts'::text]))
+);
+
+CREATE TABLE pgsched.file_owners (
+    name text NOT NULL,
+    role name NOT NULL DEFAULT CURRENT_USER,
+    applied_at timestamp with time zone,
+    CONSTRAINT file_owners_pkey PRIMARY KEY (name),
+    CONSTRAINT file_owners_name CHECK (length(name) >= 1 AND length(name) <= 200)
 );
 
 CREATE TABLE pgsched.identity (
@@ -789,6 +796,7 @@ CREATE TABLE pgsched.workers (
 
 ALTER TABLE pgsched.alert_deliveries ADD CONSTRAINT alert_deliveries_alert_id_fkey FOREIGN KEY (alert_id) REFERENCES pgsched.alerts(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.calendar_times ADD CONSTRAINT calendar_times_calendar_fkey FOREIGN KEY (calendar) REFERENCES pgsched.calendars(name) ON UPDATE CASCADE ON DELETE CASCADE;
+ALTER TABLE pgsched.file_entries ADD CONSTRAINT file_entries_owner_fkey FOREIGN KEY (owner) REFERENCES pgsched.file_owners(name) ON UPDATE CASCADE;
 ALTER TABLE pgsched.job_calendars ADD CONSTRAINT job_calendars_job_id_fkey FOREIGN KEY (job_id) REFERENCES pgsched.jobs(id) ON DELETE CASCADE;
 ALTER TABLE pgsched.jobs ADD CONSTRAINT jobs_calendar_fkey FOREIGN KEY (calendar) REFERENCES pgsched.calendars(name) ON UPDATE CASCADE;
 ALTER TABLE pgsched.lock_losses ADD CONSTRAINT lock_losses_session_fkey FOREIGN KEY (session) REFERENCES pgsched.sessions(id) ON DELETE CASCADE;
@@ -1072,6 +1080,18 @@ AS $function$
 BEGIN
     PERFORM pgsched.note(CASE WHEN NEW.drain_asked_at IS NOT NULL AND OLD.drain_asked_at IS NULL THEN 'drained' ELSE 'changed' END,
         'worker', NEW.name, jsonb_build_object('by', NEW.drain_asked_by));
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.audit_file_entries()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    PERFORM pgsched.note(TG_ARGV[0], 'file', c.owner, jsonb_build_object('objects', c.objects, 'some', to_jsonb(c.some)))
+    FROM (SELECT e.owner, count(*) AS objects, (array_agg(e.what || ' ' || e.name ORDER BY e.what, e.name))[:20] AS some
+          FROM changed e GROUP BY e.owner) c;
     RETURN NULL;
 END $function$;
 
@@ -2906,6 +2926,38 @@ BEGIN
     END CASE;
 END $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.file_entries_of_calendars()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.file_entries e USING gone g WHERE e.what = 'calendar' AND e.name = g.name;
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.file_entries_of_jobs()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.file_entries e USING gone g
+    WHERE e.what = 'job' AND e.name = g.name AND NOT (g.delete_after_run AND g.schedule IS NULL AND g.next_run_at IS NULL);
+    RETURN NULL;
+END $function$;
+
+CREATE OR REPLACE FUNCTION pgsched.file_entries_renamed()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    DELETE FROM pgsched.file_entries WHERE what = TG_ARGV[0] AND name = NEW.name;
+    UPDATE pgsched.file_entries SET name = NEW.name WHERE what = TG_ARGV[0] AND name = OLD.name;
+    RETURN NULL;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.first_result(idempotency_key text)
  RETURNS TABLE(run_id bigint, state text, result jsonb, error text, finished_at timestamp with time zone)
  LANGUAGE sql
@@ -4663,9 +4715,10 @@ CREATE OR REPLACE FUNCTION pgsched.known_slots(j pgsched.jobs)
  STABLE
  SET search_path TO 'pg_catalog', 'pg_temp'
 AS $function$
-    SELECT s.slot, s.east, CASE WHEN j.calendar IS NULL AND j.on_excluded = 'skip'
+    SELECT s.slot, s.east, coalesce(CASE WHEN j.calendar IS NULL AND j.on_excluded = 'skip'
             THEN pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
-            ELSE pgsched.excluded_at(j, (s.slot AT TIME ZONE 'UTC') + s.east) END, s.nominal
+            ELSE pgsched.excluded_at(j, (s.slot AT TIME ZONE 'UTC') + s.east) END,
+        CASE WHEN j.mode = 'shadow' THEN 'shadow' END), s.nominal
     FROM (
         SELECT u.slot, make_interval(secs => u.seconds) AS east, u.nominal
         FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets, k.nominals) u(slot, seconds, nominal)
@@ -5613,6 +5666,21 @@ AS $function$
     FROM pgsched.caller() AS c(name)
 $function$;
 
+CREATE OR REPLACE FUNCTION pgsched.may_declare(what text, name text)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+BEGIN
+    IF what = 'job' THEN
+        RETURN EXISTS (SELECT FROM pgsched.jobs j WHERE j.name = may_declare.name AND j.owner = ANY (pgsched.my_roles()));
+    ELSIF what = 'calendar' THEN  -- a query of its own: not every role may read calendars
+        RETURN EXISTS (SELECT FROM pgsched.calendars c WHERE c.name = may_declare.name AND c.owner = ANY (pgsched.my_roles()));
+    END IF;
+    RETURN false;
+END $function$;
+
 CREATE OR REPLACE FUNCTION pgsched.may_lead()
  RETURNS boolean
  LANGUAGE sql
@@ -5634,6 +5702,18 @@ AS $function$
         ELSE pgsched.may_change(NULL) OR EXISTS (
             SELECT FROM pgsched.name_grants g JOIN pg_roles r ON r.rolname = g.role
             WHERE starts_with(may_use.name, g.prefix) AND pg_has_role(pgsched.caller(), r.oid, 'MEMBER')) END
+$function$;
+
+CREATE OR REPLACE FUNCTION pgsched.may_use_file(role name)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE
+ SET search_path TO 'pg_catalog', 'pg_temp'
+AS $function$
+    SELECT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER'))
+        OR EXISTS (SELECT FROM pg_roles o JOIN pg_roles r ON r.rolname = $1
+                   WHERE o.rolname = 'pgsched_operator' AND pg_has_role(current_user, o.oid, 'MEMBER')
+                     AND pg_has_role(r.oid, o.oid, 'MEMBER'))
 $function$;
 
 CREATE OR REPLACE FUNCTION pgsched.meet_run(existing bigint, on_conflict text, task text, args jsonb, due timestamp with time zone, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, debounce_max interval DEFAULT NULL::interval)
@@ -8899,9 +8979,15 @@ CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.calendar_times REFERENCING
 CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.calendar_times REFERENCING NEW TABLE AS moved FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_calendar_times();
 CREATE TRIGGER a_check BEFORE INSERT OR UPDATE OF name, description, owner, created_at ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.calendars_before();
 CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, description, owner ON pgsched.calendars FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('calendar');
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.calendars REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_calendars();
+CREATE TRIGGER g_file_entries_renamed AFTER UPDATE OF name ON pgsched.calendars FOR EACH ROW WHEN (old.name <> new.name) EXECUTE FUNCTION pgsched.file_entries_renamed('calendar');
 CREATE TRIGGER a_hold_back AFTER INSERT ON pgsched.dependencies REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_insert();
 CREATE TRIGGER a_look_again AFTER DELETE ON pgsched.dependencies REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_after_delete();
 CREATE TRIGGER a_no_update BEFORE UPDATE OF run_id, parent_id ON pgsched.dependencies FOR EACH STATEMENT EXECUTE FUNCTION pgsched.dependencies_no_update();
+CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.file_entries REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('deleted');
+CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.file_entries REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('created');
+CREATE TRIGGER f_audit_update AFTER UPDATE ON pgsched.file_entries REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_file_entries('changed');
+CREATE TRIGGER f_audit AFTER INSERT OR DELETE OR UPDATE OF name, role ON pgsched.file_owners FOR EACH ROW EXECUTE FUNCTION pgsched.audit_setting('file');
 CREATE TRIGGER a_complete BEFORE INSERT OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_before();
 CREATE TRIGGER b_most AFTER INSERT ON pgsched.job_calendars REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.job_calendars_most();
 CREATE TRIGGER b_plan_again AFTER INSERT OR DELETE OR UPDATE ON pgsched.job_calendars FOR EACH ROW EXECUTE FUNCTION pgsched.job_calendars_after();
@@ -8921,6 +9007,8 @@ CREATE TRIGGER e_rekey AFTER UPDATE OF concurrency_key, concurrency_limit ON pgs
 CREATE TRIGGER f_audit_delete AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_gone();
 CREATE TRIGGER f_audit_insert AFTER INSERT ON pgsched.jobs REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION pgsched.audit_jobs_added();
 CREATE TRIGGER f_audit_update AFTER UPDATE OF name, kind, task, args, queue, priority, tags, schedule, timezone, run_at, starts_at, ends_at, max_runs, jitter, delete_after_run, overlap, max_buffer, retry_within, misfire_after, catch_up, max_catch_up, catch_up_window, start_deadline, max_attempts, timeout, kill_after, backoff, backoff_base, backoff_max, backoff_jitter, success_codes, retry_codes, dead_codes, concurrency_key, concurrency_limit, after_jobs, paused, paused_by, paused_reason, resume_from, declared_by, description, owner, keep, alert_after_failures, max_lateness, max_duration, expect_every, finish_by, mode, calendar, on_excluded, after_match, pause_after_failures, ping_url, alert_to ON pgsched.jobs FOR EACH ROW EXECUTE FUNCTION pgsched.audit_jobs_changed();
+CREATE TRIGGER g_file_entries AFTER DELETE ON pgsched.jobs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION pgsched.file_entries_of_jobs();
+CREATE TRIGGER g_file_entries_renamed AFTER UPDATE OF name ON pgsched.jobs FOR EACH ROW WHEN (old.name <> new.name) EXECUTE FUNCTION pgsched.file_entries_renamed('job');
 CREATE TRIGGER z_after_jobs_insert BEFORE INSERT ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER z_after_jobs_update BEFORE UPDATE OF after_jobs ON pgsched.jobs FOR EACH ROW WHEN (cardinality(new.after_jobs) > 0) EXECUTE FUNCTION pgsched.jobs_after_jobs();
 CREATE TRIGGER a_met BEFORE UPDATE OF run_id ON pgsched.kept_keys FOR EACH ROW WHEN (new.scope = 'idempotency'::text) EXECUTE FUNCTION pgsched.kept_keys_met();
@@ -9040,7 +9128,15 @@ COMMENT ON COLUMN pgsched.dependencies.parent_id IS 'The run that it waits for.'
 COMMENT ON COLUMN pgsched.dependencies.on_failure IS 'What happens if the parent does not succeed: cancel, run_anyway, wait.';
 COMMENT ON COLUMN pgsched.dependencies.any_of IS 'Of all edges of a run that say so, one has to be met; every other has to be.';
 COMMENT ON SEQUENCE pgsched.fences IS 'The number of each grant of a lock. Never reset.';
-COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
+COMMENT ON TABLE pgsched.file_entries IS 'What files of jobs declare (pgsched apply). No other file changes it.';
+COMMENT ON COLUMN pgsched.file_entries.owner IS 'The owner of the file.';
+COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts.';
+COMMENT ON COLUMN pgsched.file_entries.name IS 'Its name. Of a pause what and name, of retention "everything".';
+COMMENT ON COLUMN pgsched.file_entries.declared_at IS 'When the file began to declare it.';
+COMMENT ON TABLE pgsched.file_owners IS 'Owners of files of jobs (pgsched apply --owner).';
+COMMENT ON COLUMN pgsched.file_owners.name IS 'What --owner says.';
+COMMENT ON COLUMN pgsched.file_owners.role IS 'The role that used the name first. Who may not act for it may not use the name.';
+COMMENT ON COLUMN pgsched.file_owners.applied_at IS 'When an apply changed something last.';
 COMMENT ON SEQUENCE pgsched.gated_queues IS 'pgsched''s own: a bit for each queue that has settings; made anew by rebuild_flags().';
 COMMENT ON TABLE pgsched.identity IS 'Which database this is, and of which fleet. One row.';
 COMMENT ON COLUMN pgsched.identity.database IS 'In the names of what leaves the database (outside_name).';

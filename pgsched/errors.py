@@ -72,6 +72,10 @@ class NotPermitted(PgschedError):
     exit_code = 7
 
 
+class NotOwned(PgschedError):
+    """A file of jobs would change what it did not declare: adopt it, or take it out of the file."""
+
+
 class NotFound(PgschedError):
     """No job, run, lock or key with that name or id."""
 

@@ -1,4 +1,4 @@
--- Jobs declared in code.
+-- Jobs declared in code, and what files of jobs declare.
 -- Each block is one statement: its purpose, params, returns and locks, then its text.
 
 
@@ -130,3 +130,318 @@ LIMIT %(n)s
 -- returns: declared_by text (null: the job was made by SQL)
 -- locks: none
 SELECT declared_by FROM pgsched.jobs WHERE name = %(name)s
+
+
+-- name: file_owner
+-- return who may use the name of a file's owner.
+-- params: name text
+-- returns: (role, allowed: whether the caller may use it), or no row: nobody has used it, or the caller may not see it
+-- locks: none
+SELECT o.role::text AS role, pgsched.may_use_file(o.role) AS allowed FROM pgsched.file_owners o WHERE o.name = %(name)s
+
+
+-- name: file_owner_add
+-- let the name of a file's owner belong to the caller, if it belongs to nobody.
+-- params: name text
+-- returns: name, or no row: it belongs to somebody
+-- locks: that row
+INSERT INTO pgsched.file_owners (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING RETURNING name
+
+
+-- name: file_owner_lock
+-- let applies of files with the same owner take turns.
+-- params: name text
+-- returns: (role, allowed) as file_owner does
+-- locks: that row, until the transaction ends
+SELECT o.role::text AS role, pgsched.may_use_file(o.role) AS allowed FROM pgsched.file_owners o WHERE o.name = %(name)s
+FOR NO KEY UPDATE
+
+
+-- name: file_owner_applied
+-- note when an apply changed something last.
+-- params: name text
+-- returns: name
+-- locks: that row
+UPDATE pgsched.file_owners SET applied_at = clock_timestamp() WHERE name = %(name)s RETURNING name
+
+
+-- name: file_entries
+-- return what files declare: all that this file has and its owner declares.
+-- params: owner text, what text[], names text[] (pairs)
+-- returns: (what, name, owner)
+-- locks: none
+SELECT e.what, e.name, e.owner FROM pgsched.file_entries e WHERE e.owner = %(owner)s
+UNION
+SELECT e.what, e.name, e.owner
+FROM unnest(%(what)s::text[], %(names)s::text[]) w(what, name)
+JOIN pgsched.file_entries e ON e.what = w.what AND e.name = w.name
+
+
+-- name: file_entries_owned
+-- return what all files declare.
+-- params: none
+-- returns: (what, name, owner)
+-- locks: none
+SELECT e.what, e.name, e.owner FROM pgsched.file_entries e
+
+
+-- name: file_entries_add
+-- declare objects with the file of an owner. One that another owner declares is taken from there, if `adopt`.
+-- params: owner text, what text[], names text[] (pairs), adopt boolean
+-- returns: (what, name) of those that are declared by it now; the others belong to another owner
+-- locks: those rows
+INSERT INTO pgsched.file_entries AS e (owner, what, name)
+SELECT %(owner)s, w.what, w.name FROM unnest(%(what)s::text[], %(names)s::text[]) w(what, name)
+ON CONFLICT (what, name) DO UPDATE SET owner = excluded.owner WHERE e.owner = excluded.owner OR %(adopt)s
+RETURNING e.what, e.name
+
+
+-- name: file_entries_drop
+-- forget entries whose objects are gone.
+-- params: owner text, what text[], names text[] (pairs)
+-- returns: (what, name)
+-- locks: those rows
+DELETE FROM pgsched.file_entries e USING unnest(%(what)s::text[], %(names)s::text[]) w(what, name)
+WHERE e.owner = %(owner)s AND e.what = w.what AND e.name = w.name RETURNING e.what, e.name
+
+
+-- name: file_jobs
+-- return jobs with all their columns.
+-- params: names text[] (null: all)
+-- returns: (row: the row as JSON without args and keep; args; keep: intervals as text; parents: the names of after_jobs, of
+--          one that is gone a control character and its id; excluded: the rows of its calendar)
+-- locks: none
+SELECT to_jsonb(j) - '{args,keep,after_jobs}'::text[] AS row, j.args,
+    (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(j.keep) k) AS keep,
+    (SELECT json_agg(coalesce(p.name, chr(1) || a.id)) FROM unnest(j.after_jobs) a(id)
+     LEFT JOIN pgsched.jobs p ON p.id = a.id) AS parents,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
+     WHERE c.job_id = j.id) AS excluded
+FROM pgsched.jobs j WHERE %(names)s::text[] IS NULL OR j.name = ANY (%(names)s::text[])
+ORDER BY j.name
+
+
+-- name: file_fleet
+-- return the schedules of all jobs that are not in a file, and whom they wait for.
+-- params: names text[] (the jobs of the file), n int
+-- returns: (id, name, schedule, timezone, anchor_at, jitter, ends_at, excluded, parents), at most n rows
+-- locks: none
+SELECT j.id, j.name, j.schedule, j.timezone, j.anchor_at, j.jitter, j.ends_at,
+    (SELECT json_agg(json_build_array(c.from_date, c.until_date, c.reason)) FROM pgsched.job_calendars c
+     WHERE c.job_id = j.id) AS excluded,
+    (SELECT array_agg(p.name) FROM pgsched.jobs p WHERE p.id = ANY (j.after_jobs)) AS parents
+FROM pgsched.jobs j WHERE j.name <> ALL (%(names)s::text[]) ORDER BY j.id LIMIT %(n)s
+
+
+-- name: file_settings
+-- return queues, limits and pauses.
+-- params: none
+-- returns: (what, name, declared_by, row: the row as JSON)
+-- locks: none
+SELECT 'queue' AS what, q.name, NULL AS declared_by, to_jsonb(q) || jsonb_build_object('keep',
+        (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(q.keep) k)) AS row
+FROM pgsched.queues q
+UNION ALL
+SELECT 'limit', l.name, l.declared_by, to_jsonb(l) FROM pgsched.limits l
+UNION ALL
+SELECT 'pause', btrim(p.what || ' ' || p.name), NULL, to_jsonb(p) FROM pgsched.pauses p
+WHERE p.what <> 'limit' AND coalesce(p.resume_at > clock_timestamp(), true)
+ORDER BY 1, 2
+
+
+-- name: file_calendars
+-- return calendars with their times.
+-- params: none
+-- returns: (what, name, declared_by, row: the row as JSON)
+-- locks: none
+SELECT 'calendar' AS what, c.name, NULL AS declared_by, to_jsonb(c) || jsonb_build_object('times',
+        (SELECT jsonb_agg(to_jsonb(t)) FROM pgsched.calendar_times t WHERE t.calendar = c.name)) AS row
+FROM pgsched.calendars c ORDER BY c.name
+
+
+-- name: file_retention
+-- return how long everything is kept.
+-- params: none
+-- returns: (what, name, declared_by, row: the row as JSON)
+-- locks: none
+SELECT 'retention' AS what, r.name, NULL AS declared_by, to_jsonb(r) || jsonb_build_object('keep',
+        (SELECT jsonb_object_agg(k.key, (k.value #>> '{}')::interval::text) FROM jsonb_each(r.keep) k)) AS row
+FROM pgsched.retention r
+
+
+-- name: file_readable
+-- return which settings the caller may read: a producer may not read all.
+-- params: none
+-- returns: (calendars, retention), two booleans
+-- locks: none
+SELECT has_table_privilege('pgsched.calendars', 'SELECT') AND has_table_privilege('pgsched.calendar_times', 'SELECT') AS calendars,
+    has_table_privilege('pgsched.retention', 'SELECT') AS retention
+
+
+-- name: file_job_errors
+-- return what is wrong with jobs that are not written yet, in the words in which an INSERT refuses them.
+-- params: rows jsonb (an array of objects with the columns of jobs)
+-- returns: (name, problem) of those that would be refused
+-- locks: none
+SELECT w.name, coalesce(pgsched.job_error(w), CASE WHEN w.keep IS NOT NULL THEN pgsched.keep_error(w.keep) END) AS problem
+FROM jsonb_populate_recordset(NULL::pgsched.jobs, %(rows)s::jsonb) w
+WHERE coalesce(pgsched.job_error(w), CASE WHEN w.keep IS NOT NULL THEN pgsched.keep_error(w.keep) END) IS NOT NULL
+
+
+-- name: file_jobs_wait
+-- set the jobs that jobs wait for, by name.
+-- params: rows jsonb (an array of [name, [names of parents]])
+-- returns: (name, missing: how many of its parents do not exist)
+-- locks: those jobs
+UPDATE pgsched.jobs j SET after_jobs = p.ids
+FROM jsonb_array_elements(%(rows)s::jsonb) r(e) CROSS JOIN LATERAL (
+    SELECT array_agg(o.id ORDER BY o.id) AS ids, count(*) AS found FROM pgsched.jobs o
+    WHERE o.name IN (SELECT jsonb_array_elements_text(r.e -> 1))
+) p
+WHERE j.name = r.e ->> 0
+RETURNING j.name, jsonb_array_length(r.e -> 1) - p.found AS missing
+
+
+-- name: file_dates_clear
+-- remove the excluded dates of jobs.
+-- params: names text[]
+-- returns: gone bigint
+-- locks: those rows, and the rows of the jobs
+SELECT count(*) AS gone
+FROM unnest(%(names)s::text[]) w(name) CROSS JOIN LATERAL pgsched.include_dates(w.name, '1970-01-01', '8999-12-31') g
+
+
+-- name: file_dates_add
+-- add excluded dates of jobs.
+-- params: rows jsonb (an array of [name of the job, first date, last date, reason])
+-- returns: from_date
+-- locks: those rows, and the rows of the jobs
+INSERT INTO pgsched.job_calendars (job_id, from_date, until_date, reason)
+SELECT j.id, (r.e ->> 1)::date, (r.e ->> 2)::date, r.e ->> 3
+FROM jsonb_array_elements(%(rows)s::jsonb) r(e) JOIN pgsched.jobs j ON j.name = r.e ->> 0
+RETURNING from_date
+
+
+-- name: file_jobs_delete
+-- delete jobs. A trigger cancels their unstarted runs.
+-- params: names text[]
+-- returns: name of those that are gone
+-- locks: those jobs and their unstarted runs
+SELECT w.name FROM unnest(%(names)s::text[]) w(name) CROSS JOIN LATERAL pgsched.delete_job(w.name) d WHERE d.id IS NOT NULL
+
+
+-- name: file_queues_set
+-- make or change queues.
+-- params: rows jsonb (an array of objects with the columns of queues)
+-- returns: name
+-- locks: those rows
+INSERT INTO pgsched.queues (name, concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing, keep)
+SELECT w.name, w.concurrency_limit, w.rate, w.rate_period, w.rate_burst, w.max_depth, w.on_full, w.fair, w.ageing, w.keep
+FROM jsonb_populate_recordset(NULL::pgsched.queues, %(rows)s::jsonb) w ORDER BY w.name
+ON CONFLICT (name) DO UPDATE SET (concurrency_limit, rate, rate_period, rate_burst, max_depth, on_full, fair, ageing, keep)
+    = ROW(excluded.concurrency_limit, excluded.rate, excluded.rate_period, excluded.rate_burst, excluded.max_depth,
+          excluded.on_full, excluded.fair, excluded.ageing, excluded.keep)
+RETURNING name
+
+
+-- name: file_limits_set
+-- make or change limits of keys.
+-- params: rows jsonb (an array of objects with the columns of limits)
+-- returns: name
+-- locks: those rows
+INSERT INTO pgsched.limits (name, concurrency, rate, rate_period, rate_burst, ordered, weight)
+SELECT w.name, w.concurrency, w.rate, w.rate_period, w.rate_burst, w.ordered, w.weight
+FROM jsonb_populate_recordset(NULL::pgsched.limits, %(rows)s::jsonb) w ORDER BY w.name
+ON CONFLICT (name) DO UPDATE SET (concurrency, rate, rate_period, rate_burst, ordered, weight)
+    = ROW(excluded.concurrency, excluded.rate, excluded.rate_period, excluded.rate_burst, excluded.ordered,
+          excluded.weight)
+RETURNING name
+
+
+-- name: file_pauses_set
+-- begin or change pauses.
+-- params: rows jsonb (an array of objects with what, name, reason and resume_at)
+-- returns: name
+-- locks: those rows
+INSERT INTO pgsched.pauses (what, name, reason, resume_at)
+SELECT w.what, coalesce(w.name, ''), w.reason, w.resume_at
+FROM jsonb_populate_recordset(NULL::pgsched.pauses, %(rows)s::jsonb) w ORDER BY w.what, w.name
+ON CONFLICT (what, name) DO UPDATE SET reason = excluded.reason, resume_at = excluded.resume_at
+RETURNING name
+
+
+-- name: file_retention_set
+-- set how long everything is kept. Columns that are null stay.
+-- params: rows jsonb (an array with one object)
+-- returns: name
+-- locks: that row
+UPDATE pgsched.retention r SET keep = coalesce(w.keep, r.keep), archive = coalesce(w.archive, r.archive),
+    keep_minutes = coalesce(w.keep_minutes, r.keep_minutes), keep_hours = coalesce(w.keep_hours, r.keep_hours)
+FROM jsonb_populate_recordset(NULL::pgsched.retention, %(rows)s::jsonb) w RETURNING r.name
+
+
+-- name: file_retention_audit
+-- set how long the audit is kept, which an operator may not do.
+-- params: rows jsonb (an array with one object)
+-- returns: name
+-- locks: that row
+UPDATE pgsched.retention r SET keep_audit = w.keep_audit
+FROM jsonb_populate_recordset(NULL::pgsched.retention, %(rows)s::jsonb) w RETURNING r.name
+
+
+-- name: file_calendars_set
+-- make or change calendars, and remove their times.
+-- params: rows jsonb (an array of objects with name and description)
+-- returns: name
+-- locks: those rows and their times
+WITH w AS MATERIALIZED (
+    SELECT * FROM jsonb_populate_recordset(NULL::pgsched.calendars, %(rows)s::jsonb)
+), gone AS (
+    DELETE FROM pgsched.calendar_times t USING w WHERE t.calendar = w.name
+)
+INSERT INTO pgsched.calendars (name, description) SELECT w.name, w.description FROM w ORDER BY w.name
+ON CONFLICT (name) DO UPDATE SET description = excluded.description
+RETURNING name
+
+
+-- name: file_calendar_times_add
+-- add times of calendars.
+-- params: rows jsonb (an array of objects with the columns of calendar_times)
+-- returns: id
+-- locks: those rows
+INSERT INTO pgsched.calendar_times (calendar, from_date, until_date, weekdays, from_time, until_time, reason)
+SELECT w.calendar, w.from_date, w.until_date, w.weekdays, w.from_time, w.until_time, w.reason
+FROM jsonb_populate_recordset(NULL::pgsched.calendar_times, %(rows)s::jsonb) w
+RETURNING id
+
+
+-- name: file_queues_delete
+-- remove the settings of queues.
+-- params: names text[]
+-- returns: name
+-- locks: those rows
+DELETE FROM pgsched.queues WHERE name = ANY (%(names)s::text[]) RETURNING name
+
+
+-- name: file_limits_delete
+-- remove limits of keys.
+-- params: names text[]
+-- returns: name
+-- locks: those rows
+DELETE FROM pgsched.limits WHERE name = ANY (%(names)s::text[]) RETURNING name
+
+
+-- name: file_pauses_delete
+-- end pauses.
+-- params: names text[] (what and name of each: `queue mail`, `all`)
+-- returns: name
+-- locks: those rows
+DELETE FROM pgsched.pauses WHERE btrim(what || ' ' || name) = ANY (%(names)s::text[]) RETURNING name
+
+
+-- name: file_calendars_delete
+-- delete calendars with their times.
+-- params: names text[]
+-- returns: name
+-- locks: those rows
+DELETE FROM pgsched.calendars WHERE name = ANY (%(names)s::text[]) RETURNING name

@@ -271,6 +271,10 @@ ALTER FUNCTION pgsched.audit_tags() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_alerts() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_keys() SECURITY DEFINER;
 ALTER FUNCTION pgsched.audit_tasks() SECURITY DEFINER;
+ALTER FUNCTION pgsched.audit_file_entries() SECURITY DEFINER;
+ALTER FUNCTION pgsched.file_entries_of_jobs() SECURITY DEFINER;
+ALTER FUNCTION pgsched.file_entries_of_calendars() SECURITY DEFINER;
+ALTER FUNCTION pgsched.file_entries_renamed() SECURITY DEFINER;
 
 -- ---- which roles may read what
 
@@ -322,6 +326,9 @@ GRANT INSERT (calendar, from_date, until_date, weekdays, from_time, until_time, 
     UPDATE (from_date, until_date, weekdays, from_time, until_time, reason)
     ON pgsched.calendar_times TO pgsched_producer, pgsched_operator;
 GRANT INSERT (run_id, parent_id, on_failure, any_of) ON pgsched.dependencies TO pgsched_producer, pgsched_operator;
+-- what its files declare: the row policies limit it to its own
+GRANT SELECT, INSERT (name), UPDATE (applied_at) ON pgsched.file_owners TO pgsched_producer, pgsched_operator;
+GRANT SELECT, INSERT (owner, what, name), UPDATE (owner) ON pgsched.file_entries TO pgsched_producer, pgsched_operator;
 -- whether the leader's duties work; without their errors, which may show values of other owners
 GRANT SELECT (duty, row_id, tries, since, next_at) ON pgsched.set_aside TO pgsched_producer;
 
@@ -331,6 +338,9 @@ GRANT DELETE ON pgsched.jobs, pgsched.job_calendars, pgsched.calendars, pgsched.
 GRANT UPDATE (name) ON pgsched.calendars TO pgsched_operator;
 GRANT UPDATE (tags) ON pgsched.runs TO pgsched_operator;
 GRANT INSERT, UPDATE, DELETE ON pgsched.limits, pgsched.queues, pgsched.pauses TO pgsched_operator;
+-- entries whose queue, limit or pause is gone; and to whom the name of an owner belongs
+GRANT DELETE ON pgsched.file_entries TO pgsched_operator;
+GRANT UPDATE (role) ON pgsched.file_owners TO pgsched_operator;
 GRANT DELETE ON pgsched.tasks TO pgsched_operator;  -- releases that were taken back, and apps that change hands
 GRANT DELETE ON pgsched.kept_keys TO pgsched_operator;  -- one that is in somebody's way
 -- without how long the audit is kept
@@ -444,3 +454,21 @@ CREATE POLICY pgsched_born ON pgsched.runs AS RESTRICTIVE FOR INSERT TO pgsched_
                 OR (SELECT pg_has_role('pgsched_leader', 'USAGE')));
 CREATE POLICY pgsched_born ON pgsched.jobs AS RESTRICTIVE FOR INSERT TO pgsched_producer, pgsched_worker, pgsched_operator
     WITH CHECK (owner = current_user OR owner = ANY ((SELECT pgsched.my_roles())::name[]));
+
+-- Files of jobs. A producer uses the names of owners that are its own, and declares its own jobs and calendars with them. A
+-- worker or leader is no exception: it makes jobs that its code declares.
+ALTER TABLE pgsched.file_owners ENABLE ROW LEVEL SECURITY;
+ALTER TABLE pgsched.file_entries ENABLE ROW LEVEL SECURITY;
+CREATE POLICY pgsched_all ON pgsched.file_owners TO pgsched_operator USING (true) WITH CHECK (true);
+CREATE POLICY pgsched_all ON pgsched.file_entries TO pgsched_operator USING (true) WITH CHECK (true);
+CREATE POLICY pgsched_read ON pgsched.file_owners FOR SELECT TO pgsched_viewer, pgsched_leader USING (true);
+CREATE POLICY pgsched_read ON pgsched.file_entries FOR SELECT TO pgsched_viewer, pgsched_leader USING (true);
+CREATE POLICY pgsched_own ON pgsched.file_owners TO pgsched_producer
+    USING (role = current_user OR role = ANY ((SELECT pgsched.my_roles())::name[]))
+    WITH CHECK (role = current_user OR role = ANY ((SELECT pgsched.my_roles())::name[]));
+CREATE POLICY pgsched_own ON pgsched.file_entries TO pgsched_producer
+    USING (owner IN (SELECT o.name FROM pgsched.file_owners o
+                     WHERE o.role = current_user OR o.role = ANY ((SELECT pgsched.my_roles())::name[])))
+    WITH CHECK (owner IN (SELECT o.name FROM pgsched.file_owners o
+                          WHERE o.role = current_user OR o.role = ANY ((SELECT pgsched.my_roles())::name[]))
+                AND pgsched.may_declare(what, name));

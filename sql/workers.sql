@@ -66,8 +66,8 @@ SELECT pg_postmaster_start_time() AS server, oid::bigint AS database FROM pg_dat
 
 -- name: names_known
 -- return the names of one kind that are known, at most 10,000: tasks and queues that live workers, releases, jobs or
--- settings name, jobs, limits, live workers, or locks.
--- params: what text: task, queue, job, limit, worker or lock
+-- settings name, jobs, limits, live workers, owners of files, or locks.
+-- params: what text: task, queue, job, limit, worker, owner or lock
 -- returns: name
 -- locks: none
 WITH alive AS (
@@ -84,6 +84,7 @@ WITH alive AS (
     UNION SELECT 'job', name FROM pgsched.jobs
     UNION SELECT 'limit', name FROM pgsched.limits
     UNION SELECT 'worker', name FROM alive
+    UNION SELECT 'owner', name FROM pgsched.file_owners
     UNION SELECT 'lock', name FROM pgsched.lock_list(most => 10000, only_used => false) WHERE %(what)s = 'lock'
 )
 SELECT name FROM found WHERE what = %(what)s ORDER BY name LIMIT 10000

@@ -73,14 +73,22 @@ ALTER TABLE pgsched.backfills
     ADD COLUMN together bigint,
     ADD COLUMN after_backfill bigint;
 
--- What was declared in a file (pgsched apply), by the name of its owner: only that is changed or pruned with the file.
+-- Owners of files of jobs (pgsched apply --owner). A name belongs to the role that used it first: only who may act for that
+-- role, or operators among themselves, change what it declares. An apply locks the row until it has committed.
+CREATE TABLE pgsched.file_owners (
+    name       text PRIMARY KEY,
+    role       name NOT NULL DEFAULT current_user,
+    applied_at timestamptz,
+    CONSTRAINT file_owners_name CHECK (length(name) BETWEEN 1 AND 200)
+);
+
+-- What was declared in a file, by the name of its owner: only that is changed or pruned with the file.
 CREATE TABLE pgsched.file_entries (
-    owner       text NOT NULL,
+    owner       text NOT NULL REFERENCES pgsched.file_owners ON UPDATE CASCADE,
     what        text NOT NULL,
     name        text NOT NULL,
     declared_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (what, name),
-    CONSTRAINT file_entries_owner CHECK (length(owner) BETWEEN 1 AND 200),
     CONSTRAINT file_entries_what CHECK (what IN ('job', 'queue', 'limit', 'pause', 'calendar', 'retention', 'alerts')),
     CONSTRAINT file_entries_name CHECK (length(name) <= 500)
 );

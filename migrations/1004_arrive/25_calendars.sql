@@ -214,15 +214,16 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- The undecided slots of a job that are known: those that the leader keeps, up to the job's end; or run_at of a job that
--- runs once. `excluded`: why the slot will be skipped; null where it will not. `nominal`: where the schedule has it, if a
+-- runs once. `excluded`: why the slot will be skipped, an excluded time or the mode shadow; null where it will not. `nominal`: where the schedule has it, if a
 -- calendar has shifted it.
 DROP FUNCTION pgsched.known_slots(pgsched.jobs);
 CREATE FUNCTION pgsched.known_slots(j pgsched.jobs)
 RETURNS TABLE (slot timestamptz, east interval, excluded text, nominal timestamptz)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT s.slot, s.east, CASE WHEN j.calendar IS NULL AND j.on_excluded = 'skip'
+    SELECT s.slot, s.east, coalesce(CASE WHEN j.calendar IS NULL AND j.on_excluded = 'skip'
             THEN pgsched.excluded_date(j.id, ((s.slot AT TIME ZONE 'UTC') + s.east)::date)
-            ELSE pgsched.excluded_at(j, (s.slot AT TIME ZONE 'UTC') + s.east) END, s.nominal
+            ELSE pgsched.excluded_at(j, (s.slot AT TIME ZONE 'UTC') + s.east) END,
+        CASE WHEN j.mode = 'shadow' THEN 'shadow' END), s.nominal
     FROM (
         SELECT u.slot, make_interval(secs => u.seconds) AS east, u.nominal
         FROM pgsched.next_slots k CROSS JOIN LATERAL unnest(k.slots, k.offsets, k.nominals) u(slot, seconds, nominal)

@@ -24,7 +24,6 @@ COMMENT ON COLUMN pgsched.jobs.ping_url IS 'A URL that is told of each start, su
 COMMENT ON COLUMN pgsched.runs.interval_start IS 'The slot before this one: where the interval of this slot begins. NULL: not a slot.';
 COMMENT ON COLUMN pgsched.runs.slot_zone IS 'The time zone of its job when the run was made. NULL: UTC, or not a slot.';
 COMMENT ON COLUMN pgsched.runs.nominal_at IS 'Where the schedule has the slot, if a calendar has shifted it.';
-COMMENT ON TABLE pgsched.file_entries IS 'What a file of jobs declares (pgsched apply).';
 COMMENT ON COLUMN pgsched.jobs.shifts IS 'Kept by pgsched: which nominal slots are decided, where a calendar shifts slots.';
 COMMENT ON COLUMN pgsched.next_slots.nominals IS 'Where the schedule has each of the slots, if a calendar has shifted it.';
 COMMENT ON COLUMN pgsched.next_slots.excluded IS 'By which excluded times the slots were shifted: pgsched.excluded_mark.';
@@ -48,3 +47,12 @@ COMMENT ON COLUMN pgsched.alert_defaults.dead_runs_within IS 'The time for dead_
 COMMENT ON COLUMN pgsched.alerts.alert_to IS 'Names of the sinks that get it. NULL: all.';
 COMMENT ON COLUMN pgsched.alerts.kind IS 'failures, lateness, duration, silence, unfinished, paused, dead_runs, no_leader or test.';
 COMMENT ON FUNCTION pgsched.pause_failing(integer) IS 'Pauses jobs by their pause_after_failures. The leader calls it.';
+COMMENT ON TABLE pgsched.file_owners IS 'Owners of files of jobs (pgsched apply --owner).';
+COMMENT ON COLUMN pgsched.file_owners.name IS 'What --owner says.';
+COMMENT ON COLUMN pgsched.file_owners.role IS 'The role that used the name first. Who may not act for it may not use the name.';
+COMMENT ON COLUMN pgsched.file_owners.applied_at IS 'When an apply changed something last.';
+COMMENT ON TABLE pgsched.file_entries IS 'What files of jobs declare (pgsched apply). No other file changes it.';
+COMMENT ON COLUMN pgsched.file_entries.owner IS 'The owner of the file.';
+COMMENT ON COLUMN pgsched.file_entries.what IS 'job, queue, limit, pause, calendar, retention or alerts.';
+COMMENT ON COLUMN pgsched.file_entries.name IS 'Its name. Of a pause what and name, of retention "everything".';
+COMMENT ON COLUMN pgsched.file_entries.declared_at IS 'When the file began to declare it.';

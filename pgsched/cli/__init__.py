@@ -35,6 +35,9 @@ MODULES = {
     "commands.job.preview": ("job",),
     "commands.job.calendars": ("job",),
     "commands.job.shared_calendars": ("calendar",),
+    "commands.jobs_file.plan": ("plan",),
+    "commands.jobs_file.apply": ("apply",),
+    "commands.jobs_file.export": ("export",),
     "commands.enqueue": ("enqueue",),
     "commands.run.runs": ("run",),
     "commands.backfill": ("backfill",),
@@ -69,7 +72,8 @@ INTERRUPTED = 130
 HELP = {"-h", "--help"}
 EXIT_CODES = """\b
 Exit codes:
-  0 fine   1 unhealthy, or refused   2 bad input   3 database unreachable
+  0 fine   1 unhealthy, or refused   2 bad input, or drift (apply --check)
+  3 database unreachable
   4 database read-only   5 schema too old: pgsched migrate   6 schema too new
   7 a grant is missing   8 no such job, run, lock or key
   9 embedded server unavailable   10 a worker over --max-memory has drained

@@ -1,4 +1,4 @@
-"""Completion in a shell: the names of jobs, queues, tasks, workers and locks, and keys, from the database.
+"""Completion in a shell: the names of jobs, queues, tasks, workers, owners of files and locks, and keys.
 
 Invariant: the shell waits one second at most for the database, nothing is printed, and no embedded server is started.
 Where there is no answer, nothing is offered.
@@ -46,7 +46,7 @@ def join_words_of_bash() -> None:
 
 
 def complete_names(what: str) -> Callable[[typer.Context, str], list[str]]:
-    """Return what completes the names of one kind: job, queue, task, worker, lock or key."""
+    """Return what completes the names of one kind: job, queue, task, worker, owner (of a file), lock or key."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         before = os.environ.get(BEFORE_COLON, "")
@@ -107,6 +107,6 @@ def dsn_of_file() -> str | None:
     return None if path is None else read_file(path).get("dsn")
 
 
-complete_jobs, complete_queues, complete_tasks, complete_workers, complete_locks, complete_keys = map(
-    complete_names, ("job", "queue", "task", "worker", "lock", "key")
+complete_jobs, complete_queues, complete_tasks, complete_workers, complete_owners, complete_locks, complete_keys = map(
+    complete_names, ("job", "queue", "task", "worker", "owner", "lock", "key")
 )

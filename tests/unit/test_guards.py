@@ -20,7 +20,7 @@ TAKE_OUT = {"cut", "text_without", "function_without", "change_function"}
 ROW_LOCK = re.compile(r"\bFOR (?:NO KEY )?UPDATE\b|\bFOR (?:KEY )?SHARE\b")
 PASSES_BY = re.compile(r"\bSKIP LOCKED\b|\bNOWAIT\b")
 # the only statements that wait for a locked row, and how many of their locks wait
-WAITING = {"rollup_lock": 1}
+WAITING = {"rollup_lock": 1, "file_owner_lock": 1}  # the second: a person waits for another person's apply
 
 
 @lru_cache(100)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from datetime import timezone as fixed_offset
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from pgsched.core.planning import jitter
 from pgsched.core.planning.job_schedule import job_calendar, job_schedule
@@ -82,7 +84,7 @@ def _fire(schedule: Schedule, before: datetime, at: datetime) -> PreviewSlot:
     tz = zones.zone(schedule.timezone)
     local = at.astimezone(tz)
     middle = min(max(at, EARLIEST), LATEST)
-    near = list(zones.changes(tz, middle - NEAR, middle + NEAR))
+    near = [change for change in _changes_around(tz, middle.date()) if middle - NEAR < change.at <= middle + NEAR]
     nominal = schedule.nominal_of(at) if isinstance(schedule, Shifted) else None
     own = schedule.nominal if isinstance(schedule, Shifted) else schedule
     if own is not schedule:  # what a change of the clocks does to a slot, its own schedule says
@@ -93,6 +95,13 @@ def _fire(schedule: Schedule, before: datetime, at: datetime) -> PreviewSlot:
     return PreviewSlot(
         at, shown, "; ".join(map(_describe_change, near)) or None, tuple(remarks), at, nominal=nominal
     )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _changes_around(tz: ZoneInfo, day: date) -> tuple[Change, ...]:
+    """Return the offset changes within a week of any instant of a day in UTC."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return tuple(zones.changes(tz, begin - NEAR, begin + NEAR + timedelta(days=1)))
 
 
 def _describe_change(change: Change) -> str:
@@ -142,6 +151,17 @@ def preview_job(job: Mapping[str, Any], count: int) -> JobPreview:
     notes = [*_standing(job), *_calendar(job), *_dates(job), *_waiting(job, schedule), *_limits(job)]
     sentence = describe(job["schedule"], job["timezone"])
     return JobPreview(sentence, job["timezone"], tuple(notes), tuple(_fires(job, schedule, count)))
+
+
+def upcoming(job: Mapping[str, Any], count: int) -> list[PreviewSlot]:
+    """Return the next slots of a job (as `preview_job`), without notes; none for a job that cannot be planned."""
+    if job["schedule"] is None:
+        return list(_one_off(job).fires)
+    try:
+        schedule = job_schedule(job)
+    except ScheduleError:
+        return []
+    return list(_fires(job, schedule, count))
 
 
 def _fires(job: Mapping[str, Any], schedule: Schedule, count: int) -> Iterator[PreviewSlot]:

@@ -35,10 +35,18 @@ calendar_times = Table(
     Index("calendar_times_calendar", "calendar", "from_date"),
 )
 
+file_owners = Table(
+    "file_owners",
+    metadata,
+    key("name", Text),
+    need("role", Role),
+    Column("applied_at", Instant),
+)
+
 file_entries = Table(
     "file_entries",
     metadata,
-    need("owner", Text),
+    Column("owner", Text, ForeignKey("pgsched.file_owners.name", onupdate="CASCADE"), nullable=False),
     key("what", Text),
     key("name", Text),
     need("declared_at", Instant),

@@ -47,11 +47,15 @@ INSERT INTO pgsched.workers (name, hostname, pid, version, concurrency, kinds, t
 INSERT INTO pgsched.kept_keys (scope, key, run_id, task, expires_at)
     VALUES ('idempotency', 'k', 1, 't', now() + interval '1 day');
 INSERT INTO pgsched.tasks (task, app, release, owner) VALUES ('t', 'a', '1', current_user);
+INSERT INTO pgsched.calendars (name) VALUES ('another');
+INSERT INTO pgsched.file_owners (name) VALUES ('f'), ('another');
+INSERT INTO pgsched.file_entries (owner, what, name) VALUES ('f', 'limit', 'l');
 """
 WHERE = {
     "jobs": "WHERE name = 'j'",
     "pauses": "WHERE name = 'p'",
     "calendars": "WHERE name = 'c'",
+    "file_owners": "WHERE name = 'f'",
 }  # for tables with several rows
 # Values that differ from those in ROWS: by column here, by type in TYPES.
 VALUES = {
@@ -77,6 +81,7 @@ VALUES = {
     "keep": '\'{"any": "9 days"}\'',
     "priority": "7",
     "owner": "current_user",
+    "file_entries.owner": "'another'",
     "what": "'queue'",
     "on_full": "'shed_oldest'",
     "rate_burst": "9",
@@ -110,6 +115,10 @@ VALUES = {
     "paused": "true",
     "delete_after_run": "true, schedule = NULL, run_at = '2030-01-01Z'",
     "applied_at": "NULL",
+    "mode": "'shadow'",
+    "on_excluded": "'previous'",
+    "after_match": "'latest'",
+    "ping_url": "'https://example.com/'",
 }
 TYPES = {
     "text": "'another'", "integer": "7", "smallint": "7", "boolean": "true", "interval": "'2 hours'", "bigint": "7",
@@ -122,6 +131,7 @@ NOT_CHANGES = {
     ("queues", "applied_at"),
     ("pauses", "waits_for"),
     ("queues", "limited"),
+    ("file_owners", "applied_at"),
 }
 INSERTS = {
     "jobs": "(name, task) VALUES ('new', 't')",
@@ -132,6 +142,8 @@ INSERTS = {
     "limits": "(name, concurrency) VALUES ('new', 1)",
     "pauses": "(what, name) VALUES ('task', 'new')",
     "alerts": "(job_id, kind, details) VALUES (0, 'test', 'd')",
+    "file_owners": "(name) VALUES ('new')",
+    "file_entries": "(owner, what, name) VALUES ('f', 'queue', 'q')",
 }
 DELETED = {"jobs": "WHERE id = 1", "calendars": "WHERE name = 'c'"}  # for tables with several rows
 # The arguments for each function that changes something.

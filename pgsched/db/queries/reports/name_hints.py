@@ -29,7 +29,7 @@ def unknown(conn: Connection[Any], what: str, name: str) -> str | None:
 
 
 def known_names(conn: Connection[Any], what: str) -> list[str]:
-    """Return the known names of a kind: task, queue, job, limit, worker or lock."""
+    """Return the known names of a kind: task, queue, job, limit, worker, owner (of a file) or lock."""
     return [row["name"] for row in rows(conn, "names_known", {"what": what})]
 
 

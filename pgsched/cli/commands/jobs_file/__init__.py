@@ -1,0 +1,1 @@
+"""The commands for a file of jobs: plan, apply, export."""

@@ -1,0 +1,217 @@
+"""The types of dates on which jobs do not run: a job's own, and the times of a calendar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, datetime, time
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from pgsched.core.input_values import parse_dates
+from pgsched.core.jobs_file.model.types import Prose, Text, Type, WrongValue, expect_text, shorten_value
+from pgsched.core.text import did_you_mean
+from pgsched.errors import InputError
+
+MOST_STRETCHES = 5000  # of excluded dates of one job, and of times of one calendar
+WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+FIRST, LAST = date(1970, 1, 1), date(8999, 12, 31)
+CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
+TIME_KEYS = ("from", "until", "weekdays", "from_time", "until_time", "reason")
+
+
+class Dates(NamedTuple):
+    """Excluded dates of a job: the first, the last, and the reason."""
+
+    first: date
+    last: date
+    reason: str | None
+
+
+class CalendarTime(NamedTuple):
+    """One stretch of a calendar, as a row of calendar_times has it; None: no bound."""
+
+    first: date | None
+    last: date | None
+    weekdays: tuple[int, ...] | None
+    from_time: time | None
+    until_time: time | None
+    reason: str | None
+
+
+def read_list(value: Any, item: Callable[[Any], Any]) -> list[Any]:
+    """Return the values that `item` reads from a list. Raises WrongValue."""
+    if not isinstance(value, list):
+        raise WrongValue(f"expected a list, got {shorten_value(value)}")
+    if len(value) > MOST_STRETCHES:
+        raise WrongValue(f"{len(value)} values, at most {MOST_STRETCHES} are allowed")
+    return [item(one) for one in value]
+
+
+def order(value: Any) -> Any:
+    """Return a key that sorts tuples that may hold None: None comes first."""
+    return tuple((part is not None, part) for part in value)
+
+
+class ExcludedDates(Type):
+    """Texts such as `2026-12-24..2026-12-26: Christmas`, or dates; the value has them in order."""
+
+    _reason = Text(200)
+
+    def read(self, value: Any) -> tuple[Dates, ...]:
+        """Read the list. Raises WrongValue where two begin on the same date."""
+        found = sorted(read_list(value, self._read_one), key=order)
+        for one, other in pairwise(found):
+            if one.first == other.first:
+                raise WrongValue(f"{one.first} begins two stretches")
+        return tuple(found)
+
+    def _read_one(self, value: Any) -> Dates:
+        if isinstance(value, date) and not isinstance(value, datetime):
+            return Dates(check_date(value), value, None)
+        dates, colon, reason = expect_text(value).partition(": ")
+        try:
+            first, last = parse_dates(dates)
+        except InputError as error:
+            raise WrongValue(str(error).removeprefix("dates: ")) from None
+        return Dates(check_date(first), check_date(last), self._reason.read(reason) if colon else None)
+
+    def show(self, value: tuple[Dates, ...]) -> list[str]:
+        """Return the texts."""
+        return [
+            f"{one.first}{'' if one.last == one.first else f'..{one.last}'}"
+            f"{'' if one.reason is None else f': {one.reason}'}"
+            for one in value
+        ]
+
+    def load(self, value: Any) -> tuple[Dates, ...]:
+        """Read the rows of job_calendars: arrays of first date, last date and reason."""
+        found = (Dates(date.fromisoformat(a), date.fromisoformat(b), reason) for a, b, reason in value or ())
+        return tuple(sorted(found, key=order))
+
+    def send(self, value: tuple[Dates, ...]) -> list[list[str | None]]:
+        """Return the rows."""
+        return [[str(one.first), str(one.last), one.reason] for one in value]
+
+
+class CalendarTimes(Type):
+    """The stretches of a calendar: mappings with from, until, weekdays, from_time, until_time and reason."""
+
+    _reason = Prose(10_000)
+
+    def read(self, value: Any) -> tuple[CalendarTime, ...]:
+        """Read the list."""
+        return tuple(sorted(set(read_list(value, self._read_one)), key=order))
+
+    def _read_one(self, value: Any) -> CalendarTime:
+        if not isinstance(value, dict):
+            raise WrongValue(f"expected a mapping such as {{from: 2026-12-25}}, got {shorten_value(value)}")
+        for key in value:
+            if key not in TIME_KEYS:
+                raise WrongValue(f'"{key[:60]}" is not one of {", ".join(TIME_KEYS)}{did_you_mean(key, TIME_KEYS)}')
+        given = {key: one for key, one in value.items() if one is not None}
+        first, last = (read_date(given[key]) if key in given else None for key in ("from", "until"))
+        if first is None and last is not None:
+            raise WrongValue("until needs from")
+        if first is not None and (last := last or first) < first:
+            raise WrongValue(f"until: {last} is earlier than from, {first}")
+        begins, ends = (read_clock(given[key]) if key in given else None for key in ("from_time", "until_time"))
+        if (begins is None) != (ends is None):
+            raise WrongValue("from_time and until_time go together")
+        if begins is not None and ends is not None and ends <= begins:
+            raise WrongValue(f"until_time: {ends} is not later than from_time, {begins}")
+        weekdays = read_weekdays(given["weekdays"]) if "weekdays" in given else None
+        if first is None and weekdays is None and begins is None:
+            raise WrongValue("says neither dates nor weekdays nor times of the day")
+        reason = self._reason.read(given["reason"]) if "reason" in given else None
+        return CalendarTime(first, last, weekdays, begins, ends, reason)
+
+    def show(self, value: tuple[CalendarTime, ...]) -> list[dict[str, Any]]:
+        """Return the mappings."""
+        return [
+            {
+                key: one
+                for key, one in zip(TIME_KEYS, self._shown(found), strict=True)
+                if one is not None and not (key == "until" and found.last == found.first)
+            }
+            for found in value
+        ]
+
+    def _shown(self, one: CalendarTime) -> tuple[Any, ...]:
+        weekdays = None if one.weekdays is None else [WEEKDAYS[day] for day in one.weekdays]
+        texts = [None if part is None else str(part) for part in (one.first, one.last, one.from_time, one.until_time)]
+        return (texts[0], texts[1], weekdays, texts[2], texts[3], one.reason)
+
+    def load(self, value: Any) -> tuple[CalendarTime, ...]:
+        """Read the rows of calendar_times: objects with their columns."""
+        return tuple(sorted({calendar_time(row) for row in value or ()}, key=order))
+
+    def send(self, value: tuple[CalendarTime, ...]) -> list[dict[str, Any]]:
+        """Return the rows."""
+        columns = ("from_date", "until_date", "weekdays", "from_time", "until_time", "reason")
+        return [
+            {
+                column: part
+                if isinstance(part, str) or part is None
+                else list(part)
+                if isinstance(part, tuple)
+                else str(part)
+                for column, part in zip(columns, one, strict=True)
+            }
+            for one in value
+        ]
+
+
+def calendar_time(row: dict[str, Any]) -> CalendarTime:
+    """Return the stretch of a row of calendar_times."""
+    first, last = (row[key] and date.fromisoformat(row[key]) for key in ("from_date", "until_date"))
+    begins, ends = (row[key] and time.fromisoformat(row[key]) for key in ("from_time", "until_time"))
+    weekdays = None if row["weekdays"] is None else tuple(sorted(set(row["weekdays"])))
+    return CalendarTime(first, last, weekdays, begins, ends, row["reason"])
+
+
+def check_date(value: date) -> date:
+    """Return a date between 1970 and 9000. Raises WrongValue for another one."""
+    if not FIRST <= value <= LAST:
+        raise WrongValue(f"{value} is not a date between 1970 and 9000")
+    return value
+
+
+def read_date(value: Any) -> date:
+    """Return a date, from text or as TOML has it. Raises WrongValue."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return check_date(value)
+    try:
+        return check_date(date.fromisoformat(value))
+    except (TypeError, ValueError):
+        raise WrongValue(f"{shorten_value(value)} is not a date such as 2026-12-25") from None
+
+
+def read_clock(value: Any) -> time:
+    """Return a time of the day, from text or as TOML has it. Raises WrongValue."""
+    if isinstance(value, time):
+        return value.replace(microsecond=0, tzinfo=None)
+    found = CLOCK.fullmatch(value) if isinstance(value, str) else None
+    try:
+        if found is not None:
+            hour, minute, second = (int(part or 0) for part in found.groups())
+            return time(hour, minute, second)
+    except ValueError:
+        pass
+    raise WrongValue(f"{shorten_value(value)} is not a time of the day such as 06:00")
+
+
+def read_weekdays(value: Any) -> tuple[int, ...]:
+    """Return the weekdays of a list of names or numbers, 0 is Sunday. Raises WrongValue."""
+    if not isinstance(value, list) or not value:
+        raise WrongValue(f"weekdays: expected a list such as [sat, sun], got {shorten_value(value)}")
+    found = set()
+    for one in value:
+        name = one.lower()[:3] if isinstance(one, str) else None
+        if name in WEEKDAYS:
+            found.add(WEEKDAYS.index(name))
+        elif isinstance(one, int) and not isinstance(one, bool) and 0 <= one <= 6:
+            found.add(one)
+        else:
+            raise WrongValue(f"weekdays: {shorten_value(one)} is not one of {', '.join(WEEKDAYS)}, nor 0 to 6")
+    return tuple(sorted(found))

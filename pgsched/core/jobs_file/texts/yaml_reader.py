@@ -1,0 +1,229 @@
+"""Read YAML: the events of PyYAML's C parser, with the types of the YAML 1.2 core schema.
+
+Invariant: a text means what the core schema says (https://yaml.org/spec/1.2.2/#103-core-schema): `on`, `yes`, `22:00`
+and `2026-12-24` are texts. PyYAML itself resolves them as YAML 1.1 does.
+
+The work is bounded, whatever the file holds. Tags, merge keys, keys that are no text and keys given twice are refused.
+An alias stands for its value, and counts as many values as that has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from pgsched.core.jobs_file.texts.document import (
+    DEEPEST,
+    LINES_DEEPEST,
+    MOST_VALUES,
+    Document,
+    Path,
+    decode,
+    file_error,
+)
+from pgsched.errors import InputError
+
+LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+NULLS = {"", "~", "null", "Null", "NULL"}
+FLAGS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
+WHOLE = re.compile(r"[-+]?[0-9]{1,400}", re.ASCII)
+OCTAL, HEXADECIMAL = re.compile(r"0o[0-7]{1,400}"), re.compile(r"0x[0-9a-fA-F]{1,400}")
+FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
+NOT_A_NUMBER = {".nan", ".NaN", ".NAN"}
+FIRST_OF_SPECIALS = set("-+.0123456789~nNtTfF")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A list or mapping whose end is not read yet. `key`: of a mapping, the key whose value comes next."""
+
+    value: list[Any] | dict[str, Any]
+    path: Path
+    anchor: str | None
+    key: str | None = None
+    count: int = 1
+
+
+@dataclass(slots=True)
+class _Reader:
+    name: str
+    lines: dict[Path, int] = field(default_factory=dict)
+    anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)  # the value, and how many values it has
+    stack: list[_Open] = field(default_factory=list)
+    count: int = 0
+    found: list[Any] = field(default_factory=list)  # the values of the documents
+
+    def path(self) -> Path:
+        """Return the path of the value that comes next."""
+        if not self.stack:
+            return ()
+        top = self.stack[-1]
+        return (*top.path, top.key if isinstance(top.value, dict) else len(top.value))  # type: ignore[arg-type]
+
+    def error(self, event: Any, problem: str, path: Path | None = None) -> InputError:
+        """Return the error about an event."""
+        return file_error(self.name, event.start_mark.line + 1, self.path() if path is None else path, problem)
+
+    def read(self, event: Any) -> None:
+        """Take one event of the parser."""
+        kind = type(event)
+        if kind is yaml.ScalarEvent:
+            self.scalar(event)
+        elif kind in (yaml.MappingStartEvent, yaml.SequenceStartEvent):
+            self.begin(event, {} if kind is yaml.MappingStartEvent else [])
+        elif kind in (yaml.MappingEndEvent, yaml.SequenceEndEvent):
+            ended = self.stack.pop()
+            self.put(event, ended.value, ended.count, ended.anchor)
+        elif kind is yaml.AliasEvent:
+            self.alias(event)
+        elif kind is yaml.DocumentStartEvent and event.tags:
+            raise self.error(event, "tags are not supported")
+
+    def begin(self, event: Any, value: list[Any] | dict[str, Any]) -> None:
+        """Begin a list or mapping."""
+        self.check_event(event)
+        path = self.path()
+        if self.awaits_key():
+            raise self.error(event, "a key must be a text, not a list or mapping", self.stack[-1].path)
+        if len(self.stack) >= DEEPEST:
+            raise self.error(event, f"is nested more than {DEEPEST} deep", path[:3])
+        self.note_line(event, path)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (None, 0)  # not read yet
+        self.stack.append(_Open(value, path, event.anchor))
+
+    def scalar(self, event: Any) -> None:
+        """Take a text: a key, or a value."""
+        self.check_event(event)
+        if self.awaits_key():
+            return self.key(event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (None, 0)
+        value = resolve(event.value) if event.implicit[0] else event.value
+        if isinstance(value, float) and not _is_finite(value):
+            raise self.error(event, f"{event.value} is not a finite number")
+        self.note_line(event, self.path())
+        return self.put(event, value, 1, event.anchor)
+
+    def key(self, event: Any) -> None:
+        """Take the key of a mapping: its text as it stands."""
+        top = self.stack[-1]
+        text = event.value
+        if text == "<<" and event.implicit[0]:
+            raise self.error(event, "merge keys (<<) are not supported: use defaults, or an alias", top.path)
+        if text in top.value:
+            raise self.error(event, "is given twice", (*top.path, text))
+        self.counted(event, 1)
+        top.count += 1
+        top.key = text
+        if len(top.path) < LINES_DEEPEST:
+            self.lines[(*top.path, text)] = event.start_mark.line + 1
+
+    def alias(self, event: Any) -> None:
+        """Take an alias: the value of its anchor."""
+        if self.awaits_key():
+            raise self.error(event, "a key must be a text, not an alias", self.stack[-1].path)
+        if event.anchor not in self.anchors:
+            raise self.error(event, f"there is no anchor &{event.anchor} before this alias")
+        value, count = self.anchors[event.anchor]
+        if count == 0:
+            raise self.error(event, f"the alias *{event.anchor} stands inside its own value")
+        self.counted(event, count)
+        self.note_line(event, self.path())
+        self.put(event, value, count, None, counted=True)
+
+    def put(self, event: Any, value: Any, count: int, anchor: str | None, *, counted: bool = False) -> None:
+        """Put a whole value where it belongs."""
+        if anchor is not None:
+            self.anchors[anchor] = (value, count)
+        if not counted:
+            self.counted(event, 1)
+        if not self.stack:
+            self.found.append(value)
+            return
+        top = self.stack[-1]
+        top.count += count
+        if isinstance(top.value, dict):
+            top.value[str(top.key)] = value
+            top.key = None
+        else:
+            top.value.append(value)
+
+    def awaits_key(self) -> bool:
+        """Check whether the next event is a key."""
+        return bool(self.stack) and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is None
+
+    def check_event(self, event: Any) -> None:
+        """Refuse tags."""
+        if event.tag is not None:
+            raise self.error(event, f"tags are not supported: {event.tag[:60]}")
+
+    def counted(self, event: Any, count: int) -> None:
+        """Count values. Raises InputError where the file has too many."""
+        self.count += count
+        if self.count > MOST_VALUES:
+            raise self.error(event, f"the file has more than {MOST_VALUES:,} values, aliases counted in full", ())
+
+    def note_line(self, event: Any, path: Path) -> None:
+        """Keep the line of a list item; that of a mapping's value is the line of its key."""
+        if path and isinstance(path[-1], int) and len(path) <= LINES_DEEPEST:
+            self.lines[path] = event.start_mark.line + 1
+
+
+def _is_finite(value: float) -> bool:
+    return value - value == 0
+
+
+def read_yaml(name: str, content: bytes) -> Document:
+    """Return the values of a YAML file. Raises InputError."""
+    reader = _Reader(name)
+    for event in _events(name, decode(name, content)):
+        if type(event) is yaml.DocumentStartEvent and reader.found:
+            raise file_error(name, event.start_mark.line + 1, (), "a file of jobs is one document")
+        reader.read(event)
+    return Document(name, reader.found[0] if reader.found else None, reader.lines)
+
+
+def _events(name: str, text: str) -> Iterator[Any]:
+    try:
+        yield from yaml.parse(text, Loader=LOADER)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1 if isinstance(error.position, int) else None
+        raise file_error(name, line, (), f"is not YAML: {error.reason}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = " ".join(filter(None, [error.context, error.problem]))
+        raise file_error(name, mark and mark.line + 1, (), f"is not YAML: {what}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise file_error(name, None, (), f"is not YAML: {error}") from None
+
+
+def resolve(text: str) -> Any:
+    """Return the value of a plain text as the core schema says: null, bool, int, float, or the text itself."""
+    if text in NULLS:
+        return None
+    if text[0] not in FIRST_OF_SPECIALS:
+        return text
+    if text in FLAGS:
+        return FLAGS[text]
+    whole = _whole(text)
+    if whole is not None:
+        return whole
+    if FLOAT.fullmatch(text):
+        return float(text)
+    if found := INFINITE.fullmatch(text):
+        return float(f"{found[1]}inf")
+    return float("nan") if text in NOT_A_NUMBER else text
+
+
+def _whole(text: str) -> int | None:
+    """Return the value of a text that is a whole number; None for any other."""
+    for form, base in ((WHOLE, 10), (OCTAL, 8), (HEXADECIMAL, 16)):
+        if form.fullmatch(text):
+            return int(text[2:] if base != 10 else text, base)
+    return None

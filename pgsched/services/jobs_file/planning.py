@@ -1,0 +1,163 @@
+"""Plan a file of jobs: what an apply would change, which slots that moves, and which starts collide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from pgsched.core.jobs_file.collisions import Collisions, collide
+from pgsched.core.jobs_file.coming import ClockChange, Slots, clock_changes, slots_of
+from pgsched.core.jobs_file.difference import Action, Change, Difference, compare
+from pgsched.core.jobs_file.model.columns import JOB, What
+from pgsched.core.jobs_file.model.entries import DEFAULT_OWNER, Entry, JobsFile, Key, State
+from pgsched.core.jobs_file.model.loading import load
+from pgsched.core.jobs_file.texts.reading import read_document
+from pgsched.db.connection.connect import Connection
+from pgsched.db.queries.files import stored
+from pgsched.services.jobs_file.state import read_state
+
+Report = Callable[[str, int, int], None]  # what is done now, how much of it, of how much
+CHECKED_AT_ONCE = 1000  # jobs whose values the database checks with one statement
+REPORTED = 250  # slots of so many jobs are computed between two reports
+
+
+def no_report(_step: str, _done: int, _of: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a file is compared and applied.
+
+    `owner`: the owner of the file; None: the one that the file names, else `default`.
+    `prune`: remove what the file declared before and does not any more.
+    `adopt`: take what exists and is not the file's own.
+    """
+
+    owner: str | None = None
+    prune: bool = False
+    adopt: bool = False
+
+    def owner_of(self, file: JobsFile) -> str:
+        """Return the owner of a file."""
+        return self.owner or file.owner or DEFAULT_OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class JobsPlan:
+    """What an apply would do.
+
+    `slots`: of new and moved jobs, by key. `clocks`: changes of the clocks that move a slot, by key.
+    `collisions`: the starts of the coming week after the apply.
+    """
+
+    difference: Difference
+    now: datetime
+    slots: Mapping[Key, Slots]
+    clocks: Mapping[Key, tuple[ClockChange, ...]]
+    collisions: Collisions
+
+
+def read_file(name: str, content: bytes, file_format: str | None = None) -> JobsFile:
+    """Return the model of a file. Raises InputError with file, line and path.
+
+    `file_format`: yaml or toml; None: what the end of the name says, else YAML.
+    """
+    return load(read_document(name, content, file_format))
+
+
+def plan(conn: Connection[Any], file: JobsFile, options: Options, report: Report = no_report) -> JobsPlan:
+    """Return what an apply would do; nothing is written. Raises InputError where the database would refuse a value."""
+    report("reading the database", 0, 1)
+    with stored.one_moment(conn) as now:
+        difference, state = find_difference(conn, file, options, now)
+        others = stored.other_jobs(conn, [name for what, name in file.entries if what is What.JOB])
+    slots: dict[Key, Slots] = {}
+    clocks: dict[Key, tuple[ClockChange, ...]] = {}
+    changes = difference.of(Action.ADD, Action.CHANGE)
+    for at, change in enumerate(changes):
+        if at % REPORTED == 0:
+            report("computing slots", at, len(changes))
+        if (found := slots_of(change, now)) is not None:
+            slots[change.key] = found
+        if moved := clock_changes(change, now):
+            clocks[change.key] = moved
+    report("counting collisions", 0, 1)
+    removed = {change.key for change in difference.of(Action.REMOVE)}
+    jobs = [*planned_jobs(file, state, now), *(row for row in others if (What.JOB, row["name"]) not in removed)]
+    return JobsPlan(difference, now, slots, clocks, collide(jobs, now))
+
+
+def planned_jobs(file: JobsFile, state: State, now: datetime) -> Iterator[dict[str, Any]]:
+    """Yield the jobs of a file as they will be, for the count of collisions."""
+    for entry in file.entries.values():
+        if entry.what is not What.JOB:
+            continue
+        before = state.stored.get(entry.key)
+        values = entry.values
+        anchor = None
+        if before is not None and before.values["schedule"] == values["schedule"]:
+            anchor = before.row["anchor_at"]
+        yield {
+            "id": 0 if before is None else before.row["id"],
+            "name": entry.name,
+            "schedule": values["schedule"],
+            "timezone": values["timezone"],
+            "anchor_at": anchor or values["starts_at"] or now,
+            "jitter": values["jitter"].delta,
+            "ends_at": values["ends_at"],
+            "excluded": [tuple(one) for one in values["excluded_dates"]] or None,
+        }
+
+
+def find_difference(conn: Connection[Any], file: JobsFile, options: Options, now: datetime) -> tuple[Difference, State]:
+    """Return the difference, and the state that it was found in.
+
+    Raises InputError for values that the database would refuse.
+    """
+    owner = options.owner_of(file)
+    role = stored.owner_of_name(conn, owner)
+    state = read_state(conn, file, owner, now)
+    difference = compare(file, state, owner, prune=options.prune, adopt=options.adopt)
+    check_values(conn, file, difference)
+    if role is not None and not role["allowed"]:
+        remark = f'owner "{owner}" belongs to role {role["role"]}: this role may not apply the file'
+        difference = replace(difference, remarks=(remark, *difference.remarks))
+    return difference, state
+
+
+def check_values(conn: Connection[Any], file: JobsFile, difference: Difference) -> None:
+    """Raise InputError, with the place, where the database would refuse a job that is new or changed."""
+    changed = [one for one in difference.of(Action.ADD, Action.CHANGE) if one.key[0] is What.JOB]
+    for start in range(0, len(changed), CHECKED_AT_ONCE):
+        part = changed[start : start + CHECKED_AT_ONCE]
+        for found in stored.job_errors(conn, [job_row(change) for change in part]):
+            column, _, reason = found["problem"].partition(": ")
+            entry = file.entries[What.JOB, found["name"]]
+            if column in JOB:
+                raise file.error(entry, column, reason)
+            raise file.document.error(entry.path, found["problem"])
+
+
+def job_row(change: Change, *, partly: bool = False) -> dict[str, Any]:
+    """Return the columns of a job as the database takes them, and its name.
+
+    `partly`: without those that the file does not decide about.
+    """
+    entry = change.entry
+    assert entry is not None
+    row: dict[str, Any] = {"name": entry.name}
+    for column, value in entry.values.items():
+        if column in {"after", "excluded_dates"}:
+            continue
+        if partly and not decides_to_write(entry, column):
+            continue
+        row[column] = None if value is None else JOB[column].type.send(value)
+    return row
+
+
+def decides_to_write(entry: Entry, column: str) -> bool:
+    """Check whether a file decides about a column, also of those that only count while a job changes its pause."""
+    return entry.decides(column) or (column == "resume_from" and column in entry.given)

@@ -1,0 +1,170 @@
+"""`pgsched plan`, `apply` and `export`: what they print, their JSON, and their exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.support.cli.said import Said
+
+Command = Callable[..., Said]
+TEXT = """
+owner: ops
+jobs:
+  nightly: {task: report, schedule: "30 2 * * *", timezone: Europe/Berlin}
+  weekly: {task: report, schedule: "0 6 * * 1", paused: true}
+queues: {mail: {max_depth: 9}}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_plan_apply_and_check(pgsched: Command, file: Path, db: psycopg.Connection[Any]) -> None:
+    said = pgsched("plan", str(file))
+    lines = said.out.splitlines()
+    assert (said.code, lines[0]) == (0, "+ job nightly: task report, 30 2 * * * (Europe/Berlin)")
+    assert lines[1].startswith("    next slots: ") and lines[1].count("02:30") == 5
+    assert any(line.startswith("    clocks change on ") and "moved: the wall time 02:30" in line for line in lines)
+    assert "+ job weekly: task report, 0 6 * * 1 (UTC), paused" in lines
+    assert lines[-1] == f"{file} (owner ops): 3 to add"
+    drift = pgsched("apply", str(file), "--check")
+    assert (drift.code, drift.err) == (
+        2, f"error: {file}: the database is not as the file says: 3 to add; `pgsched apply` changes it\n")  # fmt: skip
+    asked = pgsched("apply", str(file))
+    assert (asked.code, asked.err) == (
+        2,
+        "error: apply: 3 to add: add --yes to apply them; `pgsched plan` shows them\n",
+    )
+    assert db.execute("SELECT count(*) FROM pgsched.jobs").fetchone() == (0,)
+    assert pgsched("apply", str(file), "--yes").out == f"{file} (owner ops): added 3\n"
+    assert pgsched("apply", str(file)).out == f"{file} (owner ops): nothing to change\n"
+    assert pgsched("apply", str(file), "--check").out == f"the database is as {file} says\n"
+    assert pgsched("plan", str(file)).out == f"{file} (owner ops): nothing to change\n"
+
+
+def test_a_change_shows_both_values_and_both_slots(pgsched: Command, file: Path) -> None:
+    pgsched("apply", str(file), "--yes")
+    file.write_text(
+        TEXT.replace("30 2 * * *", "30 3 * * *").replace("task: report, s", "task: report, timeout: 90s, s", 1)
+    )
+    said = pgsched("plan", str(file)).out.splitlines()
+    assert said[:3] == ["~ job nightly", "    schedule: 30 2 * * * -> 30 3 * * *", "    timeout: - -> 90 seconds"]
+    assert said[3].startswith("    slots before: ") and said[3].count("02:30") == 5
+    assert said[4].startswith("    slots after: ") and said[4].count("03:30") == 5
+
+
+def test_prune_and_what_is_left(pgsched: Command, file: Path) -> None:
+    pgsched("apply", str(file), "--yes")
+    file.write_text("owner: ops\njobs: {}\n")
+    said = pgsched("plan", str(file))
+    assert said.err == ("note: not in the file any more, and left (--prune removes them): job nightly, job weekly,"
+                        " queue mail\n")  # fmt: skip
+    assert pgsched("plan", str(file), "--prune").out.splitlines()[:3] == [
+        "- job nightly",
+        "- job weekly",
+        "- queue mail",
+    ]
+    assert pgsched("apply", str(file), "--prune", "--yes").out == f"{file} (owner ops): removed 3\n"
+
+
+def test_what_is_not_its_own_is_refused(pgsched: Command, file: Path) -> None:
+    pgsched("job", "add", "nightly", "--task", "by-hand", "--schedule", "@daily")
+    said = pgsched("plan", str(file))
+    assert (said.code, said.out.splitlines()[0]) == (
+        1, "! job nightly: it exists, and no file declares it: --adopt takes it")  # fmt: skip
+    refused = pgsched("apply", str(file), "--yes")
+    assert (refused.code, refused.err) == (
+        1, "error: job nightly: it exists, and no file declares it: --adopt takes it; nothing was changed\n",
+    )  # fmt: skip
+    assert pgsched("apply", str(file), "--yes", "--adopt").out == f"{file} (owner ops): added 2, changed 1\n"
+
+
+def test_json(pgsched: Command, file: Path) -> None:
+    found = pgsched("plan", str(file), "--json").json
+    assert found["summary"] == {"add": 3, "change": 0, "remove": 0, "adopt": 0, "refuse": 0}
+    change = found["changes"][0]
+    assert {key: change[key] for key in ("action", "what", "name", "line", "adopts")} == {
+        "action": "add", "what": "job", "name": "nightly", "line": 4, "adopts": True}  # fmt: skip
+    assert change["columns"]["schedule"] == {"old": None, "new": "30 2 * * *"}
+    assert (change["slots"]["old"], len(change["slots"]["new"]), len(change["clock_changes"])) == (None, 5, 2)
+    assert len(found["collisions"]["busiest_minute_by_hour"]) == 168
+    applied = pgsched("apply", str(file), "--yes", "--json").json
+    assert (applied["owner"], applied["summary"]["add"]) == ("ops", 3)
+    file.write_text(TEXT.replace("30 2", "30 3"))
+    drift = pgsched("apply", str(file), "--check", "--json")
+    assert (drift.code, drift.json["summary"]["change"], json.loads(drift.err)["error"]["code"]) == (2, 1, "drift")
+    refused = pgsched("apply", str(file), "--json")
+    assert (refused.code, json.loads(refused.err)["error"]["field"]) == (2, "yes")
+
+
+def test_collisions_are_a_map_of_80_columns(pgsched: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n" + "".join(f"  n{n}: {{task: t, schedule: '0 2 * * *'}}\n" for n in range(120)))
+    monkeypatch.chdir(tmp_path)  # the name of the file stands in the output
+    lines = pgsched("plan", file.name).out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("starts in the busiest minute"))
+    assert lines[begin + 1] == "    " + "".join(f" {hour:02}" for hour in range(24))
+    cells = lines[begin + 3]
+    assert cells[4:].split() == [".", ".", "++", *["."] * 21]
+    assert (
+        "120 starts: n0, n1, n10, n100, n101 and 115 more; jitter of 30m would leave about 4 a minute"
+        in lines[begin + 10]
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    shown = pgsched("plan", file.name).out
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)
+    assert max(map(len, plain.splitlines())) <= 80
+    assert "\x1b[31m++" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("jobs: {n: {task: t, shedule: x}}", "{file}:1: jobs.n.shedule: there is no such column; did you mean schedule?"),
+     ("jobs: [", "{file}:2: is not YAML: "), (None, "{file}: cannot be read: No such file or directory")],
+)  # fmt: skip
+def test_bad_input_gives_one_line(pgsched: Command, tmp_path: Path, text: str | None, problem: str) -> None:
+    file = tmp_path / "jobs.yaml"
+    if text is not None:
+        file.write_text(text)
+    for command in ("plan", "apply"):
+        said = pgsched(command, str(file))
+        assert (said.code, said.out, said.err.count("\n")) == (2, "", 1)
+        assert said.err.startswith("error: " + problem.format(file=file))
+
+
+def test_standard_input_is_read_and_export_is_written(
+    pgsched: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.read_bytes())))
+    assert pgsched("apply", "-", "--yes").out == "- (owner ops): added 3\n"
+    text = pgsched("export", "--owner", "ops").out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert pgsched("plan", "-", "--prune").out == "- (owner ops): nothing to change\n"
+    toml = pgsched("export", "--format", "toml", "--json").json["text"]
+    assert '[jobs.nightly]\ntask = "report"\n' in toml
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(toml.encode())))
+    assert pgsched("plan", "-", "--format", "toml", "--owner", "ops").out == "- (owner ops): nothing to change\n"
+    assert pgsched("export", "--owner", "nobody").code == 8
+    assert pgsched("export", "--format", "ini").err == 'error: format: "ini" is not one of yaml, toml\n'
+
+
+def test_names_cannot_control_a_terminal(pgsched: Command, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text('jobs: {"a\\u202eb": {task: t, description: "x\\e[2J"}}')
+    for args in (("plan", str(file)), ("apply", str(file), "--yes"), ("export",)):
+        assert "\u202e" not in pgsched(*args).out.replace("export", "") or args == ("export",)
+        assert "\x1b" not in pgsched(*args).out

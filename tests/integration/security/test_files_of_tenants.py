@@ -1,0 +1,120 @@
+"""A tenant's file changes its own jobs only, and no tenant takes over what another one's file declares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core.jobs_file.difference import Difference
+from pgsched.errors import NotOwned, NotPermitted, PgschedError
+from pgsched.services.jobs_file import applying, exporting
+from pgsched.services.jobs_file.planning import Options, plan
+from tests.support.files.jobs_files import file_of
+from tests.support.logins import Logins, not_refused, one
+
+pytestmark = [pytest.mark.pg14]
+MINE = "jobs: {n: {task: t, schedule: '@daily', excluded_dates: [2026-12-24]}, m: {task: t, after: [n]}}"
+
+
+def apply(conn: psycopg.Connection[Any], text: str, owner: str, **options: bool) -> Difference:
+    return applying.apply(conn, file_of(text), Options(owner, **options))
+
+
+def actions(found: Difference) -> list[str]:
+    return [f"{change.action} {change.key[1]}" for change in found.changes]
+
+
+def test_a_producer_applies_changes_prunes_and_exports_its_own(logins: Logins) -> None:
+    alice = logins.connect("alice")
+    assert actions(apply(alice, MINE, "shop")) == ["add n", "add m"]
+    assert apply(alice, MINE, "shop").changes == ()
+    assert actions(apply(alice, "jobs: {n: {task: u}}", "shop", prune=True)) == ["change n", "remove m"]
+    assert exporting.export(alice, owner="shop")[0].startswith("owner: shop\njobs:\n  n:\n    task: u\n")
+    assert one(alice, "SELECT count(*) FROM file_entries") == 1
+    with pytest.raises(NotPermitted):
+        apply(alice, "queues: {q: {fair: true}}", "shop")
+
+
+def test_another_tenant_sees_and_takes_nothing(logins: Logins) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    apply(alice, MINE, "shop")
+    assert one(bob, "SELECT count(*) FROM file_owners") == one(bob, "SELECT count(*) FROM file_entries") == 0
+    for adopt in (False, True):
+        with pytest.raises(NotPermitted, match='owner: "shop" belongs to another role'):
+            apply(bob, "jobs: {x: {task: t}}", "shop", adopt=adopt)
+        with pytest.raises(PgschedError, match="job n: name: it is taken"):
+            apply(bob, MINE, "bob's", adopt=adopt)
+    assert not_refused(
+        bob,
+        "INSERT INTO file_entries (owner, what, name) VALUES ('shop', 'job', 'n')",
+        "INSERT INTO file_entries (owner, what, name) VALUES ('shop', 'job', 'x')",
+        "UPDATE file_owners SET role = current_user",
+        "DELETE FROM file_entries",
+        "DELETE FROM file_owners",
+        "INSERT INTO file_owners (name, role) VALUES ('y', 'pgsched_operator')",
+        "LOCK TABLE file_entries",
+    ) == {}  # fmt: skip
+    assert actions(apply(alice, MINE, "shop")) == []
+
+
+def test_a_producer_declares_no_object_that_is_not_its_own(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    """An entry would keep the owner of the object from declaring it."""
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    db.execute("INSERT INTO pgsched.queues (name) VALUES ('q')")
+    alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
+    apply(bob, "jobs: {his: {task: t}}", "b")
+    assert not_refused(
+        bob,
+        "INSERT INTO file_entries (owner, what, name) VALUES ('b', 'job', 'hers')",
+        "INSERT INTO file_entries (owner, what, name) VALUES ('b', 'job', 'nobody''s')",
+        "INSERT INTO file_entries (owner, what, name) VALUES ('b', 'queue', 'q')",
+        "UPDATE file_entries SET name = 'hers'",
+    ) == {}  # fmt: skip
+
+
+def test_without_the_policy_a_tenant_would_keep_a_name_from_its_owner(
+    logins: Logins, db: psycopg.Connection[Any]
+) -> None:
+    alice, bob = logins.connect("alice"), logins.connect("bob")
+    alice.execute("INSERT INTO jobs (name, task) VALUES ('hers', 't')")
+    apply(bob, "jobs: {his: {task: t}}", "b")
+    db.execute("ALTER POLICY pgsched_own ON pgsched.file_entries WITH CHECK (true)")
+    bob.execute("INSERT INTO file_entries (owner, what, name) VALUES ('b', 'job', 'hers')")
+    with pytest.raises(NotPermitted, match="a file of another role declares"):
+        apply(alice, "jobs: {hers: {task: u}}", "a", adopt=True)
+
+
+def test_the_name_of_an_owner_is_no_way_to_an_operator_s_file(logins: Logins) -> None:
+    """A tenant that uses the name first, with a job of the name that the operator's file has, would share its file."""
+    alice, ops = logins.connect("alice"), logins.connect("ops")
+    apply(alice, "jobs: {payroll: {kind: sql, task: SELECT 1}}", "ops")
+    with pytest.raises(NotPermitted, match=r'owner: "ops" belongs to role .*alice, which this role may not act for'):
+        apply(ops, "jobs: {payroll: {kind: sql, task: SELECT 2}}", "ops", adopt=True)
+    (remark,) = plan(ops, file_of("jobs: {}"), Options("ops")).difference.remarks
+    assert remark.endswith("this role may not apply the file")
+    with pytest.raises(NotOwned, match='the file of owner "ops" declares it'):
+        apply(ops, "jobs: {payroll: {kind: sql, task: SELECT 2}}", "company")
+    assert actions(apply(ops, "jobs: {payroll: {kind: sql, task: SELECT 2}}", "company", adopt=True)) == [
+        "change payroll"
+    ]
+    assert one(ops, "SELECT owner FROM jobs") == logins.name("ops")  # who says what runs becomes its owner
+
+
+def test_operators_share_the_names_of_owners(logins: Logins, db: psycopg.Connection[Any]) -> None:
+    ops, desk = logins.connect("ops"), logins.connect("desk")
+    text = "queues: {q: {fair: true}}\nlimits: {l: {concurrency: 1}}\npauses: [{what: all}]\nretention: {archive: true}"
+    assert len(apply(ops, text, "ops").changes) == 4
+    assert apply(desk, text, "ops").changes == ()
+    assert len(apply(desk, "jobs: {}", "ops", prune=True).changes) == 4
+    assert one(db, "SELECT count(*) FROM pgsched.file_entries") == 0
+
+
+def test_a_viewer_plans_and_exports_and_applies_nothing(logins: Logins) -> None:
+    apply(logins.connect("ops"), "jobs: {n: {task: t}}", "ops")
+    eye = logins.connect("eye")
+    assert actions(plan(eye, file_of("jobs: {n: {task: u}}"), Options("ops", adopt=True)).difference)  # type: ignore[truthy-bool]
+    assert "n:" in exporting.export(eye)[0]
+    with pytest.raises(NotPermitted):
+        apply(eye, "jobs: {x: {task: t}}", "eye")

@@ -1,0 +1,110 @@
+"""The columns of a file are those of the tables, with their defaults; an export makes no difference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgsched.core.jobs_file.model.columns import COLUMNS, What
+from pgsched.core.jobs_file.model.loading import load
+from pgsched.core.jobs_file.texts.document import Document
+from pgsched.db.queries.files.job_rows import MAY_STAY, WRITTEN
+from pgsched.db.queries.jobs.job_columns import SETTABLE
+from pgsched.errors import InputError
+from pgsched.services.jobs_file import applying
+from pgsched.services.jobs_file.exporting import export
+from pgsched.services.jobs_file.planning import Options, plan, read_file
+from pgsched.services.jobs_file.state import read_everything
+from tests.support.files.jobs_files import NOW, RandomValues, file_of
+
+TABLES = {What.QUEUE: "queues", What.LIMIT: "limits", What.PAUSE: "pauses", What.RETENTION: "retention"}
+# Columns that the database keeps, or that are the key.
+KEPT = {"name", "what", "applied_at", "limited", "declared_by", "paused_at", "paused_by", "waits_for"}
+
+
+def test_jobs_have_all_columns_that_people_may_set() -> None:
+    assert {*COLUMNS[What.JOB]} - {"after", "excluded_dates"} == {*SETTABLE} - {"name", "after_jobs"} == {*WRITTEN}
+    assert {*MAY_STAY} <= {*WRITTEN}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_settings_have_all_columns_that_people_may_set(db: psycopg.Connection[Any], what: What) -> None:
+    query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    found = db.execute(query, [f"pgsched.{TABLES[what]}"])
+    assert {name for (name,) in found} - KEPT == {*COLUMNS[what]}
+
+
+def test_defaults_are_those_of_the_database(db: psycopg.Connection[Any]) -> None:
+    db.execute("INSERT INTO pgsched.jobs (name, task, schedule) VALUES ('n', 't', '@daily')")
+    db.execute("INSERT INTO pgsched.queues (name) VALUES ('n')")
+    db.execute("INSERT INTO pgsched.limits (name) VALUES ('n')")
+    db.execute("INSERT INTO pgsched.pauses (what) VALUES ('all')")
+    db.execute("INSERT INTO pgsched.calendars (name) VALUES ('n')")
+    stored = read_everything(db, NOW).stored
+    assert {what for what, _ in stored} == {*What} - {What.ALERTS}
+    for (what, _), found in stored.items():
+        given = {"task", "schedule"} if what is What.JOB else set()
+        assert {name: value for name, value in found.values.items() if name not in given} == {
+            name: column.default for name, column in COLUMNS[what].items() if name not in given
+        }, what
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_was_exported_makes_no_difference(db: psycopg.Connection[Any], seed: int) -> None:
+    """Random values of every column go through YAML into the database, and through YAML and TOML back."""
+    file = load(Document("random", RandomValues(seed).file(8), {}))
+    applying.apply(db, file, Options(owner="ops"))
+    assert applying.find_drift(db, file, Options(owner="ops", prune=True)).changes == ()
+    for owner in ("ops", None):
+        for file_format in ("yaml", "toml"):
+            try:
+                text, remarks = export(db, file_format, owner)
+            except InputError as error:
+                assert file_format == "toml" and "holds null" in str(error)
+                continue
+            assert remarks == []
+            again = read_file(f"x.{file_format}", text.encode())
+            found = plan(db, again, Options(owner="ops", prune=True)).difference
+            assert (found.changes, found.left, found.unowned) == ((), (), ())
+
+
+def test_an_export_of_what_no_file_declares_makes_no_difference_and_is_taken_by_adopt(
+    db: psycopg.Connection[Any],
+) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, schedule, timeout)"
+        " VALUES ('n', 't', '@daily', '1 mon 3 days 04:05:06.5')"
+    )
+    db.execute("INSERT INTO pgsched.jobs (name, task, declared_by) VALUES ('code', 't', 'shop')")
+    db.execute("INSERT INTO pgsched.limits (name, concurrency, declared_by) VALUES ('task:t', 1, 'shop')")
+    text, remarks = export(db)
+    assert text == (
+        "jobs:\n  n:\n    task: t\n    schedule: '@daily'\n    timeout: 1 month 3 days 4 hours 5 minutes 6.5 seconds\n"
+    )
+    assert remarks == ["job code is left out: the code of shop declares it",
+                       "limit task:t is left out: the code of shop declares it"]  # fmt: skip
+    found = plan(db, file_of(text), Options()).difference
+    assert (found.changes, [name for _, name in found.unowned]) == ((), ["n"])
+    applying.apply(db, file_of(text), Options(adopt=True))
+    assert plan(db, file_of(text), Options(prune=True)).difference.unowned == ()
+
+
+def test_what_python_cannot_read_is_left_out(db: psycopg.Connection[Any]) -> None:
+    db.execute(
+        "INSERT INTO pgsched.jobs (name, task, args) VALUES ('n', 't', ('[1' || repeat('0', 5000) || ']')::jsonb)"
+    )
+    db.execute("INSERT INTO pgsched.jobs (name, task) VALUES ('m', 't')")
+    text, (remark,) = export(db)
+    assert text == f"jobs:\n  m:\n    task: t\n    run_at: '{run_at(db)}'\n"
+    assert remark.startswith("job n is left out: args: (this JSON cannot be read: ")
+    assert [
+        str(one.action) for one in plan(db, file_of("jobs: {n: {task: t}}"), Options(adopt=True)).difference.changes
+    ] == ["change"]
+
+
+def run_at(db: psycopg.Connection[Any]) -> str:
+    row = db.execute("SELECT run_at FROM pgsched.jobs WHERE name = 'm'").fetchone()
+    assert row is not None
+    return str(row[0])
