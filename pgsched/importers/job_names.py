@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 LONGEST = 60
+LONGEST_NAME, LONGEST_QUEUE = 190, 100
+NOT_IN_A_NAME = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 # What a shell line consists of: a redirection, a word, or the end of a simple command.
 TOKEN = re.compile(
     r"""(?P<redirection>[0-9]*[<>]+(?:&[0-9-]+)?)
@@ -39,19 +41,28 @@ class JobNames:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}  # by name: the last number that was tried
 
     def take(self, wanted: str) -> str:
         """Return the name, with a number behind it if another job has it already."""
-        name, number = wanted, 1
+        wanted = clean_name(wanted, LONGEST_NAME)
+        name, number = wanted, self._numbers.get(wanted, 1)
         while name in self._taken:
             number += 1
             name = f"{wanted}-{number}"
+        self._numbers[wanted] = number
         self._taken.add(name)
         return name
 
     def take_first(self, *wanted: str) -> str:
         """Return the first of these names that is free; the last one with a number where none is."""
-        return self.take(next((name for name in wanted if name not in self._taken), wanted[-1]))
+        free = (name for name in wanted if clean_name(name, LONGEST_NAME) not in self._taken)
+        return self.take(next(free, wanted[-1]))
+
+
+def clean_name(text: str, longest: int = LONGEST_QUEUE) -> str:
+    """Return a text as a name that the database takes: without control characters, cut, and not empty."""
+    return NOT_IN_A_NAME.sub("-", text).strip()[:longest].strip() or "unnamed"
 
 
 def name_of_command(command: str, otherwise: str) -> str:

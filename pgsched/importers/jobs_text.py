@@ -18,6 +18,13 @@ from pgsched.importers.yaml_text import entry_lines, escape_unprintable, flow_te
 
 COMMENT_WIDTH = 110
 MOST_OF_A_SOURCE = 300  # characters of the source's line that a comment repeats
+# The order of the columns of a job; any other column stands behind them.
+ORDER = (
+    "description", "schedule", "run_at", "timezone", "starts_at", "ends_at", "max_runs", "jitter", "kind", "task",
+    "args", "queue", "overlap", "retry_within", "misfire_after", "catch_up", "catch_up_window", "start_deadline",
+    "max_attempts", "backoff", "backoff_base", "backoff_max", "backoff_jitter", "timeout", "kill_after",
+    "success_codes", "dead_codes",
+)  # fmt: skip
 # Columns that move to `defaults` where all jobs have them, and most have the same value.
 SHARED = (
     "timezone", "kind", "queue", "overlap", "retry_within", "misfire_after", "catch_up", "catch_up_window",
@@ -73,8 +80,10 @@ def _with_mode(job: ImportedJob, mode: str | None) -> dict[str, Any]:
 
 
 def _without(columns: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns whose value is not that of the defaults."""
-    return {name: value for name, value in columns.items() if name not in shared or shared[name] != value}
+    """Return the columns whose value is not that of the defaults, in the order of ORDER."""
+    ordered = [name for name in ORDER if name in columns]
+    names = [*ordered, *(name for name in columns if name not in ORDER)]
+    return {name: columns[name] for name in names if name not in shared or shared[name] != columns[name]}
 
 
 def _shared_columns(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

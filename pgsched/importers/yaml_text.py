@@ -1,7 +1,8 @@
 """Write values as YAML that every reader of YAML 1.1 and 1.2 reads as the same values.
 
 Invariant: a text stays that text. What any reader could take for a number, a boolean, null, a date, a tag, an alias or
-a comment is quoted; so is what holds anything but letters, digits and a few signs. Control characters are escaped.
+a comment is quoted; so is what holds anything but letters, digits and a few signs. Control and invisible characters are
+escaped, so that no file controls a terminal.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
+
+from pgsched.control_characters import CONTROL
 
 WIDTH = 110
 PLAIN = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+=@-]*(?: [A-Za-z0-9_./+=@][A-Za-z0-9_./+=@-]*)*")
@@ -35,18 +38,23 @@ def scalar_text(value: Any) -> str:
     text = str(value)
     if PLAIN.fullmatch(text) and text.lower() not in WORDS_WITH_A_MEANING:
         return text
-    if PRINTABLE.fullmatch(text) and ("'" not in text or '"' in text or "\\" in text):
+    if is_safe(text) and ("'" not in text or '"' in text or "\\" in text):
         return "'" + text.replace("'", "''") + "'"
     return '"' + escape_unprintable("".join(ESCAPES.get(char, char) for char in text)) + '"'
 
 
 def escape_unprintable(text: str) -> str:
-    """Return the text with escapes for the characters that YAML does not allow, or reads as line ends."""
-    return text if PRINTABLE.fullmatch(text) else "".join(map(_escaped, text))
+    """Return the text with escapes for the characters that YAML does not allow, and for those that nobody sees."""
+    return text if is_safe(text) else "".join(map(_escaped, text))
+
+
+def is_safe(text: str) -> bool:
+    """Check whether a text may stand in a file as it is: YAML allows its characters, and none is invisible."""
+    return PRINTABLE.fullmatch(text) is not None and CONTROL.search(text) is None
 
 
 def _escaped(char: str) -> str:
-    if PRINTABLE.fullmatch(char):
+    if is_safe(char):
         return char
     code = ord(char)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
@@ -98,7 +106,7 @@ def _literal(text: str, indent: int) -> list[str] | None:
     lines = body.split("\n")
     if not body or body.endswith("\n") or lines[0] == "" or lines[0][0] in " \t":
         return None
-    if not all(PRINTABLE.fullmatch(line.replace("\t", "")) for line in lines):
+    if not all(is_safe(line.replace("\t", "")) for line in lines):
         return None
     room = " " * indent
     return ["|-" if body == text else "|", *(f"{room}{line}" if line else "" for line in lines)]

@@ -19,7 +19,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 DEVELOPERS = {"test", "lint", "bench"}
 DECLARED = [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]
 # packages whose names differ from those of their modules
-PACKAGES = {"opentelemetry": "opentelemetry-api"}
+PACKAGES = {"opentelemetry": "opentelemetry-api", "yaml": "pyyaml"}
 BROUGHT = {
     "pytest": "loads pgsched.testing.plugin",
     "opentelemetry.sdk": "the user chooses it, with an exporter; without it `pgsched worker --otel` says so",

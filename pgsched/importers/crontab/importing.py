@@ -23,8 +23,8 @@ from pgsched.errors import ScheduleError
 from pgsched.importers.clock_changes import Rule, describe_change, first_difference
 from pgsched.importers.crontab.fields import LineRefused, translate_fields, translate_macro
 from pgsched.importers.crontab.lines import BadLine, Entry, Setting, read_crontab
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
-from pgsched.importers.job_names import JobNames, name_of_command
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
+from pgsched.importers.job_names import JobNames, clean_name, name_of_command
 
 DEFAULT_PATH = "/usr/bin:/bin"
 DEFAULT_SHELL = "/bin/sh"
@@ -68,7 +68,7 @@ def import_crontab(text: str, options: CrontabOptions, names: JobNames | None = 
             reading.omit(line, line.remark)
         else:
             reading.add_entry(line)
-    return reading.imported
+    return omit_too_long(reading.imported)
 
 
 class _Reading:
@@ -185,8 +185,8 @@ class _Reading:
         user = self._user(line)
         pattern = self._options.queue
         if user is None:
-            return {} if pattern is None else {"queue": pattern.replace("{user}", "default")}
-        queue = (pattern or "{user}").replace("{user}", user)
+            return {} if pattern is None else {"queue": clean_name(pattern.replace("{user}", "default"))}
+        queue = clean_name((pattern or "{user}").replace("{user}", user))
         if len(self._users) > 1 and "{user}" not in (pattern or "{user}"):
             remarks.append(Remark(Reason.USER_LOST, f"it ran as {user}; --queue has no {{user}}", "queue"))
         else:

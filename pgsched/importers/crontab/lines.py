@@ -19,7 +19,7 @@ SETTING = re.compile(r"""[ \t]*("[^"]*"|'[^']*'|[^\s='"]+)[ \t]*=[ \t]*(.*?)[ \t
 FLAGS = re.compile(r"((?:-[nqs]+[ \t]+)+)(?=\S)")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\$?(?::[^\s/]+)?(?:/\S+)?")
 BLANKS = re.compile(r"[ \t]+")
-LONGEST_LINE = 100_000
+LONGEST_LINE = 65_536
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any
 
-from pgsched.core.policies import PRESETS
+from pgsched.core.policies import LONGEST, PRESETS
 from pgsched.core.schedule.cron import parse
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
-from pgsched.importers.job_names import JobNames, slug
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
+from pgsched.importers.job_names import JobNames, clean_name, slug
 from pgsched.importers.kubernetes.documents import Manifest, ManifestError, read_documents
 from pgsched.importers.kubernetes.fields import FieldRefused, Fields
 from pgsched.importers.kubernetes.pods import NoCommand, pod_columns
@@ -75,7 +75,7 @@ def import_cronjobs(text: str, options: ManifestOptions, names: ManifestNames | 
     except ManifestError as error:
         where = f"{options.label} line {error.line}".strip()
         imported.omitted.append(Omitted(where, "", Remark(Reason.SYNTAX, str(error))))
-    return imported
+    return omit_too_long(imported)
 
 
 def _cronjobs(manifest: Manifest) -> Iterator[Manifest]:
@@ -143,7 +143,8 @@ def _queue(
     image: str, namespace: str | None, options: ManifestOptions, names: ManifestNames, imported: Imported
 ) -> str:
     short = names.queue_of(image)
-    queue = (options.queue or "{image}").replace("{image}", short).replace("{namespace}", namespace or "default")[:100]
+    pattern = options.queue or "{image}"
+    queue = clean_name(pattern.replace("{image}", short).replace("{namespace}", namespace or "default"))
     remark = Remark(Reason.WORKER_IMAGE, f"queue {queue}: workers in the image {image}")
     if remark not in imported.remarks:
         imported.remarks.append(remark)
@@ -154,7 +155,7 @@ def _policies(spec: Fields, columns: dict[str, Any], now: datetime, remarks: lis
     """Return the columns for overlapping and late slots."""
     policy = spec.text("concurrencyPolicy") or "Allow"
     seconds = spec.number("startingDeadlineSeconds")
-    deadline = None if seconds is None else timedelta(seconds=seconds)
+    deadline = None if seconds is None else min(timedelta(seconds=seconds), LONGEST)
     found: dict[str, Any] = {}
     if policy == "Allow":
         found["overlap"] = "allow"
@@ -203,7 +204,7 @@ def _attempts(job: Fields, pod: Fields, remarks: list[Remark]) -> dict[str, Any]
     longest = [seconds for seconds in (job.number("activeDeadlineSeconds"), pod.number("activeDeadlineSeconds"))
                if seconds]  # fmt: skip
     if longest:
-        found["timeout"] = timedelta(seconds=min(longest))
+        found["timeout"] = min(timedelta(seconds=min(longest)), LONGEST)
         if job.number("activeDeadlineSeconds") and attempts > 1:
             text = "activeDeadlineSeconds ends the Job with all its attempts"
             remarks.append(Remark(Reason.ACTIVE_DEADLINE, text, "timeout"))

@@ -19,6 +19,7 @@ LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 MOST_VALUES, DEEPEST = 500_000, 100
 NULLS = {"", "~", "null", "Null", "NULL"}
 MERGE = "<<"
+TEMPLATE = "this is a template: render it first, such as by `helm template`"
 
 
 class ManifestError(Exception):
@@ -112,24 +113,25 @@ class _Builder:
 def read_documents(text: str) -> Iterator[Manifest]:
     """Yield the documents of a file. Raises ManifestError at the first that cannot be read."""
     builder = _Builder()
-    line = 1
+    line: int | None = None  # of the document's first value
     try:
         for event in yaml.parse(text, Loader=LOADER):
             if isinstance(event, yaml.DocumentStartEvent):
-                line, builder.whole = event.end_mark.line + 1, None
+                line, builder.whole = None, None
                 builder.anchors.clear()
             elif isinstance(event, yaml.DocumentEndEvent):
-                yield Manifest(line, builder.whole)
+                yield Manifest(line or builder.line, builder.whole)
             else:
                 builder.take(event)
+                line = line or builder.line
+    except ManifestError as error:
+        raise ManifestError(error.line, _explain(text, str(error))) from None
     except yaml.MarkedYAMLError as error:
-        at = error.problem_mark.line + 1 if error.problem_mark is not None else line
-        raise ManifestError(at, _explain(text, at, str(error.problem or error.context or "is no YAML"))) from None
+        at = error.problem_mark.line + 1 if error.problem_mark is not None else builder.line
+        raise ManifestError(at, _explain(text, f"no YAML: {error.problem or error.context}")) from None
     except yaml.YAMLError as error:
-        raise ManifestError(line, " ".join(str(error).split())[:200]) from None
+        raise ManifestError(max(builder.line, 1), f"no YAML: {' '.join(str(error).split())[:200]}") from None
 
 
-def _explain(text: str, line: int, problem: str) -> str:
-    if "{{" in text:
-        return "this is a template: render it first, such as by `helm template`"
-    return f"no YAML: {problem}"
+def _explain(text: str, problem: str) -> str:
+    return TEMPLATE if "{{" in text else problem

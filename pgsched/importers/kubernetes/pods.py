@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from pgsched.core.policies import LONGEST
 from pgsched.importers.imported import Reason, Remark
 from pgsched.importers.kubernetes.fields import Fields
 
@@ -59,7 +60,9 @@ def pod_columns(spec: Fields, remarks: list[Remark]) -> tuple[dict[str, Any], st
     if args:
         columns["args"] = args
     grace = spec.number("terminationGracePeriodSeconds")
-    columns["kill_after"] = timedelta(seconds=DEFAULT_GRACE_S if grace is None else grace)
+    columns["kill_after"] = min(timedelta(seconds=DEFAULT_GRACE_S if grace is None else grace), LONGEST)
+    if not columns["task"].strip():
+        raise NoCommand("its command is empty")
     _say_what_the_worker_needs(spec, container, remarks)
     return columns, image
 

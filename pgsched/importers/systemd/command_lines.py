@@ -111,16 +111,16 @@ def split_quoted(text: str) -> list[tuple[str, bool]]:
     return [*words, ("".join(letters), quoted)] if begun else words
 
 
-def _escape(rest: str, *, inside: bool) -> tuple[str, int]:
+def _escape(text: str, *, inside: bool) -> tuple[str, int]:
     """Return the character that an escape stands for, and how long the escape is after its backslash."""
-    if rest[0] == ";" and not inside:
+    if text[0] == ";" and not inside:
         return "\\;", 1  # told apart from a lone `;`
-    if match := CODED.match(rest):
+    if match := CODED.match(text):
         code = int(match[2], 8) if match[2] else int(match[1] or match[3] or match[4], 16)
         return chr(min(code, 0x10FFFF)), match.end()
-    if rest[0] in ESCAPES:
-        return ESCAPES[rest[0]], 1
-    return f"\\{rest[0]}", 1
+    if text[0] in ESCAPES:
+        return ESCAPES[text[0]], 1
+    return f"\\{text[0]}", 1
 
 
 def parse_environment(unit: Unit) -> dict[str, str]:

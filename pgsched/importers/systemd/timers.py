@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from pgsched.core.policies import LONGEST
-from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark
-from pgsched.importers.job_names import JobNames
+from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, omit_too_long
+from pgsched.importers.job_names import JobNames, clean_name
 from pgsched.importers.systemd.elapse import ELAPSING, ElapseTimes, NoJob, elapse_settings, elapse_times
 from pgsched.importers.systemd.services import service_job
 from pgsched.importers.systemd.time_spans import parse_span
@@ -49,7 +49,7 @@ def import_timers(files: UnitFiles, options: TimerOptions, names: JobNames | Non
             imported.omitted.append(Omitted(name, "", Remark(Reason.NO_UNIT, "is masked: a link to /dev/null")))
             continue
         _import_timer(files, name, options, taken, imported)
-    return imported
+    return omit_too_long(imported)
 
 
 def _import_timer(files: UnitFiles, name: str, options: TimerOptions, names: JobNames, imported: Imported) -> None:
@@ -96,7 +96,7 @@ def _job(
 ) -> ImportedJob:
     columns: dict[str, Any] = {}
     remarks = [*times.remarks, *_timer_remarks(timer)]
-    if description := timer.value("Unit", "Description") or service.value("Unit", "Description"):
+    if description := timer.text("Unit", "Description") or service.text("Unit", "Description"):
         columns["description"] = description[:1000]
     if times.schedule is not None:
         columns |= {"schedule": times.schedule, "timezone": times.timezone}
@@ -134,8 +134,8 @@ def _timer_remarks(timer: Unit) -> list[Remark]:
 def _queue(user: str | None, options: TimerOptions, remarks: list[Remark], imported: Imported) -> dict[str, Any]:
     pattern = options.queue
     if user is None:
-        return {} if pattern is None else {"queue": pattern.replace("{user}", "default")}
-    queue = (pattern or "{user}").replace("{user}", user)
+        return {} if pattern is None else {"queue": clean_name(pattern.replace("{user}", "default"))}
+    queue = clean_name((pattern or "{user}").replace("{user}", user))
     if pattern is not None and "{user}" not in pattern and user != "root":
         remarks.append(Remark(Reason.USER_LOST, f"it ran as {user}; --queue has no {{user}}", "queue"))
     else:

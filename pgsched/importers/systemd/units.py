@@ -110,6 +110,14 @@ class Unit:
         found = self.values(section, name)
         return found[-1] if found else None
 
+    def text(self, section: str, name: str) -> str | None:
+        """Return the value of a setting for people: as it stands, where its specifiers cannot be resolved."""
+        value = self.value(section, name)
+        try:
+            return None if value is None else self.resolve(value)
+        except UnresolvedSpecifier:
+            return value
+
     def is_true(self, section: str, name: str) -> bool:
         """Check whether a boolean setting is on."""
         return (self.value(section, name) or "").lower() in TRUE

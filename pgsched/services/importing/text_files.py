@@ -15,6 +15,7 @@ from pathlib import Path
 from pgsched.errors import InputError
 
 MIB = 1024 * 1024
+MOST_LINES = 200_000
 MOST_ENTRIES = 20_000  # of one directory
 DEEPEST = 12
 
@@ -43,10 +44,13 @@ def decode_text(data: bytes, name: str, most_bytes: int) -> str:
     if b"\0" in data:
         raise InputError(f"{name}: is a binary file", "source")
     try:
-        return data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}: line {line} is not UTF-8 (byte 0x{data[error.start]:02x})", "source") from None
+    if text.count("\n") > MOST_LINES:
+        raise InputError(f"{name}: has more than {MOST_LINES} lines", "source")
+    return text
 
 
 def describe_os_error(error: OSError) -> str:

@@ -1,12 +1,11 @@
 """Crontabs and timers of Debian packages, as they are: each line is exact, or says why not.
 
-The packages are downloaded into a temporary folder, and nothing of them is kept. Without apt-get, dpkg-deb and an archive
-of Debian the test is skipped.
+The packages are downloaded into a temporary folder, and nothing of them is kept. Without apt-get, dpkg-deb and an
+archive of Debian the test is skipped.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -28,9 +27,9 @@ from tests.support.importing.vixie import Vixie
 pytestmark = pytest.mark.long
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 PACKAGES = [
-    "amavisd-new", "anacron", "apt", "awstats", "btrfsmaintenance", "cacti", "certbot", "dpkg", "e2fsprogs", "etckeeper",
-    "fwupd", "logcheck", "logrotate", "man-db", "mdadm", "munin", "php-common", "plocate", "postgresql-common",
-    "roundcube-core", "rsnapshot", "snapper", "sysstat", "systemd", "util-linux",
+    "amavisd-new", "anacron", "apt", "awstats", "btrfsmaintenance", "cacti", "certbot", "dpkg", "e2fsprogs",
+    "etckeeper", "fwupd", "logcheck", "logrotate", "man-db", "mdadm", "munin", "php-common", "plocate",
+    "postgresql-common", "roundcube-core", "rsnapshot", "snapper", "sysstat", "systemd", "util-linux",
 ]  # fmt: skip
 UNITS = ("lib/systemd/system", "usr/lib/systemd/system")
 ZONES = ["UTC", "Europe/Berlin"]
@@ -107,4 +106,4 @@ def test_each_timer_is_exact_or_says_why_not(packages: list[Path], zone: str) ->
 
 
 def names_of_timers(folder: Path) -> list[str]:
-    return [name for name in (os.listdir(folder) if folder.is_dir() else ()) if name.endswith(".timer")]
+    return [path.name for path in (folder.iterdir() if folder.is_dir() else ()) if path.suffix == ".timer"]

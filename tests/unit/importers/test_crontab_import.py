@@ -169,3 +169,16 @@ def test_almost_all_lines_of_real_crontabs_are_exact(zone: str) -> None:
         parse(job.columns["schedule"], job.columns["timezone"])
     found = {reason for reason in imported.count_reasons() if not reason.informs}
     assert found == {Reason.MAILTO, Reason.AT_REBOOT, Reason.RANDOM_DELAY}
+
+
+@pytest.mark.parametrize(("user", "prefix"), [("a" * 300, "b" * 250), ("root", "odd name"), ("root", "\x1b[2J")])
+def test_names_are_such_as_the_database_takes(user: str, prefix: str) -> None:
+    job = read(f"1 1 * * * {user} x\n", user_column=True, prefix=prefix).jobs[0]
+    assert len(job.name) <= 200 and job.name.isprintable() and len(job.columns["queue"]) <= 100
+
+
+def test_a_command_that_is_too_long_becomes_no_job() -> None:
+    for text in (f"1 1 * * * {'x' * 70_000}\n", f"A={'y' * 1_100_000}\n1 1 * * * x\n"):
+        imported = read(text)
+        assert imported.jobs == [] and len(imported.omitted) == 1
+        assert imported.omitted[0].remark.reason in (Reason.SYNTAX, Reason.TOO_LONG)

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pgsched.control_characters import CONTROL
 from pgsched.importers.imported import Imported, ImportedJob, Omitted, Reason, Remark, merge_imported
 from pgsched.importers.jobs_text import comment_lines, summary_lines, write_jobs_file
 from pgsched.importers.yaml_text import entry_lines
@@ -42,6 +43,13 @@ def test_a_value_is_read_back_as_it_is(key: str, value: Any) -> None:
     text = "\n".join(entry_lines(key, value, 2)) + "\n"
     for loader in (yaml.CSafeLoader, Core):
         assert yaml.load(text, loader) == {key: value}, text
+
+
+@settings(deadline=None, max_examples=200)
+@given(values)
+def test_no_value_controls_a_terminal(value: Any) -> None:
+    text = "\n".join(entry_lines("a", value, 0)).replace("\n", "").replace("\t", "")
+    assert CONTROL.search(text) is None
 
 
 def test_lengths_of_time_are_words() -> None:

@@ -37,7 +37,7 @@ def words(value: str, **variables: str) -> list[tuple[str, ...]]:
     (r"/bin/a \x41 \101 \t| a\sb '\"' \\", [("/bin/a", "A", "A", "\t|", "a b", '"', "\\")]),
     ("/bin/a ; /bin/b x", [("/bin/a",), ("/bin/b", "x")]),
     ("/bin/a ';' \\; x;y", [("/bin/a", ";", ";", "x;y")]),
-    ("/bin/a ${V} $V x$V ${V}y $$V", [("/bin/a", "p  q", "p", "q", "xp  q", "p  qy", "$V")]),
+    ("/bin/a ${V} $V x$V ${V}y $$V", [("/bin/a", "p  q", "p", "q", "x$V", "p  qy", "$V")]),
     ("/bin/a %i %I %n %p %% %N", [("/bin/a", "in-st", "in/st", "a@in-st.service", "a", "%", "a@in-st")]),
     (":/bin/a $V", [("/bin/a", "$V")]),
     ("/bin/a ''", [("/bin/a", "")]),

@@ -184,6 +184,9 @@ def test_the_size_of_a_file_is_bounded(tmp_path: Path) -> None:
     assert read_text_file(path, 11) == "x" * 11
     with pytest.raises(InputError, match="has more than"):
         read_text_file(path, 10)
+    path.write_bytes(b"\n" * (text_files.MOST_LINES + 1))
+    with pytest.raises(InputError, match="has more than 200000 lines"):
+        read_text_file(path, text_files.MIB)
 
 
 def test_the_depth_and_the_entries_of_directories_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

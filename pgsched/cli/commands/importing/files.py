@@ -67,7 +67,7 @@ def crontab(
 
 
 def systemd(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Directories of units, or timers.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH", help="Directories of units, or timers.")],
     mode: Mode = "paused",
     queue: Queue = None,
     timezone: Timezone = None,
@@ -97,7 +97,7 @@ def systemd(
 
 
 def kubernetes(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH|-...", help="Manifests, or directories of them.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH|-", help="Manifests, or directories of them.")],
     mode: Mode = "paused",
     queue: Annotated[
         str | None,

@@ -35,7 +35,7 @@ def test_a_crontab_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 @pytest.mark.parametrize(("source", "folder", "jobs"), [
-    ("crontab", "cron.d", 28), ("systemd", "units", 23), ("kubernetes", "charts", 22),
+    ("crontab", "cron.d", 30), ("systemd", "units", 23), ("kubernetes", "charts", 22),
 ])  # fmt: skip
 def test_a_directory_of_each_source(source: str, folder: str, jobs: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", source, str(SAMPLES / folder), "--timezone", "UTC"]) == 0
