@@ -51,6 +51,8 @@ class Reason(Enum):
     CLOCK_CHANGE_KEPT = ("The schedule is written so that it does as the source when clocks change.",
                          (CALENDAR, ROBFIG), True)  # fmt: skip
     SCHEDULE = ("No schedule of pgsched means exactly this.", (CRONTAB, CALENDAR, ROBFIG, CELERY, APSCHEDULER))
+    REPETITION = ("systemd is documented to start a repetition such as 0/7 anew with each day, and does not always.",
+                  (CALENDAR, "https://github.com/systemd/systemd/issues/22665"), True)  # fmt: skip
     ANCHOR = ("An interval counts from another instant: the job's start.", (ROBFIG, CELERY, APSCHEDULER), True)
     MONOTONIC = ("The source counts from the boot or from the unit's last start or end.", (TIMER,))
     SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB))

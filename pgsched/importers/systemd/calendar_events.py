@@ -28,6 +28,7 @@ IN_A_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 WEEKDAY_PART = re.compile(r"([a-z]+(?:(?:,|\.\.|-)[a-z]+)*),?(?:\s+|$)", re.IGNORECASE)
 NUMBER = r"\d{1,10}(?:\.\d{1,12})?"
 PART = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?(?:/({NUMBER}))?")
+OPEN_REPETITION = re.compile(rf",({NUMBER})/({NUMBER})(?=,)")
 CHAIN = r"[\d.,/*]+"
 DATE = re.compile(rf"(?:({CHAIN})-)?({CHAIN})([-~])({CHAIN})")
 TIME = re.compile(rf"({CHAIN}):({CHAIN})(?::({CHAIN}))?")
@@ -57,7 +58,8 @@ class CalendarEvent:
     """A calendar event as sets of values; None is any.
 
     `weekdays`: 0 is Sunday. `from_the_end`: the days count from the end of the month, 1 is the last one. `seconds`: in
-    microseconds. `timezone`: the zone that the text names.
+    microseconds. `timezone`: the zone that the text names. `runs_over`: a repetition without an end does not end with
+    its day or month.
     """
 
     weekdays: frozenset[int] | None
@@ -69,6 +71,7 @@ class CalendarEvent:
     minutes: frozenset[int] | None
     seconds: frozenset[int]
     timezone: str | None = None
+    runs_over: bool = False
 
 
 def parse_event(text: str) -> CalendarEvent:
@@ -92,6 +95,7 @@ def _parse(text: str) -> CalendarEvent:
         weekdays = _weekdays(match[1])
         left = left[match.end() :]
     words = left.split()
+    words_of_event = [*words]
     zero = frozenset({0})
     event = CalendarEvent(weekdays, None, None, None, False, zero, zero, zero)
     if words and (date := DATE.fullmatch(words[0])):
@@ -109,7 +113,25 @@ def _parse(text: str) -> CalendarEvent:
         event = replace(event, hours=_chain(time[1], HOUR), minutes=_chain(time[2], MINUTE), seconds=seconds)
     if words:
         raise EventRefused(f"{text!r:.80} is no calendar event of systemd")
-    return event
+    return replace(event, runs_over=_runs_over(words_of_event))
+
+
+def _runs_over(words: list[str]) -> bool:
+    """Check for a repetition such as `0/7` hours, after whose last value the next one would lie in the next day."""
+    found = [match for word in words for match in (DATE.fullmatch(word), TIME.fullmatch(word)) if match]
+    for match in found:
+        if match.re is DATE:
+            limits: list[tuple[str | None, Limits]] = [(match[4] if match[3] == "-" else None, DAY)]
+        else:
+            limits = [(match[1], HOUR), (match[2], MINUTE), (match[3], SECOND)]
+        for text, limit in limits:
+            for one in OPEN_REPETITION.finditer(f",{text or ''},"):
+                unit = MICROSECONDS if limit is SECOND else 1
+                low, step = round(float(one[1]) * unit), round(float(one[2]) * unit)
+                beyond = low + step * ((limit.high - low) // step + 1) - (limit.high + 1)
+                if beyond > low or (limit is DAY and step > 1):
+                    return True
+    return False
 
 
 def _at_instant(seconds: int) -> CalendarEvent:

@@ -145,6 +145,9 @@ def _of_events(zone: str, events: list[CalendarEvent], now: datetime) -> ElapseT
         if found is None or bounds is None or (bounds and len(events) > 1):
             raise NoJob(Reason.SCHEDULE, "no cron expressions name these times: keep the timer, or split it")
         times.columns |= bounds
+        if event.runs_over:
+            text = "the first slot after it, at the start of a day, month or year, is left out by some versions"
+            times.remarks.append(Remark(Reason.REPETITION, text, "schedule"))
         expressions += [one for one in found if one not in expressions]
     schedule = "; ".join(_as_in_systemd(expressions, zone, times, now))
     if len(schedule) > MOST_CHARACTERS:

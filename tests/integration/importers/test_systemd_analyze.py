@@ -39,11 +39,16 @@ def analyze(event: str, zone: str, count: int) -> subprocess.CompletedProcess[st
 def test_the_next_thousand_slots_are_those_that_systemd_shows(event: str, zone: str) -> None:
     shown = analyze(event, zone, 1000)
     theirs = [datetime.fromisoformat(one).replace(tzinfo=UTC) for one in SLOT.findall(shown.stdout)]
-    assert len(theirs) >= 100, shown
+    assert len(theirs) >= 40, shown
     texts = {"a.timer": f"[Timer]\nOnCalendar={event}\n", "a.service": "[Service]\nExecStart=/bin/true\n"}
     job = import_timers(UnitFiles(texts), TimerOptions(zone, START)).jobs[0]
     ours = imported_slots(job.columns, START, len(theirs))
-    if any(remark.reason is Reason.CLOCK_CHANGE for remark in job.remarks):
+    reasons = {remark.reason for remark in job.remarks}
+    if Reason.REPETITION in reasons:  # systemd may leave a slot out, and has no other ones
+        ours = [slot for slot in imported_slots(job.columns, START, 2 * len(theirs)) if slot <= theirs[-1]]
+        assert {*theirs} <= {*ours} and len(ours) - len(theirs) <= len(ours) / 10
+        return
+    if Reason.CLOCK_CHANGE in reasons:
         last = min(ours[-1], theirs[-1])
         ours, theirs = (away_from_changes([s for s in one if s <= last], zone) for one in (ours, theirs))
     assert ours == theirs

@@ -32,7 +32,8 @@ def test_the_next_thousand_slots_are_those_of_systemd(event: str) -> None:
         job = read(f"OnCalendar={event}", zone=zone).jobs[0]
         ours, theirs = imported_slots(job.columns, START, 1000), SystemdEvent(event, zone).slots(START, 1000)
         reasons = {remark.reason for remark in job.remarks}
-        assert reasons <= {Reason.CLOCK_CHANGE, Reason.CLOCK_CHANGE_KEPT} and (zone != "UTC" or not reasons)
+        changes = {Reason.CLOCK_CHANGE, Reason.CLOCK_CHANGE_KEPT}
+        assert reasons <= {*changes, Reason.REPETITION} and (zone != "UTC" or not reasons & changes)
         if Reason.CLOCK_CHANGE in reasons:
             last = min(ours[-1], theirs[-1])
             ours, theirs = (away_from_changes([s for s in one if s <= last], zone) for one in (ours, theirs))
@@ -72,6 +73,16 @@ def test_most_events_are_expressible() -> None:
 def test_what_systemd_refuses_is_refused(event: str) -> None:
     with pytest.raises(EventRefused):
         parse_event(event)
+
+
+@pytest.mark.parametrize(("event", "runs_over"), [
+    ("0/7:00", True), ("0/6:00", False), ("*:0/7", True), ("*:0/15", False), ("*:5/10", False), ("*:0..59/7", False),
+    ("*-*-1/3", True), ("*-*-1/1", False), ("*:*:0/7", True), ("*:*:0/30", False), ("*-1/5-1", False),
+    ("1,2/5:00", True),
+])  # fmt: skip
+def test_a_repetition_that_runs_over_its_day_has_a_remark(event: str, runs_over: bool) -> None:
+    job = read(f"OnCalendar={event}").jobs[0]
+    assert [remark.reason for remark in job.remarks] == [Reason.REPETITION] * runs_over and job.exact
 
 
 def test_several_events_are_one_schedule() -> None:
