@@ -38,6 +38,7 @@ MODULES = {
     "commands.jobs_file.plan": ("plan",),
     "commands.jobs_file.apply": ("apply",),
     "commands.jobs_file.export": ("export",),
+    "commands.importing.files": ("import",),
     "commands.enqueue": ("enqueue",),
     "commands.run.runs": ("run",),
     "commands.backfill": ("backfill",),

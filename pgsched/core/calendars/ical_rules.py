@@ -48,7 +48,7 @@ def read_rule(text: str, day_of: Callable[[str], date]) -> Repetition:
     by_day = [BY_DAY.fullmatch(one) for one in parts["BYDAY"].split(",")] if "BYDAY" in parts else []
     days = tuple((int(one[1] or 0), WEEKDAYS[one[2]]) for one in by_day if one is not None)
     rule = Repetition(
-        parts["FREQ"], *_numbers(parts, "INTERVAL", 1, 1000, (1,)),
+        parts["FREQ"], _numbers(parts, "INTERVAL", 1, 1000, (1,))[0],
         next(iter(_numbers(parts, "COUNT", 1, MOST_PERIODS, ())), None),
         day_of(parts["UNTIL"]) if "UNTIL" in parts else None,
         _numbers(parts, "BYMONTH", 1, 12, ()), _numbers(parts, "BYMONTHDAY", -31, 31, ()), days,

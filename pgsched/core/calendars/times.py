@@ -51,7 +51,9 @@ def parse_calendar_time(words: Iterable[str], reason: str | None = None) -> Cale
             weekdays = refuse_second(weekdays, parse_weekdays(word), word)
     if dates is None and weekdays is None and hours is None:
         raise InputError(f"time: is missing; understood are {UNDERSTOOD}", "time")
-    return CalendarTime(*(dates or (None, None)), weekdays, *(hours or (None, None)), reason)
+    first, last = dates or (None, None)
+    begin, end = hours or (None, None)
+    return CalendarTime(first, last, weekdays, begin, end, reason)
 
 
 def parse_weekdays(text: str) -> tuple[int, ...]:

@@ -102,8 +102,6 @@ VALUES = {
     "calendar": "'c'",
     "on_excluded": "'previous'",
     "mode": "'shadow'",
-    "after_match": "'latest'",
-    "ping_url": "'https://example.org/'",
     "catch_up_window": "'2 hours'",
     "expect_every": "'2 hours'",
     "misfire_after": "'2 hours'",
@@ -115,10 +113,6 @@ VALUES = {
     "paused": "true",
     "delete_after_run": "true, schedule = NULL, run_at = '2030-01-01Z'",
     "applied_at": "NULL",
-    "mode": "'shadow'",
-    "on_excluded": "'previous'",
-    "after_match": "'latest'",
-    "ping_url": "'https://example.com/'",
 }
 TYPES = {
     "text": "'another'", "integer": "7", "smallint": "7", "boolean": "true", "interval": "'2 hours'", "bigint": "7",

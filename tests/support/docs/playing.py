@@ -34,7 +34,7 @@ from tests.support.docs.shell import SERVER, Failed, Shell, commands, endless, f
 from tests.support.docs.stages import NOT_RUN, NOT_RUN_COMMANDS, Stage
 from tests.support.paths import ROOT
 
-FILE = re.compile(r"# (\S+\.(?:py|toml|yaml))\n")
+FILE = re.compile(r"# (\S+\.(?:py|toml|timer|service|crontab|yaml))\n")
 UP = "SELECT count(*) > 0 FROM pgsched.workers WHERE stopped_at IS NULL AND started_at > %s"
 LOOKS = ("run list", "run show", "run logs", "run tree", "job list", "status", "explain")
 LEADS = "SELECT count(*) > 0 FROM pgsched.leader WHERE resigned_at IS NULL AND elected_at > %s"

@@ -232,11 +232,7 @@ def limited(_: Play) -> dict[str, Any]:
 
 
 def after_moving(play: Play) -> None:
-    """Check that the jobs of a crontab, pg_cron, Celery and APScheduler have all been moved."""
-    is_so(play, "SELECT args, timezone, max_attempts FROM pgsched.jobs WHERE name = 'dump'",
-          [({"cwd": "/srv/shop"}, "Europe/Berlin", 1)])  # fmt: skip
-    is_so(play, "SELECT args ->> 'stdin' FROM pgsched.jobs WHERE name = 'report-mail'",
-          [("Please find it on the server.\n",)])  # fmt: skip
+    """Check that the jobs of pg_cron, Celery and APScheduler have all been moved."""
     is_so(play, "SELECT name FROM pgsched.jobs WHERE error IS NOT NULL OR paused", [])
     is_so(
         play, "SELECT name, schedule, task, overlap, owner = current_user FROM pgsched.jobs"
@@ -255,6 +251,15 @@ def after_moving(play: Play) -> None:
     )  # fmt: skip
     is_so(play, "SELECT task, queue, state FROM pgsched.runs WHERE job_id IS NULL ORDER BY id",
           [("shop.report", "reports", "succeeded"), ("page_moving.remind", "default", "succeeded")])  # fmt: skip
+
+
+def after_cron(play: Play) -> None:
+    """Check that the jobs of a crontab have been moved by hand."""
+    is_so(play, "SELECT args, timezone, max_attempts FROM pgsched.jobs WHERE name = 'dump'",
+          [({"cwd": "/srv/shop"}, "Europe/Berlin", 1)])  # fmt: skip
+    is_so(play, "SELECT args ->> 'stdin' FROM pgsched.jobs WHERE name = 'report-mail'",
+          [("Please find it on the server.\n",)])  # fmt: skip
+    is_so(play, "SELECT name FROM pgsched.jobs WHERE error IS NOT NULL OR paused", [])
 
 
 PG_CRON = """
@@ -356,6 +361,7 @@ STAGES: dict[str, Stage] = {
     "docs/how-to/notify.md": Stage(sql=NIGHTLY, names=lambda play: {
         "SENTRY_DSN": "http://key@127.0.0.1:9/1", "app": App("notifying", dsn=play.dsn)}),
     "docs/how-to/moving.md": Stage(sql=PG_CRON, after=after_moving),
+    "docs/how-to/moving-from-cron.md": Stage(after=after_cron),
     "docs/how-to/output.md": Stage(names=reading, run=run_output, sql=f"{SETTINGS} INSERT INTO pgsched.runs"
                                    " (task, state, finished_at) VALUES ('reports.build', 'succeeded', now())"),
     "docs/introduction/quickstart.md": Stage(empty=True),

@@ -184,9 +184,14 @@ def read_yaml(name: str, content: bytes) -> Document:
     reader = _Reader(name)
     for event in _events(name, decode(name, content)):
         if type(event) is yaml.DocumentStartEvent and reader.found:
-            raise file_error(name, event.start_mark.line + 1, (), "a file of jobs is one document")
+            raise file_error(name, line_of(event.start_mark), (), "a file of jobs is one document")
         reader.read(event)
     return Document(name, reader.found[0] if reader.found else None, reader.lines)
+
+
+def line_of(mark: Any) -> int | None:
+    """Return the line of a place in the text, from 1; None where it is not known."""
+    return None if mark is None else int(mark.line) + 1
 
 
 def _events(name: str, text: str) -> Iterator[Any]:
@@ -198,7 +203,7 @@ def _events(name: str, text: str) -> Iterator[Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(filter(None, [error.context, error.problem]))
-        raise file_error(name, mark and mark.line + 1, (), f"is not YAML: {what}") from None
+        raise file_error(name, line_of(mark), (), f"is not YAML: {what}") from None
     except (yaml.YAMLError, RecursionError) as error:
         raise file_error(name, None, (), f"is not YAML: {error}") from None
 

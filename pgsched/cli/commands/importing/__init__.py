@@ -1,0 +1,1 @@
+"""`pgsched import`: print the jobs of other schedulers as jobs.yaml."""
