@@ -1,0 +1,149 @@
+"""What an importer returns: jobs, what became no job, and why something does not carry over exactly.
+
+Invariant: whatever does not carry over exactly has a remark, and its reason is one of a closed list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+CRONTAB = "https://manpages.debian.org/crontab.5"
+CRONIE = "https://man7.org/linux/man-pages/man5/crontab.5.html"
+TIMER = "https://www.freedesktop.org/software/systemd/man/latest/systemd.timer.html"
+CALENDAR = "https://www.freedesktop.org/software/systemd/man/latest/systemd.time.html"
+SERVICE = "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html"
+UNIT = "https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html"
+CRONJOB = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/"
+K8S_JOB = "https://kubernetes.io/docs/concepts/workloads/controllers/job/"
+POD = "https://kubernetes.io/docs/concepts/workloads/pods/"
+ROBFIG = "https://pkg.go.dev/github.com/robfig/cron/v3"
+CELERY = "https://docs.celeryq.dev/en/stable/userguide/periodic-tasks.html"
+APSCHEDULER = "https://apscheduler.readthedocs.io/en/3.x/userguide.html"
+
+
+class Reason(Enum):
+    """Why something does not carry over exactly: a sentence, and pages of the sources' own documentation.
+
+    `informs`: the job does as it did; the remark only says how. Every other reason means that something differs.
+    """
+
+    ENVIRONMENT = ("The value of a variable comes from elsewhere: a file, a secret or the manager.", (SERVICE, POD))
+    MAILTO = ("cron mails what a command prints. pgsched keeps it, and sends alerts of failures.", (CRONTAB,))
+    PERCENT = ("What follows the first % is the input of the command: stdin.", (CRONTAB,), True)
+    AT_REBOOT = ("pgsched has no start of a machine: leave this to its service manager.", (CRONTAB, TIMER))
+    USER_COLUMN = ("A job runs as the user of the worker that serves its queue.", (CRONTAB, SERVICE), True)
+    USER_LOST = ("The queue does not tell the user: the job runs as the user of whichever worker.", (CRONTAB, SERVICE))
+    HOME = ("cron starts commands in the home directory of the owner, which is not known here.", (CRONTAB,))
+    RANDOM_DELAY = ("The random delay stays the same there; jitter differs from slot to slot.", (CRONIE, TIMER))
+    JITTER = ("A random delay is a jitter: below that amount, chosen for each slot.", (TIMER,), True)
+    RANDOM_VALUE = ("cron chooses a value when it reads the crontab; here it was chosen now.", (CRONIE,), True)
+    FLAGS = ("Letters for logs and mail mean nothing here.", ("https://man.openbsd.org/crontab.5", CRONIE), True)
+    TIME_ZONE = ("The source names a zone of its own.", (CRONIE, CRONJOB), True)
+    CLOCK_CHANGE = ("When clocks change, the source runs other slots.", (CRONTAB, CALENDAR, ROBFIG))
+    CLOCK_CHANGE_KEPT = ("The schedule is written so that it does as the source when clocks change.",
+                         (CALENDAR, ROBFIG), True)  # fmt: skip
+    SCHEDULE = ("No schedule of pgsched means exactly this.", (CRONTAB, CALENDAR, ROBFIG, CELERY, APSCHEDULER))
+    ANCHOR = ("An interval counts from another instant: the job's start.", (ROBFIG, CELERY, APSCHEDULER), True)
+    MONOTONIC = ("The source counts from the boot or from the unit's last start or end.", (TIMER,))
+    SYNTAX = ("The source itself does not accept this.", (CRONTAB, TIMER, CRONJOB))
+    PERSISTENT = ("A missed run is made up for, once: catch_up is latest.", (TIMER,), True)
+    WAKE_SYSTEM = ("pgsched does not wake a machine that sleeps.", (TIMER,))
+    CLOCK_TRIGGER = ("pgsched does not start jobs because clock or zone of a machine change.", (TIMER,))
+    TEMPLATE = ("A template without an instance is no unit.", (UNIT,))
+    NO_UNIT = ("The unit that the timer starts is not among the files, or is no service.", (TIMER,))
+    UNIT_STARTED = ("The service stays a unit: the job starts it with systemctl on its machine.", (SERVICE,), True)
+    CONCURRENCY_POLICY = ("A slot that meets an earlier run has another end.", (CRONJOB,))
+    FORBID = ("Forbid starts the latest missed slot when the earlier run ends; so does overlap here.", (CRONJOB,), True)
+    STARTING_DEADLINE = ("Slots later than the deadline are missed: catch_up_window.", (CRONJOB,), True)
+    SUSPENDED = ("The source had it suspended: it is paused, also in shadow mode.", (CRONJOB, CELERY), True)
+    WORKER_IMAGE = ("The job runs in the container of the worker of its queue: same image, mounts and account.",
+                    (POD,), True)  # fmt: skip
+    CONTAINERS = ("A run is one process in one container.", (POD, K8S_JOB))
+    NO_COMMAND = ("The command is in the image, which is not read.", (POD,))
+    RETRIES = ("Attempts are counted or spaced in another manner.", (K8S_JOB, SERVICE))
+    ACTIVE_DEADLINE = ("The deadline holds for all attempts together; timeout is of one attempt.", (K8S_JOB,))
+    HISTORY = ("Runs are kept by time and not by number.", (CRONJOB,), True)
+    SOLAR = ("pgsched has no schedules by sunrise and sunset.", (CELERY,))
+    MISFIRE_GRACE = ("How late a slot may start is decided by catch_up_window.", (APSCHEDULER,), True)
+    COALESCE = ("Late slots become one run, or all run: catch_up.", (APSCHEDULER,), True)
+
+    def __init__(self, sentence: str, pages: tuple[str, ...], informs: bool = False) -> None:
+        self.sentence = sentence
+        self.pages = pages
+        self.informs = informs
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Why something does not carry over exactly, in the words of this job.
+
+    `column`: the column of the job that it is about; None: the job as a whole.
+    """
+
+    reason: Reason
+    text: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedJob:
+    """A job. `columns`: as in jobs.yaml. `where`: its place in the source; `source`: what stands there."""
+
+    name: str
+    columns: dict[str, Any]
+    remarks: list[Remark]
+    where: str
+    source: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the job does what the source did."""
+        return all(remark.reason.informs for remark in self.remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class Omitted:
+    """Something in the source that became no job, and why."""
+
+    where: str
+    source: str
+    remark: Remark
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """All that was read. `remarks`: those that are about all jobs. `omitted`: what became no job."""
+
+    jobs: list[ImportedJob] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    omitted: list[Omitted] = field(default_factory=list)
+
+    def all_remarks(self) -> Iterator[Remark]:
+        """Yield every remark: about all jobs, about one, and about what became none."""
+        yield from self.remarks
+        for job in self.jobs:
+            yield from job.remarks
+        for omitted in self.omitted:
+            yield omitted.remark
+
+    def count_reasons(self) -> dict[Reason, int]:
+        """Return how many jobs and omitted lines each reason concerns, in the order of the list of reasons."""
+        found = Counter(remark.reason for remark in self.remarks)
+        for job in self.jobs:
+            found.update({remark.reason for remark in job.remarks})
+        found.update(omitted.remark.reason for omitted in self.omitted)
+        return {reason: found[reason] for reason in Reason if found[reason]}
+
+
+def merge_imported(parts: Iterable[Imported]) -> Imported:
+    """Return all parts as one, each remark about all jobs once."""
+    merged = Imported()
+    for part in parts:
+        merged.jobs.extend(part.jobs)
+        merged.omitted.extend(part.omitted)
+        merged.remarks.extend(remark for remark in part.remarks if remark not in merged.remarks)
+    return merged

@@ -1,0 +1,138 @@
+"""Write imported jobs as jobs.yaml, each remark as a comment above the line that it concerns.
+
+Invariant: what is written is one jobs.yaml, whatever the source holds: no text of the source ends a comment or a value.
+Each job is paused, or in shadow mode: applying the file starts nothing.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pgsched.control_characters import escape_controls
+from pgsched.core.units import format_count
+from pgsched.importers.imported import Imported, ImportedJob, Reason, Remark
+from pgsched.importers.yaml_text import entry_lines, escape_unprintable, scalar_text
+
+COMMENT_WIDTH = 110
+MOST_OF_A_SOURCE = 300  # characters of the source's line that a comment repeats
+# Columns that move to `defaults` where all jobs have the same value.
+SHARED = (
+    "timezone", "kind", "queue", "overlap", "retry_within", "misfire_after", "catch_up", "catch_up_window",
+    "start_deadline", "max_attempts", "backoff", "backoff_base", "backoff_max", "backoff_jitter", "kill_after",
+    "paused", "mode",
+)  # fmt: skip
+
+
+def write_jobs_file(
+    imported: Imported, *, title: str, mode: str | None = None, sections: Mapping[str, Any] | None = None
+) -> str:
+    """Return the text of jobs.yaml.
+
+    `title`: a sentence that says what was read. `mode`: `shadow`, or None for paused jobs. `sections`: what stands in
+    the file beside jobs, such as `calendars`.
+    """
+    jobs = [(job, _with_mode(job, mode)) for job in imported.jobs]
+    shared = _shared_columns([columns for _, columns in jobs])
+    lines = [*_head(imported, title)]
+    if shared:
+        lines.append("defaults:")
+        lines.extend(line for name, value in shared.items() for line in entry_lines(name, value, 2))
+    lines.append("jobs:" if jobs else "jobs: {}")
+    for job, columns in jobs:
+        lines.extend(_job_lines(job, {name: value for name, value in columns.items() if name not in shared}))
+    for name, value in (sections or {}).items():
+        lines.extend(["", *entry_lines(name, value, 0)])
+    lines.extend(_omitted_lines(imported))
+    return "\n".join(lines) + "\n"
+
+
+def summary_lines(imported: Imported) -> list[str]:
+    """Return the summary: how many jobs are exact, and how many jobs and lines each reason concerns."""
+    exact = sum(job.exact for job in imported.jobs)
+    omitted = len(imported.omitted)
+    first = f"{format_count(len(imported.jobs), 'job')}: {exact} exact, {len(imported.jobs) - exact} not"
+    if omitted:
+        first += f"; {omitted} became no job"
+    counts = imported.count_reasons().items()
+    return [first, *(f"  {count:4}  {reason.name}: {reason.sentence}" for reason, count in counts)]
+
+
+def _with_mode(job: ImportedJob, mode: str | None) -> dict[str, Any]:
+    if job.columns.get("paused") or mode is None:
+        return {**job.columns, "paused": True}
+    return {**job.columns, "mode": mode}
+
+
+def _shared_columns(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the columns with one value in all jobs. A single job keeps its own."""
+    if len(jobs) < 2:
+        return {}
+    first = jobs[0]
+    return {
+        name: first[name]
+        for name in SHARED
+        if name in first and all(name in job and job[name] == first[name] for job in jobs)
+    }
+
+
+def _head(imported: Imported, title: str) -> Iterator[str]:
+    yield from comment_lines(title)
+    yield from comment_lines(summary_lines(imported)[0] + ".")
+    for remark in imported.remarks:
+        yield from comment_lines(_remark_text(remark), hang=2)
+    used = {remark.reason for remark in imported.all_remarks()}
+    if used:
+        yield "#"
+        yield "# The reasons in capitals, and the pages of the source that say so:"
+    for reason in Reason:
+        if reason in used:
+            yield from comment_lines(f"{reason.name}: {reason.sentence}", hang=2)
+            yield from (f"#   {page}" for page in reason.pages)
+
+
+def _job_lines(job: ImportedJob, columns: Mapping[str, Any]) -> Iterator[str]:
+    above = [remark for remark in job.remarks if remark.column not in columns]
+    yield ""
+    yield from comment_lines(_place(job.where, job.source), indent=2, hang=2)
+    for remark in above:
+        yield from comment_lines(_remark_text(remark), indent=2, hang=2)
+    yield f"  {scalar_text(job.name)}:" if columns else f"  {scalar_text(job.name)}: {{}}"
+    for name, value in columns.items():
+        for remark in job.remarks:
+            if remark.column == name:
+                yield from comment_lines(_remark_text(remark), indent=4, hang=2)
+        yield from entry_lines(name, value, 4)
+
+
+def _omitted_lines(imported: Imported) -> Iterator[str]:
+    if imported.omitted:
+        yield ""
+        yield "# What became no job:"
+    for omitted in imported.omitted:
+        yield from comment_lines(_place(omitted.where, omitted.source), hang=2)
+        yield from comment_lines(f"  {_remark_text(omitted.remark)}", hang=4)
+
+
+def _place(where: str, source: str) -> str:
+    cut = source if len(source) <= MOST_OF_A_SOURCE else f"{source[:MOST_OF_A_SOURCE]}..."
+    return f"{where}: {cut}" if cut else where
+
+
+def _remark_text(remark: Remark) -> str:
+    return f"{remark.reason.name}: {remark.text}"
+
+
+def comment_lines(text: str, *, indent: int = 0, hang: int = 0) -> list[str]:
+    """Return a text as lines of comment, wrapped; `hang`: by how much further lines are indented.
+
+    Control characters are escaped, so the text of a source never ends the comment.
+    """
+    start = " " * indent + "# "
+    safe = escape_unprintable(escape_controls(text))
+    wrapped = textwrap.wrap(
+        safe, COMMENT_WIDTH, initial_indent=start, subsequent_indent=start + " " * hang, break_on_hyphens=False,
+        drop_whitespace=True,
+    )  # fmt: skip
+    return wrapped or [start.rstrip()]
