@@ -22,6 +22,9 @@ K8S_JOB = "https://kubernetes.io/docs/concepts/workloads/controllers/job/"
 POD = "https://kubernetes.io/docs/concepts/workloads/pods/"
 ROBFIG = "https://pkg.go.dev/github.com/robfig/cron/v3"
 CELERY = "https://docs.celeryq.dev/en/stable/userguide/periodic-tasks.html"
+CELERY_CALLS = "https://docs.celeryq.dev/en/stable/userguide/calling.html"
+CELERY_TABLES = "https://django-celery-beat.readthedocs.io/en/latest/"
+PG_CRON = "https://github.com/citusdata/pg_cron"
 APSCHEDULER = "https://apscheduler.readthedocs.io/en/3.x/userguide.html"
 
 
@@ -70,6 +73,30 @@ class Reason(Enum):
     SOLAR = ("pgsched has no schedules by sunrise and sunset.", (CELERY,))
     MISFIRE_GRACE = ("How late a slot may start is decided by catch_up_window.", (APSCHEDULER,), True)
     COALESCE = ("Late slots become one run, or all run: catch_up.", (APSCHEDULER,), True)
+    TASK_NAME = ("A task is registered in the --app of a worker, under the name that the job has.",
+                 (CELERY, APSCHEDULER), True)  # fmt: skip
+    ARGUMENTS = ("Arguments are JSON: positional ones or named ones.", (CELERY, APSCHEDULER))
+    MAX_INSTANCES = ("One run more than that waits here; there it is skipped.", (APSCHEDULER,))
+    EXECUTOR = ("An executor is a queue, which workers of its own may serve.", (APSCHEDULER,), True)
+    JITTER_ADDS_UP = ("Each random delay there moves all later runs; jitter moves one.", (APSCHEDULER,))
+    PICKLE = ("The pickle holds what no job store of APScheduler holds, and is not read.", (APSCHEDULER,))
+    COUNTDOWN = ("A run starts at its slot; the delay of each message has no column.", (CELERY_CALLS,))
+    EXPIRES = ("A run that has not started by then is missed: start_deadline or ends_at.", (CELERY_CALLS,), True)
+    PRIORITY = ("Whether a high number goes first depends on the broker.", (CELERY_CALLS,))
+    MESSAGE = ("pgsched has no broker: options of the message mean nothing here.", (CELERY_CALLS,), True)
+    LINKS = ("What follows a task is not read: use after_jobs or after=.", (CELERY_CALLS,))
+    OPTION = ("No column has this option.", (CELERY_CALLS,))
+    NOWFUN = ("The schedule has a clock of its own, which is not asked.", (CELERY,))
+    RELATIVE = ("Runs are rounded down to the unit of their interval.", (CELERY,), True)
+    OWN_JOB = ("The job keeps house for the source itself.", (CELERY,), True)
+    ONE_OFF = ("The job runs once: max_runs is 1.", (CELERY_TABLES,), True)
+    IGNORED = ("The source ignores a part of what stands there; so does the job.", (PG_CRON,), True)
+    DOM_AND_DOW = ("cron.match_dom_and_dow is on: a day must match both fields of days.", (PG_CRON,), True)
+    QUEUED_ONCE = ("Of the runs of an interval that are due while one runs, one waits.", (PG_CRON,), True)
+    OWN_JOBS = ("A role sees its own jobs, unless it is a superuser or passes by row security.", (PG_CRON,), True)
+    ROLE = ("A job runs with the rights of its owner, who is the role that adds it.", (PG_CRON,))
+    DATABASE = ("A job of another database needs workers that know it: --sql-dsn.", (PG_CRON,), True)
+    TRANSACTION = ("A run is one transaction, in which this statement is not allowed.", (PG_CRON,))
 
     def __init__(self, sentence: str, pages: tuple[str, ...], informs: bool = False) -> None:
         self.sentence = sentence
