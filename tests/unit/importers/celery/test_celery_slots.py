@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -106,7 +107,7 @@ def test_in_a_zone_whose_clocks_change_celery_s_intervals_pause_for_an_hour_and_
     assert job is not None
     assert [remark.reason for remark in job.remarks] == [Reason.CLOCK_CHANGE]
     theirs = list(library_slots(schedule(timedelta(minutes=20)), "Europe/Berlin", 12_000))
-    longest = max(later - one for one, later in zip(theirs, theirs[1:], strict=False))
+    longest = max(later - one for one, later in pairwise(theirs))
     assert longest == timedelta(hours=1, minutes=20)
 
 
