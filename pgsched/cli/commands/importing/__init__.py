@@ -1,0 +1,1 @@
+"""`pgsched import`: jobs of other schedulers, one module for each kind of source."""

@@ -1,0 +1,46 @@
+"""`pgsched import apscheduler`: the jobs of a job store of APScheduler 3."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pgsched.cli.commands.importing.group import Shadow, SourceDsn, import_group, print_imported
+from pgsched.cli.common import Json
+from pgsched.errors import InputError
+
+File = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="A job store of SQLite, or a file that export_jobs wrote.")
+]
+Table = Annotated[str, typer.Option("--table", metavar="NAME", help="The table of the job store.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    import_group(app).command("apscheduler")(import_apscheduler)
+
+
+def import_apscheduler(
+    file: File = None, dsn: SourceDsn = None, table: Table = "apscheduler_jobs", shadow: Shadow = False,
+    json: Json = False,
+) -> None:  # fmt: skip
+    """Print the jobs of a job store of APScheduler 3 as a file of jobs.
+
+    The pickles in it are read as data: nothing that they name is imported or called. A comment says where a job does
+    not carry over exactly.
+
+    \b
+    Example:
+      pgsched import apscheduler jobs.sqlite > jobs.yaml
+      pgsched import apscheduler --dsn postgresql:///office > jobs.yaml
+    """
+    from datetime import UTC, datetime
+
+    from pgsched.services.importing.apscheduler import read_apscheduler
+
+    given = [one for one in (file, dsn) if one is not None]
+    if len(given) != 1:
+        raise InputError("name one source: --dsn DSN, a file of SQLite, or one that export_jobs wrote", "file")
+    found = read_apscheduler(given[0], table, datetime.now(UTC))
+    print_imported(found, title="The job store of APScheduler.", shadow=shadow, json=json)
