@@ -1,1 +1,1 @@
-"""`pgsched import`: jobs of other schedulers, one module for each kind of source."""
+"""`pgsched import`: print the jobs of other schedulers as jobs.yaml."""

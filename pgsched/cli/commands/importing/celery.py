@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from pgsched.cli.commands.importing.group import Shadow, SourceDsn, Zone, import_group, print_imported
+from pgsched.cli.commands.importing.report import Mode, check_mode, find_noun, print_imported
 from pgsched.cli.common import Json
 from pgsched.cli.messages import print_note
 from pgsched.errors import InputError
 
+SITES = ("https://docs.celeryq.dev", "https://django-celery-beat.readthedocs.io")
 File = Annotated[
     str | None, typer.Argument(metavar="[FILE]", help="A database of SQLite with the tables of django-celery-beat.")
 ]
@@ -19,14 +20,21 @@ App = Annotated[
     str | None, typer.Option("--app", metavar="MODULE:APP", help="The Celery app. It is imported: its code runs.")
 ]
 
+Database = Annotated[
+    str | None, typer.Option("--dsn", metavar="DSN", help="The database with the tables of django-celery-beat.")
+]
+Zone = Annotated[
+    str | None, typer.Option("--timezone", metavar="ZONE", help="The zone of the app, if it does not say so itself.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    import_group(app).command("celery")(import_celery)
+    find_noun(app).command("celery")(import_celery)
 
 
 def import_celery(
-    file: File = None, app: App = None, dsn: SourceDsn = None, timezone: Zone = None, shadow: Shadow = False,
+    file: File = None, app: App = None, dsn: Database = None, timezone: Zone = None, mode: Mode = "paused",
     json: Json = False,
 ) -> None:  # fmt: skip
     """Print the schedule of Celery beat as a file of jobs, with a comment where a job does not carry over exactly.
@@ -46,10 +54,10 @@ def import_celery(
     given = [one for one in (file, app, dsn) if one is not None]
     if len(given) != 1:
         raise InputError("name one source: --app MODULE:APP, --dsn DSN, or a file of SQLite", "app")
-    now = datetime.now(UTC)
+    chosen, now = check_mode(mode), datetime.now(UTC)
     if app is not None:
         print_note(f"--app imports {app.partition(':')[0]}: its code runs, as in `celery beat`")
-        found, title = read_celery_app(app, now, timezone=timezone), f"The beat_schedule of {app}."
+        found, title = read_celery_app(app, now, timezone=timezone), f"Read from the beat_schedule of {app}"
     else:
-        found, title = read_beat_tables(given[0], now, timezone=timezone), "The tables of django-celery-beat."
-    print_imported(found, title=title, shadow=shadow, json=json)
+        found, title = read_beat_tables(given[0], now, timezone=timezone), "Read from the tables of django-celery-beat"
+    print_imported(found, title=f"{title} by pgsched import celery.", sites=SITES, mode=chosen, json=json)

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from pgsched.cli.commands.importing.group import Shadow, import_group, print_imported
+from pgsched.cli.commands.importing.report import Mode, check_mode, find_noun, print_imported
 from pgsched.cli.common import Json
 from pgsched.errors import InputError
 
+SITES = ("https://github.com/citusdata",)
 Source = Annotated[
     str | None, typer.Option("--dsn", metavar="DSN", help="Database with pg_cron. Default: PGSCHED_DSN, DATABASE_URL.")
 ]
@@ -24,11 +25,11 @@ Zone = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    import_group(app).command("pg_cron")(import_pg_cron)
+    find_noun(app).command("pg_cron")(import_pg_cron)
 
 
 def import_pg_cron(
-    source: Source = None, database: Database = None, timezone: Zone = None, shadow: Shadow = False, json: Json = False
+    source: Source = None, database: Database = None, timezone: Zone = None, mode: Mode = "paused", json: Json = False
 ) -> None:
     """Print the jobs of pg_cron as a file of jobs, with a comment where one does not carry over exactly.
 
@@ -46,5 +47,7 @@ def import_pg_cron(
     dsn = find_dsn(source)
     if dsn is None:
         raise InputError("which database has pg_cron? --dsn DSN", "dsn")
+    chosen = check_mode(mode)
     found = read_pg_cron(dsn, datetime.now(UTC), timezone=timezone, database=database)
-    print_imported(found, title="Jobs of pg_cron, from the table cron.job.", shadow=shadow, json=json)
+    title = "Read from the table cron.job by pgsched import pg_cron."
+    print_imported(found, title=title, sites=SITES, mode=chosen, json=json)

@@ -53,9 +53,9 @@ def test_the_jobs_of_pg_cron_are_printed_as_a_file(pgsched: Pgsched, db: psycopg
     )
     assert found["cron 2"]["schedule"] == "@every 30s"
     assert said.err.startswith("2 jobs: 2 exact, 0 not\n")
-    assert jobs_of(pgsched("import", "pg_cron", "--shadow"))["nightly"]["mode"] == "shadow"
+    assert jobs_of(pgsched("import", "pg_cron", "--mode", "shadow"))["nightly"]["mode"] == "shadow"
     other = pgsched("import", "pg_cron", "--database", "elsewhere", "--json").json
-    assert [job["remarks"][0]["reason"] for job in other["jobs"]] == ["DATABASE", "DATABASE"]
+    assert [job["remarks"][0]["reason"] for job in other["jobs"]] == ["database", "database"]
 
 
 def test_a_role_is_told_that_it_sees_its_own_jobs_only(
@@ -65,7 +65,7 @@ def test_a_role_is_told_that_it_sees_its_own_jobs_only(
     db.execute("UPDATE cron.job SET username = %s WHERE jobid = 2", [logins.name("alice")])
     said = pgsched("import", "pg_cron", "--dsn", logins.dsn("alice"), "--json").json
     assert [job["name"] for job in said["jobs"]] == ["cron 2"]
-    assert [remark["reason"] for remark in said["remarks"]] == ["TIME_ZONE", "OWN_JOBS", "ROLE"]
+    assert [remark["reason"] for remark in said["remarks"]] == ["time_zone", "own_jobs", "role"]
 
 
 def test_reading_writes_nothing_even_where_the_table_is_a_trap(pgsched: Pgsched, db: psycopg.Connection) -> None:
